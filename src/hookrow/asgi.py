@@ -1,0 +1,149 @@
+"""ASGI: carries a handler into Starlette, FastAPI, Litestar, Quart or a bare server.
+
+https://asgi.readthedocs.io/en/latest/specs/www.html is the specification. It
+needs asyncio (or uvloop), and no lifespan event: mounted applications get none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, MutableMapping
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
+
+from hookrow.http import LARGEST_BODY, SLOWEST_BODY, Handler, Head, Request, Response, refuse
+from hookrow.notification import Refusal
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class ASGI:
+    """An ASGI application that lets a handler answer: `app.mount("/mail", ASGI(receiver))`."""
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+        self._waker: _Waker | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request; events that are none of ours are declined politely."""
+        match scope["type"]:
+            case "http":
+                response = await self._answer(_head(scope), receive)
+                if response is not None:
+                    await _send(response, send)
+            case "lifespan":
+                await _live(receive, send)
+            case "websocket":
+                await send({"type": "websocket.close"})
+
+    async def _answer(self, head: Head, receive: Receive) -> Response | None:
+        """Return the response, or None where the client went away before it said all."""
+        refusal = await self._call(self._handler.admit, head) or _oversized(head)
+        if refusal is not None:
+            return refusal
+        try:
+            async with asyncio.timeout(SLOWEST_BODY):
+                body = await _body(receive)
+        except TimeoutError:
+            return refuse(Refusal.TIMED_OUT)
+        if body is None:
+            return None
+        if len(body) > LARGEST_BODY:
+            return refuse(Refusal.TOO_LARGE)
+        answer = await self._call(self._handler, Request(head, body))
+        return await self._wait(answer) if isinstance(answer, Future) else answer
+
+    async def _call(self, call: Callable[[T], R], argument: T) -> R:
+        if self._handler.blocking:
+            return await asyncio.to_thread(call, argument)
+        return call(argument)
+
+    async def _wait(self, future: Future[Response]) -> Response:
+        loop = asyncio.get_running_loop()
+        if self._waker is None or self._waker.loop is not loop:
+            self._waker = _Waker(loop)
+        return await self._waker.wait(future)
+
+
+class _Waker:
+    """Brings the futures that another thread ends to one event loop.
+
+    Those that end together, as a group's do, wake the loop once and not each by
+    itself. Who waits may go away: the future then ends unheard.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._ended: deque[tuple[asyncio.Future[Response], Future[Response]]] = deque()
+        self._woken = False
+
+    async def wait(self, future: Future[Response]) -> Response:
+        waiter: asyncio.Future[Response] = self.loop.create_future()
+        future.add_done_callback(partial(self._end, waiter))
+        return await waiter
+
+    def _end(self, waiter: asyncio.Future[Response], future: Future[Response]) -> None:
+        self._ended.append((waiter, future))
+        if not self._woken:
+            self._woken = True
+            # A loop that is closed has nobody left who waits.
+            with suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        # Before the queue is emptied: what ends from here on wakes the loop anew.
+        self._woken = False
+        while self._ended:
+            waiter, future = self._ended.popleft()
+            if not waiter.done():
+                waiter.set_result(future.result())
+
+
+def _head(scope: Scope) -> Head:
+    return Head(scope["method"], scope["path"], scope["headers"], scope.get("root_path", ""))
+
+
+def _oversized(head: Head) -> Response | None:
+    """Refuse a body by the length that the head declares for it."""
+    length = head.header("content-length") or b""
+    if length.isdigit() and int(length) > LARGEST_BODY:
+        return refuse(Refusal.TOO_LARGE)
+    return None
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """Read the body, though little more than may be; None where the client went away."""
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
+        if not message.get("more_body", False) or len(body) > LARGEST_BODY:
+            return bytes(body)
+
+
+async def _send(response: Response, send: Send) -> None:
+    headers = [(name.lower().encode(), value.encode()) for name, value in response.headers.items()]
+    headers.append((b"content-length", b"%d" % len(response.body)))
+    with suppress(OSError):  # what servers raise where the client is gone
+        await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        await send({"type": "http.response.body", "body": response.body})
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    """Go along with a server that asks; nothing of ours hangs on it."""
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

@@ -1,0 +1,128 @@
+"""Group commit: one thread does the work of many callers, one group at a time.
+
+While one group is at work the next gathers, so that an idle caller never waits
+and a busy one shares its group's cost. It knows nothing of mail.
+"""
+
+from __future__ import annotations
+
+import atexit
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from threading import Condition, Thread
+from typing import Generic, TypeVar
+
+from hookrow.forks import renew_after_fork
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+LAST_WORDS = 10.0
+"""In seconds; how long an interpreter that exits waits for what is queued."""
+
+
+class Overloaded(Exception):
+    """The backlog is full, or closed."""
+
+
+class GroupCommit(Generic[T, R]):
+    """Hands items to `work` in groups of at most `group`, in order, in one thread.
+
+    `work` returns one result an item. The thread starts with the first item,
+    hence after any fork that came before; a fork that comes later starts its own
+    and leaves what is queued to its parent. At most `backlog` items wait, whose
+    weights (`weigh`, for example in bytes) add up to at most `capacity`.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[Sequence[T]], Sequence[R]],
+        *,
+        group: int = 256,
+        backlog: int = 4096,
+        capacity: int = 64 * 1024 * 1024,
+        weigh: Callable[[T], int] = lambda _: 1,
+    ) -> None:
+        self._work = work
+        self._group = group
+        self._backlog = backlog
+        self._capacity = capacity
+        self._weigh = weigh
+        self._changed = Condition()
+        self._queue: deque[tuple[T, Future[R]]] = deque()
+        self._weight = 0
+        self._closed = False
+        self._thread: Thread | None = None
+        renew_after_fork(self)
+
+    def submit(self, item: T) -> Future[R]:
+        """Queue an item; the future ends with its result, or what `work` raised.
+
+        Raises `Overloaded` where the backlog is full or closed.
+        """
+        weight = self._weigh(item)
+        future: Future[R] = Future()
+        with self._changed:
+            if (
+                self._closed
+                or len(self._queue) >= self._backlog
+                or self._weight + weight > self._capacity
+            ):
+                raise Overloaded
+            self._weight += weight
+            self._queue.append((item, future))
+            if self._thread is None:
+                self._thread = self._start()
+            self._changed.notify()
+        return future
+
+    def close(self, timeout: float | None = None) -> None:
+        """Take no more, finish what is queued, end the thread; wait `timeout` seconds."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+            thread = self._thread
+        if thread is not None:
+            thread.join(timeout)
+            atexit.unregister(self.close)
+
+    def renew(self) -> None:
+        """Begin anew: nothing queued, no thread."""
+        self._changed = Condition()
+        self._queue = deque()
+        self._weight = 0
+        self._closed = False
+        self._thread = None
+
+    def _start(self) -> Thread:
+        thread = Thread(target=self._run, name="hookrow", daemon=True)
+        thread.start()
+        atexit.register(self.close, LAST_WORDS)
+        return thread
+
+    def _run(self) -> None:
+        while members := self._next():
+            items = [item for item, _ in members]
+            try:
+                results = self._work(items)
+            except BaseException as error:  # noqa: BLE001 - it belongs to who waits
+                for _, future in members:
+                    # Who waits may have given up, and a deadline answered for us.
+                    with suppress(InvalidStateError):
+                        future.set_exception(error)
+            else:
+                for (_, future), result in zip(members, results, strict=True):
+                    with suppress(InvalidStateError):
+                        future.set_result(result)
+
+    def _next(self) -> list[tuple[T, Future[R]]]:
+        """Wait for items and take a group of them; empty when closed and drained."""
+        with self._changed:
+            while not self._queue and not self._closed:
+                self._changed.wait()
+            size = min(self._group, len(self._queue))
+            members = [self._queue.popleft() for _ in range(size)]
+            self._weight -= sum(self._weigh(item) for item, _ in members)
+            return members

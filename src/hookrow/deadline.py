@@ -1,0 +1,72 @@
+"""A deadline on futures: one thread ends those that take too long with a given result."""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from threading import Lock, Thread
+from time import monotonic, sleep
+from typing import Generic, TypeVar
+
+from hookrow.forks import renew_after_fork
+
+R = TypeVar("R")
+
+
+class Deadline(Generic[R]):
+    """Gives a future `seconds` to end; then it ends with the result `late`.
+
+    All have the same time, so the oldest is always the first that is due. The
+    thread starts with the first future and ends when none is left.
+    """
+
+    def __init__(self, seconds: float, late: R) -> None:
+        self._seconds = seconds
+        self._late = late
+        self._lock = Lock()
+        self._watched: deque[tuple[float, Future[R]]] = deque()
+        self._running = False
+        renew_after_fork(self)
+
+    def watch(self, future: Future[R]) -> Future[R]:
+        """Put the future under the deadline, from now on; return it."""
+        with self._lock:
+            self._drop_ended()
+            self._watched.append((monotonic() + self._seconds, future))
+            if not self._running:
+                self._running = True
+                Thread(target=self._run, name="hookrow-deadline", daemon=True).start()
+        return future
+
+    def renew(self) -> None:
+        """Begin anew: nothing watched, no thread."""
+        self._lock = Lock()
+        self._watched = deque()
+        self._running = False
+
+    def _run(self) -> None:
+        while (due := self._next()) is not None:
+            sleep(max(0.0, due - monotonic()))
+            for future in self._overdue():
+                with suppress(InvalidStateError):
+                    future.set_result(self._late)
+
+    def _next(self) -> float | None:
+        """Return when the oldest is due, or None to end the thread: none is left."""
+        with self._lock:
+            self._drop_ended()
+            self._running = bool(self._watched)
+            return self._watched[0][0] if self._watched else None
+
+    def _overdue(self) -> list[Future[R]]:
+        now = monotonic()
+        overdue = []
+        with self._lock:
+            while self._watched and self._watched[0][0] <= now:
+                overdue.append(self._watched.popleft()[1])
+        return overdue
+
+    def _drop_ended(self) -> None:
+        while self._watched and self._watched[0][1].done():
+            self._watched.popleft()

@@ -1,0 +1,229 @@
+"""The rule book: what a notification does to the rows that were found for it.
+
+Every rule about mail lives here and nowhere else. The law: a group ends exactly
+as its members would have, one by one in order of arrival. It holds because no
+decision reads a column that a decision writes (`Rows` holds identities only):
+what depends on a column's present value is a change's guard, and `merge` folds
+guards so that the order within a group does not matter to the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TypeGuard, assert_never
+
+from hookrow.notification import (
+    Arrival,
+    Change,
+    Delivered,
+    Dispatch,
+    EventTime,
+    Mentioned,
+    Opened,
+    Outcome,
+    Reactivated,
+    Recorded,
+    Refusal,
+    Refused,
+    RowId,
+    Rows,
+    SetSuppression,
+    SetTime,
+    Subscriber,
+    Suppressed,
+    Suppressible,
+)
+
+LONGEST_EMAIL = 320
+"""In characters: 64 before the @ and 255 after it (RFC 3696, section 3)."""
+
+LONGEST_MESSAGE_ID = 255
+"""In characters: the width of our own column."""
+
+CLOCK_SKEW = timedelta(hours=24)
+"""How far after its arrival a change may say it happened and still be believed."""
+
+
+def fold(email: str) -> str:
+    """Return the email as it is compared: ASCII letters lowered, all else as it is.
+
+    `str.lower` folds far beyond ASCII, where two addresses are two mailboxes.
+    """
+    if email.isascii():
+        return email.lower()
+    return email.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
+
+
+def mentioned(arrivals: Iterable[Arrival]) -> Mentioned:
+    """Collect what a store has to look for before `decide` can be asked.
+
+    An email or message id that no row can hold is left out, so that it never
+    reaches a database.
+    """
+    emails: set[str] = set()
+    message_ids: set[str] = set()
+    changed: set[tuple[str, str]] = set()
+    for arrival in arrivals:
+        notification = arrival.notification
+        if notification is None or not _storable(notification.recipient, LONGEST_EMAIL):
+            continue
+        email = fold(notification.recipient)
+        emails.add(email)
+        if _storable(notification.message_id, LONGEST_MESSAGE_ID):
+            message_ids.add(notification.message_id)
+            if isinstance(notification, Suppressed | Reactivated):
+                changed.add((notification.message_id, email))
+    return Mentioned(emails, message_ids, changed)
+
+
+def decide(arrival: Arrival, rows: Rows) -> Outcome:
+    """Judge one arrival by the rows that were found for it."""
+    notification = arrival.notification
+    if notification is None:
+        return _refused(Refusal.UNSUPPORTED)
+    subscriber = _subscriber(notification.recipient, rows)
+    if subscriber is None:
+        return _refused(Refusal.SUBSCRIBER_NOT_FOUND)
+    dispatch = _dispatch(notification.message_id, subscriber, rows)
+    match notification:
+        case Delivered() | Opened():
+            return _time(notification, dispatch, subscriber, live=arrival.live)
+        case Suppressed() | Reactivated():
+            return Recorded(_suppression(notification, dispatch, subscriber, arrival, rows))
+        case _:
+            assert_never(notification)
+
+
+def merge(outcomes: Iterable[Outcome]) -> Sequence[Change]:
+    """Fold a group's changes, in order of arrival, to at most one a row and column."""
+    merged: dict[object, Change] = {}
+    for change in _changes(outcomes):
+        place = _place(change)
+        earlier = merged.get(place)
+        merged[place] = change if earlier is None else _fold(earlier, change)
+    return list(merged.values())
+
+
+def rows_of(outcomes: Iterable[Outcome]) -> Collection[RowId]:
+    """List every row that the outcomes want to change, each once."""
+    return {_row(change) for change in _changes(outcomes)}
+
+
+def without(outcomes: Iterable[Outcome], held: Collection[RowId]) -> list[Outcome]:
+    """Refuse those outcomes that want a row which is held; one is never half done."""
+    return [
+        _refused(Refusal.UNAVAILABLE)
+        if isinstance(outcome, Recorded) and any(_row(change) in held for change in outcome.changes)
+        else outcome
+        for outcome in outcomes
+    ]
+
+
+def _refused(refusal: Refusal) -> Refused:
+    return Refused(refusal, refusal.text)
+
+
+def _storable(text: str | None, longest: int) -> TypeGuard[str]:
+    """Tell whether a row can hold the text: PostgreSQL takes no NUL, UTF-8 no surrogate."""
+    return (
+        text is not None
+        and 0 < len(text) <= longest
+        and "\0" not in text
+        and (text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text))
+    )
+
+
+def _subscriber(recipient: str | None, rows: Rows) -> Subscriber | None:
+    if recipient is None:
+        return None
+    return min(
+        rows.subscribers.get(fold(recipient), ()),
+        key=lambda row: (row.email != recipient, row.id),
+        default=None,
+    )
+
+
+def _dispatch(message_id: str | None, subscriber: Subscriber, rows: Rows) -> Dispatch | None:
+    if message_id is None:
+        return None
+    return min(
+        rows.dispatches.get(message_id, ()),
+        key=lambda row: (row.owner != subscriber.id, row.id),
+        default=None,
+    )
+
+
+def _time(
+    notification: Delivered | Opened,
+    dispatch: Dispatch | None,
+    subscriber: Subscriber,
+    *,
+    live: bool,
+) -> Outcome:
+    if dispatch is None:
+        return _refused(Refusal.DISPATCH_NOT_FOUND)
+    if dispatch.owner != subscriber.id:
+        mismatch = Refusal.RECIPIENT_MISMATCH
+        return Refused(
+            mismatch,
+            mismatch.text.format(owner=dispatch.owner_email, recipient=notification.recipient),
+        )
+    column = EventTime.DELIVERED if isinstance(notification, Delivered) else EventTime.OPENED
+    return Recorded((SetTime(dispatch.id, column, notification.at, guarded=not live),))
+
+
+def _suppression(
+    notification: Suppressed | Reactivated,
+    dispatch: Dispatch | None,
+    subscriber: Subscriber,
+    arrival: Arrival,
+    rows: Rows,
+) -> Sequence[Change]:
+    targets: list[RowId] = [(Suppressible.SUBSCRIBER, subscriber.id)]
+    if dispatch is not None:
+        targets.append((Suppressible.DISPATCH, dispatch.id))
+        if dispatch.list is not None:
+            subscription = (dispatch.list, subscriber.id)
+            if subscription in rows.subscriptions:
+                targets.append((Suppressible.SUBSCRIPTION, subscription))
+    at = _believable(notification.at, arrival.received_at)
+    reason = notification.reason if isinstance(notification, Suppressed) else None
+    return [
+        SetSuppression(kind, key, at, reason, guarded=kind not in rows.undated)
+        for kind, key in targets
+        # A row without a date of its last change cannot tell what is late.
+        if arrival.live or kind not in rows.undated
+    ]
+
+
+def _believable(at: datetime | None, received_at: datetime) -> datetime:
+    return received_at if at is None or at > received_at + CLOCK_SKEW else at
+
+
+def _changes(outcomes: Iterable[Outcome]) -> Iterator[Change]:
+    for outcome in outcomes:
+        if isinstance(outcome, Recorded):
+            yield from outcome.changes
+
+
+def _row(change: Change) -> RowId:
+    if isinstance(change, SetTime):
+        return Suppressible.DISPATCH, change.dispatch
+    return change.kind, change.key
+
+
+def _place(change: Change) -> tuple[object, ...]:
+    """Name what only one change of a group may write."""
+    if isinstance(change, SetTime):
+        return change.column, change.dispatch
+    return change.kind, change.key
+
+
+def _fold(earlier: Change, later: Change) -> Change:
+    """Return the one change that ends as the two do, one after the other."""
+    if not later.guarded:
+        return later
+    winner = later if later.at >= earlier.at else earlier
+    return replace(winner, guarded=earlier.guarded)

@@ -1,0 +1,114 @@
+"""What a host hands to a handler and gets back: the little of HTTP that both need.
+
+No server, no framework: `asgi` and the other host modules translate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Protocol
+
+from hookrow.notification import Outcome, Recorded, Refusal
+
+LARGEST_BODY = 1024 * 1024
+"""In bytes; a longer body is answered 413."""
+
+SLOWEST_BODY = 15.0
+"""In seconds; a body that takes longer to come is answered 408."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What is known of a request before its body.
+
+    `path` is the decoded path as the host saw it, `root` the part of it that the
+    host's mount took (ASGI's `root_path`, WSGI's `SCRIPT_NAME`). Header values
+    are bytes as they came.
+    """
+
+    method: str
+    path: str
+    headers: Sequence[tuple[bytes, bytes]]
+    root: str = ""
+
+    def is_at(self, endpoint: str) -> bool:
+        """Tell whether the request is for the endpoint, with or without a slash at its end.
+
+        The root is taken off where it begins the path. A host behind a proxy may
+        name a root that does not (FastAPI's `root_path`): there the tail decides.
+        """
+        path, root = self.path.removesuffix("/"), self.root.rstrip("/")
+        if path.startswith(root):
+            return path.removeprefix(root) == endpoint
+        return path.endswith(endpoint)
+
+    def header(self, name: str) -> bytes | None:
+        """Return a header's value, of one that comes twice both with a comma between.
+
+        RFC 9110, section 5.3. None where there is none.
+        """
+        wanted = name.lower().encode()
+        values = [value for key, value in self.headers if key.lower() == wanted]
+        return b", ".join(values) if values else None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A head and the whole body, in bytes."""
+
+    head: Head
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What goes back; the body is text in UTF-8."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
+
+
+class Handler(Protocol):
+    """Answers requests, whatever the host: the receiver is one.
+
+    A host asks it to `admit` the head before it reads the body. A `blocking`
+    handler may take its time in both calls; a host with an event loop runs it in
+    a thread.
+    """
+
+    @property
+    def blocking(self) -> bool:
+        """Whether a call may wait, for a database or anything else."""
+
+    def admit(self, head: Head) -> Response | None:
+        """Refuse a request by its head alone, or return None to take it."""
+
+    def __call__(self, request: Request) -> Response | Future[Response]:
+        """Answer a request, at once or in the future. Never raises."""
+
+
+def respond(outcome: Outcome) -> Response:
+    """Return the response that tells how a notification ended."""
+    if isinstance(outcome, Recorded):
+        return _RECORDED
+    if outcome.refusal is Refusal.RECIPIENT_MISMATCH:
+        return _response(outcome.refusal.status, outcome.text, {})
+    return refuse(outcome.refusal)
+
+
+def refuse(refusal: Refusal) -> Response:
+    """Return the response of a refusal whose text names nobody."""
+    return _REFUSALS[refusal]
+
+
+def _response(status: int, text: str, headers: Mapping[str, str]) -> Response:
+    return Response(status, text.encode(), {"Content-Type": "text/plain; charset=utf-8", **headers})
+
+
+_RECORDED = _response(200, "", {})
+_REFUSALS = {
+    refusal: _response(refusal.status, refusal.text, refusal.headers) for refusal in Refusal
+}

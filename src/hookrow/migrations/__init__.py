@@ -1,0 +1,85 @@
+"""Makes and upgrades our own tables, apart from any migrations of the host's.
+
+Alembic keeps its place in a version table of its own, so that a host's Alembic,
+Django or hand-written SQL is untouched.
+"""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, inspect, text
+
+from hookrow.errors import ConfigurationError
+from hookrow.schema import Schema
+from hookrow.stores.engines import begin, supported
+from hookrow.stores.tables import metadata
+
+VERSION_TABLE = "hookrow_version"
+
+_UPGRADE_LOCK = 0x686F6F6B726F77
+"""Of PostgreSQL's advisory locks, the one that one upgrade at a time holds: "hookrow"."""
+
+
+def head() -> str:
+    """Return the revision that this version of hookrow needs."""
+    revision = ScriptDirectory.from_config(_config()).get_current_head()
+    assert revision is not None  # noqa: S101 - there is a first migration
+    return revision
+
+
+def current(connection: Connection) -> str | None:
+    """Return the revision that the database is at, or None where it has none of ours."""
+    options = {"version_table": VERSION_TABLE}
+    return MigrationContext.configure(connection, opts=options).get_current_revision()
+
+
+def upgrade(engine: Engine, schema: Schema) -> None:
+    """Bring our tables up to date, in one transaction, one process at a time.
+
+    Raises `ConfigurationError` where the schema names tables of the host's, or
+    tables with our names are there that hookrow did not make.
+    """
+    if schema != Schema():
+        raise ConfigurationError(
+            "The schema names tables of your own: your own migrations make and change them."
+        )
+    with engine.connect() as connection:
+        begin(connection)
+        if connection.dialect.name == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _UPGRADE_LOCK})
+        if current(connection) is None:
+            _refuse_strangers(connection)
+        command.upgrade(_config(connection=connection), "head")
+        connection.commit()
+
+
+def sql(backend: str) -> str:
+    """Return the statements that make our tables on "postgresql" or "sqlite"."""
+    supported(backend)
+    output = StringIO()
+    config = _config(backend=backend)
+    config.output_buffer = output
+    command.upgrade(config, "head", sql=True)
+    return output.getvalue()
+
+
+def _config(**attributes: object) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
+    config.attributes.update(attributes)
+    return config
+
+
+def _refuse_strangers(connection: Connection) -> None:
+    strangers = sorted(set(inspect(connection).get_table_names()) & set(metadata.tables))
+    if strangers:
+        raise ConfigurationError(
+            f"The database already has {', '.join(strangers)}, which hookrow did not make: "
+            "rename them, or name them in the schema as tables of your own."
+        )

@@ -1,0 +1,217 @@
+"""The values: what arrives, what is found for it, and how it ends.
+
+Nothing here decides, reads a clock or touches a database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import TypeAlias
+from uuid import UUID
+
+Key: TypeAlias = int | str | UUID
+"""What identifies a row: whatever the table has for a primary key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """The provider handed the message to the recipient's mail server at `at` (UTC).
+
+    In this and the other notifications, `recipient` and `message_id` are None
+    where the payload had no string for them.
+    """
+
+    recipient: str | None
+    message_id: str | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The recipient opened the message at `at` (UTC)."""
+
+    recipient: str | None
+    message_id: str | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Suppressed:
+    """The provider no longer sends to the recipient, for the `reason` it gives.
+
+    `at` (UTC) is None where the provider did not say when.
+    """
+
+    recipient: str | None
+    message_id: str | None
+    at: datetime | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reactivated:
+    """The provider sends to the recipient again; `at` as for `Suppressed`."""
+
+    recipient: str | None
+    message_id: str | None
+    at: datetime | None
+
+
+Notification: TypeAlias = Delivered | Opened | Suppressed | Reactivated
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One authentic request: its notification, or None where it holds no supported one.
+
+    `body` is what was posted, in bytes; `received_at` is when, in UTC. What is
+    applied later than it came (a replay) is not `live`.
+    """
+
+    notification: Notification | None
+    body: bytes
+    received_at: datetime
+    live: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Mentioned:
+    """What a group of arrivals mentions, hence all that a store has to look for.
+
+    `emails` are ASCII-lowered. `changed` pairs a message id with the email of
+    the subscriber whose subscription to that dispatch's list may change.
+    """
+
+    emails: Collection[str]
+    message_ids: Collection[str]
+    changed: Collection[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Subscriber:
+    """A subscriber that was found, with its email as the table spells it."""
+
+    id: Key
+    email: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """A dispatch that was found, with the subscriber it belongs to and its list."""
+
+    id: Key
+    owner: Key | None
+    owner_email: str
+    list: Key | None
+
+
+class Suppressible(Enum):
+    """The three kinds of row that can be suppressed, in the order they are locked."""
+
+    SUBSCRIBER = "subscribers"
+    DISPATCH = "dispatches"
+    SUBSCRIPTION = "subscriptions"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What was found for a group: identities, never the state that a decision writes.
+
+    `subscribers` by ASCII-lowered email and `dispatches` by message id hold every
+    row that matches; `subscriptions` the (list, subscriber) pairs that exist.
+    `undated` are the kinds of row that do not keep when they last changed.
+    """
+
+    subscribers: Mapping[str, Sequence[Subscriber]]
+    dispatches: Mapping[str, Sequence[Dispatch]]
+    subscriptions: Collection[tuple[Key, Key]] = ()
+    undated: Collection[Suppressible] = ()
+
+
+class EventTime(Enum):
+    """The two times of a dispatch, by the name of their column."""
+
+    DELIVERED = "delivered_at"
+    OPENED = "opened_at"
+
+
+@dataclass(frozen=True, slots=True)
+class SetTime:
+    """Set a time of a dispatch; `guarded`: only where there is none or an earlier one."""
+
+    dispatch: Key
+    column: EventTime
+    at: datetime
+    guarded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SetSuppression:
+    """Suppress a row for a `reason`, or lift its suppression where that is None.
+
+    `key` is the row's id, for a subscription (list, subscriber). `guarded`: only
+    where the row has not changed since `at` (UTC).
+    """
+
+    kind: Suppressible
+    key: Key | tuple[Key, Key]
+    at: datetime
+    reason: str | None
+    guarded: bool
+
+
+Change: TypeAlias = SetTime | SetSuppression
+
+RowId: TypeAlias = tuple[Suppressible, Key | tuple[Key, Key]]
+"""Which row a change is for: the kind, and the key within it."""
+
+
+class Refusal(Enum):
+    """Every answer but 200: status, text, further headers. They stand nowhere else.
+
+    The texts of 400, 401, 404 and 422 are the contract's, to the byte.
+    """
+
+    NO_SUCH_PATH = (404, "Not Found")
+    METHOD_NOT_ALLOWED = (405, "Method Not Allowed", {"Allow": "POST"})
+    UNAUTHENTIC = (401, "Cannot verify webhook")
+    TIMED_OUT = (408, "Request Timeout")
+    TOO_LARGE = (413, "Webhook payload too large")
+    UNSUPPORTED = (422, "Webhook payload not supported")
+    SUBSCRIBER_NOT_FOUND = (404, "Engine::Subscriber not found")
+    DISPATCH_NOT_FOUND = (404, "Engine::Dispatch not found")
+    RECIPIENT_MISMATCH = (
+        400,
+        "Dispatch subscriber {owner} does not match payload recipient {recipient}",
+    )
+    UNAVAILABLE = (503, "Try again later", {"Retry-After": "30"})
+
+    def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
+        self.status = status
+        self.text = text
+        self.headers = headers or {}
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The notification was processed; `changes` is what it asked for.
+
+    A guard may keep a change from taking effect. That is no refusal: the row
+    already holds something newer.
+    """
+
+    changes: Sequence[Change]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The notification was not processed, and `text` says why."""
+
+    refusal: Refusal
+    text: str
+
+
+Outcome: TypeAlias = Recorded | Refused

@@ -1,0 +1,123 @@
+"""Postmark: who may come in, and what a body says.
+
+The payloads are those of https://postmarkapp.com/developer/webhooks, which
+signs nothing: a secret in a header of one's own is the only proof.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from hmac import compare_digest
+from typing import Any
+
+import msgspec
+
+from hookrow.errors import ConfigurationError
+from hookrow.http import Head
+from hookrow.notification import (
+    Delivered,
+    Notification,
+    Opened,
+    Reactivated,
+    Suppressed,
+)
+
+
+class _Payload(msgspec.Struct, rename="pascal", gc=False):
+    """The fields of a payload that count, each as it came, whatever its type."""
+
+    record_type: Any = None
+    recipient: Any = None
+    message_id: Any = msgspec.field(name="MessageID", default=None)
+    delivered_at: Any = None
+    received_at: Any = None
+    suppress_sending: Any = None
+    suppression_reason: Any = None
+    changed_at: Any = None
+
+
+_decode = msgspec.json.Decoder(_Payload).decode
+
+
+class Postmark:
+    """The provider: knows its secrets and reads its payloads.
+
+    Several secrets are all accepted, so that one can be rotated: `Postmark(new,
+    old)`. A secret is visible ASCII without spaces, since nothing else survives
+    every proxy's handling of a header (RFC 9110, section 5.5).
+
+    Raises `ConfigurationError` where there is no secret or an impossible one.
+    """
+
+    def __init__(self, *secrets: str, header: str = "X-Provider-Secret") -> None:
+        if not secrets or not all(secrets):
+            raise ConfigurationError(
+                "The webhook secret is missing or empty: set one, for example from "
+                "`python -c 'import secrets; print(secrets.token_urlsafe())'`."
+            )
+        if not all(_is_header_value(secret) for secret in secrets):
+            raise ConfigurationError(
+                "The webhook secret has a character that a header cannot carry: "
+                "use visible ASCII characters without spaces."
+            )
+        self._secrets = [secret.encode() for secret in secrets]
+        self._header = header
+
+    def authentic(self, head: Head) -> bool:
+        """Tell whether the head carries one of the secrets, in constant time."""
+        value = head.header(self._header) or b""
+        matches = [compare_digest(value, secret) for secret in self._secrets]
+        return any(matches)
+
+    def parse(self, body: bytes) -> Notification | None:
+        """Read a body; None where it holds no supported notification. Never raises."""
+        try:
+            payload = _decode(body)
+        except (ValueError, RecursionError):
+            return None
+        match payload.record_type:
+            case "Delivery":
+                delivered = _time(payload.delivered_at)
+                return Delivered(*_address(payload), delivered) if delivered else None
+            case "Open":
+                opened = _time(payload.received_at)
+                return Opened(*_address(payload), opened) if opened else None
+            case "SubscriptionChange":
+                return _subscription_change(payload)
+            case _:
+                return None
+
+
+def _is_header_value(secret: str) -> bool:
+    return all("!" <= letter <= "~" for letter in secret)
+
+
+def _subscription_change(payload: _Payload) -> Notification | None:
+    # `1 == True` in Python: only identity tells a JSON boolean from a number.
+    if payload.suppress_sending is False:
+        return Reactivated(*_address(payload), _time(payload.changed_at))
+    reason = payload.suppression_reason
+    if payload.suppress_sending is not True or type(reason) is not str:
+        return None
+    if not reason.strip() or "\0" in reason:
+        return None
+    return Suppressed(*_address(payload), _time(payload.changed_at), reason)
+
+
+def _address(payload: _Payload) -> tuple[str | None, str | None]:
+    return _text(payload.recipient), _text(payload.message_id)
+
+
+def _text(value: object) -> str | None:
+    return value if type(value) is str else None
+
+
+def _time(value: object) -> datetime | None:
+    """Read an RFC 3339 date-time as UTC, which it is where it names no offset."""
+    if type(value) is not str:
+        return None
+    try:
+        at = msgspec.convert(value, datetime)
+        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None

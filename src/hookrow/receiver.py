@@ -1,0 +1,114 @@
+"""The receiver: takes authentic notifications and records them.
+
+`record` is what it does; all else here is when, in which thread and how long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from datetime import UTC, datetime
+from functools import partial
+from typing import Protocol
+
+from hookrow.batch import GroupCommit, Overloaded
+from hookrow.deadline import Deadline
+from hookrow.decide import decide, mentioned, merge, rows_of, without
+from hookrow.faults import Persistence
+from hookrow.http import Head, Request, Response, refuse, respond
+from hookrow.notification import Arrival, Notification, Outcome, Refusal
+from hookrow.stores import Store
+
+ENDPOINT = "/provider/webhooks"
+
+
+class Provider(Protocol):
+    """Knows who may come in and what a body says; `Postmark` is one."""
+
+    def authentic(self, head: Head) -> bool:
+        """Tell whether the head proves where it comes from."""
+
+    def parse(self, body: bytes) -> Notification | None:
+        """Read a body; None where it holds no supported notification. Never raises."""
+
+
+def record(
+    store: Store, arrivals: Sequence[Arrival], *, skip_locked: bool = False
+) -> list[Outcome]:
+    """Find what the arrivals mention, decide on each, merge and save: one transaction.
+
+    With `skip_locked` those whose rows are held by others are refused instead of
+    waited for. Raises a `StoreError`; then nothing is changed.
+    """
+    with store.transaction(skip_locked=skip_locked) as transaction:
+        rows = transaction.find(mentioned(arrivals))
+        outcomes = [decide(arrival, rows) for arrival in arrivals]
+        held = transaction.lock(rows_of(outcomes))
+        outcomes = without(outcomes, held)
+        transaction.save(merge(outcomes))
+    return outcomes
+
+
+class Receiver:
+    """Answers `POST <mount path>/provider/webhooks`: mount it in any host.
+
+    `group` is the most notifications that share a commit, `backlog` the most that
+    wait for one. Every answer of a queued notification comes within `deadline`
+    seconds; one that is 503 by then may yet be recorded.
+    """
+
+    blocking = False
+
+    def __init__(
+        self,
+        provider: Provider,
+        store: Store,
+        *,
+        group: int = 256,
+        backlog: int = 4096,
+        deadline: float = 5.0,
+    ) -> None:
+        self._provider = provider
+        self._record = Persistence(partial(record, store), seconds=deadline)
+        self._commit = GroupCommit(
+            self._respond, group=group, backlog=backlog, weigh=lambda arrival: len(arrival.body)
+        )
+        self._deadline = Deadline(deadline, late=refuse(Refusal.UNAVAILABLE))
+
+    def admit(self, head: Head) -> Response | None:
+        """Refuse a head for its path, method or secret, in this order; None admits it."""
+        if not head.is_at(ENDPOINT):
+            return refuse(Refusal.NO_SUCH_PATH)
+        if head.method != "POST":
+            return refuse(Refusal.METHOD_NOT_ALLOWED)
+        if not self._provider.authentic(head):
+            return refuse(Refusal.UNAUTHENTIC)
+        return None
+
+    def __call__(self, request: Request) -> Response | Future[Response]:
+        """Record an admitted request in the receiver's thread, with all that wait there."""
+        arrival = self._arrival(request)
+        if arrival.notification is None:
+            return refuse(Refusal.UNSUPPORTED)
+        try:
+            return self._deadline.watch(self._commit.submit(arrival))
+        except Overloaded:
+            return refuse(Refusal.UNAVAILABLE)
+
+    def answer(self, request: Request) -> Response:
+        """Record an admitted request in the calling thread, and start none.
+
+        How long that can take is for the store's own time limits to say.
+        """
+        return self._respond([self._arrival(request)])[0]
+
+    def close(self, timeout: float | None = None) -> None:
+        """Take no more, record what waits, end the thread; wait `timeout` seconds for it."""
+        self._commit.close(timeout)
+
+    def _arrival(self, request: Request) -> Arrival:
+        notification = self._provider.parse(request.body)
+        return Arrival(notification, request.body, datetime.now(UTC))
+
+    def _respond(self, arrivals: Sequence[Arrival]) -> list[Response]:
+        return [respond(outcome) for outcome in self._record(arrivals)]

@@ -1,0 +1,165 @@
+"""Database engines of our own, with time limits; and what a database's error means."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from hookrow.errors import ConfigurationError, MissingExtra
+from hookrow.stores import Conflict, Locked, Rejected, StoreError, Unavailable
+
+try:
+    from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+    from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, SQLAlchemyError
+except ImportError as error:
+    raise MissingExtra("A database", "sql") from error
+
+CONNECT_TIMEOUT = 3
+"""In seconds; how long a connection may take to come about."""
+
+LOCK_TIMEOUT = 2
+"""In seconds; how long a row, or SQLite's file, is waited for."""
+
+STATEMENT_TIMEOUT = 4
+"""In seconds; how long one statement may take."""
+
+_OLDEST = {"postgresql": (13,), "sqlite": (3, 35)}
+_NAMES = {"postgresql": "PostgreSQL", "sqlite": "SQLite"}
+
+_POSTGRES_FAULTS: dict[str, type[StoreError]] = {
+    "40001": Conflict,  # serialization_failure
+    "40P01": Conflict,  # deadlock_detected
+    "55P03": Locked,  # lock_not_available
+    "57014": Locked,  # query_canceled, by statement_timeout: most often behind a lock
+    "22": Rejected,  # data exception
+    "23": Rejected,  # integrity constraint violation
+}
+"""By SQLSTATE or its class: PostgreSQL's manual, appendix A."""
+
+_SQLITE_FAULTS: dict[int, type[StoreError]] = {
+    sqlite3.SQLITE_BUSY: Conflict,
+    sqlite3.SQLITE_LOCKED: Conflict,
+    sqlite3.SQLITE_CONSTRAINT: Rejected,
+    sqlite3.SQLITE_MISMATCH: Rejected,
+    sqlite3.SQLITE_TOOBIG: Rejected,
+}
+"""By primary result code: https://sqlite.org/rescode.html."""
+
+
+def open_engine(url: str | URL) -> Engine:
+    """Make an engine for PostgreSQL (psycopg 3) or SQLite, with time limits set.
+
+    Raises `ConfigurationError` for another database or no URL at all, and
+    `MissingExtra` where the driver is not installed.
+    """
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise ConfigurationError(
+            "This is no database URL: write for example sqlite:///hookrow.db "
+            "or postgresql://user@host/database."
+        ) from None
+    if parsed.drivername in {"postgres", "postgresql"}:
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    supported(parsed.get_backend_name())
+    try:
+        engine = _sqlite(parsed) if parsed.get_backend_name() == "sqlite" else _postgres(parsed)
+    except ModuleNotFoundError as error:
+        raise MissingExtra("PostgreSQL", "postgres") from error
+    if engine.dialect.is_async:
+        raise ConfigurationError(
+            f"{parsed.drivername} is an async driver; hookrow writes from a thread of its own: "
+            f"write {parsed.get_backend_name()}:// instead."
+        )
+    return engine
+
+
+def supported(backend: str) -> None:
+    """Raise `ConfigurationError` for a database that hookrow does not know."""
+    if backend not in _NAMES:
+        raise ConfigurationError(f"hookrow works on PostgreSQL and SQLite, not on {backend}.")
+
+
+def check_version(connection: Connection) -> None:
+    """Raise `ConfigurationError` for a database that is too old."""
+    name = connection.dialect.name
+    found = connection.dialect.server_version_info or ()
+    if found < _OLDEST[name]:
+        wanted, have = (".".join(map(str, version)) for version in (_OLDEST[name], found))
+        raise ConfigurationError(f"hookrow needs {_NAMES[name]} {wanted} or later; this is {have}.")
+
+
+def begin(connection: Connection) -> None:
+    """Begin a transaction with time limits, also on a connection that is lent.
+
+    SQLite's driver would begin one only at the first write, and then fail where
+    another writer came between: BEGIN IMMEDIATE waits for its turn first.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(_LIMITS)
+    elif not getattr(connection.connection.dbapi_connection, "in_transaction", False):
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+_LIMITS = text(
+    f"SELECT set_config('lock_timeout', '{LOCK_TIMEOUT}s', true), "
+    f"set_config('statement_timeout', '{STATEMENT_TIMEOUT}s', true)"
+)
+
+
+def fault(error: SQLAlchemyError) -> StoreError:
+    """Return what the error means to us, with nothing in its text that a log must not hold."""
+    if not isinstance(error, DBAPIError):
+        return Unavailable(type(error).__name__)
+    orig = error.orig
+    kind = _postgres_fault(orig) or _sqlite_fault(orig)
+    if kind is None and isinstance(error, DataError | IntegrityError):
+        kind = Rejected  # by the driver, before the database saw it
+    if kind is Rejected:
+        # The database's own words may quote the row.
+        return Rejected(f"{type(orig).__name__} {_sqlstate(orig)}".strip())
+    message = str(orig).strip().partition("\n")[0]
+    return (kind or Unavailable)(f"{type(orig).__name__}: {message}")
+
+
+def _sqlstate(orig: BaseException | None) -> str:
+    return getattr(orig, "sqlstate", None) or getattr(orig, "pgcode", None) or ""
+
+
+def _postgres_fault(orig: BaseException | None) -> type[StoreError] | None:
+    state = _sqlstate(orig)
+    return _POSTGRES_FAULTS.get(state) or _POSTGRES_FAULTS.get(state[:2])
+
+
+def _sqlite_fault(orig: BaseException | None) -> type[StoreError] | None:
+    code: int = getattr(orig, "sqlite_errorcode", 0)
+    return _SQLITE_FAULTS.get(code & 0xFF)
+
+
+def _postgres(url: URL) -> Engine:
+    return create_engine(
+        url,
+        hide_parameters=True,
+        pool_pre_ping=True,
+        pool_timeout=CONNECT_TIMEOUT,
+        connect_args={
+            "connect_timeout": CONNECT_TIMEOUT,
+            "tcp_user_timeout": STATEMENT_TIMEOUT * 1000,
+        },
+    )
+
+
+def _sqlite(url: URL) -> Engine:
+    engine = create_engine(
+        url,
+        hide_parameters=True,
+        pool_timeout=CONNECT_TIMEOUT,
+        connect_args={"timeout": LOCK_TIMEOUT},
+    )
+    event.listen(engine, "connect", _set_pragmas)
+    return engine
+
+
+def _set_pragmas(connection: sqlite3.Connection, _record: object) -> None:
+    connection.executescript(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;"
+    )

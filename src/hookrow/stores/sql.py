@@ -1,0 +1,220 @@
+"""The SQL store: PostgreSQL and SQLite through SQLAlchemy Core, on an engine or a URL.
+
+It finds, locks and saves; what a change means is decided in `decide`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, Select, Update, inspect
+from sqlalchemy.exc import NoSuchTableError, SQLAlchemyError
+from sqlalchemy.pool import SingletonThreadPool, StaticPool
+
+from hookrow.decide import fold
+from hookrow.errors import ConfigurationError, SchemaMismatch
+from hookrow.forks import renew_after_fork
+from hookrow.notification import (
+    Change,
+    Dispatch,
+    Key,
+    Mentioned,
+    RowId,
+    Rows,
+    SetSuppression,
+    SetTime,
+    Subscriber,
+    Suppressible,
+)
+from hookrow.schema import Schema, nearest
+from hookrow.stores import Unavailable
+from hookrow.stores.engines import begin, check_version, fault, open_engine, supported
+from hookrow.stores.statements import Statements, Types
+
+log = logging.getLogger("hookrow")
+
+
+class SQLStore:
+    """The rows of a database, in the tables that the schema names.
+
+    `database` is a URL, for an engine of our own with time limits, or an engine
+    that the host lends, which is never closed or changed. Tables and columns are
+    verified now, or at the first connection where the database cannot be reached.
+
+    Raises `SchemaMismatch` where one is missing, and `ConfigurationError` for a
+    database that hookrow does not know.
+    """
+
+    def __init__(self, database: str | URL | Engine, schema: Schema = Schema()) -> None:  # noqa: B008 - frozen
+        if isinstance(database, Engine):
+            supported(database.dialect.name)
+            self._engine, self._own = database, False
+        elif isinstance(database, str | URL):
+            self._engine, self._own = open_engine(database), True
+            renew_after_fork(self)
+        else:
+            raise ConfigurationError(
+                f"A store takes a database URL or an sqlalchemy.Engine, not {type(database)}."
+            )
+        self._schema = schema
+        self._statements: Statements | None = None
+        try:
+            self._statements = self.verify()
+        except Unavailable as error:
+            log.warning("The database cannot be reached yet: %s", error)
+
+    def verify(self) -> Statements:
+        """Look for every table and column; return the statements for them.
+
+        Raises `SchemaMismatch`, `ConfigurationError` for a version that is too
+        old, and `Unavailable`. The connection is closed for good: one left in a
+        pool could be shared by a fork.
+        """
+        try:
+            with self._engine.connect() as connection:
+                if not isinstance(self._engine.pool, StaticPool | SingletonThreadPool):
+                    connection.detach()
+                check_version(connection)
+                types = {
+                    name: _types(connection, name, role.table, self._schema.columns(name))
+                    for name, role in self._schema.roles.items()
+                }
+        except SQLAlchemyError as error:
+            raise Unavailable(str(fault(error))) from error
+        return Statements(self._schema, types)
+
+    @contextmanager
+    def transaction(self, *, skip_locked: bool = False) -> Iterator[SQLTransaction]:
+        """Begin a transaction; see `Store.transaction`."""
+        try:
+            statements = self._statements = self._statements or self.verify()
+            with self._engine.connect() as connection:
+                begin(connection)
+                yield SQLTransaction(
+                    connection, statements, self._schema.undated, skip_locked=skip_locked
+                )
+                connection.commit()
+        except SQLAlchemyError as error:
+            raise fault(error) from error
+        except ConfigurationError as error:
+            raise Unavailable(str(error)) from error
+
+    def close(self) -> None:
+        """Close the engine, where it is our own."""
+        if self._own:
+            self._engine.dispose()
+
+    def renew(self) -> None:
+        """Leave the connections of our own engine to the process that forked us."""
+        self._engine.dispose(close=False)
+
+
+class SQLTransaction:
+    """One transaction: four SELECTs at the most to find and lock, and the UPDATEs."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        statements: Statements,
+        undated: Collection[Suppressible],
+        *,
+        skip_locked: bool,
+    ) -> None:
+        self._connection = connection
+        self._statements = statements
+        self._undated = undated
+        self._skip_locked = skip_locked
+
+    def find(self, mentioned: Mentioned) -> Rows:
+        """Find every row that the group mentions."""
+        subscribers = defaultdict(list)
+        for id_, email in self._select(self._statements.subscribers, mentioned.emails):
+            subscribers[fold(email)].append(Subscriber(id_, email))
+        dispatches = defaultdict(list)
+        found = self._select(self._statements.dispatches, mentioned.message_ids)
+        for message_id, id_, owner, owner_email, list_ in found:
+            dispatches[message_id].append(Dispatch(id_, owner, owner_email or "", list_))
+        pairs = {
+            (dispatch.list, subscriber.id)
+            for message_id, email in mentioned.changed
+            for dispatch in dispatches.get(message_id, ())
+            for subscriber in subscribers.get(email, ())
+            if dispatch.list is not None
+        }
+        subscriptions = self._select(self._statements.subscriptions, pairs)
+        return Rows(subscribers, dispatches, set(subscriptions), self._undated)
+
+    def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
+        """Lock the rows, kind by kind; on SQLite the transaction holds the whole file."""
+        if self._connection.dialect.name == "sqlite":
+            return ()
+        held: set[RowId] = set()
+        for kind in Suppressible:
+            wanted = {key for row_kind, key in rows if row_kind is kind}
+            statement = self._statements.lock(kind, skip_locked=self._skip_locked)
+            got = {_key(row) for row in self._select(statement, wanted)}
+            if self._skip_locked:
+                held.update((kind, key) for key in wanted - got)
+        return held
+
+    def save(self, changes: Sequence[Change]) -> None:
+        """Apply the changes, those of one form in one go."""
+        forms: defaultdict[Update | None, list[dict[str, Any]]] = defaultdict(list)
+        form: Update | None
+        for change in changes:
+            if isinstance(change, SetTime):
+                form = self._statements.set_time(change.column, guarded=change.guarded)
+                forms[form].append({"key_0": change.dispatch, "new_at": change.at})
+            else:
+                form = self._statements.set_suppression(change.kind, guarded=change.guarded)
+                forms[form].append(_suppression(change))
+        for form, parameters in forms.items():
+            if form is not None:
+                self._connection.execute(form, parameters)
+
+    def _select(self, statement: Select[Any] | None, keys: Collection[Any]) -> Sequence[Any]:
+        if statement is None or not keys:
+            return ()
+        rows = self._connection.execute(statement, {"keys": list(keys)})
+        return [tuple(row) for row in rows]
+
+
+def _key(row: tuple[Key, ...]) -> Key | tuple[Key, Key]:
+    """Return the key as `RowId` has it: one column by itself, two as a pair."""
+    return (row[0], row[1]) if len(row) > 1 else row[0]
+
+
+def _suppression(change: SetSuppression) -> dict[str, Any]:
+    key = change.key if isinstance(change.key, tuple) else (change.key,)
+    return {
+        **{f"key_{n}": part for n, part in enumerate(key)},
+        "new_suppressed_at": None if change.reason is None else change.at,
+        "new_suppression_reason": change.reason,
+        "new_suppression_changed_at": change.at,
+    }
+
+
+def _types(connection: Connection, name: str, table: str, columns: Mapping[str, str]) -> Types:
+    """Return the types of a table's columns; raise `SchemaMismatch` where one is missing."""
+    inspector = inspect(connection)
+    schema, _, bare = table.rpartition(".")
+    try:
+        types = {
+            column["name"]: column["type"]
+            for column in inspector.get_columns(bare, schema=schema or None)
+        }
+    except NoSuchTableError:
+        tables = inspector.get_table_names(schema=schema or None)
+        raise SchemaMismatch(
+            f"The database has no table {table!r} for the {name}.{nearest(bare, tables)}"
+        ) from None
+    for column in columns.values():
+        if column not in types:
+            raise SchemaMismatch(
+                f"The table {table!r} has no column {column!r}.{nearest(column, types)}"
+            )
+    return types

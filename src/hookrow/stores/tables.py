@@ -1,0 +1,159 @@
+"""Our own four tables, for a host that has none, and how a time is stored in any.
+
+A host that has its own names them in a `Schema` and needs none of these.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    DateTime,
+    Dialect,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import GenericFunction
+
+
+class UTCDateTime(TypeDecorator[datetime]):
+    """An instant: aware, in UTC, with microseconds, whatever the database.
+
+    SQLite keeps it as text with six digits always, so that equal times are equal
+    text. SQLAlchemy alone would store an offset unconverted there.
+    """
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Convert to UTC."""
+        del dialect
+        return None if value is None else value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Return UTC, which SQLite does not say."""
+        del dialect
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class folded(GenericFunction[str]):  # noqa: N801 - it reads as the SQL function it is
+    """`folded(email)`: ASCII letters lowered, as `decide.fold` does it.
+
+    The same expression in the index and in the query, else the index is not used.
+    """
+
+    type = Text()
+    inherit_cache = True
+
+
+@compiles(folded)
+def _lower(element: folded, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401 - passed on
+    return f"lower({compiler.process(element.clauses, **options)})"
+
+
+@compiles(folded, "postgresql")
+def _lower_ascii(element: folded, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401 - passed on
+    # Plain lower() follows the database's locale and folds beyond ASCII.
+    return f'lower({compiler.process(element.clauses, **options)} COLLATE "C")'
+
+
+class _now(GenericFunction[datetime]):  # noqa: N801 - as above
+    type = UTCDateTime()
+    inherit_cache = True
+
+
+@compiles(_now)
+def _current(element: _now, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401 - as above
+    del element, compiler, options
+    return "now()"
+
+
+@compiles(_now, "sqlite")
+def _current_with_six_digits(element: _now, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401 - as above
+    del element, compiler, options
+    return "(strftime('%Y-%m-%d %H:%M:%f000', 'now'))"
+
+
+def _id() -> Column[int]:
+    # SQLite assigns an id by itself only where the type is INTEGER, to the letter.
+    return Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True)
+
+
+def _suppression() -> tuple[Column[Any], ...]:
+    return (
+        Column("suppressed_at", UTCDateTime),
+        Column("suppression_reason", Text),
+        Column("suppression_changed_at", UTCDateTime),
+    )
+
+
+def _created_at() -> Column[datetime]:
+    return Column("created_at", UTCDateTime, nullable=False, server_default=_now())
+
+
+def _reference(name: str, table: str, *, nullable: bool = False) -> Column[int]:
+    return Column(name, BigInteger, ForeignKey(f"{table}.id"), nullable=nullable)
+
+
+metadata = MetaData()
+
+subscribers = Table(
+    "hookrow_subscribers",
+    metadata,
+    _id(),
+    Column("email", String(320), nullable=False),
+    *_suppression(),
+    _created_at(),
+)
+Index("hookrow_subscribers_email", folded(subscribers.c.email), unique=True)
+
+lists = Table(
+    "hookrow_lists",
+    metadata,
+    _id(),
+    Column("name", String(255), nullable=False),
+    _created_at(),
+)
+
+subscriptions = Table(
+    "hookrow_subscriptions",
+    metadata,
+    _id(),
+    _reference("list_id", "hookrow_lists"),
+    _reference("subscriber_id", "hookrow_subscribers"),
+    *_suppression(),
+    _created_at(),
+    UniqueConstraint("list_id", "subscriber_id", name="hookrow_subscriptions_unique"),
+    Index("hookrow_subscriptions_subscriber_id", "subscriber_id"),
+)
+
+dispatches = Table(
+    "hookrow_dispatches",
+    metadata,
+    _id(),
+    Column("provider_message_id", String(255)),
+    _reference("subscriber_id", "hookrow_subscribers"),
+    _reference("list_id", "hookrow_lists", nullable=True),
+    Column("delivered_at", UTCDateTime),
+    Column("opened_at", UTCDateTime),
+    *_suppression(),
+    _created_at(),
+    UniqueConstraint("provider_message_id", name="hookrow_dispatches_message_id"),
+    Index("hookrow_dispatches_subscriber_id", "subscriber_id"),
+    Index("hookrow_dispatches_list_id", "list_id"),
+)
