@@ -52,6 +52,8 @@ def record(
 class Receiver:
     """Answers `POST <mount path>/provider/webhooks`: mount it in any host.
 
+    A host's mount tells where it is; `mount_path` ("/mail") is for one that does
+    not: a server of its own, or a route that keeps the whole path.
     `group` is the most notifications that share a commit, `backlog` the most that
     wait for one. Every answer of a queued notification comes within `deadline`
     seconds; one that is 503 by then may yet be recorded.
@@ -64,11 +66,13 @@ class Receiver:
         provider: Provider,
         store: Store,
         *,
+        mount_path: str = "",
         group: int = 256,
         backlog: int = 4096,
         deadline: float = 5.0,
     ) -> None:
         self._provider = provider
+        self._endpoint = mount_path + ENDPOINT
         self._record = Persistence(partial(record, store), seconds=deadline)
         self._commit = GroupCommit(
             self._respond, group=group, backlog=backlog, weigh=lambda arrival: len(arrival.body)
@@ -77,7 +81,7 @@ class Receiver:
 
     def admit(self, head: Head) -> Response | None:
         """Refuse a head for its path, method or secret, in this order; None admits it."""
-        if not head.is_at(ENDPOINT):
+        if not head.is_at(self._endpoint):
             return refuse(Refusal.NO_SUCH_PATH)
         if head.method != "POST":
             return refuse(Refusal.METHOD_NOT_ALLOWED)

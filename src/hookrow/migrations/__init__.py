@@ -14,10 +14,12 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, inspect, text
+from sqlalchemy.exc import SQLAlchemyError
 
 from hookrow.errors import ConfigurationError
 from hookrow.schema import Schema
-from hookrow.stores.engines import begin, supported
+from hookrow.stores import Unavailable
+from hookrow.stores.engines import begin, fault, supported
 from hookrow.stores.tables import metadata
 
 VERSION_TABLE = "hookrow_version"
@@ -33,30 +35,35 @@ def head() -> str:
     return revision
 
 
-def current(connection: Connection) -> str | None:
-    """Return the revision that the database is at, or None where it has none of ours."""
-    options = {"version_table": VERSION_TABLE}
-    return MigrationContext.configure(connection, opts=options).get_current_revision()
+def current(engine: Engine) -> str | None:
+    """Return the revision that the database is at, or None where it has none of ours.
+
+    Raises `Unavailable` where it cannot be reached.
+    """
+    try:
+        with engine.connect() as connection:
+            return _current(connection)
+    except SQLAlchemyError as error:
+        raise Unavailable(f"The database cannot be reached: {fault(error)}") from error
 
 
 def upgrade(engine: Engine, schema: Schema) -> None:
     """Bring our tables up to date, in one transaction, one process at a time.
 
     Raises `ConfigurationError` where the schema names tables of the host's, or
-    tables with our names are there that hookrow did not make.
+    tables with our names are there that hookrow did not make, and `Unavailable`
+    where the database cannot be reached or refuses.
     """
     if schema != Schema():
         raise ConfigurationError(
             "The schema names tables of your own: your own migrations make and change them."
         )
-    with engine.connect() as connection:
-        begin(connection)
-        if connection.dialect.name == "postgresql":
-            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _UPGRADE_LOCK})
-        if current(connection) is None:
-            _refuse_strangers(connection)
-        command.upgrade(_config(connection=connection), "head")
-        connection.commit()
+    try:
+        with engine.connect() as connection:
+            _upgrade(connection)
+            connection.commit()
+    except SQLAlchemyError as error:
+        raise Unavailable(f"The database cannot be upgraded: {fault(error)}") from error
 
 
 def sql(backend: str) -> str:
@@ -67,6 +74,21 @@ def sql(backend: str) -> str:
     config.output_buffer = output
     command.upgrade(config, "head", sql=True)
     return output.getvalue()
+
+
+def _upgrade(connection: Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _UPGRADE_LOCK})
+    else:
+        begin(connection)
+    if _current(connection) is None:
+        _refuse_strangers(connection)
+    command.upgrade(_config(connection=connection), "head")
+
+
+def _current(connection: Connection) -> str | None:
+    options = {"version_table": VERSION_TABLE}
+    return MigrationContext.configure(connection, opts=options).get_current_revision()
 
 
 def _config(**attributes: object) -> Config:

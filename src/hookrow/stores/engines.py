@@ -73,6 +73,11 @@ def open_engine(url: str | URL) -> Engine:
     return engine
 
 
+def shown(url: URL) -> str:
+    """Return the URL as it may be shown: no password, also none among its options."""
+    return url.set(query={}).render_as_string(hide_password=True)
+
+
 def supported(backend: str) -> None:
     """Raise `ConfigurationError` for a database that hookrow does not know."""
     if backend not in _NAMES:

@@ -50,7 +50,7 @@ class Statements:
     """
 
     def __init__(self, schema: Schema, types: Mapping[str, Types]) -> None:
-        self._roles = {
+        self.roles = {
             name: _columns(role.table, schema.columns(name), types[name])
             for name, role in schema.roles.items()
         }
@@ -63,12 +63,12 @@ class Statements:
 
     def _subscribers(self) -> Select[Any]:
         """By folded emails: id and email."""
-        role = self._roles["subscribers"]
+        role = self.roles["subscribers"]
         return select(role["id"], role["email"]).where(_among(folded(role["email"])))
 
     def _dispatches(self) -> Select[Any]:
         """By message ids: the message id, the dispatch's id, its owner's id and email, its list."""
-        role, owner = self._roles["dispatches"], self._roles["subscribers"]
+        role, owner = self.roles["dispatches"], self.roles["subscribers"]
         return (
             select(
                 role["provider_message_id"],
@@ -101,7 +101,7 @@ class Statements:
 
     def _set_time(self, column: EventTime, *, guarded: bool) -> Update:
         """Set the column to `new_at`."""
-        present = self._roles["dispatches"][column.value]
+        present = self.roles["dispatches"][column.value]
         new = bindparam("new_at", type_=present.type)
         statement = self._update(Suppressible.DISPATCH).values({present: new})
         if guarded:
@@ -110,7 +110,7 @@ class Statements:
 
     def _set_suppression(self, kind: Suppressible, *, guarded: bool) -> Update | None:
         """Set those of the suppression columns that there are; None where there are none."""
-        role = self._roles[kind.value]
+        role = self.roles[kind.value]
         new = {
             column: bindparam(f"new_{name}", type_=column.type)
             for name, column in role.items()
@@ -131,7 +131,7 @@ class Statements:
         )
 
     def _key_columns(self, kind: Suppressible) -> Sequence[Column[Any]]:
-        return [self._roles[kind.value][name] for name in _KEYS[kind]]
+        return [self.roles[kind.value][name] for name in _KEYS[kind]]
 
 
 def _columns(table: str, names: Mapping[str, str], types: Types) -> Columns:

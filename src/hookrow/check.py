@@ -1,0 +1,106 @@
+"""Looks at a configuration and its database, and says what it finds and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from sqlalchemy import Engine
+
+from hookrow import migrations
+from hookrow.errors import ConfigurationError, HookrowError
+from hookrow.postmark import Postmark
+from hookrow.schema import Schema
+from hookrow.settings import Settings
+from hookrow.stores import Unavailable
+from hookrow.stores.engines import open_engine, shown
+from hookrow.stores.indexes import missing
+from hookrow.stores.sql import SQLStore
+
+SHORTEST_SECRET = 16
+"""In characters; a shorter secret can be guessed, and is warned of."""
+
+
+class Level(Enum):
+    """How bad a finding is."""
+
+    OK = "ok"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at; `text` says how it is, and where it is not well what to do."""
+
+    level: Level
+    about: str
+    text: str
+
+
+def check(settings: Settings) -> Iterator[Finding]:
+    """Look at everything; what cannot be looked at for an error before is left out."""
+    yield check_secrets(settings.secrets)
+    try:
+        engine = open_engine(settings.database_url)
+    except ConfigurationError as error:
+        yield Finding(Level.ERROR, "database", str(error))
+        return
+    findings = list(check_database(engine, settings.schema))
+    yield from findings
+    if all(finding.level is Level.OK for finding in findings):
+        yield from _check_indexes(engine, settings.schema)
+    engine.dispose()
+
+
+def check_secrets(secrets: tuple[str, ...]) -> Finding:
+    """Look at the secrets, without showing any."""
+    try:
+        Postmark(*secrets)
+    except ConfigurationError as error:
+        return Finding(Level.ERROR, "secret", str(error))
+    shortest = min(map(len, secrets))
+    if shortest < SHORTEST_SECRET:
+        return Finding(
+            Level.WARNING,
+            "secret",
+            f"It has {shortest} characters and can be guessed: take {SHORTEST_SECRET} or more.",
+        )
+    return Finding(Level.OK, "secret", "It is set.")
+
+
+def check_database(engine: Engine, schema: Schema) -> Iterator[Finding]:
+    """Look whether the database answers, is migrated, and has what the schema names."""
+    try:
+        current = migrations.current(engine)
+    except Unavailable as error:
+        yield Finding(Level.ERROR, "database", f"{error}. Start it, or set HOOKROW_DATABASE_URL.")
+        return
+    yield Finding(Level.OK, "database", f"{shown(engine.url)} answers.")
+    if schema == Schema():
+        yield _check_revision(current)
+        if current != migrations.head():
+            return
+    try:
+        SQLStore(engine, schema)
+        yield Finding(Level.OK, "tables", "All tables and columns are there.")
+    except HookrowError as error:
+        yield Finding(Level.ERROR, "tables", str(error))
+
+
+def _check_revision(current: str | None) -> Finding:
+    head = migrations.head()
+    if current == head:
+        return Finding(Level.OK, "migrations", f"They are at {head}, the newest.")
+    at = f"at {current}, not at {head}" if current else "not made yet"
+    return Finding(Level.ERROR, "migrations", f"Our tables are {at}. Run: hookrow db upgrade")
+
+
+def _check_indexes(engine: Engine, schema: Schema) -> Iterator[Finding]:
+    with engine.connect() as connection:
+        statements = list(missing(connection, SQLStore(engine, schema).verify()))
+    for statement in statements:
+        yield Finding(Level.WARNING, "indexes", f"A lookup reads a whole table. Run: {statement}")
+    if not statements:
+        yield Finding(Level.OK, "indexes", "Every lookup has one.")

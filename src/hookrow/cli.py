@@ -1,0 +1,289 @@
+"""The command line: `hookrow serve`, `db`, `simulate`, `demo` and `check`.
+
+Each command translates its options and calls what does the work; what that
+imports is imported when the command runs, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from hookrow import __version__, settings
+from hookrow.errors import HookrowError, MissingExtra
+from hookrow.schema import Schema
+from hookrow.settings import Settings
+
+try:
+    import click
+except ImportError as error:
+    raise MissingExtra("The command", "serve") from error
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+class Commands(click.Group):
+    """Commands whose mistakes of configuration end in one line, never a traceback."""
+
+    def invoke(self, context: click.Context) -> object:
+        """Run the command that was asked for."""
+        try:
+            return super().invoke(context)
+        except HookrowError as error:
+            raise click.ClickException(str(error)) from error
+
+
+def option(name: str, **attributes: Any) -> Callable[[F], F]:  # noqa: ANN401 - click's own
+    """Make an option that has a variable of the environment too, and says so in its help."""
+    variable = f"HOOKROW_{name.removeprefix('--').replace('-', '_').upper()}"
+    attributes.setdefault("envvar", variable)
+    return click.option(name, show_envvar=True, **attributes)
+
+
+SECRET = option("--secret", metavar="SECRET", help="What X-Provider-Secret has to be.")
+PREVIOUS_SECRET = option(
+    "--previous-secret", metavar="SECRET", help="Accepted too, while a secret is rotated."
+)
+DATABASE_URL = option(
+    "--database-url",
+    envvar=["HOOKROW_DATABASE_URL", "DATABASE_URL"],
+    default="sqlite:///hookrow.db",
+    show_default=True,
+    metavar="URL",
+    help="A PostgreSQL or SQLite database.",
+)
+MOUNT_PATH = option(
+    "--mount-path", default="", metavar="PATH", help="What comes before /provider/webhooks."
+)
+HOST = option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
+PORT = option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=8000,
+    show_default=True,
+    help="The port to listen at.",
+)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="%(prog)s %(version)s")
+@option(
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Settings, where not hookrow.toml in this folder.",
+)
+@click.pass_context
+def hookrow(context: click.Context, config: Path | None) -> None:
+    """Receive an email provider's notifications and make them rows.
+
+    A flag beats its variable in the environment, which beats hookrow.toml, which
+    beats the default.
+    """
+    context.obj = Schema()
+    file = config or settings.DEFAULT_FILE
+    if config is not None or file.exists():
+        values, context.obj = settings.read(file, _names(hookrow))
+        context.default_map = _defaults(hookrow, values)
+
+
+@hookrow.command()
+@SECRET
+@PREVIOUS_SECRET
+@DATABASE_URL
+@MOUNT_PATH
+@HOST
+@PORT
+@option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
+@option(
+    "--log-level",
+    type=click.Choice(["critical", "error", "warning", "info", "debug"]),
+    default="info",
+    show_default=True,
+    help="The least that is logged, to standard error.",
+)
+@click.pass_obj
+def serve(  # noqa: PLR0913 - one for each option
+    schema: Schema,
+    *,
+    secret: str | None,
+    previous_secret: str | None,
+    database_url: str,
+    mount_path: str,
+    host: str,
+    port: int,
+    workers: int,
+    log_level: str,
+) -> None:
+    """Receive notifications over HTTP until SIGTERM or Ctrl-C.
+
+    It answers /healthz too (the process lives) and /readyz (the database answers
+    and is migrated). An SQLite file is made and upgraded by itself; any other
+    database needs `hookrow db upgrade` first.
+    """
+    from hookrow import server  # noqa: PLC0415 - for a quick --help
+
+    server.serve(
+        Settings(
+            secrets=_secrets(secret, previous_secret),
+            database_url=database_url,
+            mount_path=settings.mount_path(mount_path),
+            schema=schema,
+        ),
+        host=host,
+        port=port,
+        workers=workers,
+        log_level=log_level,
+    )
+
+
+@hookrow.group()
+def db() -> None:
+    """Make and upgrade the tables of hookrow's own."""
+
+
+@db.command()
+@DATABASE_URL
+@click.pass_obj
+def upgrade(schema: Schema, database_url: str) -> None:
+    """Make our tables, or bring them up to date."""
+    from hookrow import migrations  # noqa: PLC0415 - for a quick --help
+    from hookrow.stores.engines import open_engine, shown  # noqa: PLC0415
+
+    engine = open_engine(database_url)
+    migrations.upgrade(engine, schema)
+    click.echo(f"{shown(engine.url)} is at {migrations.head()}, the newest.")
+
+
+@db.command()
+@DATABASE_URL
+def current(database_url: str) -> None:
+    """Print the revision that the tables are at."""
+    from hookrow import migrations  # noqa: PLC0415 - for a quick --help
+    from hookrow.stores.engines import open_engine  # noqa: PLC0415
+
+    click.echo(migrations.current(open_engine(database_url)) or "none")
+
+
+@db.command()
+@DATABASE_URL
+def sql(database_url: str) -> None:
+    """Print the statements that make our tables, for the database that is set."""
+    from hookrow import migrations  # noqa: PLC0415 - for a quick --help
+    from hookrow.stores.engines import open_engine  # noqa: PLC0415
+
+    click.echo(migrations.sql(open_engine(database_url).dialect.name), nl=False)
+
+
+@hookrow.command()
+@click.argument("kind", type=click.Choice(["delivery", "open", "suppression", "reactivation"]))
+@click.argument("email")
+@click.argument("message_id", required=False)
+@SECRET
+@option("--reason", default="HardBounce", show_default=True, help="Why, for a suppression.")
+@option("--url", help="Where to; by default `hookrow serve` with the settings that follow.")
+@MOUNT_PATH
+@HOST
+@PORT
+@click.pass_context
+def simulate(  # noqa: PLR0913 - one for each option
+    context: click.Context,
+    *,
+    kind: str,
+    email: str,
+    message_id: str | None,
+    secret: str | None,
+    reason: str,
+    url: str | None,
+    mount_path: str,
+    host: str,
+    port: int,
+) -> None:
+    """Post a notification as the provider would, and print the answer.
+
+    It is of KIND, for EMAIL and the provider's MESSAGE_ID, and of this moment. The
+    exit status is 0 where the answer is 200.
+    """
+    from hookrow import testing  # noqa: PLC0415 - for a quick --help
+
+    at = datetime.now(UTC)
+    payload = {
+        "delivery": testing.delivery(email, message_id, at=at),
+        "open": testing.opening(email, message_id, at=at),
+        "suppression": testing.suppression(email, message_id, at=at, reason=reason),
+        "reactivation": testing.reactivation(email, message_id, at=at),
+    }[kind]
+    endpoint = f"http://{host}:{port}{settings.mount_path(mount_path)}/provider/webhooks"
+    status, text = testing.post(url or endpoint, payload, secret=secret)
+    click.echo(f"{status} {text}".rstrip())
+    context.exit(0 if status == HTTPStatus.OK else 1)
+
+
+@hookrow.command()
+@click.option("--once", is_flag=True, help="End after the summary.")
+def demo(*, once: bool) -> None:
+    """Show notifications becoming rows, in a database made for it.
+
+    After the summary the server goes on, for notifications of your own, until
+    Ctrl-C; where there is no terminal it ends as with --once.
+    """
+    from hookrow import demo  # noqa: PLC0415 - for a quick --help
+
+    demo.run(stay=not once and sys.stdin.isatty())
+
+
+@hookrow.command()
+@SECRET
+@PREVIOUS_SECRET
+@DATABASE_URL
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.pass_context
+def check(
+    context: click.Context,
+    *,
+    secret: str | None,
+    previous_secret: str | None,
+    database_url: str,
+    as_json: bool,
+) -> None:
+    """Look whether all is well, and say what to do where it is not.
+
+    The exit status is 1 where there is an error.
+    """
+    from hookrow.check import Level, check  # noqa: PLC0415 - for a quick --help
+
+    found = Settings(
+        secrets=_secrets(secret, previous_secret), database_url=database_url, schema=context.obj
+    )
+    worst = 0
+    for finding in check(found):
+        if as_json:
+            click.echo(msgspec.json.encode(finding))
+        else:
+            click.echo(f"{finding.level.value:8} {finding.about:11} {finding.text}")
+        worst = max(worst, finding.level is Level.ERROR)
+    context.exit(worst)
+
+
+def _secrets(*secrets: str | None) -> tuple[str, ...]:
+    return tuple(secret for secret in secrets if secret is not None)
+
+
+def _names(command: click.Command) -> set[str]:
+    """Return what may stand in a file: every option that has a variable."""
+    names = {parameter.name for parameter in command.params if parameter.envvar}
+    if isinstance(command, click.Group):
+        names.update(*map(_names, command.commands.values()))
+    return {name for name in names if name and name != "config"}
+
+
+def _defaults(command: click.Command, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values as click wants them: for each command by itself."""
+    if not isinstance(command, click.Group):
+        return dict(values)
+    return {name: _defaults(member, values) for name, member in command.commands.items()}

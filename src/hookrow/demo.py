@@ -1,0 +1,188 @@
+"""The demo: a server on a temporary database, and traffic that shows what becomes of it."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import tempfile
+import textwrap
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import zip_longest
+from pathlib import Path
+from threading import Thread
+from typing import Any, TypeAlias
+
+import click
+import uvicorn
+from sqlalchemy import Engine, insert, select
+
+from hookrow import migrations, testing
+from hookrow.receiver import ENDPOINT
+from hookrow.schema import Schema
+from hookrow.server import Server
+from hookrow.settings import Settings
+from hookrow.stores import tables
+from hookrow.stores.engines import open_engine
+
+PEOPLE = ("ada@example.com", "bea@example.com", "carl@example.com", "dora@example.com")
+
+Rows: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""Every row that a notification can change, by what a reader calls it."""
+
+_WIDTHS = (36, 34, 46)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One notification of the traffic. `secret` is another than the right one."""
+
+    title: str
+    payload: object
+    secret: str | None = None
+
+
+def run(*, stay: bool) -> None:
+    """Run the traffic and print what became of it; with `stay` serve on until Ctrl-C."""
+    with tempfile.TemporaryDirectory(prefix="hookrow-demo-") as folder:
+        url = f"sqlite:///{Path(folder) / 'demo.db'}"
+        engine = open_engine(url)
+        _fill(engine)
+        secret = secrets.token_urlsafe()
+        with _serving(Settings(secrets=(secret,), database_url=url)) as address:
+            click.echo(f"A server at {address} records in a temporary SQLite file.\n")
+            _show_traffic(engine, address + ENDPOINT, secret)
+            if stay:
+                _stay(engine, address + ENDPOINT, secret)
+        engine.dispose()
+
+
+def _message_id(person: str) -> str:
+    return f"message-for-{person.partition('@')[0]}"
+
+
+def _fill(engine: Engine) -> None:
+    """Make the tables, two lists, and for each person a subscription and a dispatch."""
+    migrations.upgrade(engine, Schema())
+    with engine.begin() as connection:
+        connection.execute(insert(tables.lists), [{"name": "news"}, {"name": "offers"}])
+        for number, person in enumerate(PEOPLE, 1):
+            connection.execute(insert(tables.subscribers), {"email": person})
+            belongs = {"subscriber_id": number, "list_id": 1 + number % 2}
+            connection.execute(insert(tables.subscriptions), belongs)
+            connection.execute(
+                insert(tables.dispatches), belongs | {"provider_message_id": _message_id(person)}
+            )
+
+
+@contextmanager
+def _serving(settings: Settings) -> Iterator[str]:
+    """Serve in a thread, at a free port of this machine; yield the server's address."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        config = uvicorn.Config(Server(settings), log_level="warning", access_log=False)
+        server = uvicorn.Server(config)
+        thread = Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def _traffic() -> Iterator[Step]:
+    """Yield notifications of every kind, and of every refusal."""
+    ada, bea, carl, _ = PEOPLE
+    now = datetime.now(UTC)
+    delivery = testing.delivery(ada, _message_id(ada), at=now)
+    bounce = testing.suppression(carl, _message_id(carl), at=now)
+    yield Step(f"Delivery to {ada}", delivery)
+    yield Step("the same, sent again", delivery)
+    yield Step(f"Open by {ada}", testing.opening(ada, _message_id(ada), at=now))
+    yield Step(f"Delivery to {bea}", testing.delivery(bea, _message_id(bea), at=now))
+    yield Step(f"Suppression of {carl}", bounce)
+    later = now + timedelta(seconds=1)
+    yield Step(f"Reactivation of {carl}", testing.reactivation(carl, _message_id(carl), at=later))
+    yield Step("the suppression again, too late", bounce)
+    complaint = testing.suppression(bea, None, at=now, reason="SpamComplaint")
+    yield Step(f"Complaint of {bea}, of no message", complaint)
+    yield Step(f"Open by {bea} of {ada}'s message", testing.opening(bea, _message_id(ada), at=now))
+    yield Step("Delivery to a stranger", testing.delivery("eve@example.com", None, at=now))
+    yield Step("Delivery of an unknown message", testing.delivery(ada, "unknown", at=now))
+    yield Step("Bounce, which is not supported", {"RecordType": "Bounce", "Email": ada})
+    yield Step("Delivery without a time", delivery | {"DeliveredAt": None})
+    yield Step("Delivery with a wrong secret", delivery, secret="wrong")  # noqa: S106 - a wrong one
+
+
+def _show_traffic(engine: Engine, url: str, secret: str) -> None:
+    statuses: Counter[int] = Counter()
+    _print("What is posted", "What is answered", "What it changes")
+    _print(*("-" * width for width in _WIDTHS))
+    before = _rows(engine)
+    for step in _traffic():
+        status, text = testing.post(url, step.payload, secret=step.secret or secret)
+        statuses[status] += 1
+        after = _rows(engine)
+        _print(step.title, f"{status} {text}", "\n".join(_changes(before, after)) or "nothing")
+        before = after
+    counts = ", ".join(f"{count} answered {status}" for status, count in sorted(statuses.items()))
+    click.echo(f"\n{statuses.total()} notifications: {counts}.")
+
+
+def _stay(engine: Engine, url: str, secret: str) -> None:
+    dora = PEOPLE[-1]
+    click.echo(
+        f"\nThe server goes on. Post one of your own from another terminal:\n\n"
+        f"  hookrow simulate open {dora} {_message_id(dora)} \\\n"
+        f"    --url {url} \\\n    --secret {secret}\n\n"
+        "What it changes is shown here. Ctrl-C stops."
+    )
+    before = _rows(engine)
+    try:
+        while True:
+            time.sleep(0.3)
+            after = _rows(engine)
+            for change in _changes(before, after):
+                click.echo(f"  {change}")
+            before = after
+    except KeyboardInterrupt:
+        click.echo()
+
+
+def _rows(engine: Engine) -> Rows:
+    rows: dict[str, Mapping[str, Any]] = {}
+    with engine.connect() as connection:
+        for name, table in (
+            ("subscriber", tables.subscribers),
+            ("subscription", tables.subscriptions),
+            ("dispatch", tables.dispatches),
+        ):
+            for row in connection.execute(select(table)).mappings():
+                rows[f"{name} {row['id']}"] = dict(row)
+    return rows
+
+
+def _changes(before: Rows, after: Rows) -> Iterator[str]:
+    """Yield what became of each row, in a few words."""
+    for name, row in after.items():
+        for column in ("delivered_at", "opened_at"):
+            if row.get(column) != before[name].get(column):
+                yield f"{name}: {column} {row[column]:%Y-%m-%d %H:%M:%S}"
+        if row["suppression_changed_at"] != before[name]["suppression_changed_at"]:
+            reason = row["suppression_reason"]
+            yield f"{name}: suppressed, {reason}" if reason else f"{name}: active"
+
+
+def _print(*cells: str) -> None:
+    """Print a row of the table, in as many lines as its longest cell needs."""
+    columns = [
+        [part for line in cell.splitlines() for part in textwrap.wrap(line, width)]
+        for cell, width in zip(cells, _WIDTHS, strict=True)
+    ]
+    for line in zip_longest(*columns, fillvalue=""):
+        padded = (f"{part:{width}}" for part, width in zip(line, _WIDTHS, strict=True))
+        click.echo("  ".join(padded).rstrip())

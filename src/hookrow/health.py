@@ -1,0 +1,59 @@
+"""Health checks: whether the process lives, and whether it can do its work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+
+from hookrow.batch import GroupCommit, Overloaded
+from hookrow.deadline import Deadline
+from hookrow.http import Head, Request, Response
+
+_TEXT = {"Content-Type": "text/plain; charset=utf-8"}
+
+_READY = Response(200, b"ready\n", _TEXT)
+_SILENT = Response(503, b"The database does not answer.\n", _TEXT)
+
+
+class Liveness:
+    """Answers 200: that it answers at all is what is asked."""
+
+    blocking = False
+
+    def admit(self, head: Head) -> Response | None:
+        """Take every request."""
+
+    def __call__(self, request: Request) -> Response:
+        """Answer."""
+        del request
+        return Response(200, b"ok\n", _TEXT)
+
+
+class Readiness:
+    """Answers 200, or 503 with what `probe` says is in the way, within `deadline` seconds.
+
+    All that ask while a probe is at work share the next one, so that nobody can
+    make the database busy by asking.
+    """
+
+    blocking = False
+
+    def __init__(self, probe: Callable[[], str | None], *, deadline: float = 5.0) -> None:
+        self._probe = probe
+        self._commit = GroupCommit(self._answer)
+        self._deadline = Deadline(deadline, late=_SILENT)
+
+    def admit(self, head: Head) -> Response | None:
+        """Take every request."""
+
+    def __call__(self, request: Request) -> Response | Future[Response]:
+        """Answer when the probe has."""
+        try:
+            return self._deadline.watch(self._commit.submit(request))
+        except Overloaded:
+            return _SILENT
+
+    def _answer(self, requests: Sequence[Request]) -> list[Response]:
+        fault = self._probe()
+        answer = Response(503, f"{fault}\n".encode(), _TEXT) if fault else _READY
+        return [answer] * len(requests)

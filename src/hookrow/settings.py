@@ -1,0 +1,80 @@
+"""What the command is told by `hookrow.toml`, and what a server is made from.
+
+A flag beats the environment, which beats the file, which beats the default: the
+command line's parser does that. The file is read here, and checked whole.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from hookrow.errors import ConfigurationError
+from hookrow.schema import Schema, nearest
+
+DEFAULT_FILE = Path("hookrow.toml")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What `hookrow serve` hands to its workers, which are processes of their own."""
+
+    secrets: tuple[str, ...]
+    database_url: str
+    mount_path: str = ""
+    schema: Schema = field(default_factory=Schema)
+
+
+def read(path: Path, known: Collection[str]) -> tuple[Mapping[str, str | int], Schema]:
+    """Read a file; return its plain settings and the schema that its tables make.
+
+    Raises `ConfigurationError` for a file that cannot be read, a name that is not
+    `known`, and a value that is neither text nor a whole number.
+    """
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}.") from error
+    tables = content.pop("tables", {})
+    for name, value in content.items():
+        if name not in known:
+            raise ConfigurationError(f"{path}: there is no setting {name!r}.{nearest(name, known)}")
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise ConfigurationError(f"{path}: {name} is neither text nor a whole number.")
+    try:
+        return content, _schema(tables)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: [tables]: {error}") from error
+
+
+def mount_path(text: str) -> str:
+    """Return a mount path with one slash at its beginning and none at its end; "" for none.
+
+    Raises `ConfigurationError` where no request could ever have it.
+    """
+    path = text.strip("/")
+    if any(letter in "?#%" or letter.isspace() for letter in path):
+        raise ConfigurationError(f"The mount path {text!r} is no path: write for example /mail.")
+    return f"/{path}" if path else ""
+
+
+def _schema(tables: object) -> Schema:
+    """Make a schema of plain values, in which `false` stands for None."""
+    try:
+        schema: Schema = msgspec.convert(_none_for_false(tables), Schema)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(f"{error}.") from error
+    for name in tables if isinstance(tables, Mapping) else ():
+        if name not in Schema.__slots__:
+            raise ConfigurationError(f"no role {name!r}.{nearest(name, Schema.__slots__)}")
+    return schema
+
+
+def _none_for_false(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {key: _none_for_false(part) for key, part in value.items()}
+    return None if value is False else value

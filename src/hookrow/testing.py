@@ -1,0 +1,122 @@
+"""Sample payloads, as the provider writes them, and a way to post one.
+
+For tests of a host, `hookrow simulate` and the demo. The shapes are those of
+https://postmarkapp.com/developer/webhooks/webhooks-overview.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from http.client import HTTPException
+from typing import Any, TypeAlias
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import msgspec
+
+from hookrow.errors import ConfigurationError, HookrowError
+
+Payload: TypeAlias = dict[str, Any]
+
+
+class NotPosted(HookrowError):
+    """No answer came: nobody listens there, or it is no HTTP."""
+
+
+def delivery(recipient: str, message_id: str | None, *, at: datetime) -> Payload:
+    """Return the payload of a delivery at `at`."""
+    return {
+        "RecordType": "Delivery",
+        "MessageStream": "broadcast",
+        "ServerID": 23,
+        "MessageID": message_id,
+        "Recipient": recipient,
+        "Tag": "newsletter",
+        "DeliveredAt": _time(at),
+        "Details": "smtp;250 2.0.0 OK",
+        "Metadata": {},
+    }
+
+
+def opening(recipient: str, message_id: str | None, *, at: datetime) -> Payload:
+    """Return the payload of an open at `at`."""
+    return {
+        "RecordType": "Open",
+        "MessageStream": "broadcast",
+        "ServerID": 23,
+        "FirstOpen": True,
+        "MessageID": message_id,
+        "Recipient": recipient,
+        "Tag": "newsletter",
+        "ReceivedAt": _time(at),
+        "Platform": "Desktop",
+        "ReadSeconds": 5,
+        "UserAgent": "Mozilla/5.0",
+        "Client": {},
+        "OS": {},
+        "Geo": {},
+        "Metadata": {},
+    }
+
+
+def suppression(
+    recipient: str, message_id: str | None, *, at: datetime, reason: str = "HardBounce"
+) -> Payload:
+    """Return the payload of a subscription change at `at` that suppresses the recipient."""
+    return {
+        **_subscription_change(recipient, message_id, at),
+        "Origin": "Recipient",
+        "SuppressSending": True,
+        "SuppressionReason": reason,
+    }
+
+
+def reactivation(recipient: str, message_id: str | None, *, at: datetime) -> Payload:
+    """Return the payload of a subscription change at `at` that lifts the suppression."""
+    return {
+        **_subscription_change(recipient, message_id, at),
+        "Origin": "Customer",
+        "SuppressSending": False,
+        "SuppressionReason": None,
+    }
+
+
+def post(
+    url: str, payload: object, *, secret: str | None, timeout: float = 10.0
+) -> tuple[int, str]:
+    """Post a payload as the provider would; return the answer's status and text.
+
+    Without a secret the header is left out. Raises `ConfigurationError` for a URL
+    that is none, and `NotPosted` where no answer comes within `timeout` seconds.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise ConfigurationError(f"{url!r} is no web address: begin it with http:// or https://.")
+    headers = {"Content-Type": "application/json", "User-Agent": "Postmark"}
+    if secret is not None:
+        headers["X-Provider-Secret"] = secret
+    request = Request(url, msgspec.json.encode(payload), headers)  # noqa: S310 - seen to above
+    try:
+        with urlopen(request, timeout=timeout) as response:  # noqa: S310 - the same
+            return response.status, response.read().decode(errors="replace")
+    except HTTPError as answer:
+        return answer.code, answer.read().decode(errors="replace")
+    except (OSError, HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise NotPosted(f"No answer from {url}: {reason}") from error
+
+
+def _subscription_change(recipient: str, message_id: str | None, at: datetime) -> Payload:
+    return {
+        "RecordType": "SubscriptionChange",
+        "MessageID": message_id,
+        "ServerID": 23,
+        "MessageStream": "broadcast",
+        "ChangedAt": _time(at),
+        "Recipient": recipient,
+        "Tag": None,
+        "Metadata": {},
+    }
+
+
+def _time(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
