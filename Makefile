@@ -1,0 +1,50 @@
+# hookrow: `make demo` shows it, `make test` proves it. Both set up .venv by themselves.
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/ready
+
+.PHONY: help setup demo test check format bench clean
+
+help: ## Show what there is
+	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-8s %s\n", $$1, $$2}'
+
+setup: $(READY) ## Make .venv with all that development needs
+
+# Debian's python3 has no ensurepip without python3-venv: there pip comes from outside.
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hookrow needs Python 3.11 or later: make PYTHON=...")'
+	@echo "Setting up .venv, which takes a minute ..."
+	@if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then \
+		$(PYTHON) -m venv --clear .venv && pip="$(BIN)/python -m pip"; \
+	else \
+		$(PYTHON) -m venv --clear --without-pip .venv && pip="$(PYTHON) -m pip --python $(BIN)/python"; \
+	fi && $$pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(READY) ## Show notifications becoming rows
+	@$(BIN)/hookrow demo
+
+test: $(READY) ## Run all tests, and measure what they cover
+	@$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest
+	@$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --fail-under=95
+	$(BIN)/coverage report --fail-under=100 --include='$(CORE)'
+
+CORE := src/hookrow/notification.py,src/hookrow/decide.py,src/hookrow/postmark.py,src/hookrow/http.py,src/hookrow/schema.py,src/hookrow/errors.py
+
+check: $(READY) ## Look at format, style and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(READY) ## Format, and mend what can be mended
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY) ## Measure parse, decide, store and HTTP
+	$(BIN)/python bench/run.py
+
+clean: ## Remove what was made
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage* dist
