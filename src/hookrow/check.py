@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 
 from sqlalchemy import Engine
 
@@ -72,6 +73,10 @@ def check_secrets(secrets: tuple[str, ...]) -> Finding:
 
 def check_database(engine: Engine, schema: Schema) -> Iterator[Finding]:
     """Look whether the database answers, is migrated, and has what the schema names."""
+    file = engine.url.database if engine.dialect.name == "sqlite" else None
+    if file and not Path(file).exists():  # to connect would make it
+        yield Finding(Level.ERROR, "database", f"There is no {file}. Run: hookrow db upgrade")
+        return
     try:
         current = migrations.current(engine)
     except Unavailable as error:

@@ -98,9 +98,9 @@ def decide(arrival: Arrival, rows: Rows) -> Outcome:
 
 def merge(outcomes: Iterable[Outcome]) -> Sequence[Change]:
     """Fold a group's changes, in order of arrival, to at most one a row and column."""
-    merged: dict[object, Change] = {}
+    merged: dict[tuple[RowId, EventTime | None], Change] = {}
     for change in _changes(outcomes):
-        place = _place(change)
+        place = (change.row, change.column if isinstance(change, SetTime) else None)
         earlier = merged.get(place)
         merged[place] = change if earlier is None else _fold(earlier, change)
     return list(merged.values())
@@ -108,14 +108,14 @@ def merge(outcomes: Iterable[Outcome]) -> Sequence[Change]:
 
 def rows_of(outcomes: Iterable[Outcome]) -> Collection[RowId]:
     """List every row that the outcomes want to change, each once."""
-    return {_row(change) for change in _changes(outcomes)}
+    return {change.row for change in _changes(outcomes)}
 
 
 def without(outcomes: Iterable[Outcome], held: Collection[RowId]) -> list[Outcome]:
     """Refuse those outcomes that want a row which is held; one is never half done."""
     return [
         _refused(Refusal.UNAVAILABLE)
-        if isinstance(outcome, Recorded) and any(_row(change) in held for change in outcome.changes)
+        if isinstance(outcome, Recorded) and any(change.row in held for change in outcome.changes)
         else outcome
         for outcome in outcomes
     ]
@@ -206,19 +206,6 @@ def _changes(outcomes: Iterable[Outcome]) -> Iterator[Change]:
     for outcome in outcomes:
         if isinstance(outcome, Recorded):
             yield from outcome.changes
-
-
-def _row(change: Change) -> RowId:
-    if isinstance(change, SetTime):
-        return Suppressible.DISPATCH, change.dispatch
-    return change.kind, change.key
-
-
-def _place(change: Change) -> tuple[object, ...]:
-    """Name what only one change of a group may write."""
-    if isinstance(change, SetTime):
-        return change.column, change.dispatch
-    return change.kind, change.key
 
 
 def _fold(earlier: Change, later: Change) -> Change:

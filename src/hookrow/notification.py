@@ -116,6 +116,10 @@ class Suppressible(Enum):
     SUBSCRIPTION = "subscriptions"
 
 
+RowId: TypeAlias = tuple[Suppressible, Key | tuple[Key, Key]]
+"""One row: of which kind, and its key, which for a subscription is (list, subscriber)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rows:
     """What was found for a group: identities, never the state that a decision writes.
@@ -147,13 +151,17 @@ class SetTime:
     at: datetime
     guarded: bool
 
+    @property
+    def row(self) -> RowId:
+        """The row that it changes."""
+        return Suppressible.DISPATCH, self.dispatch
+
 
 @dataclass(frozen=True, slots=True)
 class SetSuppression:
     """Suppress a row for a `reason`, or lift its suppression where that is None.
 
-    `key` is the row's id, for a subscription (list, subscriber). `guarded`: only
-    where the row has not changed since `at` (UTC).
+    `guarded`: only where the row has not changed since `at` (UTC).
     """
 
     kind: Suppressible
@@ -162,11 +170,13 @@ class SetSuppression:
     reason: str | None
     guarded: bool
 
+    @property
+    def row(self) -> RowId:
+        """The row that it changes."""
+        return self.kind, self.key
+
 
 Change: TypeAlias = SetTime | SetSuppression
-
-RowId: TypeAlias = tuple[Suppressible, Key | tuple[Key, Key]]
-"""Which row a change is for: the kind, and the key within it."""
 
 
 class Refusal(Enum):

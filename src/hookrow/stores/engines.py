@@ -154,6 +154,11 @@ def _postgres(url: URL) -> Engine:
 
 
 def _sqlite(url: URL) -> Engine:
+    if url.database in {None, "", ":memory:"}:
+        raise ConfigurationError(
+            "An SQLite database in memory is gone with its connection: name a file, "
+            "or lend an engine that keeps it."
+        )
     engine = create_engine(
         url,
         hide_parameters=True,
