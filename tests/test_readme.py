@@ -17,6 +17,7 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
+import click
 import pytest
 
 import hookrow
@@ -161,6 +162,13 @@ def test_every_setting_is_in_the_table() -> None:
             assert f"`{variable}`" in table
 
 
+def test_every_command_is_in_the_table() -> None:
+    """Each command stands in the README, and each there is a command."""
+    table = README.partition("## The command")[2].partition("## Settings")[0]
+    documented = set(re.findall(r"^\| `hookrow ([\w ]+)` \|", table, re.MULTILINE))
+    assert documented == set(_names(command))
+
+
 def test_every_refusal_is_in_the_table() -> None:
     """Each status and text that hookrow answers stands in the contract."""
     table = README.partition("## The contract")[2]
@@ -188,6 +196,14 @@ def _commands(session: str) -> list[tuple[str, str]]:
     """Return each command of a session with what it prints."""
     parts = re.split(r"^\$ ", session, flags=re.MULTILINE)[1:]
     return [(line, printed) for line, _, printed in (part.partition("\n") for part in parts)]
+
+
+def _names(group: click.Group) -> Iterator[str]:
+    for name, member in group.commands.items():
+        if isinstance(member, click.Group):
+            yield from (f"{name} {rest}" for rest in _names(member))
+        else:
+            yield name
 
 
 def _settings() -> set[str]:
