@@ -40,7 +40,7 @@ class Head:
         name a root that does not (FastAPI's `root_path`): there the tail decides.
         """
         path, root = self.path.removesuffix("/"), self.root.rstrip("/")
-        if path.startswith(root):
+        if f"{path}/".startswith(f"{root}/"):
             return path.removeprefix(root) == endpoint
         return path.endswith(endpoint)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 from hookrow.errors import ConfigurationError, MissingExtra
 from hookrow.stores import Conflict, Locked, Rejected, StoreError, Unavailable
@@ -105,9 +107,24 @@ def begin(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
+def pipelined(connection: Connection) -> AbstractContextManager[object]:
+    """Send statements without waiting for each one's result, where the driver can (psycopg 3).
+
+    None of them returns rows here, and a fault of one may be raised by a later one,
+    at the latest by the commit, which has to be the last.
+    """
+    if connection.dialect.driver != "psycopg":
+        return nullcontext()
+    driver: Any = connection.connection.driver_connection
+    supported = connection.dialect.loaded_dbapi.Pipeline.is_supported()  # by libpq 14 and later
+    return driver.pipeline() if supported else nullcontext()
+
+
 _LIMITS = text(
     f"SELECT set_config('lock_timeout', '{LOCK_TIMEOUT}s', true), "
-    f"set_config('statement_timeout', '{STATEMENT_TIMEOUT}s', true)"
+    f"set_config('statement_timeout', '{STATEMENT_TIMEOUT}s', true), "
+    # A prepared statement would be planned anew for every length of its arrays.
+    "set_config('plan_cache_mode', 'force_generic_plan', true)"
 )
 
 

@@ -32,7 +32,7 @@ from hookrow.notification import (
 )
 from hookrow.schema import Schema, nearest
 from hookrow.stores import Unavailable
-from hookrow.stores.engines import begin, check_version, fault, open_engine, supported
+from hookrow.stores.engines import begin, check_version, fault, open_engine, pipelined, supported
 from hookrow.stores.statements import Statements, Types
 
 log = logging.getLogger("hookrow")
@@ -85,7 +85,8 @@ class SQLStore:
                 }
         except SQLAlchemyError as error:
             raise Unavailable(str(fault(error))) from error
-        return Statements(self._schema, types)
+        arrays = self._engine.dialect.name == "postgresql"
+        return Statements(self._schema, types, arrays=arrays)
 
     @contextmanager
     def transaction(self, *, skip_locked: bool = False) -> Iterator[SQLTransaction]:
@@ -94,10 +95,11 @@ class SQLStore:
             statements = self._statements = self._statements or self.verify()
             with self._engine.connect() as connection:
                 begin(connection)
-                yield SQLTransaction(
+                transaction = SQLTransaction(
                     connection, statements, self._schema.undated, skip_locked=skip_locked
                 )
-                connection.commit()
+                yield transaction
+                transaction.commit()
         except SQLAlchemyError as error:
             raise fault(error) from error
         except ConfigurationError as error:
@@ -114,7 +116,7 @@ class SQLStore:
 
 
 class SQLTransaction:
-    """One transaction: four SELECTs at the most to find and lock, and the UPDATEs."""
+    """One transaction: three SELECTs at the most to find; then locks, updates and the commit."""
 
     def __init__(
         self,
@@ -128,6 +130,8 @@ class SQLTransaction:
         self._statements = statements
         self._undated = undated
         self._skip_locked = skip_locked
+        self._locks: Collection[RowId] = ()
+        self._changes: Sequence[Change] = ()
 
     def find(self, mentioned: Mentioned) -> Rows:
         """Find every row that the group mentions."""
@@ -149,38 +153,62 @@ class SQLTransaction:
         return Rows(subscribers, dispatches, set(subscriptions), self._undated)
 
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
-        """Lock the rows, kind by kind; on SQLite the transaction holds the whole file."""
+        """Lock the rows, kind by kind: when it commits, or now where the held are skipped.
+
+        On SQLite the transaction holds the whole file.
+        """
         if self._connection.dialect.name == "sqlite":
             return ()
-        held: set[RowId] = set()
-        for kind in Suppressible:
-            wanted = {key for row_kind, key in rows if row_kind is kind}
-            statement = self._statements.lock(kind, skip_locked=self._skip_locked)
-            got = {_key(row) for row in self._select(statement, wanted)}
-            if self._skip_locked:
-                held.update((kind, key) for key in wanted - got)
-        return held
+        if not self._skip_locked:
+            self._locks = rows
+            return ()
+        got = {
+            (kind, _key(row))
+            for kind, keys in _by_kind(rows)
+            for row in self._select(self._statements.lock(kind, skip_locked=True), keys)
+        }
+        return set(rows) - got
 
     def save(self, changes: Sequence[Change]) -> None:
-        """Apply the changes, those of one form in one go."""
+        """Apply the changes when it commits."""
+        self._changes = changes
+
+    def commit(self) -> None:
+        """Lock, apply the changes, those of one form in one go, and commit."""
+        with pipelined(self._connection):
+            for kind, keys in _by_kind(self._locks):
+                statement = self._statements.lock(kind, skip_locked=False)
+                self._connection.execute(statement, self._statements.by(keys))
+            for form, rows in self._forms().items():
+                if form is not None:
+                    self._connection.execute(form, self._statements.of(rows))
+            self._connection.commit()
+
+    def _forms(self) -> Mapping[Update | None, Sequence[dict[str, Any]]]:
         forms: defaultdict[Update | None, list[dict[str, Any]]] = defaultdict(list)
         form: Update | None
-        for change in changes:
+        for change in self._changes:
             if isinstance(change, SetTime):
                 form = self._statements.set_time(change.column, guarded=change.guarded)
                 forms[form].append({"key_0": change.dispatch, "new_at": change.at})
             else:
                 form = self._statements.set_suppression(change.kind, guarded=change.guarded)
                 forms[form].append(_suppression(change))
-        for form, parameters in forms.items():
-            if form is not None:
-                self._connection.execute(form, parameters)
+        return forms
 
     def _select(self, statement: Select[Any] | None, keys: Collection[Any]) -> Sequence[Any]:
         if statement is None or not keys:
             return ()
-        rows = self._connection.execute(statement, {"keys": list(keys)})
+        rows = self._connection.execute(statement, self._statements.by(keys))
         return [tuple(row) for row in rows]
+
+
+def _by_kind(rows: Collection[RowId]) -> Iterator[tuple[Suppressible, Collection[Any]]]:
+    """Yield the keys of each kind of row, in the order in which they are locked."""
+    for kind in Suppressible:
+        keys = [key for row_kind, key in rows if row_kind is kind]
+        if keys:
+            yield kind, keys
 
 
 def _key(row: tuple[Key, ...]) -> Key | tuple[Key, Key]:

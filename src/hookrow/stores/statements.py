@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
 from sqlalchemy import (
+    ARRAY,
     Column,
     ColumnElement,
     MetaData,
     Select,
     Table,
     Update,
-    and_,
+    any_,
     bindparam,
+    column,
+    func,
     null,
     or_,
     select,
@@ -33,6 +36,9 @@ Types: TypeAlias = Mapping[str, TypeEngine[Any]]
 Columns: TypeAlias = Mapping[str, Column[Any]]
 """Of one role: the columns that its table has, by our name for them."""
 
+Given: TypeAlias = Mapping[str, ColumnElement[Any]]
+"""Of one update: what each of its parameters is in SQL, by name."""
+
 _TIMES = frozenset({"delivered_at", "opened_at", "suppressed_at", "suppression_changed_at"})
 
 _KEYS = {
@@ -43,13 +49,18 @@ _KEYS = {
 
 
 class Statements:
-    """Selects by a set of `keys`, updates by one key at a time (its columns: `key_0`, ...).
+    """Selects by a set of keys, updates by one key a row (its columns: `key_0`, ...).
+
+    With `arrays`, which PostgreSQL has, a statement takes each parameter of all rows
+    as one array: its text is the same for any number of rows, so that it is prepared
+    once and an UPDATE is one statement. `by` and `of` shape parameters for either.
 
     `types` are those of each role's table, by the role's name; whatever the
     schema names is in them.
     """
 
-    def __init__(self, schema: Schema, types: Mapping[str, Types]) -> None:
+    def __init__(self, schema: Schema, types: Mapping[str, Types], *, arrays: bool) -> None:
+        self._arrays = arrays
         self.roles = {
             name: _columns(role.table, schema.columns(name), types[name])
             for name, role in schema.roles.items()
@@ -61,10 +72,21 @@ class Statements:
         self.set_time = cache(self._set_time)
         self.set_suppression = cache(self._set_suppression)
 
+    def by(self, keys: Collection[Any]) -> dict[str, Any]:
+        """Return the parameters of a select."""
+        if not self._arrays:
+            return {"keys": list(keys)}
+        columns = zip(*(key if isinstance(key, tuple) else (key,) for key in keys), strict=True)
+        return {f"key_{n}": list(column) for n, column in enumerate(columns)}
+
+    def of(self, rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]] | dict[str, Any]:
+        """Return the parameters of an update of the rows."""
+        return {name: [row[name] for row in rows] for name in rows[0]} if self._arrays else rows
+
     def _subscribers(self) -> Select[Any]:
         """By folded emails: id and email."""
         role = self.roles["subscribers"]
-        return select(role["id"], role["email"]).where(_among(folded(role["email"])))
+        return select(role["id"], role["email"]).where(self._among(folded(role["email"])))
 
     def _dispatches(self) -> Select[Any]:
         """By message ids: the message id, the dispatch's id, its owner's id and email, its list."""
@@ -80,13 +102,13 @@ class Statements:
             .outerjoin_from(
                 role["id"].table, owner["id"].table, role["subscriber_id"] == owner["id"]
             )
-            .where(_among(role["provider_message_id"]))
+            .where(self._among(role["provider_message_id"]))
         )
 
     def _keys(self, kind: Suppressible) -> Select[Any]:
         """By keys of a kind of row: those that exist."""
         columns = self._key_columns(kind)
-        return select(*columns).where(_among(columns[0] if len(columns) == 1 else tuple_(*columns)))
+        return select(*columns).where(self._among(*columns))
 
     def _lock(self, kind: Suppressible, *, skip_locked: bool) -> Select[Any]:
         """Lock rows in the order of their keys: the order in which every process does it.
@@ -99,11 +121,12 @@ class Statements:
             .with_for_update(key_share=True, skip_locked=skip_locked)
         )
 
-    def _set_time(self, column: EventTime, *, guarded: bool) -> Update:
+    def _set_time(self, time: EventTime, *, guarded: bool) -> Update:
         """Set the column to `new_at`."""
-        present = self.roles["dispatches"][column.value]
-        new = bindparam("new_at", type_=present.type)
-        statement = self._update(Suppressible.DISPATCH).values({present: new})
+        present = self.roles["dispatches"][time.value]
+        given = self._given(Suppressible.DISPATCH, {"new_at": present})
+        new = given["new_at"]
+        statement = self._update(Suppressible.DISPATCH, given).values({present: new})
         if guarded:
             statement = statement.where(or_(present.is_(None), present < new))
         return statement
@@ -111,24 +134,38 @@ class Statements:
     def _set_suppression(self, kind: Suppressible, *, guarded: bool) -> Update | None:
         """Set those of the suppression columns that there are; None where there are none."""
         role = self.roles[kind.value]
-        new = {
-            column: bindparam(f"new_{name}", type_=column.type)
-            for name, column in role.items()
-            if name.startswith("suppress")
-        }
-        if not new:
+        columns = {f"new_{n}": column for n, column in role.items() if n.startswith("suppress")}
+        if not columns:
             return None
-        statement = self._update(kind).values(new)
+        given = self._given(kind, columns)
+        new = {column: given[name] for name, column in columns.items()}
+        statement = self._update(kind, given).values(new)
         if guarded:
             changed_at = role["suppression_changed_at"]
             statement = statement.where(or_(changed_at.is_(None), changed_at <= new[changed_at]))
         return statement
 
-    def _update(self, kind: Suppressible) -> Update:
+    def _update(self, kind: Suppressible, given: Given) -> Update:
         columns = self._key_columns(kind)
-        return update(columns[0].table).where(
-            and_(*(column == bindparam(f"key_{n}") for n, column in enumerate(columns)))
-        )
+        matches = [column == given[f"key_{n}"] for n, column in enumerate(columns)]
+        return update(columns[0].table).where(*matches)
+
+    def _given(self, kind: Suppressible, new: Columns) -> Given:
+        """Return the parameters of an update: the key's and those of the `new` columns."""
+        keys = {f"key_{n}": column for n, column in enumerate(self._key_columns(kind))}
+        types = {name: column.type for name, column in (keys | dict(new)).items()}
+        if self._arrays:
+            return _unnested(types)
+        return {name: bindparam(name, type_=type_) for name, type_ in types.items()}
+
+    def _among(self, *columns: ColumnElement[Any]) -> ColumnElement[bool]:
+        key = columns[0] if len(columns) == 1 else tuple_(*columns)
+        if not self._arrays:
+            return key.in_(bindparam("keys", expanding=True))
+        if len(columns) == 1:
+            return key == any_(bindparam("key_0", type_=ARRAY(key.type)))
+        types = {f"key_{n}": column.type for n, column in enumerate(columns)}
+        return key.in_(select(*_unnested(types).values()))
 
     def _key_columns(self, kind: Suppressible) -> Sequence[Column[Any]]:
         return [self.roles[kind.value][name] for name in _KEYS[kind]]
@@ -144,5 +181,14 @@ def _columns(table: str, names: Mapping[str, str], types: Types) -> Columns:
     return columns
 
 
-def _among(column: ColumnElement[Any]) -> ColumnElement[bool]:
-    return column.in_(bindparam("keys", expanding=True))
+def _unnested(types: Mapping[str, TypeEngine[Any]]) -> Given:
+    """Return the columns of a relation made from arrays, a parameter each."""
+    arrays = [bindparam(name, type_=ARRAY(_plain(type_))) for name, type_ in types.items()]
+    columns = [column(name, type_) for name, type_ in types.items()]
+    given = func.unnest(*arrays).table_valued(*columns, name="given").render_derived()
+    return dict(given.c)
+
+
+def _plain(type_: TypeEngine[Any]) -> TypeEngine[Any]:
+    """Return the type without our conversion to UTC, which PostgreSQL does by itself."""
+    return type_.impl_instance if isinstance(type_, UTCDateTime) else type_
