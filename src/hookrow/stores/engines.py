@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from hookrow.errors import ConfigurationError, MissingExtra
@@ -11,7 +12,14 @@ from hookrow.stores import Conflict, Locked, Rejected, StoreError, Unavailable
 
 try:
     from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
-    from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, SQLAlchemyError
+    from sqlalchemy.exc import (
+        ArgumentError,
+        DataError,
+        DBAPIError,
+        IntegrityError,
+        NoSuchModuleError,
+        SQLAlchemyError,
+    )
 except ImportError as error:
     raise MissingExtra("A database", "sql") from error
 
@@ -34,6 +42,8 @@ _POSTGRES_FAULTS: dict[str, type[StoreError]] = {
     "57014": Locked,  # query_canceled, by statement_timeout: most often behind a lock
     "22": Rejected,  # data exception
     "23": Rejected,  # integrity constraint violation
+    "44": Rejected,  # WITH CHECK OPTION violation
+    "P0": Rejected,  # raised by a trigger of the host's
 }
 """By SQLSTATE or its class: PostgreSQL's manual, appendix A."""
 
@@ -55,7 +65,7 @@ def open_engine(url: str | URL) -> Engine:
     """
     try:
         parsed = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         raise ConfigurationError(
             "This is no database URL: write for example sqlite:///hookrow.db "
             "or postgresql://user@host/database."
@@ -64,15 +74,20 @@ def open_engine(url: str | URL) -> Engine:
         parsed = parsed.set(drivername="postgresql+psycopg")
     supported(parsed.get_backend_name())
     try:
-        engine = _sqlite(parsed) if parsed.get_backend_name() == "sqlite" else _postgres(parsed)
-    except ModuleNotFoundError as error:
-        raise MissingExtra("PostgreSQL", "postgres") from error
-    if engine.dialect.is_async:
+        is_async = parsed.get_dialect().is_async
+    except NoSuchModuleError:
+        raise ConfigurationError(
+            f"There is no driver {parsed.drivername!r}: write {parsed.get_backend_name()}:// instead."
+        ) from None
+    if is_async:
         raise ConfigurationError(
             f"{parsed.drivername} is an async driver; hookrow writes from a thread of its own: "
             f"write {parsed.get_backend_name()}:// instead."
         )
-    return engine
+    try:
+        return _sqlite(parsed) if parsed.get_backend_name() == "sqlite" else _postgres(parsed)
+    except ModuleNotFoundError as error:
+        raise MissingExtra("PostgreSQL", "postgres") from error
 
 
 def shown(url: URL) -> str:
@@ -107,17 +122,28 @@ def begin(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
-def pipelined(connection: Connection) -> AbstractContextManager[object]:
+@contextmanager
+def pipelined(connection: Connection) -> Iterator[None]:
     """Send statements without waiting for each one's result, where the driver can (psycopg 3).
 
     None of them returns rows here, and a fault of one may be raised by a later one,
     at the latest by the commit, which has to be the last.
     """
-    if connection.dialect.driver != "psycopg":
-        return nullcontext()
+    dbapi: Any = connection.dialect.loaded_dbapi
+    if connection.dialect.driver != "psycopg" or not dbapi.Pipeline.is_supported():
+        yield
+        return
     driver: Any = connection.connection.driver_connection
-    supported = connection.dialect.loaded_dbapi.Pipeline.is_supported()  # by libpq 14 and later
-    return driver.pipeline() if supported else nullcontext()
+    with driver.pipeline() as pipeline:
+        try:
+            yield
+        except BaseException:
+            # Read what is left, or psycopg logs it, and end what SQLAlchemy takes for ended.
+            with suppress(dbapi.Error):
+                pipeline.sync()
+            with suppress(dbapi.Error):
+                driver.rollback()
+            raise
 
 
 _LIMITS = text(

@@ -36,7 +36,9 @@ def missing(connection: Connection, statements: Statements) -> Iterator[str]:
         # A small table is read whole whatever its indexes; ask what were if it could not be.
         connection.execute(text("SET LOCAL enable_seqscan = off"))
     for lookup in _lookups(statements):
-        if not _is_indexed(connection, lookup):
+        key = tuple(_sample(column) for column in lookup.columns)
+        parameters = statements.by([key if len(key) > 1 else key[0]])
+        if not _is_indexed(connection, lookup, parameters):
             table = lookup.columns[0].table
             name = "_".join((table.name, *(column.name for column in lookup.columns)))
             index = Index(name, *lookup.indexed)
@@ -54,15 +56,13 @@ def _lookups(statements: Statements) -> Iterator[_Lookup]:
         yield _Lookup(statements.subscriptions, pair, pair)
 
 
-def _is_indexed(connection: Connection, lookup: _Lookup) -> bool:
-    key = tuple(_sample(column) for column in lookup.columns)
-    plan = connection.execute(
-        _Explain(lookup.statement), {"keys": [key if len(key) > 1 else key[0]]}
-    )
-    column = re.escape(lookup.columns[0].name)
+def _is_indexed(connection: Connection, lookup: _Lookup, parameters: dict[str, Any]) -> bool:
+    plan = connection.execute(_Explain(lookup.statement), parameters)
+    names = "|".join(re.escape(column.name) for column in lookup.columns)
     # PostgreSQL prints the condition by which an index is searched, SQLite its columns.
     searched = re.compile(
-        rf"Index Cond: .*\b{column}\b|SEARCH .* INDEX .*\((?:{column}\b|<expr>)", re.IGNORECASE
+        rf"Index Cond: .*\b(?:{names})\b|SEARCH .* INDEX .*\((?:(?:{names})\b|<expr>)",
+        re.IGNORECASE,
     )
     return any(searched.search(str(row[-1])) for row in plan)
 

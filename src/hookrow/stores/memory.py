@@ -89,9 +89,8 @@ class MemoryTransaction:
                 self._suppress(change)
 
     def _dispatch(self, key: Key, row: Row) -> Dispatch:
-        owner = row["subscriber_id"]
-        email = self._store.subscribers[owner]["email"]
-        return Dispatch(key, owner, email, row["list_id"])
+        owner = self._store.subscribers.get(row["subscriber_id"], {})
+        return Dispatch(key, row["subscriber_id"], owner.get("email", ""), row["list_id"])
 
     def _suppress(self, change: SetSuppression) -> None:
         row = getattr(self._store, change.kind.value)[change.key]

@@ -31,7 +31,7 @@ from hookrow.notification import (
     Suppressible,
 )
 from hookrow.schema import Schema, nearest
-from hookrow.stores import Unavailable
+from hookrow.stores import Rejected, Unavailable
 from hookrow.stores.engines import begin, check_version, fault, open_engine, pipelined, supported
 from hookrow.stores.statements import Statements, Types
 
@@ -102,6 +102,8 @@ class SQLStore:
                 transaction.commit()
         except SQLAlchemyError as error:
             raise fault(error) from error
+        except (UnicodeError, OverflowError) as error:  # the driver cannot write a value
+            raise Rejected(type(error).__name__) from error
         except ConfigurationError as error:
             raise Unavailable(str(error)) from error
 

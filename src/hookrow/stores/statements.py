@@ -10,10 +10,14 @@ from sqlalchemy import (
     ARRAY,
     Column,
     ColumnElement,
+    Enum,
     MetaData,
     Select,
+    String,
     Table,
+    Text,
     Update,
+    and_,
     any_,
     bindparam,
     column,
@@ -21,7 +25,6 @@ from sqlalchemy import (
     null,
     or_,
     select,
-    tuple_,
     update,
 )
 from sqlalchemy.types import TypeEngine
@@ -49,11 +52,11 @@ _KEYS = {
 
 
 class Statements:
-    """Selects by a set of keys, updates by one key a row (its columns: `key_0`, ...).
+    """Selects by a set of keys, updates by one key a row; its columns are `key_0`, `key_1`.
 
     With `arrays`, which PostgreSQL has, a statement takes each parameter of all rows
     as one array: its text is the same for any number of rows, so that it is prepared
-    once and an UPDATE is one statement. `by` and `of` shape parameters for either.
+    once and an UPDATE is one statement. `by` and `of` shape the parameters.
 
     `types` are those of each role's table, by the role's name; whatever the
     schema names is in them.
@@ -74,10 +77,8 @@ class Statements:
 
     def by(self, keys: Collection[Any]) -> dict[str, Any]:
         """Return the parameters of a select."""
-        if not self._arrays:
-            return {"keys": list(keys)}
         columns = zip(*(key if isinstance(key, tuple) else (key,) for key in keys), strict=True)
-        return {f"key_{n}": list(column) for n, column in enumerate(columns)}
+        return {f"key_{n}": list(set(column)) for n, column in enumerate(columns)}
 
     def of(self, rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]] | dict[str, Any]:
         """Return the parameters of an update of the rows."""
@@ -106,7 +107,7 @@ class Statements:
         )
 
     def _keys(self, kind: Suppressible) -> Select[Any]:
-        """By keys of a kind of row: those that exist."""
+        """By keys of a kind of row: those that exist, and for pairs perhaps more."""
         columns = self._key_columns(kind)
         return select(*columns).where(self._among(*columns))
 
@@ -159,13 +160,16 @@ class Statements:
         return {name: bindparam(name, type_=type_) for name, type_ in types.items()}
 
     def _among(self, *columns: ColumnElement[Any]) -> ColumnElement[bool]:
-        key = columns[0] if len(columns) == 1 else tuple_(*columns)
-        if not self._arrays:
-            return key.in_(bindparam("keys", expanding=True))
-        if len(columns) == 1:
-            return key == any_(bindparam("key_0", type_=ARRAY(key.type)))
-        types = {f"key_{n}": column.type for n, column in enumerate(columns)}
-        return key.in_(select(*_unnested(types).values()))
+        """Compare each column with its own set: for pairs these are more than were asked for.
+
+        Of pairs as such SQLite would make a search through the whole table.
+        """
+        return and_(*(self._one_of(column, f"key_{n}") for n, column in enumerate(columns)))
+
+    def _one_of(self, column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
+        if self._arrays:
+            return column == any_(bindparam(name, type_=ARRAY(_unbounded(column.type))))
+        return column.in_(bindparam(name, expanding=True))
 
     def _key_columns(self, kind: Suppressible) -> Sequence[Column[Any]]:
         return [self.roles[kind.value][name] for name in _KEYS[kind]]
@@ -174,21 +178,26 @@ class Statements:
 def _columns(table: str, names: Mapping[str, str], types: Types) -> Columns:
     schema, _, name = table.rpartition(".")
     columns = {
-        ours: Column(theirs, UTCDateTime() if ours in _TIMES else types[theirs])
+        ours: Column(theirs, _utc(types[theirs]) if ours in _TIMES else types[theirs])
         for ours, theirs in names.items()
     }
     Table(name, MetaData(), *columns.values(), schema=schema or None)
     return columns
 
 
+def _utc(type_: TypeEngine[Any]) -> UTCDateTime:
+    # SQLite's types say nothing of time zones; PostgreSQL's do.
+    return UTCDateTime(timezone=getattr(type_, "timezone", True))
+
+
 def _unnested(types: Mapping[str, TypeEngine[Any]]) -> Given:
     """Return the columns of a relation made from arrays, a parameter each."""
-    arrays = [bindparam(name, type_=ARRAY(_plain(type_))) for name, type_ in types.items()]
+    arrays = [bindparam(name, type_=ARRAY(_unbounded(type_))) for name, type_ in types.items()]
     columns = [column(name, type_) for name, type_ in types.items()]
     given = func.unnest(*arrays).table_valued(*columns, name="given").render_derived()
     return dict(given.c)
 
 
-def _plain(type_: TypeEngine[Any]) -> TypeEngine[Any]:
-    """Return the type without our conversion to UTC, which PostgreSQL does by itself."""
-    return type_.impl_instance if isinstance(type_, UTCDateTime) else type_
+def _unbounded(type_: TypeEngine[Any]) -> TypeEngine[Any]:
+    """Return the type to pass a value in, which a cast to VARCHAR(5) would cut in silence."""
+    return Text() if isinstance(type_, String) and not isinstance(type_, Enum) else type_

@@ -32,16 +32,24 @@ class UTCDateTime(TypeDecorator[datetime]):
     """An instant: aware, in UTC, with microseconds, whatever the database.
 
     SQLite keeps it as text with six digits always, so that equal times are equal
-    text. SQLAlchemy alone would store an offset unconverted there.
+    text. SQLAlchemy alone would store an offset unconverted there. A column of the
+    host's that has no time zone (`timezone=False`) is given UTC, which it cannot say.
     """
 
-    impl = DateTime(timezone=True)
+    impl = DateTime
     cache_ok = True
+
+    def __init__(self, *, timezone: bool = True) -> None:
+        super().__init__(timezone=timezone)
+        self.timezone = timezone
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         """Convert to UTC."""
         del dialect
-        return None if value is None else value.astimezone(UTC)
+        if value is None:
+            return None
+        utc = value.astimezone(UTC)
+        return utc if self.timezone else utc.replace(tzinfo=None)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         """Return UTC, which SQLite does not say."""
