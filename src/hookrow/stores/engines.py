@@ -72,20 +72,21 @@ def open_engine(url: str | URL) -> Engine:
         ) from None
     if parsed.drivername in {"postgres", "postgresql"}:
         parsed = parsed.set(drivername="postgresql+psycopg")
-    supported(parsed.get_backend_name())
+    backend = parsed.get_backend_name()
+    supported(backend)
     try:
         is_async = parsed.get_dialect().is_async
     except NoSuchModuleError:
         raise ConfigurationError(
-            f"There is no driver {parsed.drivername!r}: write {parsed.get_backend_name()}:// instead."
+            f"There is no driver {parsed.drivername!r}: write {backend}:// instead."
         ) from None
     if is_async:
         raise ConfigurationError(
             f"{parsed.drivername} is an async driver; hookrow writes from a thread of its own: "
-            f"write {parsed.get_backend_name()}:// instead."
+            f"write {backend}:// instead."
         )
     try:
-        return _sqlite(parsed) if parsed.get_backend_name() == "sqlite" else _postgres(parsed)
+        return _sqlite(parsed) if backend == "sqlite" else _postgres(parsed)
     except ModuleNotFoundError as error:
         raise MissingExtra("PostgreSQL", "postgres") from error
 
