@@ -24,7 +24,7 @@ LAST_WORDS = 10.0
 
 
 class Overloaded(Exception):
-    """The backlog is full, or closed."""
+    """No more can be taken just now."""
 
 
 class GroupCommit(Generic[T, R]):
@@ -60,7 +60,7 @@ class GroupCommit(Generic[T, R]):
     def submit(self, item: T) -> Future[R]:
         """Queue an item; the future ends with its result, or what `work` raised.
 
-        Raises `Overloaded` where the backlog is full or closed.
+        Raises `Overloaded` where the backlog is full or closed, or no thread can be had.
         """
         weight = self._weigh(item)
         future: Future[R] = Future()
@@ -71,10 +71,10 @@ class GroupCommit(Generic[T, R]):
                 or self._weight + weight > self._capacity
             ):
                 raise Overloaded
-            self._weight += weight
-            self._queue.append((item, future))
             if self._thread is None:
                 self._thread = self._start()
+            self._weight += weight
+            self._queue.append((item, future))
             self._changed.notify()
         return future
 
@@ -98,24 +98,33 @@ class GroupCommit(Generic[T, R]):
 
     def _start(self) -> Thread:
         thread = Thread(target=self._run, name="hookrow", daemon=True)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system has none to give
+            raise Overloaded from error
         atexit.register(self.close, LAST_WORDS)
         return thread
 
     def _run(self) -> None:
-        while members := self._next():
-            items = [item for item, _ in members]
-            try:
-                results = self._work(items)
-            except BaseException as error:  # noqa: BLE001 - it belongs to who waits
-                for _, future in members:
-                    # Who waits may have given up, and a deadline answered for us.
-                    with suppress(InvalidStateError):
-                        future.set_exception(error)
-            else:
-                for (_, future), result in zip(members, results, strict=True):
-                    with suppress(InvalidStateError):
-                        future.set_result(result)
+        while self._do_group():
+            pass
+
+    def _do_group(self) -> bool:
+        """Do the next group; False where there will be none. Nothing of it is kept."""
+        members = self._next()
+        try:
+            results = self._work([item for item, _ in members]) if members else ()
+            ended = list(zip(members, results, strict=True))
+        except BaseException as error:  # noqa: BLE001 - it belongs to who waits
+            for _, future in members:
+                # Who waits may have given up, and a deadline answered for us.
+                with suppress(InvalidStateError):
+                    future.set_exception(error)
+        else:
+            for (_, future), result in ended:
+                with suppress(InvalidStateError):
+                    future.set_result(result)
+        return bool(members)
 
     def _next(self) -> list[tuple[T, Future[R]]]:
         """Wait for items and take a group of them; empty when closed and drained."""

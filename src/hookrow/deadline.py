@@ -35,8 +35,10 @@ class Deadline(Generic[R]):
             self._drop_ended()
             self._watched.append((monotonic() + self._seconds, future))
             if not self._running:
-                self._running = True
-                Thread(target=self._run, name="hookrow-deadline", daemon=True).start()
+                # Where the system has no thread to give, the next one that comes starts it.
+                with suppress(RuntimeError):
+                    Thread(target=self._run, name="hookrow-deadline", daemon=True).start()
+                    self._running = True
         return future
 
     def renew(self) -> None:

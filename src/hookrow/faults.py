@@ -10,6 +10,7 @@ import logging
 from collections.abc import Sequence
 from random import uniform
 from time import monotonic, sleep
+from traceback import format_tb
 from typing import Protocol
 
 from hookrow.notification import Arrival, Outcome, Refusal, Refused
@@ -44,44 +45,48 @@ class Persistence:
 
     def __call__(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
         """Return an outcome for each arrival. Never raises."""
-        if monotonic() < self._resting_until:
+        return self._record(arrivals, until=monotonic() + self._seconds)
+
+    def _record(self, arrivals: Sequence[Arrival], until: float) -> list[Outcome]:
+        now = monotonic()
+        if now < self._resting_until or now > until:
             return _unavailable(arrivals)
         try:
-            return self._insist(arrivals)
+            return self._insist(arrivals, until)
         except Rejected as error:
             if len(arrivals) > 1:
-                return [outcome for arrival in arrivals for outcome in self([arrival])]
+                return [outcome for one in arrivals for outcome in self._record([one], until)]
             # No traceback: it may quote the row.
             log.error("The database refuses %s: %s", _describe(arrivals[0]), error)  # noqa: TRY400
         except (Conflict, Locked) as error:
             log.warning("Answering %d notifications 503: %s", len(arrivals), error)
         except StoreError as error:
-            self._rest(arrivals, error)
-        except Exception as error:
-            log.exception("A fault of hookrow or of a store; please report it")
-            self._rest(arrivals, error)
+            self._rest(arrivals, str(error))
+        except Exception as error:  # noqa: BLE001 - whatever it is, nothing is lost by a 503
+            place = "".join(format_tb(error.__traceback__))
+            self._rest(arrivals, f"{type(error).__name__}, a fault to be reported, at\n{place}")
         return _unavailable(arrivals)
 
-    def _insist(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
-        until = monotonic() + self._seconds
+    def _insist(self, arrivals: Sequence[Arrival], until: float) -> list[Outcome]:
+        pauses = iter(PAUSES)
         skip_locked = False
-        for pause in PAUSES:
+        while True:
             try:
                 return self._attempt(arrivals, skip_locked=skip_locked)
             except Conflict:
-                if monotonic() > until:
+                pause = next(pauses, None)
+                if pause is None or monotonic() > until:
                     raise
                 # Without jitter two groups that met would meet again.
                 sleep(pause * uniform(0.5, 1.5))  # noqa: S311 - no secret hangs on it
             except Locked:
-                if skip_locked:
+                if skip_locked or monotonic() > until:
                     raise
                 skip_locked = True
-        return self._attempt(arrivals, skip_locked=skip_locked)
 
-    def _rest(self, arrivals: Sequence[Arrival], error: Exception) -> None:
+    def _rest(self, arrivals: Sequence[Arrival], why: str) -> None:
         self._resting_until = monotonic() + REST
-        log.error("Answering %d notifications 503: %s", len(arrivals), error)
+        log.error("Answering %d notifications 503: %s", len(arrivals), why)
 
 
 def _unavailable(arrivals: Sequence[Arrival]) -> list[Outcome]:
@@ -89,10 +94,10 @@ def _unavailable(arrivals: Sequence[Arrival]) -> list[Outcome]:
 
 
 def _describe(arrival: Arrival) -> str:
-    """Name a notification in a log, where no full address may stand."""
+    """Name a notification in a log: in one line, and without a full address."""
     notification = arrival.notification
     if notification is None:
         return "an unsupported notification"
-    local, _, domain = (notification.recipient or "").rpartition("@")
-    kind = type(notification).__name__
-    return f"{kind} {notification.message_id!r} of {local[:1]}***@{domain}"
+    local, at, domain = (notification.recipient or "").rpartition("@")
+    masked = f"{(local or domain)[:1]}***{at}{domain if at else ''}"
+    return f"{type(notification).__name__} {notification.message_id!a:.80} of {masked!a:.80}"

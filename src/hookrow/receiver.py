@@ -14,6 +14,7 @@ from typing import Protocol
 from hookrow.batch import GroupCommit, Overloaded
 from hookrow.deadline import Deadline
 from hookrow.decide import decide, mentioned, merge, rows_of, without
+from hookrow.errors import ConfigurationError
 from hookrow.faults import Persistence
 from hookrow.http import Head, Request, Response, refuse, respond
 from hookrow.notification import Arrival, Notification, Outcome, Refusal
@@ -57,6 +58,8 @@ class Receiver:
     `group` is the most notifications that share a commit, `backlog` the most that
     wait for one. Every answer of a queued notification comes within `deadline`
     seconds; one that is 503 by then may yet be recorded.
+
+    Raises `ConfigurationError` where one of these is not positive.
     """
 
     blocking = False
@@ -71,6 +74,9 @@ class Receiver:
         backlog: int = 4096,
         deadline: float = 5.0,
     ) -> None:
+        for name, value in (("group", group), ("backlog", backlog), ("deadline", deadline)):
+            if value <= 0:
+                raise ConfigurationError(f"A receiver's {name} has to be more than {value}.")
         self._provider = provider
         self._endpoint = mount_path + ENDPOINT
         self._record = Persistence(partial(record, store), seconds=deadline)
@@ -104,7 +110,10 @@ class Receiver:
 
         How long that can take is for the store's own time limits to say.
         """
-        return self._respond([self._arrival(request)])[0]
+        arrival = self._arrival(request)
+        if arrival.notification is None:
+            return refuse(Refusal.UNSUPPORTED)
+        return self._respond([arrival])[0]
 
     def close(self, timeout: float | None = None) -> None:
         """Take no more, record what waits, end the thread; wait `timeout` seconds for it."""
