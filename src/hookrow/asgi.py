@@ -104,8 +104,12 @@ class _Waker:
         self._woken = False
         while self._ended:
             waiter, future = self._ended.popleft()
-            if not waiter.done():
+            if waiter.done():
+                continue
+            try:
                 waiter.set_result(future.result())
+            except BaseException as error:  # noqa: BLE001 - it belongs to who waits
+                waiter.set_exception(error)
 
 
 def _head(scope: Scope) -> Head:
@@ -115,7 +119,8 @@ def _head(scope: Scope) -> Head:
 def _oversized(head: Head) -> Response | None:
     """Refuse a body by the length that the head declares for it."""
     length = head.header("content-length") or b""
-    if length.isdigit() and int(length) > LARGEST_BODY:
+    # Of more than 20 digits Python may refuse to make a number.
+    if length.isdigit() and (len(length) > 20 or int(length) > LARGEST_BODY):  # noqa: PLR2004
         return refuse(Refusal.TOO_LARGE)
     return None
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 
 from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
 
 from hookrow import migrations
 from hookrow.errors import ConfigurationError, HookrowError
@@ -15,7 +15,7 @@ from hookrow.postmark import Postmark
 from hookrow.schema import Schema
 from hookrow.settings import Settings
 from hookrow.stores import Unavailable
-from hookrow.stores.engines import open_engine, shown
+from hookrow.stores.engines import absent, fault, opened, shown
 from hookrow.stores.indexes import missing
 from hookrow.stores.sql import SQLStore
 
@@ -44,15 +44,13 @@ def check(settings: Settings) -> Iterator[Finding]:
     """Look at everything; what cannot be looked at for an error before is left out."""
     yield check_secrets(settings.secrets)
     try:
-        engine = open_engine(settings.database_url)
+        with opened(settings.database_url) as engine:
+            findings = list(check_database(engine, settings.schema))
+            yield from findings
+            if all(finding.level is Level.OK for finding in findings):
+                yield from _check_indexes(engine, settings.schema)
     except ConfigurationError as error:
         yield Finding(Level.ERROR, "database", str(error))
-        return
-    findings = list(check_database(engine, settings.schema))
-    yield from findings
-    if all(finding.level is Level.OK for finding in findings):
-        yield from _check_indexes(engine, settings.schema)
-    engine.dispose()
 
 
 def check_secrets(secrets: tuple[str, ...]) -> Finding:
@@ -73,8 +71,7 @@ def check_secrets(secrets: tuple[str, ...]) -> Finding:
 
 def check_database(engine: Engine, schema: Schema) -> Iterator[Finding]:
     """Look whether the database answers, is migrated, and has what the schema names."""
-    file = engine.url.database if engine.dialect.name == "sqlite" else None
-    if file and not Path(file).exists():  # to connect would make it
+    if file := absent(engine):
         yield Finding(Level.ERROR, "database", f"There is no {file}. Run: hookrow db upgrade")
         return
     try:
@@ -98,13 +95,19 @@ def _check_revision(current: str | None) -> Finding:
     head = migrations.head()
     if current == head:
         return Finding(Level.OK, "migrations", f"They are at {head}, the newest.")
+    if current and not migrations.known(current):
+        return Finding(Level.ERROR, "migrations", migrations.UNKNOWN.format(current))
     at = f"at {current}, not at {head}" if current else "not made yet"
     return Finding(Level.ERROR, "migrations", f"Our tables are {at}. Run: hookrow db upgrade")
 
 
 def _check_indexes(engine: Engine, schema: Schema) -> Iterator[Finding]:
-    with engine.connect() as connection:
-        statements = list(missing(connection, SQLStore(engine, schema).verify()))
+    try:
+        with engine.connect() as connection:
+            statements = list(missing(connection, SQLStore(engine, schema).verify()))
+    except SQLAlchemyError as error:
+        yield Finding(Level.ERROR, "indexes", f"A lookup fails: {fault(error)}")
+        return
     for statement in statements:
         yield Finding(Level.WARNING, "indexes", f"A lookup reads a whole table. Run: {statement}")
     if not statements:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from hookrow import __version__, settings
-from hookrow.errors import HookrowError, MissingExtra
+from hookrow.errors import ConfigurationError, HookrowError, MissingExtra
 from hookrow.schema import Schema
 from hookrow.settings import Settings
 
@@ -54,7 +54,7 @@ DATABASE_URL = option(
     "--database-url",
     envvar=["HOOKROW_DATABASE_URL", "DATABASE_URL"],
     default="sqlite:///hookrow.db",
-    show_default=True,
+    show_default="sqlite:///hookrow.db",  # not what a file says, with its password
     metavar="URL",
     help="A PostgreSQL or SQLite database.",
 )
@@ -88,7 +88,10 @@ def hookrow(context: click.Context, config: Path | None) -> None:
     context.obj = Schema()
     file = config or settings.DEFAULT_FILE
     if config is not None or file.exists():
-        values, context.obj = settings.read(file, _names(hookrow))
+        options = _options(hookrow)
+        values, context.obj = settings.read(file, options)
+        for name, value in values.items():
+            _try(file, options[name], value)
         context.default_map = _defaults(hookrow, values)
 
 
@@ -153,11 +156,11 @@ def db() -> None:
 def upgrade(schema: Schema, database_url: str) -> None:
     """Make our tables, or bring them up to date."""
     from hookrow import migrations  # noqa: PLC0415 - for a quick --help
-    from hookrow.stores.engines import open_engine, shown  # noqa: PLC0415
+    from hookrow.stores.engines import opened, shown  # noqa: PLC0415
 
-    engine = open_engine(database_url)
-    migrations.upgrade(engine, schema)
-    click.echo(f"{shown(engine.url)} is at {migrations.head()}, the newest.")
+    with opened(database_url) as engine:
+        migrations.upgrade(engine, schema)
+        click.echo(f"{shown(engine.url)} is at {migrations.head()}, the newest.")
 
 
 @db.command()
@@ -165,9 +168,10 @@ def upgrade(schema: Schema, database_url: str) -> None:
 def current(database_url: str) -> None:
     """Print the revision that the tables are at."""
     from hookrow import migrations  # noqa: PLC0415 - for a quick --help
-    from hookrow.stores.engines import open_engine  # noqa: PLC0415
+    from hookrow.stores.engines import opened  # noqa: PLC0415
 
-    click.echo(migrations.current(open_engine(database_url)) or "none")
+    with opened(database_url) as engine:
+        click.echo(migrations.current(engine) or "none")
 
 
 @db.command()
@@ -175,9 +179,10 @@ def current(database_url: str) -> None:
 def sql(database_url: str) -> None:
     """Print the statements that make our tables, for the database that is set."""
     from hookrow import migrations  # noqa: PLC0415 - for a quick --help
-    from hookrow.stores.engines import open_engine  # noqa: PLC0415
+    from hookrow.stores.engines import opened  # noqa: PLC0415
 
-    click.echo(migrations.sql(open_engine(database_url).dialect.name), nl=False)
+    with opened(database_url) as engine:
+        click.echo(migrations.sql(engine.dialect.name), nl=False)
 
 
 @hookrow.command()
@@ -274,12 +279,24 @@ def _secrets(*secrets: str | None) -> tuple[str, ...]:
     return tuple(secret for secret in secrets if secret is not None)
 
 
-def _names(command: click.Command) -> set[str]:
-    """Return what may stand in a file: every option that has a variable."""
-    names = {parameter.name for parameter in command.params if parameter.envvar}
-    if isinstance(command, click.Group):
-        names.update(*map(_names, command.commands.values()))
-    return {name for name in names if name and name != "config"}
+def _options(command: click.Command) -> dict[str, click.Parameter]:
+    """Return what may stand in a file: every option that has a variable, by name."""
+    options = {
+        parameter.name: parameter
+        for parameter in command.params
+        if parameter.name and parameter.envvar and parameter.name != "config"
+    }
+    for member in command.commands.values() if isinstance(command, click.Group) else ():
+        options.update(_options(member))
+    return options
+
+
+def _try(file: Path, option: click.Parameter, value: str | int) -> None:
+    """Look at a file's value as click will, which would take it for the environment's."""
+    try:
+        option.type.convert(value, option, None)
+    except click.BadParameter as error:
+        raise ConfigurationError(f"{file}: {option.name}: {error.message}") from error
 
 
 def _defaults(command: click.Command, values: Mapping[str, Any]) -> dict[str, Any]:

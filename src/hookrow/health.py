@@ -54,6 +54,9 @@ class Readiness:
             return _SILENT
 
     def _answer(self, requests: Sequence[Request]) -> list[Response]:
-        fault = self._probe()
+        try:
+            fault = self._probe()
+        except Exception as error:  # noqa: BLE001 - whatever it is, we are not ready
+            fault = f"The database could not be looked at: {type(error).__name__}."
         answer = Response(503, f"{fault}\n".encode(), _TEXT) if fault else _READY
         return [answer] * len(requests)

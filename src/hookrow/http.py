@@ -47,10 +47,11 @@ class Head:
     def header(self, name: str) -> bytes | None:
         """Return a header's value, of one that comes twice both with a comma between.
 
-        RFC 9110, section 5.3. None where there is none.
+        White space around a value is none of it. None where there is no such
+        header. RFC 9110, sections 5.3 and 5.5.
         """
         wanted = name.lower().encode()
-        values = [value for key, value in self.headers if key.lower() == wanted]
+        values = [value.strip(b" \t") for key, value in self.headers if key.lower() == wanted]
         return b", ".join(values) if values else None
 
 

@@ -10,6 +10,7 @@ import logging
 import logging.config
 import os
 import signal
+import socket
 import sys
 from functools import partial
 from types import FrameType
@@ -26,7 +27,7 @@ from hookrow.postmark import Postmark
 from hookrow.receiver import ENDPOINT, Receiver
 from hookrow.schema import Schema
 from hookrow.settings import Settings
-from hookrow.stores.engines import open_engine
+from hookrow.stores.engines import open_engine, opened
 from hookrow.stores.sql import SQLStore
 
 try:
@@ -39,8 +40,8 @@ log = logging.getLogger("hookrow")
 VARIABLE = "HOOKROW_SERVE"
 """Of the environment: where the settings are, for workers that are started anew."""
 
-DRAIN = 10
-"""In seconds; how long a server that stops waits for what is in flight."""
+DRAIN = 20
+"""In seconds; how long a server that stops waits for what is in flight: a body, and its answer."""
 
 
 class Server:
@@ -95,6 +96,7 @@ def serve(settings: Settings, *, host: str, port: int, workers: int, log_level: 
     """
     logging.config.dictConfig(_logging(log_level))
     _prepare(settings)
+    _listen(host, port)
     where = f"http://{host}:{port}{settings.mount_path}{ENDPOINT}"
     log.info("hookrow %s takes notifications at %s", __version__, where)
     run = partial(
@@ -126,13 +128,23 @@ def _prepare(settings: Settings) -> None:
         raise ConfigurationError(secret.text)
     if secret.level is Level.WARNING:
         log.warning("The webhook secret: %s", secret.text)
-    engine = open_engine(settings.database_url)
-    if engine.dialect.name == "sqlite" and settings.schema == Schema():
-        migrations.upgrade(engine, settings.schema)
-    for finding in check_database(engine, settings.schema):
-        if finding.level is Level.ERROR and finding.about != "database":
-            raise ConfigurationError(finding.text)
-    engine.dispose()
+    with opened(settings.database_url) as engine:
+        if engine.dialect.name == "sqlite" and settings.schema == Schema():
+            migrations.upgrade(engine, settings.schema)
+        for finding in check_database(engine, settings.schema):
+            if finding.level is Level.ERROR and finding.about != "database":
+                raise ConfigurationError(finding.text)
+
+
+def _listen(host: str, port: int) -> None:
+    """Try the address: uvicorn would tell in lines of log that it cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.create_server((host, port), family=family).close()
+    except OSError as error:
+        raise ConfigurationError(
+            f"{host}:{port} cannot be had: {error.strerror}. Choose another --host or --port."
+        ) from error
 
 
 def _stopped(signum: int, frame: FrameType | None) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from hookrow.errors import ConfigurationError
-from hookrow.schema import Schema, nearest
+from hookrow.schema import Role, Schema, nearest
 
 DEFAULT_FILE = Path("hookrow.toml")
 
@@ -68,10 +68,16 @@ def _schema(tables: object) -> Schema:
         schema: Schema = msgspec.convert(_none_for_false(tables), Schema)
     except msgspec.ValidationError as error:
         raise ConfigurationError(f"{error}.") from error
-    for name in tables if isinstance(tables, Mapping) else ():
-        if name not in Schema.__slots__:
-            raise ConfigurationError(f"no role {name!r}.{nearest(name, Schema.__slots__)}")
+    _refuse_unknown("role", tables, Schema.__slots__)
+    for role in tables.values() if isinstance(tables, Mapping) else ():
+        _refuse_unknown("part of a role", role, Role.__slots__)
     return schema
+
+
+def _refuse_unknown(what: str, given: object, known: Collection[str]) -> None:
+    for name in given if isinstance(given, Mapping) else ():
+        if name not in known:
+            raise ConfigurationError(f"no {what} {name!r}.{nearest(name, known)}")
 
 
 def _none_for_false(value: object) -> object:

@@ -7,10 +7,9 @@ https://postmarkapp.com/developer/webhooks/webhooks-overview.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from http.client import HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, TypeAlias
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
@@ -86,23 +85,42 @@ def post(
 ) -> tuple[int, str]:
     """Post a payload as the provider would; return the answer's status and text.
 
-    Without a secret the header is left out. Raises `ConfigurationError` for a URL
-    that is none, and `NotPosted` where no answer comes within `timeout` seconds.
+    Without a secret the header is left out. No redirect is followed and no proxy
+    asked. Raises `ConfigurationError` for what cannot be posted, and `NotPosted`
+    where no answer comes within `timeout` seconds.
     """
-    if not url.startswith(("http://", "https://")):
-        raise ConfigurationError(f"{url!r} is no web address: begin it with http:// or https://.")
     headers = {"Content-Type": "application/json", "User-Agent": "Postmark"}
     if secret is not None:
         headers["X-Provider-Secret"] = secret
-    request = Request(url, msgspec.json.encode(payload), headers)  # noqa: S310 - seen to above
     try:
-        with urlopen(request, timeout=timeout) as response:  # noqa: S310 - the same
-            return response.status, response.read().decode(errors="replace")
-    except HTTPError as answer:
-        return answer.code, answer.read().decode(errors="replace")
-    except (OSError, HTTPException, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        raise NotPosted(f"No answer from {url}: {reason}") from error
+        body = msgspec.json.encode(payload)
+    except ValueError as error:
+        raise ConfigurationError(f"The payload cannot be written as JSON: {error}.") from error
+    connection, path = _connect(url, timeout)
+    try:
+        connection.request("POST", path, body, headers)
+        response = connection.getresponse()
+        return response.status, response.read().decode(errors="replace")
+    except (OSError, HTTPException) as error:
+        raise NotPosted(f"No answer from {url}: {error!s:.200}") from error
+    except ValueError:
+        # Its own text would quote the header.
+        raise ConfigurationError("The secret has a character that no header carries.") from None
+    finally:
+        connection.close()
+
+
+def _connect(url: str, timeout: float) -> tuple[HTTPConnection, str]:
+    """Return a connection that is not open yet, and the path to ask it for."""
+    try:
+        parts = urlsplit(url)
+        kind = {"http": HTTPConnection, "https": HTTPSConnection}[parts.scheme]
+        connection = kind(parts.hostname or "", parts.port, timeout=timeout)
+    except (KeyError, ValueError, HTTPException):
+        raise ConfigurationError(
+            f"{url!r} is no web address: begin it with http:// or https://."
+        ) from None
+    return connection, quote(parts.path or "/", safe="/%")
 
 
 def _subscription_change(recipient: str, message_id: str | None, at: datetime) -> Payload:

@@ -13,16 +13,22 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 from sqlalchemy import Connection, Engine, inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookrow.errors import ConfigurationError
 from hookrow.schema import Schema
 from hookrow.stores import Unavailable
-from hookrow.stores.engines import begin, fault, supported
+from hookrow.stores.engines import absent, begin, fault, supported
 from hookrow.stores.tables import metadata
 
 VERSION_TABLE = "hookrow_version"
+
+UNKNOWN = (
+    "Our tables are at {}, which this version of hookrow does not know: "
+    "install the one that made them, or a newer one."
+)
 
 _UPGRADE_LOCK = 0x686F6F6B726F77
 """Of PostgreSQL's advisory locks, the one that one upgrade at a time holds: "hookrow"."""
@@ -35,11 +41,19 @@ def head() -> str:
     return revision
 
 
+def known(revision: str) -> bool:
+    """Tell whether this version of hookrow has the revision."""
+    scripts = ScriptDirectory.from_config(_config()).walk_revisions()
+    return revision in {script.revision for script in scripts}
+
+
 def current(engine: Engine) -> str | None:
     """Return the revision that the database is at, or None where it has none of ours.
 
     Raises `Unavailable` where it cannot be reached.
     """
+    if absent(engine):
+        return None
     try:
         with engine.connect() as connection:
             return _current(connection)
@@ -51,7 +65,7 @@ def upgrade(engine: Engine, schema: Schema) -> None:
     """Bring our tables up to date, in one transaction, one process at a time.
 
     Raises `ConfigurationError` where the schema names tables of the host's, or
-    tables with our names are there that hookrow did not make, and `Unavailable`
+    tables with our names are there that hookrow did not make or a newer one did, and `Unavailable`
     where the database cannot be reached or refuses.
     """
     if schema != Schema():
@@ -81,14 +95,18 @@ def _upgrade(connection: Connection) -> None:
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _UPGRADE_LOCK})
     else:
         begin(connection)
-    if _current(connection) is None:
+    revision = _current(connection)
+    if revision is None:
         _refuse_strangers(connection)
-    command.upgrade(_config(connection=connection), "head")
+    try:
+        command.upgrade(_config(connection=connection), "head")
+    except CommandError as error:
+        raise ConfigurationError(UNKNOWN.format(revision)) from error
 
 
 def _current(connection: Connection) -> str | None:
-    options = {"version_table": VERSION_TABLE}
-    return MigrationContext.configure(connection, opts=options).get_current_revision()
+    context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+    return ", ".join(context.get_current_heads()) or None
 
 
 def _config(**attributes: object) -> Config:

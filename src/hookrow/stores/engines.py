@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from hookrow.errors import ConfigurationError, MissingExtra
@@ -91,9 +92,25 @@ def open_engine(url: str | URL) -> Engine:
         raise MissingExtra("PostgreSQL", "postgres") from error
 
 
+@contextmanager
+def opened(url: str) -> Iterator[Engine]:
+    """Make an engine for a while, as `open_engine` does."""
+    engine = open_engine(url)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
 def shown(url: URL) -> str:
     """Return the URL as it may be shown: no password, also none among its options."""
     return url.set(query={}).render_as_string(hide_password=True)
+
+
+def absent(engine: Engine) -> str | None:
+    """Return the SQLite file that is not there yet, which to connect would make; else None."""
+    file = engine.url.database if engine.dialect.name == "sqlite" else None
+    return file if file and not Path(file).exists() else None
 
 
 def supported(backend: str) -> None:

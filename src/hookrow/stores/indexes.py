@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Column, Connection, Executable, Index, Select, text
+from sqlalchemy import Column, Connection, Executable, Index, Integer, Select, Uuid, text
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateIndex
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -20,11 +20,16 @@ from hookrow.stores.tables import folded
 
 @dataclass(frozen=True, slots=True)
 class _Lookup:
-    """A statement that selects by `keys`, the columns it looks in, and what to index there."""
+    """A statement that selects by keys, what to index for it, and what it has to search by."""
 
     statement: Select[Any]
-    columns: tuple[Column[Any], ...]
     indexed: tuple[ColumnElement[Any], ...]
+    columns: tuple[Column[Any], ...]
+
+    @property
+    def sought(self) -> Column[Any]:
+        """The column that tells rows apart: there may be few lists, with many subscribers."""
+        return self.columns[-1]
 
 
 def missing(connection: Connection, statements: Statements) -> Iterator[str]:
@@ -38,16 +43,20 @@ def missing(connection: Connection, statements: Statements) -> Iterator[str]:
     for lookup in _lookups(statements):
         key = tuple(_sample(column) for column in lookup.columns)
         parameters = statements.by([key if len(key) > 1 else key[0]])
-        if not _is_indexed(connection, lookup, parameters):
-            table = lookup.columns[0].table
-            name = "_".join((table.name, *(column.name for column in lookup.columns)))
-            index = Index(name, *lookup.indexed)
+        plan = connection.execute(_Explain(lookup.statement), parameters)
+        if not any(_searches(str(row[-1]), lookup.sought.name) for row in plan):
+            name = f"hookrow_{lookup.sought.table.name}_{lookup.sought.name}"
+            index = Index(name[:_LONGEST_NAME], *lookup.indexed)
             yield str(CreateIndex(index).compile(dialect=connection.dialect))
+
+
+_LONGEST_NAME = 63
+"""In characters, of an index in PostgreSQL."""
 
 
 def _lookups(statements: Statements) -> Iterator[_Lookup]:
     email = statements.roles["subscribers"]["email"]
-    yield _Lookup(statements.subscribers, (email,), (folded(email),))
+    yield _Lookup(statements.subscribers, (folded(email),), (email,))
     message_id = statements.roles["dispatches"]["provider_message_id"]
     yield _Lookup(statements.dispatches, (message_id,), (message_id,))
     if statements.subscriptions is not None:
@@ -56,20 +65,24 @@ def _lookups(statements: Statements) -> Iterator[_Lookup]:
         yield _Lookup(statements.subscriptions, pair, pair)
 
 
-def _is_indexed(connection: Connection, lookup: _Lookup, parameters: dict[str, Any]) -> bool:
-    plan = connection.execute(_Explain(lookup.statement), parameters)
-    names = "|".join(re.escape(column.name) for column in lookup.columns)
-    # PostgreSQL prints the condition by which an index is searched, SQLite its columns.
-    searched = re.compile(
-        rf"Index Cond: .*\b(?:{names})\b|SEARCH .* INDEX .*\((?:(?:{names})\b|<expr>)",
-        re.IGNORECASE,
-    )
-    return any(searched.search(str(row[-1])) for row in plan)
+def _searches(line: str, column: str) -> bool:
+    """Tell whether a plan's line searches an index by the column.
+
+    PostgreSQL prints the condition, SQLite the columns or <expr>.
+    """
+    pattern = rf"(Index Cond: .*|SEARCH .* INDEX .*\(.*)\b{re.escape(column)}\b|\(<expr>"
+    return re.search(pattern, line, re.IGNORECASE) is not None
 
 
 def _sample(column: Column[Any]) -> object:
-    kind = column.type.python_type
-    return UUID(int=0) if kind is UUID else kind()
+    """Return a value that the column could hold."""
+    match column.type:
+        case Integer():
+            return 0
+        case Uuid():
+            return UUID(int=0)
+        case _:
+            return ""
 
 
 class _Explain(Executable, ClauseElement):

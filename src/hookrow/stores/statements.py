@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import (
     ARRAY,
+    CHAR,
     Column,
     ColumnElement,
     Enum,
@@ -27,7 +28,7 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.types import TypeEngine
+from sqlalchemy.types import TypeEngine, UserDefinedType
 
 from hookrow.notification import EventTime, Suppressible
 from hookrow.schema import Schema
@@ -200,4 +201,21 @@ def _unnested(types: Mapping[str, TypeEngine[Any]]) -> Given:
 
 def _unbounded(type_: TypeEngine[Any]) -> TypeEngine[Any]:
     """Return the type to pass a value in, which a cast to VARCHAR(5) would cut in silence."""
-    return Text() if isinstance(type_, String) and not isinstance(type_, Enum) else type_
+    match type_:
+        case Enum():
+            return type_
+        case CHAR():
+            return _Bpchar()
+        case String():
+            return Text()
+        case _:
+            return type_
+
+
+class _Bpchar(UserDefinedType[str]):
+    """CHAR of any length: compared as text, its column's index would not be used."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_: object) -> str:
+        return "BPCHAR"
