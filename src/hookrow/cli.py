@@ -25,6 +25,15 @@ try:
 except ImportError as error:
     raise MissingExtra("The command", "serve") from error
 
+EXTRAS = {
+    "alembic": "sql",
+    "httptools": "serve",
+    "sqlalchemy": "sql",
+    "uvicorn": "serve",
+    "uvloop": "serve",
+}
+"""Which extra brings a module that a command needs."""
+
 F = TypeVar("F", bound=Callable[..., object])
 
 
@@ -37,6 +46,11 @@ class Commands(click.Group):
             return super().invoke(context)
         except HookrowError as error:
             raise click.ClickException(str(error)) from error
+        except ModuleNotFoundError as error:
+            if error.name not in EXTRAS:
+                raise
+            missing = MissingExtra("This command", EXTRAS[error.name])
+            raise click.ClickException(str(missing)) from error
 
 
 def option(name: str, **attributes: Any) -> Callable[[F], F]:  # noqa: ANN401 - click's own
@@ -223,8 +237,8 @@ def simulate(  # noqa: PLR0913 - one for each option
         "suppression": testing.suppression(email, message_id, at=at, reason=reason),
         "reactivation": testing.reactivation(email, message_id, at=at),
     }[kind]
-    endpoint = f"http://{host}:{port}{settings.mount_path(mount_path)}/provider/webhooks"
-    status, text = testing.post(url or endpoint, payload, secret=secret)
+    url = url or settings.endpoint(host, port, settings.mount_path(mount_path))
+    status, text = testing.post(url, payload, secret=secret)
     click.echo(f"{status} {text}".rstrip())
     context.exit(0 if status == HTTPStatus.OK else 1)
 

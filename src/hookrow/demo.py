@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import signal
 import socket
 import tempfile
 import textwrap
@@ -24,7 +25,7 @@ from sqlalchemy import Engine, insert, select
 from hookrow import migrations, testing
 from hookrow.receiver import ENDPOINT
 from hookrow.schema import Schema
-from hookrow.server import Server
+from hookrow.server import Server, stopped
 from hookrow.settings import Settings
 from hookrow.stores import tables
 from hookrow.stores.engines import open_engine
@@ -48,6 +49,8 @@ class Step:
 
 def run(*, stay: bool) -> None:
     """Run the traffic and print what became of it; with `stay` serve on until Ctrl-C."""
+    for signum in (signal.SIGTERM, signal.SIGHUP):  # or the folder would stay behind
+        signal.signal(signum, stopped)
     with tempfile.TemporaryDirectory(prefix="hookrow-demo-") as folder:
         url = f"sqlite:///{Path(folder) / 'demo.db'}"
         engine = open_engine(url)

@@ -16,24 +16,22 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
+import httptools  # noqa: F401 - uvicorn asks for it by name, too late to say what is missing
 import msgspec
+import uvicorn
+import uvloop  # noqa: F401 - as httptools
 
 from hookrow import __version__, migrations
 from hookrow.asgi import ASGI, Receive, Scope, Send
 from hookrow.check import Level, check_database, check_secrets
-from hookrow.errors import ConfigurationError, MissingExtra
+from hookrow.errors import ConfigurationError
 from hookrow.health import Liveness, Readiness
 from hookrow.postmark import Postmark
-from hookrow.receiver import ENDPOINT, Receiver
+from hookrow.receiver import Receiver
 from hookrow.schema import Schema
-from hookrow.settings import Settings
+from hookrow.settings import Settings, endpoint
 from hookrow.stores.engines import open_engine, opened
 from hookrow.stores.sql import SQLStore
-
-try:
-    import uvicorn
-except ImportError as error:
-    raise MissingExtra("A server", "serve") from error
 
 log = logging.getLogger("hookrow")
 
@@ -97,7 +95,7 @@ def serve(settings: Settings, *, host: str, port: int, workers: int, log_level: 
     logging.config.dictConfig(_logging(log_level))
     _prepare(settings)
     _listen(host, port)
-    where = f"http://{host}:{port}{settings.mount_path}{ENDPOINT}"
+    where = endpoint(host, port, settings.mount_path)
     log.info("hookrow %s takes notifications at %s", __version__, where)
     run = partial(
         uvicorn.run,
@@ -115,8 +113,8 @@ def serve(settings: Settings, *, host: str, port: int, workers: int, log_level: 
         run("hookrow.server:application", factory=True, workers=workers)
     else:
         # uvicorn stops on these, and then sends them once more to whoever had them.
-        signal.signal(signal.SIGTERM, _stopped)
-        signal.signal(signal.SIGINT, _stopped)
+        signal.signal(signal.SIGTERM, stopped)
+        signal.signal(signal.SIGINT, stopped)
         signal.signal(signal.SIGHUP, _hung_up)
         run(Server(settings))
 
@@ -147,7 +145,8 @@ def _listen(host: str, port: int) -> None:
         ) from error
 
 
-def _stopped(signum: int, frame: FrameType | None) -> None:
+def stopped(signum: int, frame: FrameType | None) -> None:
+    """Handle a signal that asks to stop: that is no failure."""
     del signum, frame
     sys.exit(0)
 

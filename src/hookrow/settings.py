@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from hookrow.errors import ConfigurationError
+from hookrow.receiver import ENDPOINT
 from hookrow.schema import Role, Schema, nearest
 
 DEFAULT_FILE = Path("hookrow.toml")
@@ -60,6 +61,11 @@ def mount_path(text: str) -> str:
     if any(letter in "?#%" or letter.isspace() for letter in path):
         raise ConfigurationError(f"The mount path {text!r} is no path: write for example /mail.")
     return f"/{path}" if path else ""
+
+
+def endpoint(host: str, port: int, mount_path: str) -> str:
+    """Return the web address at which `hookrow serve` takes notifications."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}{mount_path}{ENDPOINT}"
 
 
 def _schema(tables: object) -> Schema:

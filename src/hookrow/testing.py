@@ -120,7 +120,8 @@ def _connect(url: str, timeout: float) -> tuple[HTTPConnection, str]:
         raise ConfigurationError(
             f"{url!r} is no web address: begin it with http:// or https://."
         ) from None
-    return connection, quote(parts.path or "/", safe="/%")
+    target = parts._replace(scheme="", netloc="", fragment="").geturl() or "/"
+    return connection, quote(target, safe="/%?&=+:;,@!$'()*~")
 
 
 def _subscription_change(recipient: str, message_id: str | None, at: datetime) -> Payload:

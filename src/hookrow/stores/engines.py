@@ -8,21 +8,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    NoSuchModuleError,
+    SQLAlchemyError,
+)
+
 from hookrow.errors import ConfigurationError, MissingExtra
 from hookrow.stores import Conflict, Locked, Rejected, StoreError, Unavailable
-
-try:
-    from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
-    from sqlalchemy.exc import (
-        ArgumentError,
-        DataError,
-        DBAPIError,
-        IntegrityError,
-        NoSuchModuleError,
-        SQLAlchemyError,
-    )
-except ImportError as error:
-    raise MissingExtra("A database", "sql") from error
 
 CONNECT_TIMEOUT = 3
 """In seconds; how long a connection may take to come about."""
@@ -66,6 +63,8 @@ def open_engine(url: str | URL) -> Engine:
     """
     try:
         parsed = make_url(url)
+        if "@" in (parsed.host or ""):  # one that belongs to the password, and is written %40
+            raise ValueError  # noqa: TRY301 - to say the same
     except (ArgumentError, ValueError):
         raise ConfigurationError(
             "This is no database URL: write for example sqlite:///hookrow.db "
@@ -231,6 +230,7 @@ def _sqlite(url: URL) -> Engine:
 
 
 def _set_pragmas(connection: sqlite3.Connection, _record: object) -> None:
-    connection.executescript(
-        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;"
-    )
+    if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        # SQLite waits for its turn to write, but not for its turn to switch.
+        connection.executescript("BEGIN IMMEDIATE; COMMIT; PRAGMA journal_mode = WAL;")
+    connection.executescript("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;")

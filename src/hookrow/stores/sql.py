@@ -11,12 +11,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, Select, Update, inspect
-from sqlalchemy.exc import NoSuchTableError, SQLAlchemyError
-from sqlalchemy.pool import SingletonThreadPool, StaticPool
+from hookrow.errors import ConfigurationError, MissingExtra, SchemaMismatch
+
+try:
+    from sqlalchemy import URL, Connection, Engine, Select, Update, inspect
+    from sqlalchemy.exc import NoSuchTableError, SQLAlchemyError
+    from sqlalchemy.pool import SingletonThreadPool, StaticPool
+except ImportError as error:
+    raise MissingExtra("The SQL store", "sql") from error
 
 from hookrow.decide import fold
-from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.forks import renew_after_fork
 from hookrow.notification import (
     Change,
