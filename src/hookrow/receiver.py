@@ -108,7 +108,8 @@ class Receiver:
     def answer(self, request: Request) -> Response:
         """Record an admitted request in the calling thread, and start none.
 
-        How long that can take is for the store's own time limits to say.
+        How long that can take is for the store's own time limits to say; a database
+        that stopped without a word may hold it for longer than the deadline.
         """
         arrival = self._arrival(request)
         if arrival.notification is None:

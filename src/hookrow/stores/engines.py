@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
@@ -16,6 +17,7 @@ from sqlalchemy.exc import (
     IntegrityError,
     NoSuchModuleError,
     SQLAlchemyError,
+    StatementError,
 )
 
 from hookrow.errors import ConfigurationError, MissingExtra
@@ -72,21 +74,17 @@ def open_engine(url: str | URL) -> Engine:
         ) from None
     if parsed.drivername in {"postgres", "postgresql"}:
         parsed = parsed.set(drivername="postgresql+psycopg")
-    backend = parsed.get_backend_name()
-    supported(backend)
     try:
-        is_async = parsed.get_dialect().is_async
+        dialect = parsed.get_dialect()
     except NoSuchModuleError:
+        supported(parsed.get_backend_name())
         raise ConfigurationError(
-            f"There is no driver {parsed.drivername!r}: write {backend}:// instead."
+            f"There is no driver {parsed.drivername!r}: "
+            f"write {parsed.get_backend_name()}:// instead."
         ) from None
-    if is_async:
-        raise ConfigurationError(
-            f"{parsed.drivername} is an async driver; hookrow writes from a thread of its own: "
-            f"write {backend}:// instead."
-        )
+    supported(parsed.get_backend_name(), is_async=dialect.is_async)
     try:
-        return _sqlite(parsed) if backend == "sqlite" else _postgres(parsed)
+        return _sqlite(parsed) if dialect.name == "sqlite" else _postgres(parsed)
     except ModuleNotFoundError as error:
         raise MissingExtra("PostgreSQL", "postgres") from error
 
@@ -112,10 +110,15 @@ def absent(engine: Engine) -> str | None:
     return file if file and not Path(file).exists() else None
 
 
-def supported(backend: str) -> None:
-    """Raise `ConfigurationError` for a database that hookrow does not know."""
+def supported(backend: str, *, is_async: bool = False) -> None:
+    """Raise `ConfigurationError` for a database or a driver that hookrow cannot use."""
     if backend not in _NAMES:
         raise ConfigurationError(f"hookrow works on PostgreSQL and SQLite, not on {backend}.")
+    if is_async:
+        raise ConfigurationError(
+            "hookrow writes from a thread of its own, which an async driver cannot: "
+            f"write {backend}:// instead, or lend an engine that is not async."
+        )
 
 
 def check_version(connection: Connection) -> None:
@@ -174,7 +177,10 @@ _LIMITS = text(
 def fault(error: SQLAlchemyError) -> StoreError:
     """Return what the error means to us, with nothing in its text that a log must not hold."""
     if not isinstance(error, DBAPIError):
-        return Unavailable(type(error).__name__)
+        # A StatementError that is none is a value that its type will not write.
+        return (Rejected if isinstance(error, StatementError) else Unavailable)(
+            type(error).__name__
+        )
     orig = error.orig
     kind = _postgres_fault(orig) or _sqlite_fault(orig)
     if kind is None and isinstance(error, DataError | IntegrityError):
@@ -209,6 +215,9 @@ def _postgres(url: URL) -> Engine:
         connect_args={
             "connect_timeout": CONNECT_TIMEOUT,
             "tcp_user_timeout": STATEMENT_TIMEOUT * 1000,
+            "keepalives_idle": STATEMENT_TIMEOUT,
+            "keepalives_interval": 1,
+            "keepalives_count": STATEMENT_TIMEOUT,
         },
     )
 
@@ -230,7 +239,15 @@ def _sqlite(url: URL) -> Engine:
 
 
 def _set_pragmas(connection: sqlite3.Connection, _record: object) -> None:
-    if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-        # SQLite waits for its turn to write, but not for its turn to switch.
-        connection.executescript("BEGIN IMMEDIATE; COMMIT; PRAGMA journal_mode = WAL;")
     connection.executescript("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;")
+    until = monotonic() + LOCK_TIMEOUT
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            # SQLite itself waits for its turn to write, but not for its turn to switch.
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or monotonic() > until:
+                raise
+            sleep(0.01)
+        else:
+            return

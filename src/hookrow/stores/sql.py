@@ -14,7 +14,7 @@ from typing import Any
 from hookrow.errors import ConfigurationError, MissingExtra, SchemaMismatch
 
 try:
-    from sqlalchemy import URL, Connection, Engine, Select, Update, inspect
+    from sqlalchemy import URL, Connection, Engine, Select, String, Update, inspect
     from sqlalchemy.exc import NoSuchTableError, SQLAlchemyError
     from sqlalchemy.pool import SingletonThreadPool, StaticPool
 except ImportError as error:
@@ -55,7 +55,7 @@ class SQLStore:
 
     def __init__(self, database: str | URL | Engine, schema: Schema = Schema()) -> None:  # noqa: B008 - frozen
         if isinstance(database, Engine):
-            supported(database.dialect.name)
+            supported(database.dialect.name, is_async=database.dialect.is_async)
             self._engine, self._own = database, False
         elif isinstance(database, str | URL):
             self._engine, self._own = open_engine(database), True
@@ -137,7 +137,7 @@ class SQLTransaction:
         self._undated = undated
         self._skip_locked = skip_locked
         self._locks: Collection[RowId] = ()
-        self._changes: Sequence[Change] = ()
+        self._changes: list[Change] = []
 
     def find(self, mentioned: Mentioned) -> Rows:
         """Find every row that the group mentions."""
@@ -177,7 +177,7 @@ class SQLTransaction:
 
     def save(self, changes: Sequence[Change]) -> None:
         """Apply the changes when it commits."""
-        self._changes = changes
+        self._changes.extend(changes)
 
     def commit(self) -> None:
         """Lock, apply the changes, those of one form in one go, and commit."""
@@ -251,4 +251,13 @@ def _types(connection: Connection, name: str, table: str, columns: Mapping[str, 
             raise SchemaMismatch(
                 f"The table {table!r} has no column {column!r}.{nearest(column, types)}"
             )
+    for ours in _TEXT & columns.keys():
+        if connection.dialect.name == "postgresql" and not isinstance(types[columns[ours]], String):
+            raise SchemaMismatch(
+                f"The column {columns[ours]!r} of {table!r} is of the type {types[columns[ours]]}, "
+                "and has to be text: what comes is compared with it as it came."
+            )
     return types
+
+
+_TEXT = {"email", "provider_message_id"}

@@ -44,19 +44,21 @@ class UTCDateTime(TypeDecorator[datetime]):
         self.timezone = timezone
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Convert to UTC."""
+        """Convert to UTC, which a time without a zone is already."""
         del dialect
-        if value is None:
-            return None
-        utc = value.astimezone(UTC)
-        return utc if self.timezone else utc.replace(tzinfo=None)
+        utc = _utc(value)
+        return utc if utc is None or self.timezone else utc.replace(tzinfo=None)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         """Return UTC, which SQLite does not say."""
         del dialect
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+        return _utc(value)
+
+
+def _utc(value: datetime | None) -> datetime | None:
+    if value is None:
+        return None
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
 class folded(GenericFunction[str]):  # noqa: N801 - it reads as the SQL function it is

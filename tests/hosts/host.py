@@ -1,0 +1,530 @@
+"""What every host does: each test here runs over a real socket, on whatever host brings it.
+
+A subclass says how it serves a handler, and where. Nothing here knows ASGI.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+import time
+from base64 import b64decode
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, ExitStack, closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pytest
+from sqlalchemy import make_url
+
+import world
+from hookrow import Handler, Head, Postmark, Receiver, Request, Response, testing
+from hookrow.http import LARGEST_BODY
+from hookrow.stores.sql import SQLStore
+from wire import (
+    ENDPOINT,
+    PATIENCE,
+    SECRET,
+    TEXT,
+    Answer,
+    Connection,
+    ask,
+    chunk,
+    eventually,
+    head,
+    request,
+)
+
+PREVIOUS = "the-secret-of-last-year"
+
+ADA, ADAS = "ada@example.com", "6f1d0a4e-3b52-4c8e-9a17-0c5be2d4f901"
+BEA, BEAS = "bea+news@example.org", "0d9c7b36-52ae-4f0b-8d31-7a6e94c1b802"
+ZOE, ZOES = "zoë.müller@example.net", "c47e2f18-9b06-4d5a-b3f2-18d05a7ce603"
+
+AT = datetime(2026, 3, 4, 5, 6, 7, 123456, tzinfo=UTC)
+
+DELIVERY = json.dumps(testing.delivery(ADA, ADAS, at=AT)).encode()
+STRANGER = json.dumps(testing.delivery("eve@example.com", ADAS, at=AT)).encode()
+
+CASES = {
+    case["name"]: (
+        b64decode(case["body_base64"]) if "body_base64" in case else case["body"].encode(),
+        case["accept"],
+    )
+    for case in map(json.loads, (world.CASES / "notifications.jsonl").read_text().splitlines())
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A host that runs: the receiver is at `mount` of the server at `port`."""
+
+    port: int
+    mount: str
+    database_url: str
+
+    @property
+    def path(self) -> str:
+        """The endpoint's path as a client sees it."""
+        return self.mount + ENDPOINT
+
+    def post(self, body: bytes, *, secret: str | bytes | None = SECRET) -> Answer:
+        """Post a body in one piece."""
+        return ask(self.port, request(body, self.path, secret=secret))
+
+    def rows(self) -> world.World:
+        """Read all rows."""
+        return world.rows(self.database_url)
+
+    def delivered_at(self) -> datetime | None:
+        """Return when the first dispatch was delivered, as its row says."""
+        delivered: datetime | None = self.rows()["dispatches"][0]["delivered_at"]
+        return delivered
+
+    def lock(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Hold the database's write lock until closed, so that notifications wait."""
+        connection = sqlite3.connect(make_url(self.database_url).database or "")
+        connection.execute("BEGIN IMMEDIATE")
+        return closing(connection)
+
+
+class Stage:
+    """The handler of a server that outlives a test: each test brings its own receiver."""
+
+    blocking = False
+    receiver: Receiver
+
+    def admit(self, head: Head) -> Response | None:
+        """Pass it on."""
+        return self.receiver.admit(head)
+
+    def __call__(self, request: Request) -> Response | Future[Response]:
+        """Pass it on."""
+        return self.receiver(request)
+
+
+class HostContract:
+    """The contract; a subclass says what it is served by."""
+
+    mount: str
+    """Where the handler is mounted: "" or for example "/mail"."""
+
+    slowest_body: str
+    """The name of what limits how long a body may take, for `monkeypatch`."""
+
+    @classmethod
+    def serve(cls, handler: Handler) -> AbstractContextManager[int]:
+        """Serve the handler at `mount`; the value is the port."""
+        raise NotImplementedError
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def stage(cls) -> Iterator[tuple[int, Stage]]:
+        """Serve for all tests of the class, for a server takes its time to stop."""
+        stage = Stage()
+        with cls.serve(stage) as port:
+            yield port, stage
+
+    @pytest.fixture
+    def site(
+        self, stage: tuple[int, Stage], sqlite_url: str, caplog: pytest.LogCaptureFixture
+    ) -> Iterator[Site]:
+        """Put a receiver with two secrets on a database; nothing may be logged as wrong."""
+        caplog.set_level(logging.WARNING)
+        world.fill(sqlite_url)
+        store = SQLStore(sqlite_url)
+        port, at = stage
+        at.receiver = Receiver(Postmark(SECRET, PREVIOUS), store)
+        yield Site(port, self.mount, sqlite_url)
+        at.receiver.close(PATIENCE)
+        store.close()
+        assert [record.getMessage() for record in caplog.get_records("call")] == []
+
+    # -- what is answered, to the byte ------------------------------------------------
+
+    @pytest.mark.parametrize(
+        ("payload", "status", "body"),
+        [
+            pytest.param(testing.delivery(ADA, ADAS, at=AT), 200, "", id="delivery"),
+            pytest.param(testing.opening(BEA, BEAS, at=AT), 200, "", id="open"),
+            pytest.param(testing.suppression(ADA, ADAS, at=AT), 200, "", id="suppression"),
+            pytest.param(testing.reactivation(ADA, None, at=AT), 200, "", id="reactivation"),
+            pytest.param(
+                testing.delivery(ADA, ZOES, at=AT),
+                400,
+                f"Dispatch subscriber {ZOE} does not match payload recipient {ADA}",
+                id="another's dispatch",
+            ),
+            pytest.param(
+                testing.opening(ZOE, ADAS, at=AT),
+                400,
+                f"Dispatch subscriber {ADA} does not match payload recipient {ZOE}",
+                id="a recipient beyond ASCII",
+            ),
+            pytest.param(
+                testing.delivery("eve@example.com", ADAS, at=AT),
+                404,
+                "Engine::Subscriber not found",
+                id="a stranger",
+            ),
+            pytest.param(
+                testing.suppression("eve@example.com", ADAS, at=AT),
+                404,
+                "Engine::Subscriber not found",
+                id="a stranger's suppression",
+            ),
+            pytest.param(
+                testing.opening(ADA, "m-unknown", at=AT),
+                404,
+                "Engine::Dispatch not found",
+                id="an unknown dispatch",
+            ),
+            pytest.param(
+                {"RecordType": "Click", "Recipient": ADA},
+                422,
+                "Webhook payload not supported",
+                id="another kind",
+            ),
+            pytest.param(
+                testing.delivery(ADA, ADAS, at=AT) | {"DeliveredAt": "yesterday"},
+                422,
+                "Webhook payload not supported",
+                id="no time",
+            ),
+            pytest.param([], 422, "Webhook payload not supported", id="no object"),
+        ],
+    )
+    def test_status_and_body(self, site: Site, payload: object, status: int, body: str) -> None:
+        """Each end of a notification has its status and body, as plain text in UTF-8."""
+        answer = site.post(json.dumps(payload).encode())
+        assert (answer.status, answer.body) == (status, body.encode())
+        assert answer.header("content-type") == TEXT
+        assert answer.header("content-length") == str(len(body.encode()))
+
+    def test_unauthentic(self, site: Site) -> None:
+        """A wrong secret is answered 401 with its text, and changes nothing."""
+        before = site.rows()
+        answer = site.post(DELIVERY, secret="wrong")
+        assert (answer.status, answer.body) == (401, b"Cannot verify webhook")
+        assert answer.header("content-type") == TEXT
+        assert site.rows() == before
+
+    def test_recorded(self, site: Site) -> None:
+        """When 200 comes the row is there for everybody, with the time that was posted."""
+        assert site.delivered_at() is None
+        assert site.post(DELIVERY).status == 200
+        assert site.delivered_at() == AT
+
+    def test_cases(self, site: Site) -> None:
+        """Each sample of what a provider may post has one of its allowed answers."""
+        wrong = {}
+        with Connection(site.port) as connection:
+            for name, (body, accepted) in CASES.items():
+                connection.send(request(body, site.path))
+                answer = connection.answer()
+                if answer.status not in accepted:
+                    wrong[name] = answer
+        assert wrong == {}
+
+    def test_cases_without_the_secret(self, site: Site) -> None:
+        """Without the secret each of them is answered 401, and nothing changes."""
+        before = site.rows()
+        with Connection(site.port) as connection:
+            for body, _ in CASES.values():
+                connection.send(request(body, site.path, secret=None))
+                assert connection.answer().status == 401
+        assert site.rows() == before
+
+    # -- where, and how ---------------------------------------------------------------
+
+    @pytest.mark.parametrize("end", ["", "/", "?", "?a=b", "/?a=b"])
+    def test_path(self, site: Site, end: str) -> None:
+        """A slash at the end is the same endpoint without a redirect; a query does not matter."""
+        answer = ask(site.port, request(DELIVERY, site.path + end))
+        assert (answer.status, answer.header("location")) == (200, None)
+
+    @pytest.mark.parametrize("method", ["POST", "GET"])
+    @pytest.mark.parametrize("secret", [SECRET, "wrong", None])
+    @pytest.mark.parametrize("path", ["/", "/provider", "/provider/webhooks/x", "/x" + ENDPOINT])
+    def test_elsewhere(self, site: Site, path: str, secret: str | None, method: str) -> None:
+        """Another path is answered 404, whatever the method and the secret."""
+        url = site.mount + path
+        answer = ask(site.port, request(DELIVERY, url, method=method, secret=secret))
+        assert (answer.status, answer.header("location")) == (404, None)
+        assert site.delivered_at() is None
+
+    @pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE", "OPTIONS"])
+    @pytest.mark.parametrize("secret", [SECRET, None])
+    def test_method(self, site: Site, method: str, secret: str | None) -> None:
+        """Another method is answered 405, with the one that is allowed, whatever the secret."""
+        answer = ask(site.port, request(DELIVERY, site.path, method=method, secret=secret))
+        assert (answer.status, answer.body) == (405, b"Method Not Allowed")
+        assert (answer.header("allow"), answer.header("content-type")) == ("POST", TEXT)
+        assert site.delivered_at() is None
+
+    def test_head(self, site: Site) -> None:
+        """HEAD is answered as GET is, but for the body."""
+        with Connection(site.port) as connection:
+            connection.send(head(site.path, method="HEAD"))
+            answer = connection.answer(of_head=True)
+            assert (answer.status, answer.header("allow")) == (405, "POST")
+            connection.send(request(DELIVERY, site.path))
+            assert connection.answer().status == 200
+
+    @pytest.mark.parametrize(
+        "header",
+        [b"Content-Type: application/json", b"Content-Type: text/plain", b"Content-Type: \xff"],
+    )
+    def test_content_type(self, site: Site, header: bytes) -> None:
+        """What the body says it is does not matter."""
+        assert ask(site.port, request(DELIVERY, site.path, extra=[header])).status == 200
+
+    def test_connection_is_kept(self, site: Site) -> None:
+        """One connection carries many notifications, refused ones and accepted ones."""
+        with Connection(site.port) as connection:
+            for secret, body, status in [
+                (SECRET, DELIVERY, 200),
+                ("wrong", DELIVERY, 401),
+                (SECRET, b"{", 422),
+                (SECRET, STRANGER, 404),
+                (SECRET, DELIVERY, 200),
+            ]:
+                connection.send(request(body, site.path, secret=secret))
+                assert connection.answer().status == status
+
+    def test_requests_in_one_go(self, site: Site) -> None:
+        """Requests that follow each other without waiting are answered in their order."""
+        with Connection(site.port) as connection:
+            requests = (request(body, site.path) for body in (DELIVERY, b"{", STRANGER, DELIVERY))
+            connection.send(b"".join(requests))
+            assert [connection.answer().status for _ in range(4)] == [200, 422, 404, 200]
+
+    # -- the secret -------------------------------------------------------------------
+
+    @pytest.mark.parametrize("secret", [SECRET, PREVIOUS])
+    def test_rotation(self, site: Site, secret: str) -> None:
+        """While a secret is rotated both are accepted."""
+        assert site.post(DELIVERY, secret=secret).status == 200
+
+    @pytest.mark.parametrize(
+        "secret",
+        [
+            pytest.param(None, id="none"),
+            pytest.param(b"", id="empty"),
+            pytest.param(SECRET[:-1], id="too short"),
+            pytest.param(SECRET + "x", id="too long"),
+            pytest.param(SECRET.upper(), id="another case"),
+            pytest.param(f"{SECRET}, {PREVIOUS}", id="both"),
+            pytest.param("größe", id="beyond ASCII"),
+            pytest.param(b"\xff\xfe", id="no UTF-8"),
+        ],
+    )
+    def test_wrong_secret(self, site: Site, secret: str | bytes | None) -> None:
+        """Whatever is not one of the secrets is answered 401, and changes nothing."""
+        answer = site.post(DELIVERY, secret=secret)
+        assert (answer.status, answer.body) == (401, b"Cannot verify webhook")
+        assert site.delivered_at() is None
+
+    @pytest.mark.parametrize("other", [SECRET, PREVIOUS, "wrong", ""])
+    @pytest.mark.parametrize("first", [True, False])
+    def test_secret_twice(self, site: Site, other: str, *, first: bool) -> None:
+        """A secret that comes twice is answered 401, right or not."""
+        one, two = (SECRET, other) if first else (other, SECRET)
+        again = f"X-Provider-Secret: {two}".encode()
+        answer = ask(site.port, request(DELIVERY, site.path, secret=one, extra=[again]))
+        assert answer.status == 401
+
+    @pytest.mark.parametrize("name", [b"x-provider-secret", b"X-PROVIDER-SECRET"])
+    def test_name_of_the_header(self, site: Site, name: bytes) -> None:
+        """The header's name may be written in any case, and space around its value is none of it.
+
+        RFC 9110, sections 5.1 and 5.5.
+        """
+        header = name + b": \t " + SECRET.encode() + b" \t"
+        posted = request(DELIVERY, site.path, secret=None, extra=[header])
+        assert ask(site.port, posted).status == 200
+
+    # -- the order of the checks, and how little is read --------------------------------
+
+    @pytest.mark.parametrize(
+        ("path", "method", "secret", "status"),
+        [
+            (ENDPOINT, "POST", "wrong", 401),
+            (ENDPOINT, "POST", None, 401),
+            (ENDPOINT, "PUT", SECRET, 405),
+            ("/nowhere", "POST", SECRET, 404),
+        ],
+    )
+    @pytest.mark.parametrize("expect", [(), (b"Expect: 100-continue",)])
+    def test_before_the_body(
+        self,
+        site: Site,
+        path: str,
+        method: str,
+        secret: str | None,
+        status: int,
+        expect: tuple[bytes, ...],
+    ) -> None:
+        """Path, method and secret are judged by the head alone: the body is not waited for."""
+        with Connection(site.port) as connection:
+            started = head(
+                site.mount + path, method=method, secret=secret, length=1000, extra=expect
+            )
+            connection.send(started)
+            assert connection.answer().status == status
+
+    def test_before_an_unfinished_body(self, site: Site) -> None:
+        """A wrong secret is answered though the body has begun and does not end."""
+        with Connection(site.port) as connection:
+            connection.send(head(site.path, secret="wrong", length=1000) + b"{")
+            assert connection.answer().status == 401
+
+    def test_continue(self, site: Site) -> None:
+        """Who asks first whether to send the body is told to, once the secret was right."""
+        with Connection(site.port) as connection:
+            expect = [b"Expect: 100-continue"]
+            connection.send(head(site.path, length=len(DELIVERY), extra=expect))
+            assert (connection.line(), connection.line()) == (b"HTTP/1.1 100 Continue", b"")
+            connection.send(DELIVERY)
+            assert connection.answer().status == 200
+        assert site.delivered_at() == AT
+
+    @pytest.mark.parametrize(
+        ("path", "method", "secret", "status"),
+        [
+            ("/nowhere", "GET", "wrong", 404),
+            (ENDPOINT, "GET", "wrong", 405),
+            (ENDPOINT, "POST", "wrong", 401),
+            (ENDPOINT, "POST", SECRET, 413),
+        ],
+    )
+    def test_order(self, site: Site, path: str, method: str, secret: str, status: int) -> None:
+        """Of all that is wrong the first counts: path, method, secret, size."""
+        body = b"x" * (LARGEST_BODY + 1)
+        answer = ask(site.port, request(body, site.mount + path, method=method, secret=secret))
+        assert answer.status == status
+
+    # -- size and time ----------------------------------------------------------------
+
+    def test_declared_too_large(self, site: Site) -> None:
+        """A body of which the head says that it is over 1 MiB is refused by the head alone."""
+        with Connection(site.port) as connection:
+            connection.send(head(site.path, length=LARGEST_BODY + 1))
+            answer = connection.answer()
+        assert (answer.status, answer.body) == (413, b"Webhook payload too large")
+        assert answer.header("content-type") == TEXT
+
+    def test_streamed_too_large(self, site: Site) -> None:
+        """A body of no declared length is refused as soon as it is over 1 MiB."""
+        with Connection(site.port) as connection:
+            connection.send(head(site.path, extra=[b"Transfer-Encoding: chunked"]))
+            for _ in range(16):
+                connection.send(chunk(b" " * (LARGEST_BODY // 16)))
+            connection.send(chunk(b" "))
+            assert connection.answer().status == 413
+
+    @pytest.mark.parametrize("pieces", [1, 16])
+    def test_largest(self, site: Site, pieces: int) -> None:
+        """A body of 1 MiB to the byte is taken, in one piece or in many."""
+        body = DELIVERY.ljust(LARGEST_BODY)
+        size = len(body) // pieces
+        with Connection(site.port) as connection:
+            if pieces == 1:
+                connection.send(request(body, site.path))
+            else:
+                connection.send(head(site.path, extra=[b"Transfer-Encoding: chunked"]))
+                for at in range(0, len(body), size):
+                    connection.send(chunk(body[at : at + size]))
+                connection.send(chunk(b""))
+            assert connection.answer().status == 200
+        assert site.delivered_at() == AT
+
+    def test_after_too_large(self, site: Site) -> None:
+        """A server that refused a large body goes on, with others and with the same client."""
+        with Connection(site.port) as connection:
+            connection.send(request(b"x" * (2 * LARGEST_BODY), site.path))
+            assert connection.answer().status == 413
+            connection.send(request(DELIVERY, site.path))
+            assert connection.answer().status == 200
+        assert site.post(DELIVERY).status == 200
+
+    @pytest.mark.parametrize("begin", [b"", DELIVERY[:50]])
+    def test_slow_body(self, site: Site, begin: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A body that is not complete in time is answered 408, and changes nothing."""
+        monkeypatch.setattr(self.slowest_body, 0.2)
+        with Connection(site.port) as connection:
+            connection.send(head(site.path, length=len(DELIVERY)) + begin)
+            answer = connection.answer()
+        assert (answer.status, answer.body) == (408, b"Request Timeout")
+        assert answer.header("content-type") == TEXT
+        assert site.delivered_at() is None
+
+    def test_trickling_body(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The time is for the whole body: who sends a byte now and then gains none."""
+        monkeypatch.setattr(self.slowest_body, 0.3)
+        with Connection(site.port) as connection:
+            connection.send(head(site.path, length=len(DELIVERY)))
+            began = time.monotonic()
+            for letter in DELIVERY[:8]:
+                connection.send(bytes([letter]))
+                time.sleep(0.1)
+            assert connection.answer().status == 408
+            assert time.monotonic() - began < PATIENCE
+
+    # -- clients that go away ---------------------------------------------------------
+
+    @pytest.mark.parametrize("go", [Connection.close, Connection.reset])
+    def test_gone_after_the_body(self, site: Site, go: Callable[[Connection], None]) -> None:
+        """What was sent whole is recorded, though nobody waits for the answer."""
+        with site.lock():
+            connection = Connection(site.port)
+            connection.send(request(DELIVERY, site.path))
+            # The answer to this one says that the server has read the other.
+            assert ask(site.port, request(b"{", site.path)).status == 422
+            go(connection)
+            assert site.post(b"{").status == 422
+        eventually(lambda: site.delivered_at() == AT)
+
+    @pytest.mark.parametrize("go", [Connection.close, Connection.reset])
+    @pytest.mark.parametrize("begin", [b"", DELIVERY[:-1]])
+    def test_gone_within_the_body(
+        self, site: Site, begin: bytes, go: Callable[[Connection], None]
+    ) -> None:
+        """What was not sent whole changes nothing, and the server goes on."""
+        connection = Connection(site.port)
+        connection.send(head(site.path, length=len(DELIVERY)) + begin)
+        assert site.post(b"{").status == 422
+        go(connection)
+        assert site.post(STRANGER).status == 404
+        assert site.delivered_at() is None
+
+    def test_gone_in_droves(self, site: Site) -> None:
+        """Clients that post and leave at once, by the dozen, do not disturb the next."""
+        for number in range(48):
+            connection = Connection(site.port)
+            connection.send(request(DELIVERY, site.path))
+            (Connection.reset if number % 2 else Connection.close)(connection)
+        assert site.post(DELIVERY).status == 200
+
+    # -- many at once -----------------------------------------------------------------
+
+    def test_many_connections(self, site: Site) -> None:
+        """64 connections are served at once: all have asked before any is answered."""
+        with ExitStack() as stack:
+            connections = [stack.enter_context(Connection(site.port)) for _ in range(64)]
+            with site.lock():
+                for connection in connections:
+                    connection.send(request(DELIVERY, site.path))
+            answers = [connection.answer() for connection in connections]
+        assert [answer.status for answer in answers] == [200] * 64
+
+    def test_waiting_holds_up_nobody(self, site: Site) -> None:
+        """While notifications wait for the database, refusals are answered."""
+        with Connection(site.port) as waiting:
+            with site.lock():
+                waiting.send(request(DELIVERY, site.path))
+                assert site.post(b"{").status == 422
+                assert site.post(DELIVERY, secret="wrong").status == 401
+            assert waiting.answer().status == 200

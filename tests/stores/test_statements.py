@@ -1,0 +1,166 @@
+"""The statements of the SQL store: how many there are, and by which index they find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+from contract import NOON, arrival, opens, statuses
+from homes import OURS, THEIRS, Home, SQLHome, connect
+from sqlalchemy import Engine, Select, event, text
+
+from hookrow import Arrival, Delivered, Opened, Reactivated, Suppressed
+from hookrow.receiver import record
+from hookrow.stores.sql import SQLStore
+from hookrow.stores.statements import Statements
+
+MANY = 1000
+"""Rows in each table."""
+
+
+def _fill(home: Home) -> None:
+    numbers = range(1, MANY + 1)
+    home.fill(
+        subscribers=[{"id": home.key(n), "email": f"S{n}@example.com"} for n in numbers],
+        subscriptions=[{"list_id": home.key(1), "subscriber_id": home.key(n)} for n in numbers],
+        dispatches=[
+            {
+                "id": home.key(n),
+                "provider_message_id": f"m{n}",
+                "subscriber_id": home.key(n),
+                "list_id": home.key(1),
+            }
+            for n in numbers
+        ],
+    )
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def engine(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Iterator[Engine]:
+    """Fill a database with many rows, in our own tables."""
+    url = new_database(request.param)
+    with closing(SQLHome(url, OURS)) as home:
+        _fill(home)
+    engine = connect(url)
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("ANALYZE"))
+    yield engine
+    engine.dispose()
+
+
+@contextmanager
+def _counted(engine: Engine) -> Iterator[list[str]]:
+    """Collect the first word of every statement that is run on the engine."""
+    words: list[str] = []
+
+    def count(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
+        words.append(statement.split(maxsplit=1)[0])
+
+    event.listen(engine, "before_cursor_execute", count)
+    yield words
+    event.remove(engine, "before_cursor_execute", count)
+
+
+def _group(size: int) -> list[Arrival]:
+    """Return arrivals of every kind, each for rows of its own."""
+    group: list[Arrival] = []
+    for n in range(1, size + 1, 4):
+        names = [(f"s{m}@example.com", f"m{m}") for m in range(n, n + 4)]
+        group += [
+            arrival(Opened(*names[0], NOON)),
+            arrival(Delivered(*names[1], NOON)),
+            arrival(Suppressed(*names[2], NOON, "HardBounce")),
+            arrival(Reactivated(*names[3], NOON)),
+        ]
+    return group
+
+
+def test_a_group_of_any_size_costs_the_same_statements(engine: Engine) -> None:
+    """Three SELECTs find, on PostgreSQL three lock; each form of change is one UPDATE of many."""
+    store = SQLStore(engine)
+    counts = []
+    for size in (4, 40, 1000):
+        with _counted(engine) as words:
+            assert statuses(record(store, _group(size))) == [200] * size
+        counts.append((words.count("SELECT"), words.count("UPDATE")))
+    # PostgreSQL's time limits are a SELECT too.
+    selects = 7 if engine.dialect.name == "postgresql" else 3
+    assert counts == [(selects, 5)] * 3
+
+
+def test_what_is_not_mentioned_is_not_looked_for(engine: Engine) -> None:
+    """An unknown Recipient costs the two lookups, and nothing is locked or written."""
+    store = SQLStore(engine)
+    with _counted(engine) as words:
+        record(store, [arrival(opens("nobody@example.com", "m-nowhere"))])
+    selects = 3 if engine.dialect.name == "postgresql" else 2
+    assert (words.count("SELECT"), words.count("UPDATE")) == (selects, 0)
+
+
+def _plan(engine: Engine, statement: Select[Any], parameters: dict[str, Any]) -> str:
+    """Return how the database would run the statement, in its own words.
+
+    PostgreSQL reads a table of this size whole, indexed or not: that is not asked.
+    """
+    compiled = statement.params(parameters).compile(
+        engine, compile_kwargs={"literal_binds": True, "render_postcompile": True}
+    )
+    word = "EXPLAIN" if engine.dialect.name == "postgresql" else "EXPLAIN QUERY PLAN"
+    with engine.connect() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(text("SET LOCAL enable_seqscan = off"))
+        rows = connection.exec_driver_sql(f"{word} {compiled}")
+        return "\n".join(str(row[-1]) for row in rows)
+
+
+@pytest.mark.parametrize("size", [1, 100])
+class TestIndexes:
+    """The planner is asked, for one key and for a group's, with statistics up to date."""
+
+    @pytest.fixture
+    def statements(self, engine: Engine) -> Statements:
+        """Build the statements for our own tables."""
+        return SQLStore(engine).verify()
+
+    def test_a_subscriber_is_found_by_the_index_on_folded_emails(
+        self, engine: Engine, statements: Statements, size: int
+    ) -> None:
+        """The expression in the query is the one in the index."""
+        emails = [f"s{n}@example.com" for n in range(1, size + 1)]
+        plan = _plan(engine, statements.subscribers, statements.by(emails))
+        assert "hookrow_subscribers_email" in plan
+        assert not _reads_whole_table(plan)
+
+    def test_a_dispatch_is_found_by_its_message_id(
+        self, engine: Engine, statements: Statements, size: int
+    ) -> None:
+        """And its owner by id, whatever the index is called."""
+        message_ids = [f"m{n}" for n in range(1, size + 1)]
+        plan = _plan(engine, statements.dispatches, statements.by(message_ids))
+        assert not _reads_whole_table(plan)
+
+    def test_a_subscription_is_found_by_list_and_subscriber(
+        self, engine: Engine, statements: Statements, size: int
+    ) -> None:
+        """The pairs of a group are looked up, not searched for."""
+        assert statements.subscriptions is not None
+        pairs = [(1, n) for n in range(1, size + 1)]
+        plan = _plan(engine, statements.subscriptions, statements.by(pairs))
+        assert not _reads_whole_table(plan)
+
+
+def _reads_whole_table(plan: str) -> bool:
+    return "Seq Scan" in plan or "SCAN hookrow" in plan
+
+
+def test_a_name_that_needs_quotes_is_quoted(empty_database_url: str) -> None:
+    """A host's tables and columns may be named as they please, reserved words and % included."""
+    with closing(SQLHome(empty_database_url, THEIRS)) as home:
+        engine = connect(empty_database_url)
+        statements = home.store.verify()
+        compiled = str(statements.subscribers.compile(engine))
+        assert '"e-mail"' in compiled
+        assert '"People"' in compiled
+        engine.dispose()

@@ -1,0 +1,387 @@
+"""`hookrow check`: what it finds, what it says to do, and that doing it helps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from sqlalchemy import make_url, text
+
+from command import Command
+from hookrow import Role, Schema
+from hookrow.check import Finding, Level, check
+from hookrow.settings import Settings
+from hookrow.stores.engines import open_engine
+from wire import SECRET
+
+BARE = {"suppressed_at": None, "suppression_reason": None, "suppression_changed_at": None}
+UNDATED = {"suppression_reason": None, "suppression_changed_at": None}
+
+SENDS = {"provider_message_id": "postmark_id", "subscriber_id": "person_id"}
+MEMBERS = {"list_id": "campaign_id", "subscriber_id": "person_id"}
+
+THEIRS = Schema(
+    subscribers=Role("people", {"email": "address", **UNDATED}),
+    dispatches=Role("sends", {**SENDS, "list_id": "campaign_id", **BARE}),
+    subscriptions=Role("members", {**MEMBERS, **BARE}),
+)
+
+THEIR_FILE = """
+[tables.subscribers]
+table = "people"
+columns = { email = "address", suppression_reason = false, suppression_changed_at = false }
+
+[tables.dispatches]
+table = "sends"
+[tables.dispatches.columns]
+provider_message_id = "postmark_id"
+subscriber_id = "person_id"
+list_id = "campaign_id"
+suppressed_at = false
+suppression_reason = false
+suppression_changed_at = false
+
+[tables.subscriptions]
+table = "members"
+[tables.subscriptions.columns]
+list_id = "campaign_id"
+subscriber_id = "person_id"
+suppressed_at = false
+suppression_reason = false
+suppression_changed_at = false
+"""
+
+PEOPLE = "CREATE TABLE people (id integer PRIMARY KEY, address text, suppressed_at timestamp)"
+SENDS_TABLE = (
+    "CREATE TABLE sends (id integer PRIMARY KEY, postmark_id text, person_id integer, "
+    "campaign_id integer, delivered_at timestamp, opened_at timestamp)"
+)
+MEMBERS_TABLE = "CREATE TABLE members (campaign_id integer, person_id integer)"
+
+
+def execute(url: str, *statements: str) -> None:
+    """Run statements on a database."""
+    engine = open_engine(url)
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.execute(text(statement))
+    engine.dispose()
+
+
+def found(
+    url: str, schema: Schema | None = None, secrets: tuple[str, ...] = (SECRET,)
+) -> list[Finding]:
+    """Check; return everything that was found."""
+    schema = schema or Schema()
+    return list(check(Settings(secrets=secrets, database_url=url, schema=schema)))
+
+
+def about(findings: list[Finding], name: str) -> Finding:
+    """Return the one finding about a thing."""
+    (finding,) = (finding for finding in findings if finding.about == name)
+    return finding
+
+
+def advised(findings: list[Finding]) -> list[str]:
+    """Return the statements that the findings say to run."""
+    return [
+        finding.text.partition("Run: ")[2]
+        for finding in findings
+        if (finding.level, finding.about) == (Level.WARNING, "indexes")
+    ]
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Command:
+    """Return the command, in an empty folder."""
+    return Command(tmp_path)
+
+
+class TestSecrets:
+    @pytest.mark.parametrize(
+        ("secrets", "level", "says"),
+        [
+            ((SECRET,), Level.OK, "It is set."),
+            (("x" * 16, SECRET), Level.OK, "It is set."),
+            (("x" * 15,), Level.WARNING, "15 characters"),
+            ((SECRET, "x" * 15), Level.WARNING, "15 characters"),
+            ((), Level.ERROR, "missing or empty"),
+            (("",), Level.ERROR, "missing or empty"),
+            (("with a space in it",), Level.ERROR, "without spaces"),
+            ((SECRET, "größe"), Level.ERROR, "visible ASCII"),
+        ],
+    )
+    def test_each(self, sqlite_url: str, secrets: tuple[str, ...], level: Level, says: str) -> None:
+        """A missing secret or an impossible one is an error, a short one a warning."""
+        finding = about(found(sqlite_url, secrets=secrets), "secret")
+        assert finding.level is level
+        assert says in finding.text
+        assert not any(secret and secret in finding.text for secret in secrets)
+
+
+class TestDatabase:
+    def test_all_is_well(self, database_url: str) -> None:
+        """On tables of our own everything is well."""
+        findings = found(database_url)
+        assert {finding.level for finding in findings} == {Level.OK}
+        things = ["secret", "database", "migrations", "tables", "indexes"]
+        assert [finding.about for finding in findings] == things
+
+    def test_not_made(self, empty_database_url: str) -> None:
+        """Where our tables are not there the command that makes them is named."""
+        finding = found(empty_database_url)[-1]
+        assert finding.level is Level.ERROR
+        assert finding.text.endswith("Run: hookrow db upgrade")
+
+    def test_looks_only(self, tmp_path: Path, empty_sqlite_url: str) -> None:
+        """Looking makes no file."""
+        found(empty_sqlite_url)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_newer(self, database_url: str) -> None:
+        """Where a later hookrow made the tables it says so, and advises no upgrade."""
+        execute(database_url, "UPDATE hookrow_version SET version_num = '9999'")
+        finding = about(found(database_url), "migrations")
+        assert finding.level is Level.ERROR
+        assert "9999" in finding.text
+        assert "hookrow db upgrade" not in finding.text
+
+    def test_two_revisions(self, database_url: str) -> None:
+        """A version table that nobody of us left like this is an error, not a traceback."""
+        execute(database_url, "INSERT INTO hookrow_version VALUES ('0000')")
+        assert found(database_url)[-1].level is Level.ERROR
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "postgresql://ada:hunter2@127.0.0.1:1/mail",
+            "postgresql://ada@127.0.0.1:1/mail?password=hunter2",
+            "postgresql://ada:hunter2@/mail?host=/nonexistent",
+        ],
+    )
+    def test_not_there(self, url: str) -> None:
+        """A database that does not answer is one error, without the password."""
+        finding = about(found(url), "database")
+        assert finding.level is Level.ERROR
+        assert "Start it, or set HOOKROW_DATABASE_URL." in finding.text
+        assert "hunter2" not in finding.text
+
+    @pytest.mark.parametrize(
+        ("url", "says"),
+        [
+            ("mysql://ada:hunter2@db/mail", "PostgreSQL and SQLite, not on mysql"),
+            ("hunter2", "This is no database URL"),
+            ("postgresql://ada:hunter2@db:port/mail", "This is no database URL"),
+            ("postgresql+nosuch://ada:hunter2@db/mail", "write postgresql:// instead"),
+            ("postgresql+asyncpg://ada:hunter2@db/mail", "write postgresql:// instead"),
+            ("sqlite+aiosqlite:///hunter2.db", "write sqlite:// instead"),
+        ],
+    )
+    def test_unknown(self, url: str, says: str) -> None:
+        """A database that hookrow does not know, or no URL at all, is an error without secrets."""
+        finding = about(found(url), "database")
+        assert finding.level is Level.ERROR
+        assert says in finding.text
+        assert "hunter2" not in finding.text
+
+    def test_no_database_at_all(self, tmp_path: Path) -> None:
+        """A file that is no database is an error."""
+        (tmp_path / "x.db").write_text("This is a letter. " * 100)
+        finding = about(found(f"sqlite:///{tmp_path}/x.db"), "database")
+        assert finding.level is Level.ERROR
+        assert "file is not a database" in finding.text
+
+    def test_password_is_masked(self, postgres_url: str) -> None:
+        """The database is named without its password, also where that is an option."""
+        url = make_url(postgres_url).set(password="hunter2")
+        for told in (url.render_as_string(hide_password=False), f"{postgres_url}&password=hunter2"):
+            finding = about(found(told), "database")
+            assert finding.level is Level.OK
+            assert "hunter2" not in finding.text
+            assert (url.database or "?") in finding.text
+
+
+class TestTables:
+    @pytest.fixture
+    def url(self, empty_database_url: str) -> str:
+        """Return a database with tables of a host's own, without any index."""
+        execute(empty_database_url, PEOPLE, SENDS_TABLE, MEMBERS_TABLE)
+        return empty_database_url
+
+    def test_theirs(self, url: str) -> None:
+        """On tables of a host's own nothing is said of migrations."""
+        findings = found(url, THEIRS)
+        assert about(findings, "tables").level is Level.OK
+        assert "migrations" not in {finding.about for finding in findings}
+
+    @pytest.mark.parametrize(
+        ("role", "says"),
+        [
+            (Role("persons", {"email": "address", **UNDATED}), "no table 'persons'"),
+            (Role("peeple", {"email": "address", **UNDATED}), "Did you mean 'people'?"),
+            (Role("people", {"email": "adress", **UNDATED}), "Did you mean 'address'?"),
+            (Role("people", {"email": "address"}), "no column 'suppression_reason'"),
+        ],
+    )
+    def test_missing(self, url: str, role: Role, says: str) -> None:
+        """A missing table or column is named, with the nearest that there is."""
+        finding = about(found(url, Schema(subscribers=role, subscriptions=None)), "tables")
+        assert finding.level is Level.ERROR
+        assert says in finding.text
+
+    def test_missing_indexes(self, url: str) -> None:
+        """Each lookup without an index is found; the index that is advised makes it be gone."""
+        statements = advised(found(url, THEIRS))
+        assert len(statements) == 3
+        for left in (2, 1, 0):
+            execute(url, statements[2 - left])
+            assert len(advised(found(url, THEIRS))) == left
+        assert about(found(url, THEIRS), "indexes").level is Level.OK
+
+    def test_ours_without_its_index(self, database_url: str) -> None:
+        """An index of ours that somebody dropped is missed, and comes back."""
+        execute(database_url, "DROP INDEX hookrow_subscribers_email")
+        (statement,) = advised(found(database_url))
+        execute(database_url, statement)
+        assert about(found(database_url), "indexes").level is Level.OK
+
+    @pytest.mark.parametrize(
+        "index",
+        [
+            "CREATE UNIQUE INDEX pair ON members (campaign_id, person_id)",
+            "CREATE UNIQUE INDEX pair ON members (person_id, campaign_id)",
+        ],
+    )
+    def test_either_order(self, url: str, index: str) -> None:
+        """An index on list and subscriber serves in either order: none is advised beside it."""
+        execute(url, index)
+        assert not [one for one in advised(found(url, THEIRS)) if "members" in one]
+
+    def test_half_of_a_pair(self, url: str) -> None:
+        """An index on the list alone does not count: a list may have a million members."""
+        execute(url, "CREATE INDEX half ON members (campaign_id)")
+        assert [one for one in advised(found(url, THEIRS)) if "members" in one]
+
+    @pytest.mark.parametrize(
+        "index",
+        ["CREATE INDEX people_address ON people (address)", "CREATE INDEX i ON people (address)"],
+    )
+    def test_index_of_another_kind(self, url: str, index: str) -> None:
+        """An index that the lookup cannot use does not count, and the advised one can be made."""
+        execute(url, index)
+        (statement,) = [one for one in advised(found(url, THEIRS)) if "people" in one]
+        execute(url, statement)
+        assert not [one for one in advised(found(url, THEIRS)) if "people" in one]
+
+    def test_partial_index(self, url: str) -> None:
+        """An index on the dispatches that were sent serves, for only those are looked for."""
+        execute(url, "CREATE INDEX sent ON sends (postmark_id) WHERE postmark_id IS NOT NULL")
+        assert not [one for one in advised(found(url, THEIRS)) if "sends" in one]
+
+    def test_names_that_need_quotes(self, empty_database_url: str) -> None:
+        """What is advised can be run whatever the tables are called."""
+        execute(
+            empty_database_url,
+            PEOPLE.replace("people", '"The People"').replace("address", '"E-Mail"'),
+            SENDS_TABLE.replace("postmark_id", '"select"'),
+        )
+        schema = Schema(
+            subscribers=Role("The People", {"email": "E-Mail", **UNDATED}),
+            dispatches=Role(
+                "sends", {**SENDS, "provider_message_id": "select", "list_id": None, **BARE}
+            ),
+            subscriptions=None,
+        )
+        execute(empty_database_url, *advised(found(empty_database_url, schema)))
+        assert about(found(empty_database_url, schema), "indexes").level is Level.OK
+
+    def test_long_names(self, empty_database_url: str) -> None:
+        """What is advised can be run however long the names are that a database takes."""
+        table, column = "p" * 60, "a" * 60
+        execute(
+            empty_database_url,
+            PEOPLE.replace("people", table).replace("address", column),
+            SENDS_TABLE,
+        )
+        schema = Schema(
+            subscribers=Role(table, {"email": column, **UNDATED}),
+            dispatches=Role("sends", {**SENDS, "list_id": None, **BARE}),
+            subscriptions=None,
+        )
+        execute(empty_database_url, *advised(found(empty_database_url, schema)))
+        assert about(found(empty_database_url, schema), "indexes").level is Level.OK
+
+    @pytest.mark.parametrize("kind", ["", "clob", "varchar(36)"])
+    def test_types(self, empty_sqlite_url: str, kind: str) -> None:
+        """On SQLite a column may be of any type, or of none."""
+        execute(
+            empty_sqlite_url,
+            PEOPLE.replace("address text", f"address {kind}"),
+            SENDS_TABLE.replace("postmark_id text", f"postmark_id {kind}"),
+            MEMBERS_TABLE.replace("integer", kind),
+        )
+        execute(empty_sqlite_url, *advised(found(empty_sqlite_url, THEIRS)))
+        assert about(found(empty_sqlite_url, THEIRS), "indexes").level is Level.OK
+
+    @pytest.mark.parametrize(
+        ("key", "kind"), [("uuid", "text"), ("bigint", "varchar(36)"), ("text", "char(36)")]
+    )
+    def test_types_of_postgres(self, empty_postgres_url: str, key: str, kind: str) -> None:
+        """On PostgreSQL keys may be UUIDs or text, and names of any kind of text."""
+        execute(
+            empty_postgres_url,
+            PEOPLE.replace("integer", key).replace("address text", f"address {kind}"),
+            SENDS_TABLE.replace("integer", key).replace("postmark_id text", f"postmark_id {kind}"),
+            MEMBERS_TABLE.replace("integer", key),
+        )
+        execute(empty_postgres_url, *advised(found(empty_postgres_url, THEIRS)))
+        assert about(found(empty_postgres_url, THEIRS), "indexes").level is Level.OK
+
+
+class TestCommand:
+    def test_text(self, command: Command, sqlite_url: str) -> None:
+        """A line says how bad, about what, and what; where nothing is wrong the status is 0."""
+        done = command.run("check", HOOKROW_SECRET=SECRET, HOOKROW_DATABASE_URL=sqlite_url)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.splitlines() == [
+            "ok       secret      It is set.",
+            f"ok       database    {sqlite_url} answers.",
+            "ok       migrations  They are at 0001, the newest.",
+            "ok       tables      All tables and columns are there.",
+            "ok       indexes     Every lookup has one.",
+        ]
+
+    def test_json(self, command: Command, postgres_url: str) -> None:
+        """With --json each line is an object."""
+        variables = {"HOOKROW_SECRET": SECRET, "HOOKROW_DATABASE_URL": postgres_url}
+        done = command.run("check", "--json", **variables)
+        assert (done.returncode, done.stderr) == (0, "")
+        objects = [json.loads(line) for line in done.stdout.splitlines()]
+        assert objects[0] == {"level": "ok", "about": "secret", "text": "It is set."}
+        assert [one["level"] for one in objects] == ["ok"] * 5
+
+    @pytest.mark.parametrize("options", [(), ("--json",)])
+    def test_error(self, command: Command, empty_postgres_url: str, options: tuple[str]) -> None:
+        """Where there is an error the status is 1, and everything else is looked at still."""
+        done = command.run("check", "--database-url", empty_postgres_url, *options)
+        assert (done.returncode, done.stderr) == (1, "")
+        lines = done.stdout.splitlines()
+        assert ["error" in line for line in lines] == [True, False, True]
+
+    def test_warning(self, command: Command, sqlite_url: str) -> None:
+        """A warning alone leaves the status at 0."""
+        done = command.run("check", "--secret", "short", "--database-url", sqlite_url)
+        assert done.returncode == 0
+        assert done.stdout.startswith("warning  secret      It has 5 characters")
+
+    def test_theirs(self, command: Command, empty_postgres_url: str) -> None:
+        """The tables that hookrow.toml names are looked at, and the advice helps."""
+        execute(empty_postgres_url, PEOPLE, SENDS_TABLE, MEMBERS_TABLE)
+        (command.folder / "hookrow.toml").write_text(THEIR_FILE)
+        variables = {"HOOKROW_SECRET": SECRET, "HOOKROW_DATABASE_URL": empty_postgres_url}
+        done = command.run("check", **variables)
+        assert done.returncode == 0
+        advice = [line.partition("Run: ")[2] for line in done.stdout.splitlines()[3:]]
+        execute(empty_postgres_url, *advice)
+        assert "ok       indexes" in command.run("check", **variables).stdout

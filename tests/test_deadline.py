@@ -1,0 +1,228 @@
+"""A deadline answers for those who are late, and never over one who answered."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from textwrap import dedent
+
+import pytest
+
+from hookrow.deadline import Deadline
+
+PATIENCE = 20.0
+"""In seconds; how long a test waits for what should come soon, on a machine that is busy."""
+
+
+def _threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "hookrow-deadline"}
+
+
+def _eventually(holds: Callable[[], bool]) -> bool:
+    until = time.monotonic() + PATIENCE
+    while not holds():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def _run(script: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", dedent(script)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_late() -> None:
+    """A future that takes too long ends with the given result, not before its time."""
+    deadline = Deadline(0.1, late="late")
+    began = time.monotonic()
+    assert deadline.watch(Future()).result(PATIENCE) == "late"
+    assert time.monotonic() - began >= 0.1
+
+
+def test_the_same_future() -> None:
+    """What is watched is handed back, so that it can be watched in passing."""
+    future: Future[str] = Future()
+    future.set_result("in time")
+    assert Deadline(0.01, late="late").watch(future) is future
+
+
+def test_in_time() -> None:
+    """A future that ended in time keeps its result when the deadline comes."""
+    deadline = Deadline(0.05, late="late")
+    future, other = deadline.watch(Future()), deadline.watch(Future())
+    future.set_result("in time")
+    assert other.result(PATIENCE) == "late"
+    assert future.result(0) == "in time"
+
+
+def test_ended_behind_one_that_is_not() -> None:
+    """A future that ended while an older one is still open keeps its result."""
+    deadline = Deadline(0.05, late="late")
+    older, ended, newer = (deadline.watch(Future()) for _ in range(3))
+    ended.set_result("in time")
+    assert older.result(PATIENCE) == newer.result(PATIENCE) == "late"
+    assert ended.result(0) == "in time"
+
+
+def test_failed_in_time() -> None:
+    """A future that ended with an error keeps it."""
+    deadline = Deadline(0.01, late="late")
+    future, other = deadline.watch(Future()), deadline.watch(Future())
+    fault = ValueError("no")
+    future.set_exception(fault)
+    assert other.result(PATIENCE) == "late"
+    assert future.exception(0) is fault
+
+
+def test_cancelled() -> None:
+    """A future that was cancelled stays so."""
+    deadline = Deadline(0.01, late="late")
+    older, future, other = (deadline.watch(Future()) for _ in range(3))
+    assert future.cancel()
+    assert older.result(PATIENCE) == other.result(PATIENCE) == "late"
+    with pytest.raises(CancelledError):
+        future.result(0)
+
+
+def test_who_comes_after_it() -> None:
+    """Who works on after the deadline finds the future ended, and changes nothing."""
+    future = Deadline(0.01, late="late").watch(Future())
+    assert future.result(PATIENCE) == "late"
+    with pytest.raises(InvalidStateError):
+        future.set_result("after all")
+    assert future.result(0) == "late"
+
+
+def test_each_from_its_own_start() -> None:
+    """Each future has its time from when it was put under the deadline, in order."""
+    deadline = Deadline(0.15, late="late")
+    ended: list[int] = []
+    started: list[float] = []
+    futures: list[Future[str]] = []
+    for number in range(3):
+        future: Future[str] = Future()
+        future.add_done_callback(lambda _, number=number: ended.append(number))  # type: ignore[misc]
+        started.append(time.monotonic())
+        futures.append(deadline.watch(future))
+        time.sleep(0.05)
+    for future, start in zip(futures, started, strict=True):
+        assert future.result(PATIENCE) == "late"
+        assert time.monotonic() - start >= 0.15
+    assert _eventually(lambda: len(ended) == 3)
+    assert ended == [0, 1, 2]
+
+
+def test_many() -> None:
+    """A thousand futures under one deadline take one thread, and all that are late end."""
+    deadline = Deadline(0.2, late="late")
+    before = _threads()
+    futures = [deadline.watch(Future()) for _ in range(1000)]
+    threads = _threads() - before
+    assert len(threads) <= 1
+    assert all(thread.daemon for thread in threads)
+    for future in futures[::2]:
+        future.set_result("in time")
+    assert {future.result(PATIENCE) for future in futures[1::2]} == {"late"}
+    assert {future.result(0) for future in futures[::2]} == {"in time"}
+
+
+def test_waiting_costs_nothing() -> None:
+    """While nothing is due the thread sleeps: it burns no processor time."""
+    deadline = Deadline(0.3, late="late")
+    before = time.process_time()
+    assert deadline.watch(Future()).result(PATIENCE) == "late"
+    assert time.process_time() - before < 0.15
+
+
+def test_the_ended_are_let_go() -> None:
+    """What ended in time is let go when the next is watched, not kept until it would be due."""
+    deadline = Deadline(1.0, late="late")
+    future = deadline.watch(Future())
+    future.set_result("in time")
+    gone = weakref.ref(future)
+    del future
+    other = deadline.watch(Future())
+    gc.collect()
+    assert gone() is None
+    other.set_result("in time")
+
+
+def test_thread_only_while_needed() -> None:
+    """The thread comes with the first future, goes with the last, and comes again."""
+    before = _threads()
+    deadline = Deadline(0.02, late="late")
+    assert not _threads() - before
+    for _ in range(3):
+        future = deadline.watch(Future())
+        assert future.result(PATIENCE) == "late"
+        assert _eventually(lambda: not _threads() - before)
+
+
+def test_a_callback_that_watches() -> None:
+    """What hangs on a late future may put another under the same deadline."""
+    deadline = Deadline(0.01, late="late")
+    first: Future[str] = Future()
+    second: Future[str] = Future()
+
+    def watch_second(_: Future[str]) -> None:
+        deadline.watch(second)
+
+    first.add_done_callback(watch_second)
+    deadline.watch(first)
+    assert first.result(PATIENCE) == second.result(PATIENCE) == "late"
+
+
+def test_fork() -> None:
+    """A child watches with a thread of its own, also when forked under its parent's lock."""
+    _run(
+        """
+        import os, sys
+        from concurrent.futures import Future
+        from hookrow.deadline import Deadline
+
+        deadline = Deadline(0.1, late="late")
+        mine = deadline.watch(Future())
+        with deadline._lock:
+            pid = os.fork()
+        if pid == 0:
+            assert deadline.watch(Future()).result(20) == "late"
+            assert not mine.done()
+            sys.exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert mine.result(20) == "late"
+        assert deadline.watch(Future()).result(20) == "late"
+        """
+    )
+
+
+def test_no_thread_to_be_had() -> None:
+    """Where the system gives no thread just then, the deadline holds for all that come later."""
+    _run(
+        """
+        import threading
+        from concurrent.futures import Future
+        from hookrow.deadline import Deadline
+
+        deadline = Deadline(0.05, late="late")
+        threading.stack_size(1 << 46)  # more than there is of anything
+        try:
+            deadline.watch(Future())
+        except RuntimeError:
+            pass
+        threading.stack_size(0)
+        assert deadline.watch(Future()).result(2) == "late"
+        """
+    )

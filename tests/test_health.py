@@ -1,0 +1,138 @@
+"""Health checks: what they answer, how soon, and how often the database is asked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from threading import Event
+
+import pytest
+
+from hookrow import Head, Request, Response
+from hookrow.health import Liveness, Readiness
+from wire import PATIENCE, TEXT
+
+REQUEST = Request(Head("GET", "/readyz", ()), b"")
+
+
+@contextmanager
+def ready(readiness: Readiness) -> Iterator[Readiness]:
+    """End the check's thread afterwards."""
+    try:
+        yield readiness
+    finally:
+        readiness._commit.close(PATIENCE)
+
+
+def answer(readiness: Readiness) -> Response:
+    """Ask once, and wait."""
+    promised = readiness(REQUEST)
+    return promised.result(PATIENCE) if isinstance(promised, Future) else promised
+
+
+def test_alive() -> None:
+    """That the process lives is answered 200, at once, to anybody."""
+    liveness = Liveness()
+    assert liveness.admit(REQUEST.head) is None
+    assert liveness(REQUEST) == Response(200, b"ok\n", {"Content-Type": TEXT})
+
+
+def test_ready() -> None:
+    """Where nothing is in the way the answer is 200, to anybody."""
+    with ready(Readiness(lambda: None)) as readiness:
+        assert readiness.admit(REQUEST.head) is None
+        assert answer(readiness) == Response(200, b"ready\n", {"Content-Type": TEXT})
+
+
+def test_not_ready() -> None:
+    """What is in the way is answered 503, with the reason as text in UTF-8."""
+    with ready(Readiness(lambda: "The table 'größe' is missing.")) as readiness:
+        assert answer(readiness) == Response(
+            503, "The table 'größe' is missing.\n".encode(), {"Content-Type": TEXT}
+        )
+
+
+def test_asked_anew() -> None:
+    """What was in the way is looked for at every question: the answer follows the facts."""
+    faults = iter(["down", None, "down again"])
+    with ready(Readiness(lambda: next(faults))) as readiness:
+        assert [answer(readiness).status for _ in range(3)] == [503, 200, 503]
+
+
+def test_probe_that_hangs() -> None:
+    """A database that does not answer is answered 503 when the time is over."""
+    go_on = Event()
+
+    def probe() -> None:
+        go_on.wait(PATIENCE)
+
+    with ready(Readiness(probe, deadline=0.2)) as readiness:
+        began = time.monotonic()
+        answers = [readiness(REQUEST) for _ in range(3)]
+        for promised in answers:
+            assert isinstance(promised, Future)
+            response = promised.result(PATIENCE)
+            assert (response.status, response.body) == (503, b"The database does not answer.\n")
+        assert time.monotonic() - began < PATIENCE / 2
+        go_on.set()
+        assert answer(readiness).status == 200
+
+
+def test_probe_that_fails() -> None:
+    """A probe that raises what nobody thought of is answered 503: a handler never raises."""
+
+    def probe() -> None:
+        raise LookupError("of all things")
+
+    with ready(Readiness(probe)) as readiness:
+        assert answer(readiness).status == 503
+        assert answer(readiness).status == 503
+
+
+def test_many_who_ask() -> None:
+    """All that ask while the database is asked share the next question."""
+    probes = 0
+    go_on = Event()
+
+    def probe() -> None:
+        nonlocal probes
+        probes += 1
+        go_on.wait(PATIENCE)
+
+    with ready(Readiness(probe)) as readiness:
+        answers = [readiness(REQUEST) for _ in range(200)]
+        go_on.set()
+        for promised in answers:
+            assert isinstance(promised, Future)
+            assert promised.result(PATIENCE).status == 200
+    assert probes <= 2
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_more_than_can_wait(*, closed: bool) -> None:
+    """Where no more can wait, the answer is 503 at once."""
+    go_on = Event()
+
+    def probe() -> None:
+        go_on.wait(PATIENCE)
+
+    readiness = Readiness(probe)
+    with ready(readiness):
+        if closed:
+            readiness._commit.close(PATIENCE)
+        waiting = [] if closed else [readiness(REQUEST) for _ in range(5000)]
+        response = readiness(REQUEST)
+        go_on.set()
+        assert isinstance(response, Response)
+        assert response.status == 503
+        for promised in waiting:
+            if isinstance(promised, Future):
+                promised.result(PATIENCE)
+
+
+def test_blocks_nobody() -> None:
+    """Neither check blocks its caller: a host runs them on its event loop."""
+    assert not Liveness().blocking
+    assert not Readiness(lambda: None).blocking

@@ -1,0 +1,147 @@
+"""Who may import whom: the core has no I/O and no clock, and hookrow alone brings no extra."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import hookrow
+
+SOURCE = Path(hookrow.__file__).parent
+
+CORE = ("notification", "decide", "postmark", "http", "schema", "errors")
+
+# What the core may use beside itself: values and their types, and msgspec to read with.
+# `Future` is a type here: what waits for one lives in the shell.
+HARMLESS = {
+    "__future__",
+    "collections.abc",
+    "concurrent.futures",
+    "dataclasses",
+    "datetime",
+    "difflib",
+    "enum",
+    "hmac",
+    "msgspec",
+    "typing",
+    "uuid",
+}
+
+CLOCK = {"now", "utcnow", "today", "time", "time_ns", "monotonic", "monotonic_ns", "sleep"}
+
+# msgspec takes a look at the latter where something else installed it.
+WITHOUT_EXTRAS = {"hookrow", "msgspec", "typing_extensions"}
+
+EXTRAS = (
+    "sqlalchemy",
+    "alembic",
+    "click",
+    "uvicorn",
+    "uvloop",
+    "httptools",
+    "starlette",
+    "psycopg",
+)
+
+
+def _tree(module: str) -> ast.Module:
+    return ast.parse((SOURCE / f"{module}.py").read_text())
+
+
+def _imports(module: str) -> Iterator[str]:
+    for node in ast.walk(_tree(module)):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            assert node.module is not None
+            yield node.module
+
+
+def _loaded_by(statement: str) -> set[str]:
+    """Return the modules that a statement loads in an interpreter of its own."""
+    script = (
+        f"import sys; before = set(sys.modules); {statement}; print(*set(sys.modules) - before)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    return set(done.stdout.split())
+
+
+class TestCore:
+    @pytest.mark.parametrize("module", CORE)
+    def test_imports(self, module: str) -> None:
+        """A module of the core imports the core, msgspec and harmless things: no I/O, no log."""
+        ours = {f"hookrow.{name}" for name in CORE}
+        assert set(_imports(module)) <= HARMLESS | ours
+
+    @pytest.mark.parametrize("module", CORE)
+    def test_no_clock(self, module: str) -> None:
+        """No module of the core asks what time it is: times arrive as arguments."""
+        called = {
+            node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
+            for node in ast.walk(_tree(module))
+            if isinstance(node, ast.Call)
+        }
+        assert not called & CLOCK
+
+    @pytest.mark.parametrize("module", CORE)
+    def test_nothing_opened(self, module: str) -> None:
+        """No module of the core reads a file or prints, for which nothing needs importing."""
+        names = {node.id for node in ast.walk(_tree(module)) if isinstance(node, ast.Name)}
+        assert not names & {"open", "print", "input", "exec", "eval", "__import__"}
+
+
+class TestShell:
+    @pytest.mark.parametrize("module", ["batch", "deadline", "forks"])
+    def test_knows_nothing_of_mail(self, module: str) -> None:
+        """Group commit and deadlines know of forks, and of nothing else of ours."""
+        ours = {name for name in _imports(module) if name.startswith("hookrow")}
+        assert ours <= {"hookrow.forks"}
+
+
+class TestImportingHookrow:
+    def test_msgspec_and_the_standard_library(self) -> None:
+        """`import hookrow` loads msgspec and the standard library, and nothing that is optional."""
+        packages = {name.partition(".")[0] for name in _loaded_by("import hookrow")}
+        assert {"hookrow", "msgspec"} <= packages - sys.stdlib_module_names <= WITHOUT_EXTRAS
+        assert not packages & {"asyncio", "sqlite3", "ssl", *EXTRAS}
+
+    def test_no_store_and_no_host(self) -> None:
+        """`import hookrow` loads what a store is, but none of the stores and none of the hosts."""
+        ours = {name for name in _loaded_by("import hookrow") if name.startswith("hookrow.")}
+        shell = {"receiver", "faults", "batch", "deadline", "forks", "stores"}
+        assert ours == {f"hookrow.{name}" for name in (*CORE, *shell)}
+
+    @pytest.mark.parametrize("module", ["hookrow.asgi", "hookrow.stores.memory"])
+    def test_no_extra_needed(self, module: str) -> None:
+        """The ASGI host and the store in memory need no extra, either."""
+        packages = {name.partition(".")[0] for name in _loaded_by(f"import {module}")}
+        assert {"hookrow", "msgspec"} <= packages - sys.stdlib_module_names <= WITHOUT_EXTRAS
+
+    def test_public_names(self) -> None:
+        """Every public name is there, once and in order, and so is the version."""
+        assert hookrow.__all__ == sorted(set(hookrow.__all__))
+        assert all(hasattr(hookrow, name) for name in hookrow.__all__)
+        assert hookrow.__version__.count(".") == 2
+
+    @pytest.mark.parametrize(
+        "names",
+        [
+            ("Receiver", "Postmark", "Schema", "Role"),
+            ("Notification", "Delivered", "Opened", "Suppressed", "Reactivated", "Arrival"),
+            ("Outcome", "Recorded", "Refused", "Refusal"),
+            ("Head", "Request", "Response", "Handler"),
+            ("HookrowError", "ConfigurationError", "SchemaMismatch", "MissingExtra"),
+        ],
+        ids=["what a host builds", "notifications", "outcomes", "requests", "errors"],
+    )
+    def test_what_a_host_needs(self, names: tuple[str, ...]) -> None:
+        """What a host writes with is public from hookrow itself."""
+        assert set(names) <= set(hookrow.__all__)

@@ -1,0 +1,767 @@
+"""The receiver: from a request to a committed row and back, with real threads and real stores."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from inspect import signature
+from pathlib import Path
+from textwrap import dedent
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+
+from hookrow import ConfigurationError, Handler, Head, Postmark, Receiver, Request, Response
+from hookrow.notification import (
+    Arrival,
+    Change,
+    Delivered,
+    Mentioned,
+    Recorded,
+    Refusal,
+    RowId,
+    Rows,
+    Suppressible,
+)
+from hookrow.receiver import record
+from hookrow.stores import Conflict, Locked, Rejected, Transaction, Unavailable
+from hookrow.stores.memory import MemoryStore
+
+PATIENCE = 20.0
+"""In seconds; how long a test waits for what should come soon, on a machine that is busy."""
+
+SECRET = "S3cret-of_the~provider"
+CASES = Path(__file__).parent / "cases"
+
+ADA = "ada@example.com"
+PLAIN = {"Content-Type": "text/plain; charset=utf-8"}
+
+OK = Response(200, b"", PLAIN)
+UNSUPPORTED = Response(422, b"Webhook payload not supported", PLAIN)
+LATER = Response(503, b"Try again later", PLAIN | {"Retry-After": "30"})
+
+
+def _world() -> MemoryStore:
+    """Return the rows that every case starts from, with ids from 1 on."""
+    told = json.loads((CASES / "world.json").read_text())
+    people = {row["email"]: id_ for id_, row in enumerate(told["subscribers"], 1)}
+    lists = {name: id_ for id_, name in enumerate(told["lists"], 1)}
+    return MemoryStore(
+        subscribers={people[row["email"]]: {"email": row["email"]} for row in told["subscribers"]},
+        dispatches={
+            id_: {
+                "provider_message_id": row["message_id"],
+                "subscriber_id": people[row["subscriber"]],
+                "list_id": lists[row["list"]],
+            }
+            for id_, row in enumerate(told["dispatches"], 1)
+        },
+        subscriptions={
+            (lists[row["list"]], people[row["subscriber"]]): {} for row in told["subscriptions"]
+        },
+    )
+
+
+def _people(*names: str) -> MemoryStore:
+    """Return a store with a subscriber and a dispatch for each name, ids from 1 on."""
+    return MemoryStore(
+        subscribers={id_: {"email": f"{name}@example.com"} for id_, name in enumerate(names, 1)},
+        dispatches={
+            id_: {"provider_message_id": f"m-{name}", "subscriber_id": id_, "list_id": None}
+            for id_, name in enumerate(names, 1)
+        },
+    )
+
+
+def _rows(store: MemoryStore) -> list[object]:
+    """Return every row of a store."""
+    return [store.subscribers, store.dispatches, store.subscriptions]
+
+
+def _head(
+    path: str = "/provider/webhooks", method: str = "POST", secret: str | None = SECRET
+) -> Head:
+    headers = [(b"content-type", b"application/json")]
+    if secret is not None:
+        headers.append((b"x-provider-secret", secret.encode()))
+    return Head(method, path, headers)
+
+
+def _request(body: bytes | dict[str, object]) -> Request:
+    return Request(_head(), body if isinstance(body, bytes) else json.dumps(body).encode())
+
+
+def _delivery(name: str, at: str = "2026-03-04T05:06:07Z", **more: object) -> Request:
+    return _request(
+        {
+            "RecordType": "Delivery",
+            "Recipient": f"{name}@example.com",
+            "MessageID": f"m-{name}",
+            "DeliveredAt": at,
+            **more,
+        }
+    )
+
+
+def _suppression(name: str, **more: object) -> Request:
+    return _request(
+        {
+            "RecordType": "SubscriptionChange",
+            "Recipient": f"{name}@example.com",
+            "SuppressSending": True,
+            "SuppressionReason": "HardBounce",
+            **more,
+        }
+    )
+
+
+def _queued(answer: Response | Future[Response]) -> Future[Response]:
+    """Check that the request was queued, and return its future."""
+    assert isinstance(answer, Future)
+    return answer
+
+
+class _GatedStore(MemoryStore):
+    """A memory that keeps every transaction waiting until the gate is opened."""
+
+    __slots__ = ("groups", "opened", "reached", "threads")
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store.subscribers, store.dispatches, store.subscriptions)
+        self.reached = Event()
+        self.opened = Event()
+        self.groups: list[set[str]] = []
+        self.threads: list[Thread] = []
+
+    @contextmanager
+    def transaction(self, *, skip_locked: bool = False) -> Iterator[Any]:
+        """Wait at the gate, then begin; keep who came, and what each transaction mentions."""
+        self.threads.append(threading.current_thread())
+        self.reached.set()
+        assert self.opened.wait(PATIENCE)
+        with super().transaction(skip_locked=skip_locked) as transaction:
+            yield _Watched(transaction, self.groups)
+
+
+class _Watched:
+    """A transaction that keeps what it was asked to find."""
+
+    def __init__(self, transaction: Transaction, groups: list[set[str]]) -> None:
+        self._groups = groups
+        self._transaction = transaction
+        self.lock = transaction.lock
+        self.save = transaction.save
+
+    def find(self, mentioned: Mentioned) -> Rows:
+        self._groups.append(set(mentioned.emails))
+        return self._transaction.find(mentioned)
+
+
+class _FaultyStore:
+    """A memory that meets the given faults, one a transaction, as it commits."""
+
+    def __init__(self, store: MemoryStore, *met: Exception) -> None:
+        self.transactions = 0
+        self._store = store
+        self._met: Iterator[Exception] = iter(met)
+
+    @contextmanager
+    def transaction(self, *, skip_locked: bool = False) -> Iterator[Transaction]:
+        self.transactions += 1
+        with self._store.transaction(skip_locked=skip_locked) as transaction:
+            yield transaction
+            if (fault := next(self._met, None)) is not None:
+                raise fault
+
+
+class _StoreWithHeldRows:
+    """A memory in which somebody else holds some rows and does not let go."""
+
+    def __init__(self, store: MemoryStore, *held: RowId) -> None:
+        self.skipped: list[bool] = []
+        self._store = store
+        self._held = held
+
+    @contextmanager
+    def transaction(self, *, skip_locked: bool = False) -> Iterator[Transaction]:
+        self.skipped.append(skip_locked)
+        with self._store.transaction() as transaction:
+            yield _TransactionWithHeldRows(transaction, self._held, skip_locked=skip_locked)
+
+
+class _TransactionWithHeldRows:
+    def __init__(
+        self, transaction: Transaction, held: Collection[RowId], *, skip_locked: bool
+    ) -> None:
+        self._held = set(held)
+        self._skip_locked = skip_locked
+        self.find = transaction.find
+        self.save = transaction.save
+
+    def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
+        held = self._held & set(rows)
+        if held and not self._skip_locked:
+            raise Locked("55P03")
+        return held
+
+
+class _PickyStore:
+    """A memory that rejects every transaction that would write a certain reason."""
+
+    def __init__(self, store: MemoryStore, reason: str) -> None:
+        self._store = store
+        self._reason = reason
+
+    @contextmanager
+    def transaction(self, *, skip_locked: bool = False) -> Iterator[Transaction]:
+        with self._store.transaction(skip_locked=skip_locked) as transaction:
+            yield _PickyTransaction(transaction, self._reason)
+
+
+class _PickyTransaction:
+    def __init__(self, transaction: Transaction, reason: str) -> None:
+        self._reason = reason
+        self._save = transaction.save
+        self.find = transaction.find
+        self.lock = transaction.lock
+
+    def save(self, changes: Sequence[Change]) -> None:
+        if any(getattr(change, "reason", None) == self._reason for change in changes):
+            raise Rejected("CheckViolation 23514")
+        self._save(changes)
+
+
+class TestAdmit:
+    """The order of checks: path, method, secret; and all of it before a byte of the body."""
+
+    @pytest.mark.parametrize(
+        ("head", "refusal"),
+        [
+            pytest.param(_head(), None, id="all is right"),
+            pytest.param(_head("/provider/webhooks/"), None, id="a slash at the end"),
+            pytest.param(_head("/"), Refusal.NO_SUCH_PATH, id="path"),
+            pytest.param(_head("/x", "GET"), Refusal.NO_SUCH_PATH, id="path before method"),
+            pytest.param(_head("/x", secret=None), Refusal.NO_SUCH_PATH, id="path before secret"),
+            pytest.param(_head(method="GET"), Refusal.METHOD_NOT_ALLOWED, id="method"),
+            pytest.param(_head(method="HEAD"), Refusal.METHOD_NOT_ALLOWED, id="another method"),
+            pytest.param(_head(method="post"), Refusal.METHOD_NOT_ALLOWED, id="case of the method"),
+            pytest.param(
+                _head(method="GET", secret=None),
+                Refusal.METHOD_NOT_ALLOWED,
+                id="method before secret",
+            ),
+            pytest.param(_head(secret=None), Refusal.UNAUTHENTIC, id="no secret"),
+            pytest.param(_head(secret=""), Refusal.UNAUTHENTIC, id="empty secret"),
+            pytest.param(_head(secret="wrong"), Refusal.UNAUTHENTIC, id="wrong secret"),
+        ],
+    )
+    def test_order_of_checks(self, head: Head, refusal: Refusal | None) -> None:
+        """The first check that a head fails is its answer; one that fails none is admitted."""
+        response = Receiver(Postmark(SECRET), _world()).admit(head)
+        if refusal is None:
+            assert response is None
+        else:
+            assert response == Response(
+                refusal.status, refusal.text.encode(), PLAIN | dict(refusal.headers)
+            )
+
+    @pytest.mark.parametrize(
+        ("path", "root", "there"),
+        [
+            ("/mail/provider/webhooks", "", True),
+            ("/api/mail/provider/webhooks", "/api", True),
+            ("/provider/webhooks", "", False),
+            ("/x/mail/provider/webhooks", "", False),
+        ],
+    )
+    def test_mount_path(self, path: str, root: str, *, there: bool) -> None:
+        """A receiver that is told its mount path compares the whole path."""
+        receiver = Receiver(Postmark(SECRET), _world(), mount_path="/mail")
+        head = Head("POST", path, _head().headers, root)
+        assert (receiver.admit(head) is None) is there
+
+    def test_is_a_handler(self) -> None:
+        """A receiver is what a host carries, and its calls do not block."""
+        handler: Handler = Receiver(Postmark(SECRET), _world())
+        assert handler.blocking is False
+
+
+def _cases() -> Sequence[Any]:
+    return [
+        pytest.param(
+            case["body"].encode() if "body" in case else base64.b64decode(case["body_base64"]),
+            set(case["accept"]),
+            id=case["name"],
+        )
+        for case in map(json.loads, (CASES / "notifications.jsonl").read_text().splitlines())
+    ]
+
+
+class TestCases:
+    @pytest.mark.parametrize(("body", "accept"), _cases())
+    def test_answer(self, body: bytes, accept: set[int]) -> None:
+        """Every case ends with a status that is allowed for it; only 200 changes a row."""
+        store = _world()
+        response = Receiver(Postmark(SECRET), store).answer(_request(body))
+        assert response.status in accept
+        assert (_rows(store) == _rows(_world())) == (response.status != 200)
+
+    def test_queued(self) -> None:
+        """Every case ends alike whether it is queued or answered at once."""
+        receiver = Receiver(Postmark(SECRET), _world())
+        cases = [param.values for param in _cases()]
+        answers = [receiver(_request(body)) for body, _ in cases]
+        for answer, (body, accept) in zip(answers, cases, strict=True):
+            response = answer.result(PATIENCE) if isinstance(answer, Future) else answer
+            assert response.status in accept
+            assert response == Receiver(Postmark(SECRET), _world()).answer(_request(body))
+        receiver.close()
+
+    def test_delivery(self) -> None:
+        """A delivery sets the time of its dispatch, and nothing else anywhere."""
+        store = _people("ada", "bea")
+        assert Receiver(Postmark(SECRET), store).answer(_delivery("ada")) == OK
+        expected = _people("ada", "bea")
+        expected.dispatches[1]["delivered_at"] = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+        assert _rows(store) == _rows(expected)
+
+    def test_the_last_counts(self) -> None:
+        """Of two deliveries the one that was processed last sets the time, though it be earlier."""
+        store = _people("ada")
+        receiver = Receiver(Postmark(SECRET), store)
+        for at in ("2026-03-04T05:06:07Z", "2026-03-03T00:00:00Z"):
+            assert receiver.answer(_delivery("ada", at)) == OK
+        assert store.dispatches[1]["delivered_at"] == datetime(2026, 3, 3, tzinfo=UTC)
+
+    def test_late_retry(self) -> None:
+        """A suppression that comes late re-suppresses nobody, and is answered 200."""
+        store = _people("ada")
+        receiver = Receiver(Postmark(SECRET), store)
+        for suppress, at in ((False, "2026-03-04T12:00:00Z"), (True, "2026-03-04T11:59:59Z")):
+            request = _suppression("ada", SuppressSending=suppress, ChangedAt=at)
+            assert receiver.answer(request) == OK
+        assert store.subscribers[1]["suppressed_at"] is None
+        assert store.subscribers[1]["suppression_reason"] is None
+        assert store.subscribers[1]["suppression_changed_at"] == datetime(
+            2026, 3, 4, 12, tzinfo=UTC
+        )
+
+    @pytest.mark.parametrize("changed_at", [None, "soon", "2999-01-01T00:00:00Z"])
+    def test_time_of_arrival(self, changed_at: str | None) -> None:
+        """A change that does not say when, or cannot be right, counts from its arrival, in UTC."""
+        store = _people("ada")
+        before = datetime.now(UTC)
+        request = _suppression("ada", ChangedAt=changed_at)
+        assert Receiver(Postmark(SECRET), store).answer(request) == OK
+        assert before <= store.subscribers[1]["suppressed_at"] <= datetime.now(UTC)
+
+
+class TestQueued:
+    def test_in_its_own_thread(self) -> None:
+        """A queued notification is recorded in the receiver's thread, and answered there."""
+        store = _GatedStore(_people("ada"))
+        receiver = Receiver(Postmark(SECRET), store)
+        answer = _queued(receiver(_delivery("ada")))
+        assert not answer.done()
+        store.opened.set()
+        assert answer.result(PATIENCE) == OK
+        assert threading.current_thread() not in store.threads
+        receiver.close()
+
+    def test_not_supported(self) -> None:
+        """What is not supported is answered at once, and never queued."""
+        store = _GatedStore(_people("ada"))
+        assert Receiver(Postmark(SECRET), store)(_request(b"{}")) == UNSUPPORTED
+        assert not store.reached.is_set()
+
+    def test_a_group(self) -> None:
+        """What arrives while one group commits shares the next transaction; each has its answer."""
+        store = _GatedStore(_people("ada", "bea", "carl"))
+        receiver = Receiver(Postmark(SECRET), store)
+        answers = [_queued(receiver(_delivery("ada")))]
+        assert store.reached.wait(PATIENCE)
+        answers += [
+            _queued(receiver(request))
+            for request in (
+                _delivery("bea"),
+                _delivery("nobody"),
+                _delivery("carl", MessageID="m-ada"),
+                _suppression("bea"),
+                _delivery("carl", MessageID="m-x"),
+            )
+        ]
+        store.opened.set()
+        assert [answer.result(PATIENCE).status for answer in answers] == [
+            200,
+            200,
+            404,
+            400,
+            200,
+            404,
+        ]
+        assert answers[3].result().body == (
+            b"Dispatch subscriber ada@example.com does not match payload recipient carl@example.com"
+        )
+        assert answers[5].result().body == b"Engine::Dispatch not found"
+        assert store.groups == [
+            {"ada@example.com"},
+            {"bea@example.com", "carl@example.com", "nobody@example.com"},
+        ]
+        receiver.close()
+
+    def test_group_limit(self) -> None:
+        """A group has at most as many members as the receiver is told."""
+        store = _GatedStore(_people("ada", "bea", "carl"))
+        receiver = Receiver(Postmark(SECRET), store, group=1)
+        answers = [_queued(receiver(_delivery(name))) for name in ("ada", "bea", "carl")]
+        store.opened.set()
+        assert [answer.result(PATIENCE) for answer in answers] == [OK] * 3
+        assert store.groups == [
+            {"ada@example.com"},
+            {"bea@example.com"},
+            {"carl@example.com"},
+        ]
+        receiver.close()
+
+    def test_ends_as_one_by_one(self) -> None:
+        """A group of changes to one row leaves it as its members would, in order of arrival."""
+        changes: list[dict[str, object]] = [
+            {"ChangedAt": "2026-03-04T12:00:00Z", "SuppressionReason": "HardBounce"},
+            {"ChangedAt": "2026-03-04T14:00:00Z", "SuppressSending": False},
+            {"ChangedAt": "2026-03-04T13:00:00Z", "SuppressionReason": "SpamComplaint"},
+            {"ChangedAt": "2026-03-04T14:00:00Z", "SuppressionReason": "ManualSuppression"},
+            {"ChangedAt": "2026-03-04T11:00:00Z", "SuppressSending": False},
+        ]
+        one_by_one = _people("ada", "bea")
+        at_once = _GatedStore(_people("ada", "bea"))
+        receiver = Receiver(Postmark(SECRET), at_once)
+        answers = [_queued(receiver(_delivery("bea")))]
+        assert at_once.reached.wait(PATIENCE)
+        answers += [_queued(receiver(_suppression("ada", **change))) for change in changes]
+        at_once.opened.set()
+        assert [answer.result(PATIENCE) for answer in answers] == [OK] * 6
+        receiver.close()
+        for request in (_delivery("bea"), *(_suppression("ada", **change) for change in changes)):
+            assert Receiver(Postmark(SECRET), one_by_one).answer(request) == OK
+        assert _rows(at_once) == _rows(one_by_one)
+
+
+class TestAnswer:
+    def test_in_the_calling_thread(self) -> None:
+        """`answer` records in the thread that calls it, and starts none."""
+        store = _GatedStore(_people("ada"))
+        store.opened.set()
+        before = set(threading.enumerate())
+        assert Receiver(Postmark(SECRET), store).answer(_delivery("ada")) == OK
+        assert store.threads == [threading.current_thread()]
+        assert not set(threading.enumerate()) - before
+
+    def test_nothing_starts_before_it_is_needed(self) -> None:
+        """To build a receiver, to refuse and to close starts no thread."""
+        before = set(threading.enumerate())
+        receiver = Receiver(Postmark(SECRET), _people("ada"))
+        receiver.admit(_head(secret="wrong"))
+        receiver(_request(b""))
+        receiver.close()
+        assert not set(threading.enumerate()) - before
+
+    @pytest.mark.parametrize("queue", [True, False])
+    def test_not_supported_whatever_the_store(self, *, queue: bool) -> None:
+        """What is not supported is answered 422 also while no database can be reached."""
+        store = _FaultyStore(_people("ada"), *[Unavailable("gone")] * 3)
+        receiver = Receiver(Postmark(SECRET), store)
+        call: Callable[[Request], object] = receiver if queue else receiver.answer
+        assert call(_request(b"{}")) == UNSUPPORTED
+        assert store.transactions == 0
+
+    def test_after_close(self) -> None:
+        """`answer` needs no queue: it serves also when that is closed."""
+        receiver = Receiver(Postmark(SECRET), _people("ada"))
+        receiver.close()
+        assert receiver.answer(_delivery("ada")) == OK
+
+    def test_in_many_threads(self) -> None:
+        """Many threads may answer at once, as a WSGI server's do."""
+        names = [f"n{number}" for number in range(8)]
+        store = _people(*names)
+        receiver = Receiver(Postmark(SECRET), store)
+        answers: list[Response] = []
+
+        def serve(name: str) -> None:
+            answers.extend(receiver.answer(_delivery(name)) for _ in range(20))
+
+        threads = [Thread(target=serve, args=(name,)) for name in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+        assert answers == [OK] * 160
+        assert all("delivered_at" in row for row in store.dispatches.values())
+
+
+class TestOverloaded:
+    def test_by_count(self) -> None:
+        """Who finds the backlog full is told at once to come again; who waits is recorded."""
+        store = _GatedStore(_people("ada", "bea", "carl"))
+        receiver = Receiver(Postmark(SECRET), store, backlog=1)
+        answers = [_queued(receiver(_delivery("ada")))]
+        assert store.reached.wait(PATIENCE)
+        answers.append(_queued(receiver(_delivery("bea"))))
+        assert receiver(_delivery("carl")) == LATER
+        store.opened.set()
+        assert [answer.result(PATIENCE) for answer in answers] == [OK] * 2
+        assert _queued(receiver(_delivery("carl"))).result(PATIENCE) == OK
+        receiver.close()
+
+    def test_by_weight(self) -> None:
+        """Bodies of 64 MiB in all may wait, however few they are, and not one more."""
+        store = _GatedStore(_people("ada"))
+        receiver = Receiver(Postmark(SECRET), store)
+        small = _delivery("ada")
+        filled = len(_delivery("ada", Details="").body)
+        large = _delivery("ada", Details="x" * (1024 * 1024 - filled))
+        assert len(large.body) == 1024 * 1024
+        answers = [_queued(receiver(small))]
+        assert store.reached.wait(PATIENCE)
+        answers += [_queued(receiver(large)) for _ in range(64)]
+        assert receiver(large) == receiver(small) == LATER
+        store.opened.set()
+        assert [answer.result(PATIENCE) for answer in answers] == [OK] * 65
+        receiver.close()
+
+
+class TestDeadline:
+    def test_503_though_it_is_recorded_later(self) -> None:
+        """Who waits too long is told to come again, also when it is recorded after all."""
+        store = _GatedStore(_people("ada", "bea"))
+        receiver = Receiver(Postmark(SECRET), store, deadline=0.1)
+        answers = [_queued(receiver(_delivery("ada")))]
+        assert store.reached.wait(PATIENCE)
+        answers.append(_queued(receiver(_delivery("bea"))))
+        assert [answer.result(PATIENCE) for answer in answers] == [LATER] * 2
+        assert not any("delivered_at" in row for row in store.dispatches.values())
+        store.opened.set()
+        receiver.close()
+        assert all("delivered_at" in row for row in store.dispatches.values())
+        assert [answer.result(0) for answer in answers] == [LATER] * 2
+
+    def test_well_again(self) -> None:
+        """After some were late the receiver serves as before."""
+        store = _GatedStore(_people("ada"))
+        receiver = Receiver(Postmark(SECRET), store, deadline=0.1)
+        assert _queued(receiver(_delivery("ada"))).result(PATIENCE) == LATER
+        store.opened.set()
+        until = time.monotonic() + PATIENCE
+        while _queued(receiver(_delivery("ada"))).result(PATIENCE) != OK:
+            assert time.monotonic() < until
+        receiver.close()
+
+    def test_who_went_away(self) -> None:
+        """A future that its caller cancelled troubles nobody, and its notification is recorded."""
+        store = _GatedStore(_people("ada", "bea"))
+        receiver = Receiver(Postmark(SECRET), store)
+        gone = _queued(receiver(_delivery("ada")))
+        assert store.reached.wait(PATIENCE)
+        assert gone.cancel()
+        other = _queued(receiver(_delivery("bea")))
+        store.opened.set()
+        assert other.result(PATIENCE) == OK
+        receiver.close()
+        assert all("delivered_at" in row for row in store.dispatches.values())
+
+
+class TestClose:
+    def test_drains(self) -> None:
+        """Closing records what waits; who comes after is told to come again."""
+        store = _GatedStore(_people("ada", "bea", "carl"))
+        receiver = Receiver(Postmark(SECRET), store, group=1)
+        answers = [_queued(receiver(_delivery(name))) for name in ("ada", "bea", "carl")]
+        assert store.reached.wait(PATIENCE)
+        closer = Thread(target=receiver.close)
+        closer.start()
+        store.opened.set()
+        closer.join(PATIENCE)
+        assert not closer.is_alive()
+        assert [answer.result(0) for answer in answers] == [OK] * 3
+        assert receiver(_delivery("ada")) == LATER
+
+    def test_timeout(self) -> None:
+        """Closing waits for a store that hangs no longer than told."""
+        store = _GatedStore(_people("ada"))
+        receiver = Receiver(Postmark(SECRET), store)
+        answer = _queued(receiver(_delivery("ada")))
+        receiver.close(timeout=0.01)
+        assert not answer.done()
+        store.opened.set()
+        assert answer.result(PATIENCE) == OK
+
+
+class TestFaults:
+    """The whole way, with stores that fail: who is answered what, and what is in the rows."""
+
+    @pytest.mark.parametrize(
+        ("fault", "status", "transactions"),
+        [(Conflict("40001"), 200, 2), (Unavailable("gone"), 503, 1), (ValueError("what"), 503, 1)],
+        ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+    )
+    def test_a_transaction_that_fails(
+        self, fault: Exception, status: int, transactions: int, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """An answer of 200 means committed; what was not is told to come again."""
+        memory = _people("ada")
+        store = _FaultyStore(memory, fault)
+        with caplog.at_level(logging.DEBUG, "hookrow"):
+            response = Receiver(Postmark(SECRET), store).answer(_delivery("ada"))
+        assert response.status == status
+        assert store.transactions == transactions
+        assert ("delivered_at" in memory.dispatches[1]) == (status == 200)
+        assert ADA not in caplog.text
+        assert SECRET not in caplog.text
+
+    def test_held_rows(self) -> None:
+        """Only who wants a row that is held is told to come again; it is not half done."""
+        memory = _people("ada", "bea")
+        store = _StoreWithHeldRows(memory, (Suppressible.DISPATCH, 1))
+        receiver = Receiver(Postmark(SECRET), store)
+        suppression = _suppression("ada", MessageID="m-ada")
+        assert receiver.answer(suppression) == LATER
+        assert receiver.answer(_delivery("bea")) == OK
+        assert receiver.answer(_suppression("ada")) == OK
+        assert store.skipped == [False, True, False, False]
+        assert memory.subscribers[1]["suppression_reason"] == "HardBounce"
+        assert "suppression_reason" not in memory.dispatches[1]
+
+    def test_poison(self, caplog: pytest.LogCaptureFixture) -> None:
+        """In a group that the database refuses only the poisoned one fails, in place."""
+        memory = _GatedStore(_people("ada", "bea", "carl"))
+        receiver = Receiver(Postmark(SECRET), _PickyStore(memory, "Poison"))
+        with caplog.at_level(logging.ERROR, "hookrow"):
+            answers = [_queued(receiver(_delivery("ada")))]
+            assert memory.reached.wait(PATIENCE)
+            answers += [
+                _queued(receiver(request))
+                for request in (
+                    _suppression("ada"),
+                    _suppression("bea", SuppressionReason="Poison"),
+                    _suppression("carl"),
+                )
+            ]
+            memory.opened.set()
+            assert [answer.result(PATIENCE) for answer in answers] == [OK, OK, LATER, OK]
+        receiver.close()
+        reasons = [row.get("suppression_reason") for row in memory.subscribers.values()]
+        assert reasons == ["HardBounce", None, "HardBounce"]
+        (message,) = caplog.messages
+        assert "CheckViolation 23514" in message
+        assert "bea@" not in message
+
+    def test_no_thread_to_be_had(self) -> None:
+        """Where the system gives no thread the answer is 503, and later all is well again."""
+        script = """
+            import threading
+            from hookrow import Head, Postmark, Receiver, Request
+            from hookrow.stores.memory import MemoryStore
+
+            store = MemoryStore({1: {"email": "ada@example.com"}})
+            receiver = Receiver(Postmark("secret"), store, deadline=0.5)
+            request = Request(
+                Head("POST", "/provider/webhooks", ()),
+                b'{"RecordType":"SubscriptionChange","Recipient":"ada@example.com",'
+                b'"SuppressSending":false}',
+            )
+            threading.stack_size(1 << 46)  # more than there is of anything
+            assert receiver(request).status == 503
+            threading.stack_size(0)
+            assert receiver(request).result(20).status == 200
+            """
+        done = subprocess.run(
+            [sys.executable, "-c", dedent(script)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+
+
+class TestRecord:
+    """`record` itself: find, decide, lock, save, in one transaction."""
+
+    def _arrival(self, name: str) -> Arrival:
+        at = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+        return Arrival(Delivered(f"{name}@example.com", f"m-{name}", at), b"", at)
+
+    def test_an_outcome_each(self) -> None:
+        """Each arrival has its outcome, in order."""
+        store = _people("ada", "bea")
+        outcomes = record(store, [self._arrival(name) for name in ("bea", "nobody", "ada")])
+        assert [type(outcome) is Recorded for outcome in outcomes] == [True, False, True]
+        assert all("delivered_at" in row for row in store.dispatches.values())
+
+    def test_all_or_nothing(self) -> None:
+        """Where the transaction fails no row is changed."""
+        memory = _people("ada", "bea")
+        with pytest.raises(Unavailable):
+            record(
+                _FaultyStore(memory, Unavailable("gone")),
+                [self._arrival("ada"), self._arrival("bea")],
+            )
+        assert _rows(memory) == _rows(_people("ada", "bea"))
+
+    def test_skip_locked(self) -> None:
+        """Only with `skip_locked` are those whose rows are held left out and the others saved."""
+        memory = _people("ada", "bea")
+        store = _StoreWithHeldRows(memory, (Suppressible.DISPATCH, 1))
+        arrivals = [self._arrival("ada"), self._arrival("bea")]
+        with pytest.raises(Locked):
+            record(store, arrivals)
+        assert _rows(memory) == _rows(_people("ada", "bea"))
+        outcomes = record(store, arrivals, skip_locked=True)
+        assert [type(outcome) is Recorded for outcome in outcomes] == [False, True]
+        assert ["delivered_at" in row for row in memory.dispatches.values()] == [False, True]
+
+    def test_not_live(self) -> None:
+        """What is applied later than it came sets a time only where it is the later one."""
+        store = _people("ada")
+        early, late = datetime(2026, 3, 4, tzinfo=UTC), datetime(2026, 3, 5, tzinfo=UTC)
+        for at, live, expected in ((late, True, late), (early, False, late), (early, True, early)):
+            arrival = Arrival(Delivered(ADA, "m-ada", at), b"", late, live)
+            assert type(record(store, [arrival])[0]) is Recorded
+            assert store.dispatches[1]["delivered_at"] == expected
+
+
+class TestConfiguration:
+    def test_defaults(self) -> None:
+        """Unless told otherwise: groups of 256, 4,096 that wait, 5 seconds, no mount path."""
+        parameters = signature(Receiver).parameters.values()
+        assert {
+            parameter.name: parameter.default
+            for parameter in parameters
+            if parameter.kind is parameter.KEYWORD_ONLY
+        } == {"mount_path": "", "group": 256, "backlog": 4096, "deadline": 5.0}
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"group": 0},
+            {"group": -1},
+            {"backlog": 0},
+            {"deadline": 0.0},
+            {"deadline": -1.0},
+        ],
+        ids=str,
+    )
+    def test_what_cannot_work(self, wrong: dict[str, Any]) -> None:
+        """A group, a backlog or a deadline of nothing is refused as the receiver is built."""
+        with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+            Receiver(Postmark(SECRET), _people("ada"), **wrong)

@@ -1,0 +1,183 @@
+"""The schema: plain names for tables and columns, and what of them cannot be."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import pytest
+
+from hookrow.errors import ConfigurationError
+from hookrow.notification import Suppressible
+from hookrow.schema import Role, Schema, nearest
+
+SUPPRESSION = {
+    "suppressed_at": "suppressed_at",
+    "suppression_reason": "suppression_reason",
+    "suppression_changed_at": "suppression_changed_at",
+}
+
+
+class TestRole:
+    def test_own_name(self) -> None:
+        """A column that is not named keeps our name."""
+        assert Role("people").column("email") == "email"
+
+    def test_another_name(self) -> None:
+        """A column that is named goes by the table's name for it."""
+        assert Role("people", {"email": "address"}).column("email") == "address"
+
+    def test_no_such_column(self) -> None:
+        """A column that the table does not have is None."""
+        assert Role("people", {"suppression_reason": None}).column("suppression_reason") is None
+
+    def test_frozen(self) -> None:
+        """A role cannot be changed once it is built."""
+        with pytest.raises(FrozenInstanceError):
+            Role("people").table = "persons"  # type: ignore[misc]
+        assert not hasattr(Role("people"), "__dict__")
+
+
+class TestSchema:
+    def test_ours_by_default(self) -> None:
+        """A schema that nobody filled in names our own tables."""
+        assert {name: role.table for name, role in Schema().roles.items()} == {
+            "subscribers": "hookrow_subscribers",
+            "dispatches": "hookrow_dispatches",
+            "subscriptions": "hookrow_subscriptions",
+        }
+
+    def test_our_columns(self) -> None:
+        """Our own tables have every column, by our names."""
+        schema = Schema()
+        assert schema.columns("subscribers") == {"id": "id", "email": "email", **SUPPRESSION}
+        assert schema.columns("dispatches") == {
+            "id": "id",
+            "provider_message_id": "provider_message_id",
+            "subscriber_id": "subscriber_id",
+            "delivered_at": "delivered_at",
+            "opened_at": "opened_at",
+            "list_id": "list_id",
+            **SUPPRESSION,
+        }
+        assert schema.columns("subscriptions") == {
+            "list_id": "list_id",
+            "subscriber_id": "subscriber_id",
+            **SUPPRESSION,
+        }
+
+    def test_columns_of_the_host(self) -> None:
+        """A role's columns are ours and, for each that is there, the table's own name."""
+        schema = Schema(
+            subscribers=Role(
+                "people",
+                {"email": "address", "suppressed_at": "off_since", "suppression_reason": None},
+            )
+        )
+        assert schema.columns("subscribers") == {
+            "id": "id",
+            "email": "address",
+            "suppressed_at": "off_since",
+            "suppression_changed_at": "suppression_changed_at",
+        }
+
+    def test_without_lists(self) -> None:
+        """A host without lists has no role for subscriptions."""
+        assert list(Schema(subscriptions=None).roles) == ["subscribers", "dispatches"]
+
+    def test_dated_by_default(self) -> None:
+        """Every kind of row of ours keeps when its suppression last changed."""
+        assert Schema().undated == frozenset()
+
+    @pytest.mark.parametrize("kind", Suppressible)
+    def test_undated(self, kind: Suppressible) -> None:
+        """A role without that column is undated, and the others are not."""
+        role = Role("t", {"suppression_changed_at": None})
+        roles: dict[str, Any] = {kind.value: role}
+        assert Schema(**roles).undated == {kind}
+
+    def test_undated_only_where_there_is_a_role(self) -> None:
+        """A role that the host does not have is neither dated nor undated."""
+        assert Schema(subscriptions=None).undated == frozenset()
+
+    def test_unknown_column(self) -> None:
+        """A column that no role has is refused by name, with the nearest that there is."""
+        message = r"^The role 'subscribers' has no column 'emial'\. Did you mean 'email'\?$"
+        with pytest.raises(ConfigurationError, match=message):
+            Schema(subscribers=Role("people", {"emial": "address"}))
+
+    def test_unknown_column_like_no_other(self) -> None:
+        """A column that is near to none is refused by name alone."""
+        message = r"^The role 'dispatches' has no column 'zzz'\.$"
+        with pytest.raises(ConfigurationError, match=message):
+            Schema(dispatches=Role("sends", {"zzz": "x"}))
+
+    def test_another_roles_column(self) -> None:
+        """A column counts only for the role that has it."""
+        with pytest.raises(ConfigurationError, match="'subscriptions' has no column 'email'"):
+            Schema(subscriptions=Role("members", {"email": "address"}))
+
+    @pytest.mark.parametrize("absent", [None, ""])
+    @pytest.mark.parametrize(
+        ("role", "column"),
+        [
+            ("subscribers", "id"),
+            ("subscribers", "email"),
+            ("subscribers", "suppressed_at"),
+            ("dispatches", "id"),
+            ("dispatches", "provider_message_id"),
+            ("dispatches", "subscriber_id"),
+            ("dispatches", "delivered_at"),
+            ("dispatches", "opened_at"),
+            ("subscriptions", "list_id"),
+            ("subscriptions", "subscriber_id"),
+        ],
+    )
+    def test_needed_column(self, role: str, column: str, absent: str | None) -> None:
+        """A column that is needed cannot be left out: the message names it and its role."""
+        roles: dict[str, Any] = {role: Role("t", {column: absent})}
+        message = f"^The role '{role}' needs the column '{column}': name it.$"
+        with pytest.raises(ConfigurationError, match=message):
+            Schema(**roles)
+
+    @pytest.mark.parametrize(
+        ("role", "column"),
+        [
+            ("subscribers", "suppression_reason"),
+            ("subscribers", "suppression_changed_at"),
+            *(("dispatches", column) for column in ("list_id", *SUPPRESSION)),
+            *(("subscriptions", column) for column in SUPPRESSION),
+        ],
+    )
+    def test_optional_column(self, role: str, column: str) -> None:
+        """A column that is optional may be left out, and is then not among the role's."""
+        roles: dict[str, Any] = {role: Role("t", {column: None})}
+        assert column not in Schema(**roles).columns(role)
+
+    def test_frozen(self) -> None:
+        """A schema cannot be changed once it is verified."""
+        with pytest.raises(FrozenInstanceError):
+            Schema().subscriptions = None  # type: ignore[misc]
+        assert not hasattr(Schema(), "__dict__")
+
+    def test_roles_by_name_only(self) -> None:
+        """A role is given by its name: which table plays which cannot be confused."""
+        with pytest.raises(TypeError):
+            Schema(Role("people"))  # type: ignore[call-arg]
+
+    def test_equal_by_content(self) -> None:
+        """Two schemas that name the same are equal."""
+        assert Schema(subscribers=Role("people")) == Schema(subscribers=Role("people"))
+        assert Schema(subscribers=Role("people")) != Schema()
+
+
+class TestNearest:
+    def test_near(self) -> None:
+        """A name that was mistyped gets a hint at the one that was meant."""
+        assert nearest("subscriber", ["dispatches", "subscribers"]) == (
+            " Did you mean 'subscribers'?"
+        )
+
+    def test_far(self) -> None:
+        """A name that is like none gets no hint."""
+        assert nearest("zzz", ["dispatches", "subscribers"]) == ""

@@ -1,0 +1,529 @@
+"""`hookrow serve`, started and stopped as a user does it: a real process, real signals."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+from sqlalchemy import make_url
+
+import world
+from command import Command, Serving
+from hookrow import testing
+from hookrow.http import SLOWEST_BODY
+from hookrow.server import DRAIN
+from postgres import Server
+from wire import (
+    ENDPOINT,
+    PATIENCE,
+    SECRET,
+    TEXT,
+    Answer,
+    Connection,
+    ask,
+    eventually,
+    get,
+    head,
+    request,
+)
+
+ADA, ADAS = "ada@example.com", "6f1d0a4e-3b52-4c8e-9a17-0c5be2d4f901"
+AT = datetime(2026, 3, 4, 5, 6, 7, 123456, tzinfo=UTC)
+
+DELIVERY = msgspec.json.encode(testing.delivery(ADA, ADAS, at=AT))
+
+REFUSAL = re.compile(r"Error: [^\n]+\n")
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Command:
+    """Return the command, in an empty folder."""
+    return Command(tmp_path)
+
+
+@pytest.fixture
+def _logging_as_before() -> Iterator[None]:
+    """Take back what a command within this process set up for its loggers."""
+    loggers = [logging.getLogger(name) for name in ("hookrow", "uvicorn")]
+    before = [(logger.handlers, logger.level, logger.propagate) for logger in loggers]
+    yield
+    for logger, (handlers, level, propagate) in zip(loggers, before, strict=True):
+        logger.handlers, logger.propagate = handlers, propagate
+        logger.setLevel(level)
+
+
+def post(server: Serving, path: str = ENDPOINT, *, secret: str = SECRET) -> Answer:
+    """Post a delivery."""
+    return ask(server.port, request(DELIVERY, path, secret=secret))
+
+
+def delivered_at(url: str) -> datetime | None:
+    """Return when the first dispatch was delivered, as its row says."""
+    at: datetime | None = world.rows(url)["dispatches"][0]["delivered_at"]
+    return at
+
+
+class TestAlone:
+    def test_defaults(self, command: Command) -> None:
+        """With a secret and nothing else it makes its own file and records in it."""
+        url = f"sqlite:///{command.folder}/hookrow.db"
+        with command.serving() as server:
+            assert f"takes notifications at http://127.0.0.1:{server.port}{ENDPOINT}" in server.log
+            assert post(server).body == b"Engine::Subscriber not found"
+            world.fill(url)
+            answer = post(server)
+            assert (answer.status, answer.body, answer.header("content-type")) == (200, b"", TEXT)
+            assert answer.header("server") is None
+            assert delivered_at(url) == AT
+            assert post(server, secret="wrong").status == 401
+        assert "WARNING" not in server.log
+        assert "ERROR" not in server.log
+        assert SECRET not in server.log
+
+    def test_again(self, command: Command) -> None:
+        """A file that is there is used as it is."""
+        url = f"sqlite:///{command.folder}/hookrow.db"
+        command.call("db", "upgrade")
+        world.fill(url)
+        with command.serving() as server:
+            assert post(server).status == 200
+        assert command.call("check", HOOKROW_SECRET=SECRET).returncode == 0
+
+    def test_mount_path(self, command: Command) -> None:
+        """With a mount path that is where it is, and nowhere else; health is at the root."""
+        with command.serving("--mount-path", "mail/") as server:
+            assert f"/mail{ENDPOINT}" in server.log
+            assert post(server, "/mail" + ENDPOINT).body == b"Engine::Subscriber not found"
+            assert post(server, f"/mail{ENDPOINT}/").body == b"Engine::Subscriber not found"
+            for path in (ENDPOINT, "/mail", "/mail/healthz", "/x/mail" + ENDPOINT, "/"):
+                answer = post(server, path)
+                assert (answer.status, answer.body) == (404, b"Not Found")
+            assert get(server.port, "/healthz").status == 200
+
+    def test_ipv6(self, command: Command) -> None:
+        """An address of IPv6 is listened at, written as addresses are, and can be posted to."""
+        try:
+            socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+        except OSError as error:
+            pytest.skip(f"no IPv6 on this machine: {error}")
+        with command.serving(HOOKROW_HOST="::1") as server:
+            assert f"http://[::1]:{server.port}{ENDPOINT}" in server.log
+            variables = {"HOOKROW_HOST": "::1", "HOOKROW_PORT": str(server.port)}
+            done = command.call("simulate", "open", ADA, **variables, HOOKROW_SECRET=SECRET)
+            assert done.stdout == "404 Engine::Subscriber not found\n"
+
+    def test_rotation(self, command: Command) -> None:
+        """While a secret is rotated both are accepted."""
+        with command.serving(HOOKROW_PREVIOUS_SECRET="the-secret-of-last-year") as server:
+            assert post(server).status == 404
+            assert post(server, secret="the-secret-of-last-year").status == 404
+            assert post(server, secret="the-secret-of-next-year").status == 401
+
+    def test_short_secret(self, command: Command) -> None:
+        """A secret that can be guessed is warned of, not shown, and works."""
+        with command.serving(HOOKROW_SECRET="hunter2") as server:
+            assert post(server, secret="hunter2").status == 404
+        assert re.search(r"WARNING .*It has 7 characters and can be guessed", server.log)
+        assert "hunter2" not in server.log
+
+    def test_settings_from_a_file(self, command: Command) -> None:
+        """What hookrow.toml says counts, tables too; a host's own are not upgraded."""
+        file = command.folder / "hookrow.db"
+        with closing(sqlite3.connect(file)) as database:
+            database.executescript("""
+                CREATE TABLE people (id INTEGER PRIMARY KEY, address TEXT, suppressed_at TEXT);
+                CREATE TABLE sends (id INTEGER PRIMARY KEY, provider_message_id TEXT,
+                    subscriber_id INTEGER, delivered_at TEXT, opened_at TEXT);
+                INSERT INTO people VALUES (1, 'ada@example.com', NULL);
+            """)
+            database.execute("INSERT INTO sends VALUES (1, ?, 1, NULL, NULL)", [ADAS])
+            database.commit()
+        (command.folder / "hookrow.toml").write_text(f"""
+            secret = "{SECRET}"
+            database_url = "sqlite:///hookrow.db"
+            log_level = "error"
+            [tables]
+            subscriptions = false
+            [tables.subscribers]
+            table = "people"
+            [tables.subscribers.columns]
+            email = "address"
+            suppression_reason = false
+            suppression_changed_at = false
+            [tables.dispatches]
+            table = "sends"
+            [tables.dispatches.columns]
+            list_id = false
+            suppressed_at = false
+            suppression_reason = false
+            suppression_changed_at = false
+        """)
+        with command.serving(HOOKROW_SECRET="") as server:
+            assert get(server.port, "/readyz").status == 200
+            assert post(server).status == 200
+        assert server.log == ""
+        with closing(sqlite3.connect(file)) as database:
+            ((delivered,),) = database.execute("SELECT delivered_at FROM sends").fetchall()
+            assert delivered == "2026-03-04 05:06:07.123456"
+            names = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            assert {name for (name,) in names} == {"people", "sends"}
+
+    def test_log_level(self, command: Command) -> None:
+        """What is less than the level is not logged, by us or by what serves."""
+        with command.serving("--log-level", "warning") as server:
+            assert post(server).status == 404
+        assert server.log == ""
+
+
+class TestStop:
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    def test_idle(self, command: Command, number: signal.Signals) -> None:
+        """It stops on SIGTERM and on Ctrl-C, with status 0 and no traceback."""
+        with command.serving() as server, Connection(server.port) as idle:
+            idle.send(request(DELIVERY))
+            assert idle.answer().status == 404
+            server.send(number)
+            assert server.ended() == 0
+            assert idle.is_over()
+        assert "Traceback" not in server.log
+
+    def test_in_flight(self, command: Command) -> None:
+        """On SIGTERM all that is in flight is answered before it ends."""
+        url = f"sqlite:///{command.folder}/hookrow.db"
+        command.call("db", "upgrade")
+        world.fill(url)
+        with command.serving() as server, ExitStack() as stack:
+            connections = [stack.enter_context(Connection(server.port)) for _ in range(20)]
+            database = stack.enter_context(closing(sqlite3.connect(command.folder / "hookrow.db")))
+            database.execute("BEGIN IMMEDIATE")
+            for connection in connections:
+                connection.send(request(DELIVERY))
+            assert get(server.port, "/healthz").status == 200
+            server.send(signal.SIGTERM)
+            eventually(lambda: not server.listens)
+            assert server.lives
+            database.rollback()
+            assert [connection.answer().status for connection in connections] == [200] * 20
+            assert server.ended() == 0
+        assert delivered_at(url) == AT
+        assert "Traceback" not in server.log
+
+    def test_unfinished_body(self, command: Command) -> None:
+        """A client that never ends its body is answered by its own time limit, not by a 500."""
+        assert DRAIN >= SLOWEST_BODY + 5.0, "whatever is in flight ends by itself"
+        script = command.folder / "impatient.py"
+        script.write_text(
+            "from hookrow import asgi, server\n"
+            "from hookrow.__main__ import main\n"
+            f"asgi.SLOWEST_BODY = {SLOWEST_BODY / 50}; server.DRAIN = {DRAIN / 50}\n"
+            "main()\n"
+        )
+        impatient = Command(command.folder, (sys.executable, script))
+        with impatient.serving() as server, Connection(server.port) as stuck:
+            stuck.send(head(length=1000) + b"{")
+            assert get(server.port, "/healthz").status == 200
+            server.send(signal.SIGTERM)
+            assert stuck.answer().status == 408
+            assert server.ended() == 0
+        assert "Traceback" not in server.log
+
+    def test_hang_up(self, command: Command) -> None:
+        """SIGHUP, which a terminal that closes sends, does not end it."""
+        with command.serving() as server:
+            server.send(signal.SIGHUP)
+            eventually(lambda: "SIGHUP" in server.log)
+            assert post(server).status == 404
+            assert server.lives
+
+    def test_killed(self, command: Command) -> None:
+        """What was answered 200 is there after a crash, and the next start goes on from it."""
+        url = f"sqlite:///{command.folder}/hookrow.db"
+        command.call("db", "upgrade")
+        world.fill(url)
+        with command.serving() as server:
+            assert post(server).status == 200
+            server.send(signal.SIGKILL)
+            server.ended()
+        with command.serving() as server:
+            assert delivered_at(url) == AT
+            assert post(server).status == 200
+
+
+class TestWorkers:
+    def test_two(self, command: Command, postgres_url: str) -> None:
+        """Each of two workers answers and records by itself; SIGTERM ends all, with status 0."""
+        world.fill(postgres_url)
+        options = ("--workers", "2", "--mount-path", "/mail")
+        with command.serving(*options, HOOKROW_DATABASE_URL=postgres_url) as server:
+            eventually(lambda: server.log.count("Application startup complete") == 2)
+            workers = server.workers()
+            assert len(workers) == 2
+            for stopped in workers:
+                with _stopped(stopped):
+                    assert post(server, "/mail" + ENDPOINT).status == 200
+                    assert get(server.port, "/readyz").status == 200
+            server.send(signal.SIGTERM)
+            assert server.ended() == 0
+            assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
+        assert delivered_at(postgres_url) == AT
+        assert "Traceback" not in server.log
+        assert SECRET not in server.log
+
+    def test_hang_up(self, command: Command) -> None:
+        """SIGHUP starts the workers anew, one after the other, and the service goes on."""
+        with command.serving("--workers", "2") as server:
+            eventually(lambda: server.log.count("Application startup complete") == 2)
+            before = server.workers()
+            server.send(signal.SIGHUP)
+            eventually(lambda: not set(before) & set(server.workers()), seconds=2 * PATIENCE)
+            eventually(lambda: server.log.count("Application startup complete") == 4)
+            assert post(server).status == 404
+            server.send(signal.SIGINT)
+            assert server.ended() == 0
+
+    def test_one_that_dies(self, command: Command) -> None:
+        """A worker that dies is replaced."""
+        with command.serving("--workers", "2") as server:
+            eventually(lambda: server.log.count("Application startup complete") == 2)
+            dead, survivor = server.workers()
+            os.kill(dead, signal.SIGKILL)
+            assert post(server).status == 404
+            eventually(lambda: server.log.count("Application startup complete") == 3)
+            assert survivor in server.workers()
+
+
+class TestHealth:
+    def test_migrated_or_not(self, command: Command) -> None:
+        """Where all is well both checks say so; where our tables are wrong, one does, each time."""
+        with command.serving() as server:
+            alive, ready = get(server.port, "/healthz"), get(server.port, "/readyz")
+            assert (alive.status, alive.body, alive.header("content-type")) == (200, b"ok\n", TEXT)
+            assert (ready.status, ready.body) == (200, b"ready\n")
+            assert ready.header("content-type") == TEXT
+            for statement in (
+                "UPDATE hookrow_version SET version_num = '9999'",
+                "INSERT INTO hookrow_version VALUES ('0001')",
+                "DROP TABLE hookrow_version",
+            ):
+                with closing(sqlite3.connect(command.folder / "hookrow.db")) as database:
+                    database.execute(statement)
+                    database.commit()
+                answer = get(server.port, "/readyz")
+                assert answer.status == 503
+                assert answer.body.count(b"\n") == 1
+                assert get(server.port, "/healthz").status == 200
+
+    def test_down_at_the_start(self, command: Command, postgres: Server, postgres_url: str) -> None:
+        """It starts while PostgreSQL is down, warns, says why, and recovers by itself."""
+        world.fill(postgres_url)
+        postgres.stop()
+        try:
+            with command.serving(HOOKROW_DATABASE_URL=postgres_url) as server:
+                assert re.search("WARNING .*The database cannot be reached yet", server.log)
+                ready = get(server.port, "/readyz")
+                assert ready.status == 503
+                assert b"cannot be reached" in ready.body
+                answer = post(server)
+                assert (answer.status, answer.body) == (503, b"Try again later")
+                assert int(answer.header("retry-after") or 0) > 0
+                assert get(server.port, "/healthz").status == 200
+                postgres.start()
+                eventually(lambda: get(server.port, "/readyz").status == 200)
+                eventually(lambda: post(server).status == 200)
+                assert delivered_at(postgres_url) == AT
+            assert "Traceback" not in server.log
+        finally:
+            postgres.restart()
+
+    def test_restarted(self, command: Command, postgres: Server, postgres_url: str) -> None:
+        """When PostgreSQL is restarted under it, it goes on with new connections."""
+        world.fill(postgres_url)
+        with command.serving(HOOKROW_DATABASE_URL=postgres_url) as server:
+            assert post(server).status == 200
+            assert get(server.port, "/readyz").status == 200
+            postgres.restart()
+            assert get(server.port, "/readyz").status == 200
+            eventually(lambda: post(server).status == 200)
+        assert "Traceback" not in server.log
+
+    def test_frozen(self, command: Command, postgres: Server, postgres_url: str) -> None:
+        """When PostgreSQL does not answer any more, all answers still come, within 5 seconds."""
+        world.fill(postgres_url)
+        with command.serving(HOOKROW_DATABASE_URL=postgres_url) as server:
+            assert post(server).status == 200
+            assert get(server.port, "/readyz").status == 200
+            with postgres.frozen(), ThreadPoolExecutor() as threads:
+                began = time.monotonic()
+                ready = threads.submit(get, server.port, "/readyz")
+                posted = threads.submit(post, server)
+                assert get(server.port, "/healthz").status == 200
+                assert time.monotonic() - began < 2
+                assert ready.result(PATIENCE).status == 503
+                assert b"The database " in ready.result().body
+                assert (posted.result(PATIENCE).status, posted.result().body) == (
+                    503,
+                    b"Try again later",
+                )
+                assert time.monotonic() - began < 6.5
+            eventually(lambda: get(server.port, "/readyz").status == 200)
+            eventually(lambda: post(server).status == 200)
+        assert "Traceback" not in server.log
+
+    def test_connections(self, command: Command, postgres: Server, postgres_url: str) -> None:
+        """However many ask at once, it takes two connections of the database at the most."""
+        world.fill(postgres_url)
+        with (
+            command.serving(HOOKROW_DATABASE_URL=postgres_url) as server,
+            ThreadPoolExecutor(16) as threads,
+        ):
+            posts = [threads.submit(post, server) for _ in range(64)]
+            gets = [threads.submit(get, server.port, "/readyz") for _ in range(64)]
+            assert {each.result(PATIENCE).status for each in posts + gets} == {200}
+            name = make_url(postgres_url).database
+            ((count,),) = postgres.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = %s", name
+            )
+            assert count <= 2
+
+
+class TestRefusal:
+    """What cannot work is refused in one line, with status 1, and no secret in it."""
+
+    @pytest.mark.parametrize(
+        ("arguments", "says"),
+        [
+            pytest.param(("--secret", ""), "The webhook secret is missing or empty", id="empty"),
+            pytest.param(("--secret", "hunter2 and more"), "without spaces", id="space"),
+            pytest.param(("--secret", "hunter2-größe"), "visible ASCII", id="beyond ASCII"),
+            pytest.param(("--previous-secret", "hunter2 x"), "without spaces", id="previous"),
+            pytest.param(("--mount-path", "/a?b"), "write for example /mail", id="mount path"),
+            pytest.param(
+                ("--database-url", "mysql://ada:hunter2@db/mail"),
+                "PostgreSQL and SQLite, not on mysql",
+                id="unknown database",
+            ),
+            pytest.param(("--database-url", "hunter2"), "no database URL", id="no URL"),
+            pytest.param(
+                ("--database-url", "postgresql://ada:hunter2@db:port/mail"),
+                "no database URL",
+                id="no port",
+            ),
+            pytest.param(
+                ("--database-url", "postgresql+nosuch://ada:hunter2@db/mail"),
+                "write postgresql:// instead",
+                id="unknown driver",
+            ),
+            pytest.param(("--database-url", "sqlite://"), "name a file", id="in memory"),
+            pytest.param(
+                ("--database-url", "sqlite:////nonexistent/hookrow.db"),
+                "unable to open database file",
+                id="no folder",
+            ),
+            pytest.param(
+                ("--database-url", "sqlite:////proc/hookrow.db"),
+                "unable to open database file",
+                id="not writable",
+            ),
+            pytest.param(("--host", "nowhere.invalid"), "nowhere.invalid", id="unknown host"),
+        ],
+    )
+    @pytest.mark.usefixtures("_logging_as_before")
+    def test_settings(self, command: Command, arguments: tuple[str, ...], says: str) -> None:
+        """A setting that cannot work is refused."""
+        done = command.call("serve", *arguments, HOOKROW_SECRET=SECRET, HOOKROW_PORT="1")
+        _assert_refused(done, says)
+
+    def test_no_secret(self, command: Command) -> None:
+        """Without a secret nothing is served; the line says how to come by one."""
+        _assert_refused(command.run("serve"), "python -c 'import secrets;")
+
+    @pytest.mark.usefixtures("_logging_as_before")
+    def test_no_tables(self, command: Command, empty_postgres_url: str) -> None:
+        """On PostgreSQL our tables are not made by themselves: the command that does is named."""
+        variables = {"HOOKROW_SECRET": SECRET, "HOOKROW_DATABASE_URL": empty_postgres_url}
+        _assert_refused(command.call("serve", **variables), "Run: hookrow db upgrade")
+
+    @pytest.mark.parametrize(
+        ("content", "says"),
+        [
+            ("port = ", "hookrow.toml cannot be read"),
+            ("prot = 1", "no setting 'prot'. Did you mean 'port'?"),
+            ("workers = 0", "workers"),
+            ("[tables.subscribers]\ntable = 'people'", "no table 'people'"),
+            ("[tables.subscribers]\ntable = 'hookrow_list'", "Did you mean 'hookrow_lists'?"),
+            (
+                "[tables.subscribers]\ntable = 'hookrow_subscribers'\ncolumns = {email = 'mail'}",
+                "no column 'mail'. Did you mean 'email'?",
+            ),
+        ],
+    )
+    @pytest.mark.usefixtures("_logging_as_before")
+    def test_file(self, command: Command, sqlite_url: str, content: str, says: str) -> None:
+        """A file with a mistake is refused, and names that are near are offered."""
+        (command.folder / "hookrow.toml").write_text(content)
+        variables = {"HOOKROW_SECRET": SECRET, "HOOKROW_DATABASE_URL": sqlite_url}
+        _assert_refused(command.call("serve", **variables), says)
+
+    def test_process(self, command: Command, sqlite_url: str) -> None:
+        """To a process it is all the same: a line, the status, and no traceback."""
+        (command.folder / "hookrow.toml").write_text("[tables.subscribers]\ntable = 'people'")
+        variables = {"HOOKROW_SECRET": SECRET, "HOOKROW_DATABASE_URL": sqlite_url}
+        _assert_refused(command.run("serve", **variables), "no table 'people'")
+
+    def test_port_in_use(self, command: Command) -> None:
+        """A port at which somebody else listens is refused, and named."""
+        with command.serving() as server:
+            for workers in (1, 2):
+                arguments = ("--port", server.port, "--workers", workers)
+                done = command.run("serve", *arguments, HOOKROW_SECRET=SECRET)
+                _assert_refused(done, str(server.port))
+            assert server.lives
+
+    @pytest.mark.usefixtures("_logging_as_before")
+    def test_another_revision(self, command: Command, postgres: Server, postgres_url: str) -> None:
+        """Tables that are at another revision are refused on PostgreSQL."""
+        statement = "UPDATE hookrow_version SET version_num = '9999'"
+        postgres.execute(statement, url=postgres_url)
+        variables = {"HOOKROW_SECRET": SECRET, "HOOKROW_DATABASE_URL": postgres_url}
+        _assert_refused(command.call("serve", **variables), "9999")
+
+    @pytest.mark.usefixtures("_logging_as_before")
+    def test_newer_file(self, command: Command, sqlite_url: str) -> None:
+        """A file that a newer hookrow made is refused, not upgraded."""
+        with closing(sqlite3.connect(make_url(sqlite_url).database or "")) as database:
+            database.execute("UPDATE hookrow_version SET version_num = '9999'")
+            database.commit()
+        variables = {"HOOKROW_SECRET": SECRET, "HOOKROW_DATABASE_URL": sqlite_url}
+        _assert_refused(command.call("serve", **variables), "9999")
+
+
+@contextmanager
+def _stopped(pid: int) -> Iterator[None]:
+    """Let a process stand still."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def _assert_refused(done: subprocess.CompletedProcess[str], says: str) -> None:
+    assert REFUSAL.fullmatch(done.stderr), done.stderr
+    assert says in done.stderr
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "hunter2" not in done.stderr
+    assert SECRET not in done.stderr

@@ -1,0 +1,179 @@
+"""The file, read and checked whole; and what a mount path may be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hookrow import ConfigurationError, Role, Schema
+from hookrow.settings import Settings, mount_path, read
+
+KNOWN = {"secret", "database_url", "mount_path", "port", "log_level"}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Return where a test writes its file."""
+    return tmp_path / "hookrow.toml"
+
+
+class TestRead:
+    def test_empty(self, file: Path) -> None:
+        """A file with nothing in it sets nothing, and leaves our own tables."""
+        file.touch()
+        assert read(file, KNOWN) == ({}, Schema())
+
+    def test_values(self, file: Path) -> None:
+        """Text and whole numbers come as they stand."""
+        file.write_text('port = 8001\nmount_path = "/größe"\n', encoding="utf-8")
+        assert read(file, KNOWN) == ({"port": 8001, "mount_path": "/größe"}, Schema())
+
+    def test_tables(self, file: Path) -> None:
+        """The tables make a schema, in which `false` stands for what a host does not have."""
+        file.write_text("""
+            [tables]
+            subscriptions = false
+
+            [tables.subscribers]
+            table = "people"
+            columns = { email = "address", suppression_reason = false }
+
+            [tables.dispatches]
+            table = "crm.sends"
+        """)
+        assert read(file, KNOWN) == (
+            {},
+            Schema(
+                subscribers=Role("people", {"email": "address", "suppression_reason": None}),
+                dispatches=Role("crm.sends"),
+                subscriptions=None,
+            ),
+        )
+
+    @pytest.mark.parametrize(
+        ("content", "says"),
+        [
+            pytest.param(b"port = ", "cannot be read: Invalid value", id="broken"),
+            pytest.param(b"port", "cannot be read: Expected '='", id="not finished"),
+            pytest.param(b"port = 1\nport = 2", "cannot be read: Cannot overwrite", id="twice"),
+            pytest.param(b"\xff\xfe", "cannot be read: 'utf-8'", id="no UTF-8"),
+            pytest.param(b"prot = 1", "no setting 'prot'. Did you mean 'port'?", id="near"),
+            pytest.param(b"x = 1", "there is no setting 'x'.", id="unknown"),
+            pytest.param(b"[serve]\nport = 1", "there is no setting 'serve'.", id="section"),
+            pytest.param(b"port = true", "port is neither text nor a whole number", id="boolean"),
+            pytest.param(b"port = 1.5", "port is neither text nor a whole number", id="fraction"),
+            pytest.param(b"secret = ['a']", "secret is neither text nor", id="list"),
+            pytest.param(b"secret = 1979-05-27", "secret is neither text nor", id="date"),
+            pytest.param(b"tables = 5", "[tables]: Expected `object`, got `int`", id="no table"),
+            pytest.param(
+                b"[tables]\nsubscriber = 5",
+                "'subscriber'. Did you mean 'subscribers'?",
+                id="unknown role",
+            ),
+            pytest.param(
+                b"[tables]\nsubscribers = 'people'", "`$.subscribers`", id="role that is text"
+            ),
+            pytest.param(
+                b"[tables]\ndispatches = false", "`$.dispatches`", id="role that is needed"
+            ),
+            pytest.param(
+                b"[tables.subscribers]\ntabel = 'people'", "`table`", id="role without a table"
+            ),
+            pytest.param(
+                b"[tables.subscribers]\ntable = 'people'\ncolumns = { emial = 'x' }",
+                "no column 'emial'. Did you mean 'email'?",
+                id="unknown column",
+            ),
+            pytest.param(
+                b"[tables.subscribers]\ntable = 'people'\ncolumns = { email = false }",
+                "needs the column 'email'",
+                id="column that is needed",
+            ),
+            pytest.param(
+                b"[tables.subscribers]\ntable = 'people'\ncolumns = { email = 5 }",
+                "$.subscribers.columns",
+                id="column that is a number",
+            ),
+            pytest.param(
+                b"[tables.subscribers]\ntable = 'people'\ncolums = { email = 'address' }",
+                "'colums'. Did you mean 'columns'?",
+                id="unknown part of a role",
+            ),
+        ],
+    )
+    def test_refused(self, file: Path, content: bytes, says: str) -> None:
+        """What is wrong with a file is said in one line, which names the file."""
+        file.write_bytes(content)
+        with pytest.raises(ConfigurationError) as raised:
+            read(file, KNOWN)
+        assert says in str(raised.value)
+        assert str(raised.value).startswith(str(file))
+        assert "\n" not in str(raised.value)
+
+    def test_no_secret_in_the_message(self, file: Path) -> None:
+        """What is wrong with a secret's line is said without the secret."""
+        for content in ("secret = ['hunter2']", "secret = hunter2", "secrte = 'hunter2'"):
+            file.write_text(content)
+            with pytest.raises(ConfigurationError) as raised:
+                read(file, KNOWN)
+            assert "hunter2" not in str(raised.value)
+
+    def test_missing(self, file: Path) -> None:
+        """A file that is not there is a mistake, for somebody named it."""
+        with pytest.raises(ConfigurationError, match="cannot be read"):
+            read(file, KNOWN)
+
+    def test_folder(self, tmp_path: Path) -> None:
+        """A folder is no file."""
+        with pytest.raises(ConfigurationError, match="cannot be read"):
+            read(tmp_path, KNOWN)
+
+
+class TestMountPath:
+    @pytest.mark.parametrize(
+        ("text", "path"),
+        [
+            ("", ""),
+            ("/", ""),
+            ("//", ""),
+            ("mail", "/mail"),
+            ("/mail", "/mail"),
+            ("mail/", "/mail"),
+            ("/mail/", "/mail"),
+            ("/mail/in", "/mail/in"),
+            ("/größe", "/größe"),
+        ],
+    )
+    def test_slashes(self, text: str, path: str) -> None:
+        """However it is written, it begins with a slash and ends without one."""
+        assert mount_path(text) == path
+
+    @pytest.mark.parametrize(
+        "text", ["/a b", "/a?b", "/a#b", "/a%20b", "a\tb", "a\n", " ", "http://h/a?b"]
+    )
+    def test_impossible(self, text: str) -> None:
+        """What no request's path could ever be is refused, with an example."""
+        with pytest.raises(ConfigurationError, match="write for example /mail"):
+            mount_path(text)
+
+
+class TestSettings:
+    def test_to_a_worker_and_back(self) -> None:
+        """Whatever the settings are, a worker decodes what its parent encoded."""
+        settings = Settings(
+            secrets=("a", "b"),
+            database_url="sqlite:///größe.db",
+            mount_path="/mail",
+            schema=Schema(
+                subscribers=Role("people", {"email": "address", "suppression_reason": None}),
+                subscriptions=None,
+            ),
+        )
+        assert msgspec.json.decode(msgspec.json.encode(settings), type=Settings) == settings
+
+    def test_defaults(self) -> None:
+        """By default the mount path is empty and the tables are ours."""
+        settings = Settings(secrets=("a",), database_url="sqlite://")
+        assert (settings.mount_path, settings.schema) == ("", Schema())
