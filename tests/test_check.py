@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from hookrow import Role, Schema
 from hookrow.check import Finding, Level, check
 from hookrow.settings import Settings
 from hookrow.stores.engines import open_engine
+from postgres import Server
 from wire import SECRET
 
 BARE = {"suppressed_at": None, "suppression_reason": None, "suppression_changed_at": None}
@@ -203,6 +205,21 @@ class TestDatabase:
 
 
 class TestTables:
+    @pytest.fixture
+    def onlooker(self, postgres: Server, empty_postgres_url: str) -> Iterator[str]:
+        """Return a database with a host's tables as a user may see who must not read them."""
+        execute(empty_postgres_url, PEOPLE, SENDS_TABLE, MEMBERS_TABLE)
+        postgres.execute("CREATE ROLE onlooker LOGIN")
+        execute(empty_postgres_url, "GRANT USAGE ON SCHEMA public TO onlooker")
+        yield empty_postgres_url.replace("//postgres@", "//onlooker@")
+        execute(empty_postgres_url, "DROP OWNED BY onlooker", "DROP ROLE onlooker")
+
+    def test_not_to_be_read(self, onlooker: str) -> None:
+        """Tables that are there and must not be read are an error."""
+        finding = found(onlooker, THEIRS)[-1]
+        assert finding.level is Level.ERROR
+        assert "permission denied" in finding.text
+
     @pytest.fixture
     def url(self, empty_database_url: str) -> str:
         """Return a database with tables of a host's own, without any index."""

@@ -17,7 +17,7 @@ import sys
 
 class Without:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == {missing!r}:
+        if f"{{name}}.".startswith({missing!r} + "."):
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Without())
@@ -80,6 +80,14 @@ def test_missing_extra(
     assert last.startswith("Error: ")
     assert last.endswith(f"pip install 'hookrow[{extra}]'")
     assert "Traceback" not in done.stderr
+
+
+def test_missing_part_of_ours(tmp_path: Path) -> None:
+    """A module that no extra brings is a fault, told as one: no line would help."""
+    done = without(tmp_path, "hookrow.demo").run("demo", "--once")
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    assert "pip install" not in done.stderr
 
 
 def test_missing_driver_is_found(tmp_path: Path) -> None:

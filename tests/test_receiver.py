@@ -33,7 +33,7 @@ from hookrow.notification import (
     Rows,
     Suppressible,
 )
-from hookrow.receiver import record
+from hookrow.receiver import endpoint_path, record
 from hookrow.stores import Conflict, Locked, Rejected, Transaction, Unavailable
 from hookrow.stores.memory import MemoryStore
 
@@ -765,3 +765,31 @@ class TestConfiguration:
         """A group, a backlog or a deadline of nothing is refused as the receiver is built."""
         with pytest.raises(ConfigurationError, match=next(iter(wrong))):
             Receiver(Postmark(SECRET), _people("ada"), **wrong)
+
+
+class TestMountPath:
+    @pytest.mark.parametrize(
+        ("text", "mount"),
+        [
+            ("", ""),
+            ("/", ""),
+            ("//", ""),
+            ("mail", "/mail"),
+            ("/mail", "/mail"),
+            ("mail/", "/mail"),
+            ("/mail/", "/mail"),
+            ("/mail/in", "/mail/in"),
+            ("/größe", "/größe"),
+        ],
+    )
+    def test_slashes(self, text: str, mount: str) -> None:
+        """However it is written, it begins with a slash and ends without one."""
+        assert endpoint_path(text) == f"{mount}/provider/webhooks"
+
+    @pytest.mark.parametrize(
+        "text", ["/a b", "/a?b", "/a#b", "/a%20b", "a\tb", "a\n", " ", "http://h/a?b"]
+    )
+    def test_impossible(self, text: str) -> None:
+        """What no request's path could ever be is refused, with an example."""
+        with pytest.raises(ConfigurationError, match="write for example /mail"):
+            endpoint_path(text)

@@ -182,6 +182,22 @@ class TestAlone:
             names = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             assert {name for (name,) in names} == {"people", "sends"}
 
+    def test_log_names_nobody(self, command: Command) -> None:
+        """However much is logged, no secret and no full address is in it."""
+        with command.serving("--log-level", "debug") as server:
+            world.fill(f"sqlite:///{command.folder}/hookrow.db")
+            assert post(server).status == 200
+            stranger = testing.opening("eve@example.com", ADAS, at=AT)
+            assert ask(server.port, request(msgspec.json.encode(stranger))).status == 404
+            with closing(sqlite3.connect(command.folder / "hookrow.db")) as database:
+                database.executescript(
+                    "CREATE TRIGGER never BEFORE UPDATE ON hookrow_dispatches "
+                    "BEGIN SELECT RAISE(ABORT, 'never'); END"
+                )
+            assert post(server).status == 503
+        assert "ERROR" in server.log
+        assert not re.search(f"{SECRET}|(ada|eve)@", server.log)
+
     def test_log_level(self, command: Command) -> None:
         """What is less than the level is not logged, by us or by what serves."""
         with command.serving("--log-level", "warning") as server:
@@ -201,20 +217,23 @@ class TestStop:
             assert idle.is_over()
         assert "Traceback" not in server.log
 
-    def test_in_flight(self, command: Command) -> None:
+    @pytest.mark.parametrize("workers", [1, 2])
+    def test_in_flight(self, command: Command, workers: int) -> None:
         """On SIGTERM all that is in flight is answered before it ends."""
         url = f"sqlite:///{command.folder}/hookrow.db"
         command.call("db", "upgrade")
         world.fill(url)
-        with command.serving() as server, ExitStack() as stack:
+        with command.serving("--workers", workers) as server, ExitStack() as stack:
+            eventually(lambda: server.log.count("Application startup complete") == workers)
             connections = [stack.enter_context(Connection(server.port)) for _ in range(20)]
             database = stack.enter_context(closing(sqlite3.connect(command.folder / "hookrow.db")))
             database.execute("BEGIN IMMEDIATE")
             for connection in connections:
                 connection.send(request(DELIVERY))
-            assert get(server.port, "/healthz").status == 200
+            # By the time that each of them answers these, each has read the others.
+            assert {get(server.port, "/healthz").status for _ in range(20)} == {200}
             server.send(signal.SIGTERM)
-            eventually(lambda: not server.listens)
+            eventually(lambda: server.log.count("Shutting down") == workers)
             assert server.lives
             database.rollback()
             assert [connection.answer().status for connection in connections] == [200] * 20

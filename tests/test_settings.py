@@ -1,4 +1,4 @@
-"""The file, read and checked whole; and what a mount path may be."""
+"""The file, read and checked whole."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from hookrow import ConfigurationError, Role, Schema
-from hookrow.settings import Settings, mount_path, read
+from hookrow.settings import Settings, read
 
 KNOWN = {"secret", "database_url", "mount_path", "port", "log_level"}
 
@@ -129,34 +129,6 @@ class TestRead:
         """A folder is no file."""
         with pytest.raises(ConfigurationError, match="cannot be read"):
             read(tmp_path, KNOWN)
-
-
-class TestMountPath:
-    @pytest.mark.parametrize(
-        ("text", "path"),
-        [
-            ("", ""),
-            ("/", ""),
-            ("//", ""),
-            ("mail", "/mail"),
-            ("/mail", "/mail"),
-            ("mail/", "/mail"),
-            ("/mail/", "/mail"),
-            ("/mail/in", "/mail/in"),
-            ("/größe", "/größe"),
-        ],
-    )
-    def test_slashes(self, text: str, path: str) -> None:
-        """However it is written, it begins with a slash and ends without one."""
-        assert mount_path(text) == path
-
-    @pytest.mark.parametrize(
-        "text", ["/a b", "/a?b", "/a#b", "/a%20b", "a\tb", "a\n", " ", "http://h/a?b"]
-    )
-    def test_impossible(self, text: str) -> None:
-        """What no request's path could ever be is refused, with an example."""
-        with pytest.raises(ConfigurationError, match="write for example /mail"):
-            mount_path(text)
 
 
 class TestSettings:

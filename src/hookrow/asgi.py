@@ -69,9 +69,10 @@ class ASGI:
 
     async def _wait(self, future: Future[Response]) -> Response:
         loop = asyncio.get_running_loop()
-        if self._waker is None or self._waker.loop is not loop:
-            self._waker = _Waker(loop)
-        return await self._waker.wait(future)
+        waker = self._waker
+        if waker is None or waker.loop is not loop:
+            waker = self._waker = _Waker(loop)
+        return await waker.wait(future)
 
 
 class _Waker:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from threading import Condition, Thread
+from threading import Condition, Thread, current_thread
 from typing import Generic, TypeVar
 
 from hookrow.forks import renew_after_fork
@@ -36,6 +36,11 @@ class GroupCommit(Generic[T, R]):
     weights (`weigh`, for example in bytes) add up to at most `capacity`.
     """
 
+    _changed: Condition
+    _queue: deque[tuple[T, Future[R]]]
+    _weight: int
+    _thread: Thread | None
+
     def __init__(
         self,
         work: Callable[[Sequence[T]], Sequence[R]],
@@ -50,11 +55,8 @@ class GroupCommit(Generic[T, R]):
         self._backlog = backlog
         self._capacity = capacity
         self._weigh = weigh
-        self._changed = Condition()
-        self._queue: deque[tuple[T, Future[R]]] = deque()
-        self._weight = 0
         self._closed = False
-        self._thread: Thread | None = None
+        self.renew()
         renew_after_fork(self)
 
     def submit(self, item: T) -> Future[R]:
@@ -84,8 +86,9 @@ class GroupCommit(Generic[T, R]):
             self._closed = True
             self._changed.notify()
             thread = self._thread
-        if thread is not None:
+        if thread is not None and thread is not current_thread():
             thread.join(timeout)
+        if thread is not None and not thread.is_alive():
             atexit.unregister(self.close)
 
     def renew(self) -> None:
@@ -93,7 +96,6 @@ class GroupCommit(Generic[T, R]):
         self._changed = Condition()
         self._queue = deque()
         self._weight = 0
-        self._closed = False
         self._thread = None
 
     def _start(self) -> Thread:

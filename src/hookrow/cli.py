@@ -149,7 +149,7 @@ def serve(  # noqa: PLR0913 - one for each option
         Settings(
             secrets=_secrets(secret, previous_secret),
             database_url=database_url,
-            mount_path=settings.mount_path(mount_path),
+            mount_path=mount_path,
             schema=schema,
         ),
         host=host,
@@ -237,7 +237,7 @@ def simulate(  # noqa: PLR0913 - one for each option
         "suppression": testing.suppression(email, message_id, at=at, reason=reason),
         "reactivation": testing.reactivation(email, message_id, at=at),
     }[kind]
-    url = url or settings.endpoint(host, port, settings.mount_path(mount_path))
+    url = url or settings.endpoint(host, port, mount_path)
     status, text = testing.post(url, payload, secret=secret)
     click.echo(f"{status} {text}".rstrip())
     context.exit(0 if status == HTTPStatus.OK else 1)

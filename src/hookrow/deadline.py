@@ -21,12 +21,14 @@ class Deadline(Generic[R]):
     thread starts with the first future and ends when none is left.
     """
 
+    _lock: Lock
+    _watched: deque[tuple[float, Future[R]]]
+    _running: bool
+
     def __init__(self, seconds: float, late: R) -> None:
         self._seconds = seconds
         self._late = late
-        self._lock = Lock()
-        self._watched: deque[tuple[float, Future[R]]] = deque()
-        self._running = False
+        self.renew()
         renew_after_fork(self)
 
     def watch(self, future: Future[R]) -> Future[R]:

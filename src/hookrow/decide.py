@@ -209,7 +209,12 @@ def _changes(outcomes: Iterable[Outcome]) -> Iterator[Change]:
 
 
 def _fold(earlier: Change, later: Change) -> Change:
-    """Return the one change that ends as the two do, one after the other."""
+    """Return the one change that ends as the two do, one after the other.
+
+    What has no guard takes effect whatever was before it. What has one takes effect
+    where it is not the older of the two (equal ones: the later to arrive), and after
+    a change without a guard the two together have none.
+    """
     if not later.guarded:
         return later
     winner = later if later.at >= earlier.at else earlier

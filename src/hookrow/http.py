@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 from hookrow.notification import Outcome, Recorded, Refusal
@@ -106,7 +107,8 @@ def refuse(refusal: Refusal) -> Response:
 
 
 def _response(status: int, text: str, headers: Mapping[str, str]) -> Response:
-    return Response(status, text.encode(), {"Content-Type": "text/plain; charset=utf-8", **headers})
+    shared = MappingProxyType({"Content-Type": "text/plain; charset=utf-8", **headers})
+    return Response(status, text.encode(), shared)
 
 
 _RECORDED = _response(200, "", {})

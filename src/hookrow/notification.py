@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
+from types import MappingProxyType
 from typing import TypeAlias
 from uuid import UUID
 
@@ -202,7 +203,7 @@ class Refusal(Enum):
     def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
         self.status = status
         self.text = text
-        self.headers = headers or {}
+        self.headers = MappingProxyType(dict(headers or {}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,19 @@ from hookrow.stores import Store
 ENDPOINT = "/provider/webhooks"
 
 
+def endpoint_path(mount_path: str) -> str:
+    """Return the endpoint's path below a mount path, with or without slashes at its ends.
+
+    Raises `ConfigurationError` where no request could ever have it.
+    """
+    mount = mount_path.strip("/")
+    if any(letter in "?#%" or letter.isspace() for letter in mount):
+        raise ConfigurationError(
+            f"The mount path {mount_path!r} is no path: write for example /mail."
+        )
+    return f"/{mount}{ENDPOINT}" if mount else ENDPOINT
+
+
 class Provider(Protocol):
     """Knows who may come in and what a body says; `Postmark` is one."""
 
@@ -59,7 +72,8 @@ class Receiver:
     wait for one. Every answer of a queued notification comes within `deadline`
     seconds; one that is 503 by then may yet be recorded.
 
-    Raises `ConfigurationError` where one of these is not positive.
+    Raises `ConfigurationError` where one of these is not positive, and for a mount
+    path that no request could have.
     """
 
     blocking = False
@@ -78,7 +92,7 @@ class Receiver:
             if value <= 0:
                 raise ConfigurationError(f"A receiver's {name} has to be more than {value}.")
         self._provider = provider
-        self._endpoint = mount_path + ENDPOINT
+        self._endpoint = endpoint_path(mount_path)
         self._record = Persistence(partial(record, store), seconds=deadline)
         self._commit = GroupCommit(
             self._respond, group=group, backlog=backlog, weigh=lambda arrival: len(arrival.body)

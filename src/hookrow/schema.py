@@ -94,6 +94,9 @@ def _check(name: str, role: Role) -> None:
             raise ConfigurationError(
                 f"The role {name!r} has no column {column!r}.{nearest(column, known)}"
             )
-    for column in _REQUIRED[name]:
-        if not role.column(column):
+    for column in known:
+        theirs = role.column(column)
+        if not theirs and (column in _REQUIRED[name] or theirs is not None):
             raise ConfigurationError(f"The role {name!r} needs the column {column!r}: name it.")
+        if theirs and [*map(role.column, known)].count(theirs) > 1:
+            raise ConfigurationError(f"The role {name!r} names the column {theirs!r} twice.")

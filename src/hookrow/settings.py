@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from hookrow.errors import ConfigurationError
-from hookrow.receiver import ENDPOINT
+from hookrow.receiver import endpoint_path
 from hookrow.schema import Role, Schema, nearest
 
 DEFAULT_FILE = Path("hookrow.toml")
@@ -52,20 +52,9 @@ def read(path: Path, known: Collection[str]) -> tuple[Mapping[str, str | int], S
         raise ConfigurationError(f"{path}: [tables]: {error}") from error
 
 
-def mount_path(text: str) -> str:
-    """Return a mount path with one slash at its beginning and none at its end; "" for none.
-
-    Raises `ConfigurationError` where no request could ever have it.
-    """
-    path = text.strip("/")
-    if any(letter in "?#%" or letter.isspace() for letter in path):
-        raise ConfigurationError(f"The mount path {text!r} is no path: write for example /mail.")
-    return f"/{path}" if path else ""
-
-
 def endpoint(host: str, port: int, mount_path: str) -> str:
     """Return the web address at which `hookrow serve` takes notifications."""
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}{mount_path}{ENDPOINT}"
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}{endpoint_path(mount_path)}"
 
 
 def _schema(tables: object) -> Schema:

@@ -38,7 +38,7 @@ class MemoryStore:
     dispatches: dict[Key, Row] = field(default_factory=dict)
     subscriptions: dict[tuple[Key, Key], Row] = field(default_factory=dict)
     undated: Collection[Suppressible] = ()
-    _lock: Lock = field(default_factory=Lock, repr=False)
+    _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     @contextmanager
     def transaction(self, *, skip_locked: bool = False) -> Iterator[MemoryTransaction]:
