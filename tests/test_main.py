@@ -82,9 +82,9 @@ def test_missing_extra(
     assert "Traceback" not in done.stderr
 
 
-def test_missing_part_of_ours(tmp_path: Path) -> None:
-    """A module that no extra brings is a fault, told as one: no line would help."""
-    done = without(tmp_path, "hookrow.demo").run("demo", "--once")
+def test_broken_installation(tmp_path: Path) -> None:
+    """What another package lacks is told as the fault that it is: no extra would help."""
+    done = without(tmp_path, "mako").run("db", "current")
     assert done.returncode == 1
     assert "Traceback" in done.stderr
     assert "pip install" not in done.stderr

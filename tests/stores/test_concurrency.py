@@ -266,8 +266,9 @@ class TestConflicts:
         engine.dispose()
 
     def test_a_serialization_failure_is_run_again(self, empty_postgres_url: str) -> None:
-        """On a lent engine that reads repeatably, a row that changes meanwhile is read anew."""
-        engine = connect(empty_postgres_url, isolation_level="REPEATABLE READ")
+        """Where the host's sessions read repeatably, a row that changes meanwhile is read anew."""
+        options = r"-c default_transaction_isolation=repeatable\ read"
+        engine = connect(empty_postgres_url, connect_args={"options": options})
         with closing(SQLHome(empty_postgres_url, OURS)) as home:
             fill(home)
             store = SQLStore(engine)

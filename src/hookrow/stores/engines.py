@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import (
     ArgumentError,
     DataError,
@@ -137,9 +137,20 @@ def begin(connection: Connection) -> None:
     another writer came between: BEGIN IMMEDIATE waits for its turn first.
     """
     if connection.dialect.name == "postgresql":
-        connection.execute(_LIMITS)
+        # The driver sends no BEGIN of its own then, which would be a round trip more.
+        connection.execution_options(isolation_level="AUTOCOMMIT")
+        connection.exec_driver_sql(_BEGIN)
     elif not getattr(connection.connection.dbapi_connection, "in_transaction", False):
         connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+_BEGIN = f"""
+    BEGIN;
+    SET LOCAL lock_timeout = '{LOCK_TIMEOUT}s';
+    SET LOCAL statement_timeout = '{STATEMENT_TIMEOUT}s';
+    -- A prepared statement would be planned anew for every length of its arrays.
+    SET LOCAL plan_cache_mode = force_generic_plan
+"""
 
 
 @contextmanager
@@ -158,20 +169,9 @@ def pipelined(connection: Connection) -> Iterator[None]:
         try:
             yield
         except BaseException:
-            # Read what is left, or psycopg logs it, and end what SQLAlchemy takes for ended.
             with suppress(dbapi.Error):
-                pipeline.sync()
-            with suppress(dbapi.Error):
-                driver.rollback()
+                pipeline.sync()  # what is left in it, or psycopg logs it
             raise
-
-
-_LIMITS = text(
-    f"SELECT set_config('lock_timeout', '{LOCK_TIMEOUT}s', true), "
-    f"set_config('statement_timeout', '{STATEMENT_TIMEOUT}s', true), "
-    # A prepared statement would be planned anew for every length of its arrays.
-    "set_config('plan_cache_mode', 'force_generic_plan', true)"
-)
 
 
 def fault(error: SQLAlchemyError) -> StoreError:
@@ -210,7 +210,6 @@ def _postgres(url: URL) -> Engine:
     return create_engine(
         url,
         hide_parameters=True,
-        pool_pre_ping=True,
         pool_timeout=CONNECT_TIMEOUT,
         connect_args={
             "connect_timeout": CONNECT_TIMEOUT,

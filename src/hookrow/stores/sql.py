@@ -8,14 +8,14 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from hookrow.errors import ConfigurationError, MissingExtra, SchemaMismatch
 
 try:
     from sqlalchemy import URL, Connection, Engine, Select, String, Update, inspect
-    from sqlalchemy.exc import NoSuchTableError, SQLAlchemyError
+    from sqlalchemy.exc import DBAPIError, NoSuchTableError, SQLAlchemyError
     from sqlalchemy.pool import SingletonThreadPool, StaticPool
 except ImportError as error:
     raise MissingExtra("The SQL store", "sql") from error
@@ -97,8 +97,7 @@ class SQLStore:
         """Begin a transaction; see `Store.transaction`."""
         try:
             statements = self._statements = self._statements or self.verify()
-            with self._engine.connect() as connection:
-                begin(connection)
+            with self._begun() as connection:
                 transaction = SQLTransaction(
                     connection, statements, self._schema.undated, skip_locked=skip_locked
                 )
@@ -110,6 +109,28 @@ class SQLStore:
             raise Rejected(type(error).__name__) from error
         except ConfigurationError as error:
             raise Unavailable(str(error)) from error
+
+    @contextmanager
+    def _begun(self) -> Iterator[Connection]:
+        """Begin a transaction, on a new connection where the server left the one that idled."""
+        connection = self._engine.connect()
+        try:
+            begin(connection)
+        except DBAPIError as error:
+            connection.close()
+            if not error.connection_invalidated:
+                raise
+            connection = self._engine.connect()
+            begin(connection)
+        try:
+            yield connection
+        except BaseException:
+            if not connection.invalidated:  # SQLAlchemy takes one whose commit failed for ended
+                with suppress(connection.dialect.loaded_dbapi.Error):
+                    connection.connection.rollback()
+            raise
+        finally:
+            connection.close()
 
     def close(self) -> None:
         """Close the engine, where it is our own."""
