@@ -27,7 +27,7 @@ demo: $(READY) ## Show notifications becoming rows
 
 test: $(READY) ## Run all tests, and measure what they cover
 	@$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage run -m pytest --numprocesses 2 --dist loadfile
 	@$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --fail-under=95
 	$(BIN)/coverage report --fail-under=100 --include='$(CORE)'

@@ -28,6 +28,7 @@ HARMLESS = {
     "enum",
     "hmac",
     "msgspec",
+    "types",
     "typing",
     "uuid",
 }

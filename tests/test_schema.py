@@ -117,6 +117,16 @@ class TestSchema:
         with pytest.raises(ConfigurationError, match="'subscriptions' has no column 'email'"):
             Schema(subscriptions=Role("members", {"email": "address"}))
 
+    def test_column_twice(self) -> None:
+        """One column cannot be two: what one notification sets, another would."""
+        with pytest.raises(ConfigurationError, match="'dispatches' names the column 'at' twice"):
+            Schema(dispatches=Role("sends", {"delivered_at": "at", "opened_at": "at"}))
+
+    def test_optional_column_without_a_name(self) -> None:
+        """What a table does not have is None; an empty name is a mistake."""
+        with pytest.raises(ConfigurationError, match="needs the column 'suppression_reason'"):
+            Schema(subscribers=Role("people", {"suppression_reason": ""}))
+
     @pytest.mark.parametrize("absent", [None, ""])
     @pytest.mark.parametrize(
         ("role", "column"),
