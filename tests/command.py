@@ -50,6 +50,7 @@ class Command:
             **clean_environment(),
             "TMPDIR": str(self.temporary),
             "PYTHONWARNINGS": "error",
+            "COLUMNS": "120",
             **variables,
         }
 

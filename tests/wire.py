@@ -6,8 +6,9 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from random import randrange
 from threading import Thread
 from types import TracebackType
 from typing import Any, Self
@@ -143,10 +144,15 @@ def get(port: int, path: str) -> Answer:
 
 
 def free_port() -> int:
-    """Return a port of this machine at which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+    """Return a port of this machine at which nobody listens.
+
+    It is none of those that the system gives to clients: tests that run beside this
+    one could get it before it is used.
+    """
+    while True:
+        port = randrange(20_000, 32_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def eventually(true: Callable[[], object], *, seconds: float = PATIENCE) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
@@ -12,6 +13,11 @@ from typing import Generic, TypeVar
 from hookrow.forks import renew_after_fork
 
 R = TypeVar("R")
+
+log = logging.getLogger("hookrow")
+
+SILENCE = 10.0
+"""In seconds; how long nothing more is logged after it was logged that the time is over."""
 
 
 class Deadline(Generic[R]):
@@ -28,6 +34,7 @@ class Deadline(Generic[R]):
     def __init__(self, seconds: float, late: R) -> None:
         self._seconds = seconds
         self._late = late
+        self._silent_until = 0.0
         self.renew()
         renew_after_fork(self)
 
@@ -52,9 +59,13 @@ class Deadline(Generic[R]):
     def _run(self) -> None:
         while (due := self._next()) is not None:
             sleep(max(0.0, due - monotonic()))
-            for future in self._overdue():
+            overdue = self._overdue()
+            for future in overdue:
                 with suppress(InvalidStateError):
                     future.set_result(self._late)
+            if overdue and monotonic() > self._silent_until:
+                self._silent_until = monotonic() + SILENCE
+                log.warning("Not done within %s s: whoever waits is told so.", self._seconds)
 
     def _next(self) -> float | None:
         """Return when the oldest is due, or None to end the thread: none is left."""

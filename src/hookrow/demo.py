@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shutil
 import signal
 import socket
 import tempfile
@@ -35,7 +36,8 @@ PEOPLE = ("ada@example.com", "bea@example.com", "carl@example.com", "dora@exampl
 Rows: TypeAlias = Mapping[str, Mapping[str, Any]]
 """Every row that a notification can change, by what a reader calls it."""
 
-_WIDTHS = (36, 34, 46)
+_SHARES = (30, 29, 41)
+"""In percent; of the terminal's width, what each column of the table has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,7 @@ def _serving(settings: Settings) -> Iterator[str]:
     """Serve in a thread, at a free port of this machine; yield the server's address."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         config = uvicorn.Config(Server(settings), log_level="warning", access_log=False)
+        config.load()  # imports in the thread and here would deadlock if one is interrupted
         server = uvicorn.Server(config)
         thread = Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
@@ -124,7 +127,7 @@ def _traffic() -> Iterator[Step]:
 def _show_traffic(engine: Engine, url: str, secret: str) -> None:
     statuses: Counter[int] = Counter()
     _print("What is posted", "What is answered", "What it changes")
-    _print(*("-" * width for width in _WIDTHS))
+    _print(*("-" * width for width in _widths()))
     before = _rows(engine)
     for step in _traffic():
         status, text = testing.post(url, step.payload, secret=step.secret or secret)
@@ -180,12 +183,18 @@ def _changes(before: Rows, after: Rows) -> Iterator[str]:
             yield f"{name}: suppressed, {reason}" if reason else f"{name}: active"
 
 
+def _widths() -> list[int]:
+    columns = min(shutil.get_terminal_size((120, 24)).columns, 120) - 2 * len(_SHARES)
+    return [columns * share // 100 for share in _SHARES]
+
+
 def _print(*cells: str) -> None:
     """Print a row of the table, in as many lines as its longest cell needs."""
+    widths = _widths()
     columns = [
         [part for line in cell.splitlines() for part in textwrap.wrap(line, width)]
-        for cell, width in zip(cells, _WIDTHS, strict=True)
+        for cell, width in zip(cells, widths, strict=True)
     ]
     for line in zip_longest(*columns, fillvalue=""):
-        padded = (f"{part:{width}}" for part, width in zip(line, _WIDTHS, strict=True))
+        padded = (f"{part:{width}}" for part, width in zip(line, widths, strict=True))
         click.echo("  ".join(padded).rstrip())

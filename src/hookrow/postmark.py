@@ -72,6 +72,7 @@ class Postmark:
     def parse(self, body: bytes) -> Notification | None:
         """Read a body; None where it holds no supported notification. Never raises."""
         try:
+            body.decode()  # msgspec does not look at strings that it skips
             payload = _decode(body)
         except (ValueError, RecursionError):
             return None

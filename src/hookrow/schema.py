@@ -89,6 +89,8 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 def _check(name: str, role: Role) -> None:
     known = (*_REQUIRED[name], *_OPTIONAL[name])
+    if not role.table:
+        raise ConfigurationError(f"The role {name!r} needs a table: name it.")
     for column in role.columns:
         if column not in known:
             raise ConfigurationError(

@@ -103,6 +103,7 @@ def serve(settings: Settings, *, host: str, port: int, workers: int, log_level: 
         port=port,
         loop="uvloop",
         http="httptools",
+        ws="none",
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=DRAIN,
@@ -136,12 +137,15 @@ def _prepare(settings: Settings) -> None:
 
 def _listen(host: str, port: int) -> None:
     """Try the address: uvicorn would tell in lines of log that it cannot be had."""
+    if not host:
+        raise ConfigurationError("There is no --host: write 127.0.0.1, or 0.0.0.0 for all.")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         socket.create_server((host, port), family=family).close()
-    except OSError as error:
+    except (OSError, TypeError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no address"
         raise ConfigurationError(
-            f"{host}:{port} cannot be had: {error.strerror}. Choose another --host or --port."
+            f"{host}:{port} cannot be had: {why}. Choose another --host or --port."
         ) from error
 
 

@@ -116,6 +116,8 @@ def _connect(url: str, timeout: float) -> tuple[HTTPConnection, str]:
         parts = urlsplit(url)
         kind = {"http": HTTPConnection, "https": HTTPSConnection}[parts.scheme]
         connection = kind(parts.hostname or "", parts.port, timeout=timeout)
+        if parts.username is not None:
+            raise ConfigurationError("Leave the user and the password out of the web address.")
     except (KeyError, ValueError, HTTPException):
         raise ConfigurationError(
             f"{url!r} is no web address: begin it with http:// or https://."

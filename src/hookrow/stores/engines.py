@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import (
@@ -151,27 +150,6 @@ _BEGIN = f"""
     -- A prepared statement would be planned anew for every length of its arrays.
     SET LOCAL plan_cache_mode = force_generic_plan
 """
-
-
-@contextmanager
-def pipelined(connection: Connection) -> Iterator[None]:
-    """Send statements without waiting for each one's result, where the driver can (psycopg 3).
-
-    None of them returns rows here, and a fault of one may be raised by a later one,
-    at the latest by the commit, which has to be the last.
-    """
-    dbapi: Any = connection.dialect.loaded_dbapi
-    if connection.dialect.driver != "psycopg" or not dbapi.Pipeline.is_supported():
-        yield
-        return
-    driver: Any = connection.connection.driver_connection
-    with driver.pipeline() as pipeline:
-        try:
-            yield
-        except BaseException:
-            with suppress(dbapi.Error):
-                pipeline.sync()  # what is left in it, or psycopg logs it
-            raise
 
 
 def fault(error: SQLAlchemyError) -> StoreError:

@@ -36,7 +36,7 @@ from hookrow.notification import (
 )
 from hookrow.schema import Schema, nearest
 from hookrow.stores import Rejected, Unavailable
-from hookrow.stores.engines import begin, check_version, fault, open_engine, pipelined, supported
+from hookrow.stores.engines import begin, check_version, fault, open_engine, supported
 from hookrow.stores.statements import Statements, Types
 
 log = logging.getLogger("hookrow")
@@ -98,11 +98,10 @@ class SQLStore:
         try:
             statements = self._statements = self._statements or self.verify()
             with self._begun() as connection:
-                transaction = SQLTransaction(
+                yield SQLTransaction(
                     connection, statements, self._schema.undated, skip_locked=skip_locked
                 )
-                yield transaction
-                transaction.commit()
+                connection.commit()
         except SQLAlchemyError as error:
             raise fault(error) from error
         except (UnicodeError, OverflowError) as error:  # the driver cannot write a value
@@ -143,7 +142,7 @@ class SQLStore:
 
 
 class SQLTransaction:
-    """One transaction: three SELECTs at the most to find; then locks, updates and the commit."""
+    """One transaction: at the most three SELECTs to find, three to lock, and the UPDATEs."""
 
     def __init__(
         self,
@@ -157,8 +156,6 @@ class SQLTransaction:
         self._statements = statements
         self._undated = undated
         self._skip_locked = skip_locked
-        self._locks: Collection[RowId] = ()
-        self._changes: list[Change] = []
 
     def find(self, mentioned: Mentioned) -> Rows:
         """Find every row that the group mentions."""
@@ -180,62 +177,37 @@ class SQLTransaction:
         return Rows(subscribers, dispatches, set(subscriptions), self._undated)
 
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
-        """Lock the rows, kind by kind: when it commits, or now where the held are skipped.
-
-        On SQLite the transaction holds the whole file.
-        """
+        """Lock the rows, kind by kind; on SQLite the transaction holds the whole file."""
         if self._connection.dialect.name == "sqlite":
             return ()
-        if not self._skip_locked:
-            self._locks = rows
-            return ()
-        got = {
-            (kind, _key(row))
-            for kind, keys in _by_kind(rows)
-            for row in self._select(self._statements.lock(kind, skip_locked=True), keys)
-        }
-        return set(rows) - got
+        got: set[RowId] = set()
+        for kind in Suppressible:
+            keys = [key for row_kind, key in rows if row_kind is kind]
+            if keys:
+                statement = self._statements.lock(kind, skip_locked=self._skip_locked)
+                got.update((kind, _key(row)) for row in self._select(statement, keys))
+        return set(rows) - got if self._skip_locked else ()
 
     def save(self, changes: Sequence[Change]) -> None:
-        """Apply the changes when it commits."""
-        self._changes.extend(changes)
-
-    def commit(self) -> None:
-        """Lock, apply the changes, those of one form in one go, and commit."""
-        with pipelined(self._connection):
-            for kind, keys in _by_kind(self._locks):
-                statement = self._statements.lock(kind, skip_locked=False)
-                self._connection.execute(statement, self._statements.by(keys))
-            for form, rows in self._forms().items():
-                if form is not None:
-                    self._connection.execute(form, self._statements.of(rows))
-            self._connection.commit()
-
-    def _forms(self) -> Mapping[Update | None, Sequence[dict[str, Any]]]:
+        """Apply the changes, those of one form in one go."""
         forms: defaultdict[Update | None, list[dict[str, Any]]] = defaultdict(list)
         form: Update | None
-        for change in self._changes:
+        for change in changes:
             if isinstance(change, SetTime):
                 form = self._statements.set_time(change.column, guarded=change.guarded)
                 forms[form].append({"key_0": change.dispatch, "new_at": change.at})
             else:
                 form = self._statements.set_suppression(change.kind, guarded=change.guarded)
                 forms[form].append(_suppression(change))
-        return forms
+        for form, rows in forms.items():
+            if form is not None:
+                self._connection.execute(form, self._statements.of(rows))
 
     def _select(self, statement: Select[Any] | None, keys: Collection[Any]) -> Sequence[Any]:
         if statement is None or not keys:
             return ()
         rows = self._connection.execute(statement, self._statements.by(keys))
         return [tuple(row) for row in rows]
-
-
-def _by_kind(rows: Collection[RowId]) -> Iterator[tuple[Suppressible, Collection[Any]]]:
-    """Yield the keys of each kind of row, in the order in which they are locked."""
-    for kind in Suppressible:
-        keys = [key for row_kind, key in rows if row_kind is kind]
-        if keys:
-            yield kind, keys
 
 
 def _key(row: tuple[Key, ...]) -> Key | tuple[Key, Key]:
