@@ -119,29 +119,6 @@ def receiver(store: MemoryStore) -> Iterator[Receiver]:
 
 
 class TestPath:
-    @pytest.mark.parametrize(
-        ("path", "root_path"),
-        [
-            pytest.param("/provider/webhooks", "", id="bare"),
-            pytest.param("/mail/provider/webhooks", "/mail", id="Starlette and FastAPI"),
-            pytest.param("/mail/provider/webhooks", "/api/mail", id="FastAPI with a root path"),
-            pytest.param("/api/mail/provider/webhooks", "/api/mail", id="uvicorn with a root path"),
-            pytest.param("/provider/webhooks/", "", id="Litestar"),
-        ],
-    )
-    def test_mounted(self, receiver: Receiver, path: str, root_path: str) -> None:
-        """The endpoint is found wherever a host says that it is mounted."""
-        client = asyncio.run(ask(ASGI(receiver), Client([b"{"]), scope(path, root_path)))
-        assert client.status == 422
-
-    @pytest.mark.parametrize(
-        ("path", "root_path"),
-        [("/mail/x/provider/webhooks", "/mail"), ("/mail/provider", "/mail"), ("/mail", "/mail")],
-    )
-    def test_elsewhere(self, receiver: Receiver, path: str, root_path: str) -> None:
-        """What is deeper than the mount, or beside the endpoint, is not found."""
-        assert asyncio.run(ask(ASGI(receiver), None, scope(path, root_path))).status == 404
-
     def test_no_root_path(self, receiver: Receiver) -> None:
         """A server may leave the root path out: the specification lets it."""
         bare = scope()

@@ -20,7 +20,6 @@ from hookrow.cli import hookrow
 from hookrow.migrations import VERSION_TABLE
 from hookrow.stores.engines import open_engine
 from hookrow.stores.tables import metadata
-from postgres import Server
 from wire import SECRET, free_port
 
 PATH = "/provider/webhooks"
@@ -263,26 +262,6 @@ class TestDatabase:
         """To ask for the revision makes no file."""
         assert command.call("db", "current").stdout == "none\n"
         assert list(command.folder.glob("*.db")) == []
-
-    def test_sql_for_sqlite(self, command: Command) -> None:
-        """The statements that are printed make on SQLite what `db upgrade` makes."""
-        done = command.run("db", "sql")
-        (command.folder / "made.sql").write_text(done.stdout)
-        url = f"sqlite:///{command.folder}/made.db"
-        for statement in filter(str.strip, done.stdout.split(";\n")):
-            execute(url, statement)
-        assert command.run("db", "current", "--database-url", url).stdout == "0001\n"
-        checked = command.run("check", "--database-url", url, HOOKROW_SECRET=SECRET)
-        assert checked.returncode == 0
-
-    def test_sql_for_postgres(
-        self, command: Command, postgres: Server, empty_postgres_url: str
-    ) -> None:
-        """The statements that are printed make on PostgreSQL what `db upgrade` makes."""
-        variables = {"DATABASE_URL": empty_postgres_url, "HOOKROW_SECRET": SECRET}
-        done = command.run("db", "sql", **variables)
-        postgres.execute(done.stdout, url=empty_postgres_url)
-        assert command.run("check", **variables).returncode == 0
 
     def test_sql_asks_no_database(self, command: Command) -> None:
         """To print statements needs a database's name only, not the database."""

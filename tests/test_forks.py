@@ -59,29 +59,6 @@ def test_renewed_in_the_child() -> None:
     )
 
 
-def test_asking_twice() -> None:
-    """A thing that asks twice is renewed once."""
-    _run(
-        """
-        from hookrow.forks import renew_after_fork
-
-        class Counter:
-            renewed = 0
-            def renew(self):
-                self.renewed += 1
-
-        counter = Counter()
-        renew_after_fork(counter)
-        renew_after_fork(counter)
-
-        def child():
-            assert counter.renewed == 1
-
-        in_child(child)
-        """
-    )
-
-
 def test_not_kept_alive() -> None:
     """A thing that nobody uses any more is let go, not kept for a fork that may never come."""
     _run(

@@ -14,7 +14,6 @@ from hookrow.notification import (
     Dispatch,
     EventTime,
     Mentioned,
-    Notification,
     Opened,
     Reactivated,
     Recorded,
@@ -75,11 +74,6 @@ class TestRefusal:
         assert (refusal.status, refusal.text) == CONTRACT[refusal]
 
     @pytest.mark.parametrize("refusal", Refusal, ids=lambda refusal: refusal.name)
-    def test_never_one_that_ends_the_retries(self, refusal: Refusal) -> None:
-        """No refusal is 403, which stops the provider's retries for good, or a plain 500."""
-        assert refusal.status not in {403, 500}
-
-    @pytest.mark.parametrize("refusal", Refusal, ids=lambda refusal: refusal.name)
     def test_further_headers(self, refusal: Refusal) -> None:
         """405 names the method that is allowed and 503 when to come back; no other needs any."""
         match refusal:
@@ -107,18 +101,6 @@ class TestValues:
         """A value has its fields and no room for more."""
         assert not hasattr(value, "__dict__")
 
-    def test_equal_by_content(self) -> None:
-        """Two notifications of one kind that say the same are equal, of two kinds never."""
-        delivered: Notification = Delivered("ada@example.com", "m-1", AT)
-        opened: Notification = Opened("ada@example.com", "m-1", AT)
-        assert delivered == Delivered("ada@example.com", "m-1", AT)
-        assert delivered != opened
-
-    def test_live_unless_told(self) -> None:
-        """An arrival is live unless it is said to be applied later than it came."""
-        assert Arrival(None, b"", AT).live
-        assert not Arrival(None, b"", AT, live=False).live
-
     def test_order_of_locks(self) -> None:
         """Rows are locked subscribers first, then dispatches, then subscriptions."""
         assert [kind.value for kind in Suppressible] == [
@@ -126,7 +108,3 @@ class TestValues:
             "dispatches",
             "subscriptions",
         ]
-
-    def test_names_of_the_times(self) -> None:
-        """The two times of a dispatch go by the names of their columns."""
-        assert [time.value for time in EventTime] == ["delivered_at", "opened_at"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -715,22 +714,3 @@ class TestNeverRaises:
     def test_shallow_enough(self) -> None:
         """Nesting that any parser takes, in a field that does not count, is no fault."""
         assert _parse(_raw(DELIVERY, Metadata="[" * 200 + "]" * 200)) is not None
-
-
-def _body(case: dict[str, str]) -> bytes:
-    return case["body"].encode() if "body" in case else base64.b64decode(case["body_base64"])
-
-
-@pytest.mark.parametrize(
-    ("body", "accept"),
-    [
-        pytest.param(_body(case), set(case["accept"]), id=case["name"])
-        for case in map(json.loads, CASES.read_text().splitlines())
-    ],
-)
-def test_case(body: bytes, accept: set[int]) -> None:
-    """Each of the cases is read as a notification, or as none where 422 is a fair answer."""
-    if _parse(body) is None:
-        assert 422 in accept
-    else:
-        assert accept != {422}

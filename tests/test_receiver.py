@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from inspect import signature
 from pathlib import Path
-from textwrap import dedent
 from threading import Event, Thread
 from typing import Any
 
@@ -24,17 +19,14 @@ import pytest
 from hookrow import ConfigurationError, Handler, Head, Postmark, Receiver, Request, Response
 from hookrow.notification import (
     Arrival,
-    Change,
     Delivered,
     Mentioned,
     Recorded,
     Refusal,
-    RowId,
     Rows,
-    Suppressible,
 )
 from hookrow.receiver import endpoint_path, record
-from hookrow.stores import Conflict, Locked, Rejected, Transaction, Unavailable
+from hookrow.stores import Conflict, Transaction, Unavailable
 from hookrow.stores.memory import MemoryStore
 
 PATIENCE = 20.0
@@ -184,63 +176,6 @@ class _FaultyStore:
                 raise fault
 
 
-class _StoreWithHeldRows:
-    """A memory in which somebody else holds some rows and does not let go."""
-
-    def __init__(self, store: MemoryStore, *held: RowId) -> None:
-        self.skipped: list[bool] = []
-        self._store = store
-        self._held = held
-
-    @contextmanager
-    def transaction(self, *, skip_locked: bool = False) -> Iterator[Transaction]:
-        self.skipped.append(skip_locked)
-        with self._store.transaction() as transaction:
-            yield _TransactionWithHeldRows(transaction, self._held, skip_locked=skip_locked)
-
-
-class _TransactionWithHeldRows:
-    def __init__(
-        self, transaction: Transaction, held: Collection[RowId], *, skip_locked: bool
-    ) -> None:
-        self._held = set(held)
-        self._skip_locked = skip_locked
-        self.find = transaction.find
-        self.save = transaction.save
-
-    def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
-        held = self._held & set(rows)
-        if held and not self._skip_locked:
-            raise Locked("55P03")
-        return held
-
-
-class _PickyStore:
-    """A memory that rejects every transaction that would write a certain reason."""
-
-    def __init__(self, store: MemoryStore, reason: str) -> None:
-        self._store = store
-        self._reason = reason
-
-    @contextmanager
-    def transaction(self, *, skip_locked: bool = False) -> Iterator[Transaction]:
-        with self._store.transaction(skip_locked=skip_locked) as transaction:
-            yield _PickyTransaction(transaction, self._reason)
-
-
-class _PickyTransaction:
-    def __init__(self, transaction: Transaction, reason: str) -> None:
-        self._reason = reason
-        self._save = transaction.save
-        self.find = transaction.find
-        self.lock = transaction.lock
-
-    def save(self, changes: Sequence[Change]) -> None:
-        if any(getattr(change, "reason", None) == self._reason for change in changes):
-            raise Rejected("CheckViolation 23514")
-        self._save(changes)
-
-
 class TestAdmit:
     """The order of checks: path, method, secret; and all of it before a byte of the body."""
 
@@ -296,76 +231,6 @@ class TestAdmit:
         assert handler.blocking is False
 
 
-def _cases() -> Sequence[Any]:
-    return [
-        pytest.param(
-            case["body"].encode() if "body" in case else base64.b64decode(case["body_base64"]),
-            set(case["accept"]),
-            id=case["name"],
-        )
-        for case in map(json.loads, (CASES / "notifications.jsonl").read_text().splitlines())
-    ]
-
-
-class TestCases:
-    @pytest.mark.parametrize(("body", "accept"), _cases())
-    def test_answer(self, body: bytes, accept: set[int]) -> None:
-        """Every case ends with a status that is allowed for it; only 200 changes a row."""
-        store = _world()
-        response = Receiver(Postmark(SECRET), store).answer(_request(body))
-        assert response.status in accept
-        assert (_rows(store) == _rows(_world())) == (response.status != 200)
-
-    def test_queued(self) -> None:
-        """Every case ends alike whether it is queued or answered at once."""
-        receiver = Receiver(Postmark(SECRET), _world())
-        cases = [param.values for param in _cases()]
-        answers = [receiver(_request(body)) for body, _ in cases]
-        for answer, (body, accept) in zip(answers, cases, strict=True):
-            response = answer.result(PATIENCE) if isinstance(answer, Future) else answer
-            assert response.status in accept
-            assert response == Receiver(Postmark(SECRET), _world()).answer(_request(body))
-        receiver.close()
-
-    def test_delivery(self) -> None:
-        """A delivery sets the time of its dispatch, and nothing else anywhere."""
-        store = _people("ada", "bea")
-        assert Receiver(Postmark(SECRET), store).answer(_delivery("ada")) == OK
-        expected = _people("ada", "bea")
-        expected.dispatches[1]["delivered_at"] = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
-        assert _rows(store) == _rows(expected)
-
-    def test_the_last_counts(self) -> None:
-        """Of two deliveries the one that was processed last sets the time, though it be earlier."""
-        store = _people("ada")
-        receiver = Receiver(Postmark(SECRET), store)
-        for at in ("2026-03-04T05:06:07Z", "2026-03-03T00:00:00Z"):
-            assert receiver.answer(_delivery("ada", at)) == OK
-        assert store.dispatches[1]["delivered_at"] == datetime(2026, 3, 3, tzinfo=UTC)
-
-    def test_late_retry(self) -> None:
-        """A suppression that comes late re-suppresses nobody, and is answered 200."""
-        store = _people("ada")
-        receiver = Receiver(Postmark(SECRET), store)
-        for suppress, at in ((False, "2026-03-04T12:00:00Z"), (True, "2026-03-04T11:59:59Z")):
-            request = _suppression("ada", SuppressSending=suppress, ChangedAt=at)
-            assert receiver.answer(request) == OK
-        assert store.subscribers[1]["suppressed_at"] is None
-        assert store.subscribers[1]["suppression_reason"] is None
-        assert store.subscribers[1]["suppression_changed_at"] == datetime(
-            2026, 3, 4, 12, tzinfo=UTC
-        )
-
-    @pytest.mark.parametrize("changed_at", [None, "soon", "2999-01-01T00:00:00Z"])
-    def test_time_of_arrival(self, changed_at: str | None) -> None:
-        """A change that does not say when, or cannot be right, counts from its arrival, in UTC."""
-        store = _people("ada")
-        before = datetime.now(UTC)
-        request = _suppression("ada", ChangedAt=changed_at)
-        assert Receiver(Postmark(SECRET), store).answer(request) == OK
-        assert before <= store.subscribers[1]["suppressed_at"] <= datetime.now(UTC)
-
-
 class TestQueued:
     def test_in_its_own_thread(self) -> None:
         """A queued notification is recorded in the receiver's thread, and answered there."""
@@ -416,20 +281,6 @@ class TestQueued:
         assert store.groups == [
             {"ada@example.com"},
             {"bea@example.com", "carl@example.com", "nobody@example.com"},
-        ]
-        receiver.close()
-
-    def test_group_limit(self) -> None:
-        """A group has at most as many members as the receiver is told."""
-        store = _GatedStore(_people("ada", "bea", "carl"))
-        receiver = Receiver(Postmark(SECRET), store, group=1)
-        answers = [_queued(receiver(_delivery(name))) for name in ("ada", "bea", "carl")]
-        store.opened.set()
-        assert [answer.result(PATIENCE) for answer in answers] == [OK] * 3
-        assert store.groups == [
-            {"ada@example.com"},
-            {"bea@example.com"},
-            {"carl@example.com"},
         ]
         receiver.close()
 
@@ -566,19 +417,6 @@ class TestDeadline:
             assert time.monotonic() < until
         receiver.close()
 
-    def test_who_went_away(self) -> None:
-        """A future that its caller cancelled troubles nobody, and its notification is recorded."""
-        store = _GatedStore(_people("ada", "bea"))
-        receiver = Receiver(Postmark(SECRET), store)
-        gone = _queued(receiver(_delivery("ada")))
-        assert store.reached.wait(PATIENCE)
-        assert gone.cancel()
-        other = _queued(receiver(_delivery("bea")))
-        store.opened.set()
-        assert other.result(PATIENCE) == OK
-        receiver.close()
-        assert all("delivered_at" in row for row in store.dispatches.values())
-
 
 class TestClose:
     def test_drains(self) -> None:
@@ -594,16 +432,6 @@ class TestClose:
         assert not closer.is_alive()
         assert [answer.result(0) for answer in answers] == [OK] * 3
         assert receiver(_delivery("ada")) == LATER
-
-    def test_timeout(self) -> None:
-        """Closing waits for a store that hangs no longer than told."""
-        store = _GatedStore(_people("ada"))
-        receiver = Receiver(Postmark(SECRET), store)
-        answer = _queued(receiver(_delivery("ada")))
-        receiver.close(timeout=0.01)
-        assert not answer.done()
-        store.opened.set()
-        assert answer.result(PATIENCE) == OK
 
 
 class TestFaults:
@@ -627,71 +455,6 @@ class TestFaults:
         assert ("delivered_at" in memory.dispatches[1]) == (status == 200)
         assert ADA not in caplog.text
         assert SECRET not in caplog.text
-
-    def test_held_rows(self) -> None:
-        """Only who wants a row that is held is told to come again; it is not half done."""
-        memory = _people("ada", "bea")
-        store = _StoreWithHeldRows(memory, (Suppressible.DISPATCH, 1))
-        receiver = Receiver(Postmark(SECRET), store)
-        suppression = _suppression("ada", MessageID="m-ada")
-        assert receiver.answer(suppression) == LATER
-        assert receiver.answer(_delivery("bea")) == OK
-        assert receiver.answer(_suppression("ada")) == OK
-        assert store.skipped == [False, True, False, False]
-        assert memory.subscribers[1]["suppression_reason"] == "HardBounce"
-        assert "suppression_reason" not in memory.dispatches[1]
-
-    def test_poison(self, caplog: pytest.LogCaptureFixture) -> None:
-        """In a group that the database refuses only the poisoned one fails, in place."""
-        memory = _GatedStore(_people("ada", "bea", "carl"))
-        receiver = Receiver(Postmark(SECRET), _PickyStore(memory, "Poison"))
-        with caplog.at_level(logging.ERROR, "hookrow"):
-            answers = [_queued(receiver(_delivery("ada")))]
-            assert memory.reached.wait(PATIENCE)
-            answers += [
-                _queued(receiver(request))
-                for request in (
-                    _suppression("ada"),
-                    _suppression("bea", SuppressionReason="Poison"),
-                    _suppression("carl"),
-                )
-            ]
-            memory.opened.set()
-            assert [answer.result(PATIENCE) for answer in answers] == [OK, OK, LATER, OK]
-        receiver.close()
-        reasons = [row.get("suppression_reason") for row in memory.subscribers.values()]
-        assert reasons == ["HardBounce", None, "HardBounce"]
-        (message,) = caplog.messages
-        assert "CheckViolation 23514" in message
-        assert "bea@" not in message
-
-    def test_no_thread_to_be_had(self) -> None:
-        """Where the system gives no thread the answer is 503, and later all is well again."""
-        script = """
-            import threading
-            from hookrow import Head, Postmark, Receiver, Request
-            from hookrow.stores.memory import MemoryStore
-
-            store = MemoryStore({1: {"email": "ada@example.com"}})
-            receiver = Receiver(Postmark("secret"), store, deadline=0.5)
-            request = Request(
-                Head("POST", "/provider/webhooks", ()),
-                b'{"RecordType":"SubscriptionChange","Recipient":"ada@example.com",'
-                b'"SuppressSending":false}',
-            )
-            threading.stack_size(1 << 46)  # more than there is of anything
-            assert receiver(request).status == 503
-            threading.stack_size(0)
-            assert receiver(request).result(20).status == 200
-            """
-        done = subprocess.run(
-            [sys.executable, "-c", dedent(script)],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
 
 
 class TestRecord:
@@ -718,18 +481,6 @@ class TestRecord:
             )
         assert _rows(memory) == _rows(_people("ada", "bea"))
 
-    def test_skip_locked(self) -> None:
-        """Only with `skip_locked` are those whose rows are held left out and the others saved."""
-        memory = _people("ada", "bea")
-        store = _StoreWithHeldRows(memory, (Suppressible.DISPATCH, 1))
-        arrivals = [self._arrival("ada"), self._arrival("bea")]
-        with pytest.raises(Locked):
-            record(store, arrivals)
-        assert _rows(memory) == _rows(_people("ada", "bea"))
-        outcomes = record(store, arrivals, skip_locked=True)
-        assert [type(outcome) is Recorded for outcome in outcomes] == [False, True]
-        assert ["delivered_at" in row for row in memory.dispatches.values()] == [False, True]
-
     def test_not_live(self) -> None:
         """What is applied later than it came sets a time only where it is the later one."""
         store = _people("ada")
@@ -741,15 +492,6 @@ class TestRecord:
 
 
 class TestConfiguration:
-    def test_defaults(self) -> None:
-        """Unless told otherwise: groups of 256, 4,096 that wait, 5 seconds, no mount path."""
-        parameters = signature(Receiver).parameters.values()
-        assert {
-            parameter.name: parameter.default
-            for parameter in parameters
-            if parameter.kind is parameter.KEYWORD_ONLY
-        } == {"mount_path": "", "group": 256, "backlog": 4096, "deadline": 5.0}
-
     @pytest.mark.parametrize(
         "wrong",
         [

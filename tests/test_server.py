@@ -476,27 +476,6 @@ class TestRefusal:
         variables = {"HOOKROW_SECRET": SECRET, "HOOKROW_DATABASE_URL": empty_postgres_url}
         _assert_refused(command.call("serve", **variables), "Run: hookrow db upgrade")
 
-    @pytest.mark.parametrize(
-        ("content", "says"),
-        [
-            ("port = ", "hookrow.toml cannot be read"),
-            ("prot = 1", "no setting 'prot'. Did you mean 'port'?"),
-            ("workers = 0", "workers"),
-            ("[tables.subscribers]\ntable = 'people'", "no table 'people'"),
-            ("[tables.subscribers]\ntable = 'hookrow_list'", "Did you mean 'hookrow_lists'?"),
-            (
-                "[tables.subscribers]\ntable = 'hookrow_subscribers'\ncolumns = {email = 'mail'}",
-                "no column 'mail'. Did you mean 'email'?",
-            ),
-        ],
-    )
-    @pytest.mark.usefixtures("_logging_as_before")
-    def test_file(self, command: Command, sqlite_url: str, content: str, says: str) -> None:
-        """A file with a mistake is refused, and names that are near are offered."""
-        (command.folder / "hookrow.toml").write_text(content)
-        variables = {"HOOKROW_SECRET": SECRET, "HOOKROW_DATABASE_URL": sqlite_url}
-        _assert_refused(command.call("serve", **variables), says)
-
     def test_process(self, command: Command, sqlite_url: str) -> None:
         """To a process it is all the same: a line, the status, and no traceback."""
         (command.folder / "hookrow.toml").write_text("[tables.subscribers]\ntable = 'people'")

@@ -19,7 +19,7 @@ from hookrow.forks import renew_after_fork
 T = TypeVar("T")
 R = TypeVar("R")
 
-LAST_WORDS = 10.0
+EXIT_TIMEOUT = 10.0
 """In seconds; how long an interpreter that exits waits for what is queued."""
 
 
@@ -62,7 +62,8 @@ class GroupCommit(Generic[T, R]):
     def submit(self, item: T) -> Future[R]:
         """Queue an item; the future ends with its result, or what `work` raised.
 
-        Raises `Overloaded` where the backlog is full or closed, or no thread can be had.
+        Raises `Overloaded` where the backlog is full, after `close`, or where no
+        thread can be started.
         """
         weight = self._weigh(item)
         future: Future[R] = Future()
@@ -104,7 +105,7 @@ class GroupCommit(Generic[T, R]):
             thread.start()
         except RuntimeError as error:  # the system has none to give
             raise Overloaded from error
-        atexit.register(self.close, LAST_WORDS)
+        atexit.register(self.close, EXIT_TIMEOUT)
         return thread
 
     def _run(self) -> None:
@@ -112,7 +113,7 @@ class GroupCommit(Generic[T, R]):
             pass
 
     def _do_group(self) -> bool:
-        """Do the next group; False where there will be none. Nothing of it is kept."""
+        """Do the next group, and keep no reference to it; False where there will be none."""
         members = self._next()
         try:
             results = self._work([item for item, _ in members]) if members else ()

@@ -15,9 +15,10 @@ from hookrow.postmark import Postmark
 from hookrow.schema import Schema
 from hookrow.settings import Settings
 from hookrow.stores import Unavailable
-from hookrow.stores.engines import absent, fault, opened, shown
+from hookrow.stores.engines import absent, opened, shown
+from hookrow.stores.faults import fault
 from hookrow.stores.indexes import missing
-from hookrow.stores.sql import SQLStore
+from hookrow.stores.verification import verify
 
 SHORTEST_SECRET = 16
 """In characters; a shorter secret can be guessed, and is warned of."""
@@ -85,7 +86,7 @@ def check_database(engine: Engine, schema: Schema) -> Iterator[Finding]:
         if current != migrations.head():
             return
     try:
-        SQLStore(engine, schema)
+        verify(engine, schema)
         yield Finding(Level.OK, "tables", "All tables and columns are there.")
     except HookrowError as error:
         yield Finding(Level.ERROR, "tables", str(error))
@@ -94,7 +95,7 @@ def check_database(engine: Engine, schema: Schema) -> Iterator[Finding]:
 def _check_revision(current: str | None) -> Finding:
     head = migrations.head()
     if current == head:
-        return Finding(Level.OK, "migrations", f"They are at {head}, the newest.")
+        return Finding(Level.OK, "migrations", f"Our tables are at {head}, the newest.")
     if current and not migrations.known(current):
         return Finding(Level.ERROR, "migrations", migrations.UNKNOWN.format(current))
     at = f"at {current}, not at {head}" if current else "not made yet"
@@ -104,11 +105,11 @@ def _check_revision(current: str | None) -> Finding:
 def _check_indexes(engine: Engine, schema: Schema) -> Iterator[Finding]:
     try:
         with engine.connect() as connection:
-            statements = list(missing(connection, SQLStore(engine, schema).verify()))
+            statements = list(missing(connection, verify(engine, schema)))
     except SQLAlchemyError as error:
         yield Finding(Level.ERROR, "indexes", f"A lookup fails: {fault(error)}")
         return
     for statement in statements:
         yield Finding(Level.WARNING, "indexes", f"A lookup reads a whole table. Run: {statement}")
     if not statements:
-        yield Finding(Level.OK, "indexes", "Every lookup has one.")
+        yield Finding(Level.OK, "indexes", "Every lookup has an index.")

@@ -90,7 +90,7 @@ PORT = option(
 @option(
     "--config",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Settings, where not hookrow.toml in this folder.",
+    help="Read settings from this file, not from hookrow.toml in the current folder.",
 )
 @click.pass_context
 def hookrow(context: click.Context, config: Path | None) -> None:
@@ -105,7 +105,7 @@ def hookrow(context: click.Context, config: Path | None) -> None:
         options = _options(hookrow)
         values, context.obj = settings.read(file, options)
         for name, value in values.items():
-            _try(file, options[name], value)
+            _check_value(file, options[name], value)
         context.default_map = _defaults(hookrow, values)
 
 
@@ -122,7 +122,7 @@ def hookrow(context: click.Context, config: Path | None) -> None:
     type=click.Choice(["critical", "error", "warning", "info", "debug"]),
     default="info",
     show_default=True,
-    help="The least that is logged, to standard error.",
+    help="The lowest level that is logged, to standard error.",
 )
 @click.pass_obj
 def serve(  # noqa: PLR0913 - one for each option
@@ -143,7 +143,7 @@ def serve(  # noqa: PLR0913 - one for each option
     and is migrated). An SQLite file is made and upgraded by itself; any other
     database needs `hookrow db upgrade` first.
     """
-    from hookrow import server  # noqa: PLC0415 - for a quick --help
+    from hookrow import server
 
     server.serve(
         Settings(
@@ -169,8 +169,8 @@ def db() -> None:
 @click.pass_obj
 def upgrade(schema: Schema, database_url: str) -> None:
     """Make our tables, or bring them up to date."""
-    from hookrow import migrations  # noqa: PLC0415 - for a quick --help
-    from hookrow.stores.engines import opened, shown  # noqa: PLC0415
+    from hookrow import migrations
+    from hookrow.stores.engines import opened, shown
 
     with opened(database_url) as engine:
         migrations.upgrade(engine, schema)
@@ -181,8 +181,8 @@ def upgrade(schema: Schema, database_url: str) -> None:
 @DATABASE_URL
 def current(database_url: str) -> None:
     """Print the revision that the tables are at."""
-    from hookrow import migrations  # noqa: PLC0415 - for a quick --help
-    from hookrow.stores.engines import opened  # noqa: PLC0415
+    from hookrow import migrations
+    from hookrow.stores.engines import opened
 
     with opened(database_url) as engine:
         click.echo(migrations.current(engine) or "none")
@@ -192,8 +192,8 @@ def current(database_url: str) -> None:
 @DATABASE_URL
 def sql(database_url: str) -> None:
     """Print the statements that make our tables, for the database that is set."""
-    from hookrow import migrations  # noqa: PLC0415 - for a quick --help
-    from hookrow.stores.engines import opened  # noqa: PLC0415
+    from hookrow import migrations
+    from hookrow.stores.engines import opened
 
     with opened(database_url) as engine:
         click.echo(migrations.sql(engine.dialect.name), nl=False)
@@ -228,7 +228,7 @@ def simulate(  # noqa: PLR0913 - one for each option
     It is of KIND, for EMAIL and the provider's MESSAGE_ID, and of this moment. The
     exit status is 0 where the answer is 200.
     """
-    from hookrow import testing  # noqa: PLC0415 - for a quick --help
+    from hookrow import testing
 
     at = datetime.now(UTC)
     payload = {
@@ -251,7 +251,7 @@ def demo(*, once: bool) -> None:
     After the summary the server goes on, for notifications of your own, until
     Ctrl-C; where there is no terminal it ends as with --once.
     """
-    from hookrow import demo  # noqa: PLC0415 - for a quick --help
+    from hookrow import demo
 
     demo.run(stay=not once and sys.stdin.isatty())
 
@@ -270,11 +270,11 @@ def check(
     database_url: str,
     as_json: bool,
 ) -> None:
-    """Look whether all is well, and say what to do where it is not.
+    """Check the configuration and the database, and say what to do about each fault.
 
     The exit status is 1 where there is an error.
     """
-    from hookrow.check import Level, check  # noqa: PLC0415 - for a quick --help
+    from hookrow.check import Level, check
 
     found = Settings(
         secrets=_secrets(secret, previous_secret), database_url=database_url, schema=context.obj
@@ -305,8 +305,8 @@ def _options(command: click.Command) -> dict[str, click.Parameter]:
     return options
 
 
-def _try(file: Path, option: click.Parameter, value: str | int) -> None:
-    """Look at a file's value as click will, which would take it for the environment's."""
+def _check_value(file: Path, option: click.Parameter, value: str | int) -> None:
+    """Check a file's value now: click would blame the environment for a mistake in it."""
     try:
         option.type.convert(value, option, None)
     except click.BadParameter as error:

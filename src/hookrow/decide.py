@@ -26,7 +26,6 @@ from hookrow.notification import (
     Reactivated,
     Recorded,
     Refusal,
-    Refused,
     RowId,
     Rows,
     SetSuppression,
@@ -82,14 +81,16 @@ def decide(arrival: Arrival, rows: Rows) -> Outcome:
     """Judge one arrival by the rows that were found for it."""
     notification = arrival.notification
     if notification is None:
-        return _refused(Refusal.UNSUPPORTED)
+        return Refusal.UNSUPPORTED.refused()
     subscriber = _subscriber(notification.recipient, rows)
     if subscriber is None:
-        return _refused(Refusal.SUBSCRIBER_NOT_FOUND)
+        return Refusal.SUBSCRIBER_NOT_FOUND.refused()
     dispatch = _dispatch(notification.message_id, subscriber, rows)
     match notification:
-        case Delivered() | Opened():
-            return _time(notification, dispatch, subscriber, live=arrival.live)
+        case Delivered():
+            return _time(EventTime.DELIVERED, notification, dispatch, subscriber, live=arrival.live)
+        case Opened():
+            return _time(EventTime.OPENED, notification, dispatch, subscriber, live=arrival.live)
         case Suppressed() | Reactivated():
             return Recorded(_suppression(notification, dispatch, subscriber, arrival, rows))
         case _:
@@ -102,27 +103,23 @@ def merge(outcomes: Iterable[Outcome]) -> Sequence[Change]:
     for change in _changes(outcomes):
         place = (change.row, change.column if isinstance(change, SetTime) else None)
         earlier = merged.get(place)
-        merged[place] = change if earlier is None else _fold(earlier, change)
+        merged[place] = change if earlier is None else _in_one(earlier, change)
     return list(merged.values())
 
 
-def rows_of(outcomes: Iterable[Outcome]) -> Collection[RowId]:
+def wanted(outcomes: Iterable[Outcome]) -> Collection[RowId]:
     """List every row that the outcomes want to change, each once."""
     return {change.row for change in _changes(outcomes)}
 
 
-def without(outcomes: Iterable[Outcome], held: Collection[RowId]) -> list[Outcome]:
+def refuse_held(outcomes: Iterable[Outcome], held: Collection[RowId]) -> list[Outcome]:
     """Refuse those outcomes that want a row which is held; one is never half done."""
     return [
-        _refused(Refusal.UNAVAILABLE)
+        Refusal.UNAVAILABLE.refused()
         if isinstance(outcome, Recorded) and any(change.row in held for change in outcome.changes)
         else outcome
         for outcome in outcomes
     ]
-
-
-def _refused(refusal: Refusal) -> Refused:
-    return Refused(refusal, refusal.text)
 
 
 def _storable(text: str | None, longest: int) -> TypeGuard[str]:
@@ -156,6 +153,7 @@ def _dispatch(message_id: str | None, subscriber: Subscriber, rows: Rows) -> Dis
 
 
 def _time(
+    column: EventTime,
     notification: Delivered | Opened,
     dispatch: Dispatch | None,
     subscriber: Subscriber,
@@ -163,14 +161,11 @@ def _time(
     live: bool,
 ) -> Outcome:
     if dispatch is None:
-        return _refused(Refusal.DISPATCH_NOT_FOUND)
+        return Refusal.DISPATCH_NOT_FOUND.refused()
     if dispatch.owner != subscriber.id:
-        mismatch = Refusal.RECIPIENT_MISMATCH
-        return Refused(
-            mismatch,
-            mismatch.text.format(owner=dispatch.owner_email, recipient=notification.recipient),
+        return Refusal.RECIPIENT_MISMATCH.refused(
+            owner=dispatch.owner_email, recipient=notification.recipient or ""
         )
-    column = EventTime.DELIVERED if isinstance(notification, Delivered) else EventTime.OPENED
     return Recorded((SetTime(dispatch.id, column, notification.at, guarded=not live),))
 
 
@@ -181,21 +176,24 @@ def _suppression(
     arrival: Arrival,
     rows: Rows,
 ) -> Sequence[Change]:
-    targets: list[RowId] = [(Suppressible.SUBSCRIBER, subscriber.id)]
-    if dispatch is not None:
-        targets.append((Suppressible.DISPATCH, dispatch.id))
-        if dispatch.list is not None:
-            subscription = (dispatch.list, subscriber.id)
-            if subscription in rows.subscriptions:
-                targets.append((Suppressible.SUBSCRIPTION, subscription))
     at = _believable(notification.at, arrival.received_at)
     reason = notification.reason if isinstance(notification, Suppressed) else None
     return [
         SetSuppression(kind, key, at, reason, guarded=kind not in rows.undated)
-        for kind, key in targets
+        for kind, key in _suppressible(dispatch, subscriber, rows)
         # A row without a date of its last change cannot tell what is late.
         if arrival.live or kind not in rows.undated
     ]
+
+
+def _suppressible(dispatch: Dispatch | None, subscriber: Subscriber, rows: Rows) -> Iterator[RowId]:
+    """Yield the rows that a change of subscription is about, those that exist."""
+    yield Suppressible.SUBSCRIBER, subscriber.id
+    if dispatch is None:
+        return
+    yield Suppressible.DISPATCH, dispatch.id
+    if dispatch.list is not None and (dispatch.list, subscriber.id) in rows.subscriptions:
+        yield Suppressible.SUBSCRIPTION, (dispatch.list, subscriber.id)
 
 
 def _believable(at: datetime | None, received_at: datetime) -> datetime:
@@ -208,7 +206,7 @@ def _changes(outcomes: Iterable[Outcome]) -> Iterator[Change]:
             yield from outcome.changes
 
 
-def _fold(earlier: Change, later: Change) -> Change:
+def _in_one(earlier: Change, later: Change) -> Change:
     """Return the one change that ends as the two do, one after the other.
 
     What has no guard takes effect whatever was before it. What has one takes effect

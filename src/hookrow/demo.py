@@ -33,7 +33,7 @@ from hookrow.stores.engines import open_engine
 
 PEOPLE = ("ada@example.com", "bea@example.com", "carl@example.com", "dora@example.com")
 
-Rows: TypeAlias = Mapping[str, Mapping[str, Any]]
+Snapshot: TypeAlias = Mapping[str, Mapping[str, Any]]
 """Every row that a notification can change, by what a reader calls it."""
 
 _SHARES = (30, 29, 41)
@@ -89,7 +89,8 @@ def _serving(settings: Settings) -> Iterator[str]:
     """Serve in a thread, at a free port of this machine; yield the server's address."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         config = uvicorn.Config(Server(settings), log_level="warning", access_log=False)
-        config.load()  # imports in the thread and here would deadlock if one is interrupted
+        # Ctrl-C within an import may leave Python's import lock held: the thread makes none.
+        config.load()
         server = uvicorn.Server(config)
         thread = Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
@@ -159,7 +160,7 @@ def _stay(engine: Engine, url: str, secret: str) -> None:
         click.echo()
 
 
-def _rows(engine: Engine) -> Rows:
+def _rows(engine: Engine) -> Snapshot:
     rows: dict[str, Mapping[str, Any]] = {}
     with engine.connect() as connection:
         for name, table in (
@@ -172,7 +173,7 @@ def _rows(engine: Engine) -> Rows:
     return rows
 
 
-def _changes(before: Rows, after: Rows) -> Iterator[str]:
+def _changes(before: Snapshot, after: Snapshot) -> Iterator[str]:
     """Yield what became of each row, in a few words."""
     for name, row in after.items():
         for column in ("delivered_at", "opened_at"):

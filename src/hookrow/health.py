@@ -7,12 +7,11 @@ from concurrent.futures import Future
 
 from hookrow.batch import GroupCommit, Overloaded
 from hookrow.deadline import Deadline
-from hookrow.http import Head, Request, Response
+from hookrow.http import Head, Request, Response, plain
 
-_TEXT = {"Content-Type": "text/plain; charset=utf-8"}
-
-_READY = Response(200, b"ready\n", _TEXT)
-_SILENT = Response(503, b"The database does not answer.\n", _TEXT)
+_ALIVE = plain(200, "ok\n")
+_READY = plain(200, "ready\n")
+_SILENT = plain(503, "The database does not answer.\n")
 
 
 class Liveness:
@@ -26,7 +25,7 @@ class Liveness:
     def __call__(self, request: Request) -> Response:
         """Answer."""
         del request
-        return Response(200, b"ok\n", _TEXT)
+        return _ALIVE
 
 
 class Readiness:
@@ -58,5 +57,5 @@ class Readiness:
             fault = self._probe()
         except Exception as error:  # noqa: BLE001 - whatever it is, we are not ready
             fault = f"The database could not be looked at: {type(error).__name__}."
-        answer = Response(503, f"{fault}\n".encode(), _TEXT) if fault else _READY
+        answer = plain(503, f"{fault}\n") if fault else _READY
         return [answer] * len(requests)

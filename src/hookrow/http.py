@@ -46,10 +46,10 @@ class Head:
         return path.endswith(endpoint)
 
     def header(self, name: str) -> bytes | None:
-        """Return a header's value, of one that comes twice both with a comma between.
+        """Return a header's value, joined with a comma where it comes more than once.
 
-        White space around a value is none of it. None where there is no such
-        header. RFC 9110, sections 5.3 and 5.5.
+        White space around a value does not belong to it. None where there is no
+        such header. RFC 9110, sections 5.3 and 5.5.
         """
         wanted = name.lower().encode()
         values = [value.strip(b" \t") for key, value in self.headers if key.lower() == wanted]
@@ -96,22 +96,18 @@ def respond(outcome: Outcome) -> Response:
     """Return the response that tells how a notification ended."""
     if isinstance(outcome, Recorded):
         return _RECORDED
-    if outcome.refusal is Refusal.RECIPIENT_MISMATCH:
-        return _response(outcome.refusal.status, outcome.text, {})
-    return refuse(outcome.refusal)
+    return plain(outcome.refusal.status, outcome.text, outcome.refusal.headers)
 
 
 def refuse(refusal: Refusal) -> Response:
     """Return the response of a refusal whose text names nobody."""
-    return _REFUSALS[refusal]
+    return respond(refusal.refused())
 
 
-def _response(status: int, text: str, headers: Mapping[str, str]) -> Response:
-    shared = MappingProxyType({"Content-Type": "text/plain; charset=utf-8", **headers})
-    return Response(status, text.encode(), shared)
+def plain(status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a response of plain text in UTF-8, which may be shared: nothing of it can change."""
+    sent = {"Content-Type": "text/plain; charset=utf-8", **(headers or {})}
+    return Response(status, text.encode(), MappingProxyType(sent))
 
 
-_RECORDED = _response(200, "", {})
-_REFUSALS = {
-    refusal: _response(refusal.status, refusal.text, refusal.headers) for refusal in Refusal
-}
+_RECORDED = plain(200, "")

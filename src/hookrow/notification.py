@@ -66,7 +66,7 @@ Notification: TypeAlias = Delivered | Opened | Suppressed | Reactivated
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One authentic request: its notification, or None where it holds no supported one.
+    """One authentic request: its notification, or None where the body holds no supported one.
 
     `body` is what was posted, in bytes; `received_at` is when, in UTC. What is
     applied later than it came (a replay) is not `live`.
@@ -80,7 +80,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Mentioned:
-    """What a group of arrivals mentions, hence all that a store has to look for.
+    """What a group of arrivals mentions, and so all that a store has to look for.
 
     `emails` are ASCII-lowered. `changed` pairs a message id with the email of
     the subscriber whose subscription to that dispatch's list may change.
@@ -204,6 +204,10 @@ class Refusal(Enum):
         self.status = status
         self.text = text
         self.headers = MappingProxyType(dict(headers or {}))
+
+    def refused(self, **names: str) -> Refused:
+        """Return the outcome, with whom its text names."""
+        return Refused(self, self.text.format(**names))
 
 
 @dataclass(frozen=True, slots=True)

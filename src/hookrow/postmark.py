@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from hmac import compare_digest
-from typing import Any
 
 import msgspec
 
@@ -26,14 +25,14 @@ from hookrow.notification import (
 class _Payload(msgspec.Struct, rename="pascal", gc=False):
     """The fields of a payload that count, each as it came, whatever its type."""
 
-    record_type: Any = None
-    recipient: Any = None
-    message_id: Any = msgspec.field(name="MessageID", default=None)
-    delivered_at: Any = None
-    received_at: Any = None
-    suppress_sending: Any = None
-    suppression_reason: Any = None
-    changed_at: Any = None
+    record_type: object = None
+    recipient: object = None
+    message_id: object = msgspec.field(name="MessageID", default=None)
+    delivered_at: object = None
+    received_at: object = None
+    suppress_sending: object = None
+    suppression_reason: object = None
+    changed_at: object = None
 
 
 _decode = msgspec.json.Decoder(_Payload).decode

@@ -13,11 +13,11 @@ from typing import Protocol
 
 from hookrow.batch import GroupCommit, Overloaded
 from hookrow.deadline import Deadline
-from hookrow.decide import decide, mentioned, merge, rows_of, without
+from hookrow.decide import decide, mentioned, merge, refuse_held, wanted
 from hookrow.errors import ConfigurationError
-from hookrow.faults import Persistence
 from hookrow.http import Head, Request, Response, refuse, respond
 from hookrow.notification import Arrival, Notification, Outcome, Refusal
+from hookrow.retry import Retry
 from hookrow.stores import Store
 
 ENDPOINT = "/provider/webhooks"
@@ -57,8 +57,8 @@ def record(
     with store.transaction(skip_locked=skip_locked) as transaction:
         rows = transaction.find(mentioned(arrivals))
         outcomes = [decide(arrival, rows) for arrival in arrivals]
-        held = transaction.lock(rows_of(outcomes))
-        outcomes = without(outcomes, held)
+        held = transaction.lock(wanted(outcomes))
+        outcomes = refuse_held(outcomes, held)
         transaction.save(merge(outcomes))
     return outcomes
 
@@ -93,7 +93,7 @@ class Receiver:
                 raise ConfigurationError(f"A receiver's {name} has to be more than {value}.")
         self._provider = provider
         self._endpoint = endpoint_path(mount_path)
-        self._record = Persistence(partial(record, store), seconds=deadline)
+        self._record = Retry(partial(record, store), seconds=deadline)
         self._commit = GroupCommit(
             self._respond, group=group, backlog=backlog, weigh=lambda arrival: len(arrival.body)
         )
@@ -111,8 +111,8 @@ class Receiver:
 
     def __call__(self, request: Request) -> Response | Future[Response]:
         """Record an admitted request in the receiver's thread, with all that wait there."""
-        arrival = self._arrival(request)
-        if arrival.notification is None:
+        arrival = self._read(request)
+        if arrival is None:
             return refuse(Refusal.UNSUPPORTED)
         try:
             return self._deadline.watch(self._commit.submit(arrival))
@@ -125,17 +125,18 @@ class Receiver:
         How long that can take is for the store's own time limits to say; a database
         that stopped without a word may hold it for longer than the deadline.
         """
-        arrival = self._arrival(request)
-        if arrival.notification is None:
-            return refuse(Refusal.UNSUPPORTED)
-        return self._respond([arrival])[0]
+        arrival = self._read(request)
+        return self._respond([arrival])[0] if arrival else refuse(Refusal.UNSUPPORTED)
 
     def close(self, timeout: float | None = None) -> None:
         """Take no more, record what waits, end the thread; wait `timeout` seconds for it."""
         self._commit.close(timeout)
 
-    def _arrival(self, request: Request) -> Arrival:
+    def _read(self, request: Request) -> Arrival | None:
+        """Read a request; None where there is nothing to record, with or without a database."""
         notification = self._provider.parse(request.body)
+        if notification is None:
+            return None
         return Arrival(notification, request.body, datetime.now(UTC))
 
     def _respond(self, arrivals: Sequence[Arrival]) -> list[Response]:

@@ -1,4 +1,7 @@
-"""Which tables and columns play our roles: plain names, the same for every store."""
+"""Which tables and columns play our roles: plain names, the same for every store.
+
+What a database really has is for `stores/verification` to find out.
+"""
 
 from __future__ import annotations
 

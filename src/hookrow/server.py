@@ -136,7 +136,7 @@ def _prepare(settings: Settings) -> None:
 
 
 def _listen(host: str, port: int) -> None:
-    """Try the address: uvicorn would tell in lines of log that it cannot be had."""
+    """Try the address: uvicorn reports one that is in use only in its log."""
     if not host:
         raise ConfigurationError("There is no --host: write 127.0.0.1, or 0.0.0.0 for all.")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -145,7 +145,7 @@ def _listen(host: str, port: int) -> None:
     except (OSError, TypeError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or "it is no address"
         raise ConfigurationError(
-            f"{host}:{port} cannot be had: {why}. Choose another --host or --port."
+            f"Cannot listen at {host}:{port}: {why}. Choose another --host or --port."
         ) from error
 
 

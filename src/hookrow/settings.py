@@ -1,4 +1,4 @@
-"""What the command is told by `hookrow.toml`, and what a server is made from.
+"""The settings of `hookrow serve`, and the file `hookrow.toml` that may hold them.
 
 A flag beats the environment, which beats the file, which beats the default: the
 command line's parser does that. The file is read here, and checked whole.

@@ -19,7 +19,7 @@ Payload: TypeAlias = dict[str, Any]
 
 
 class NotPosted(HookrowError):
-    """No answer came: nobody listens there, or it is no HTTP."""
+    """No answer came: nobody listens there, or what answers does not speak HTTP."""
 
 
 def delivery(recipient: str, message_id: str | None, *, at: datetime) -> Payload:

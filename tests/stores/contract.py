@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -375,6 +376,20 @@ class SuppressionContract:
                 fill(home)
                 save(home, SetSuppression(kind, key, NOON, reason, guarded=True))
                 assert home.rows()[name][0]["suppression_reason"] == reason
+
+    @pytest.mark.parametrize(("group", "length"), [(1, 1_000_000), (256, 10_000)])
+    def test_long_reasons_do_not_stop_the_store(self, home: Home, group: int, length: int) -> None:
+        """A group may say more than a socket's buffer holds: it is recorded, not stuck."""
+        numbers = range(1, group + 1)
+        people = [{"id": home.key(n), "email": f"s{n}@example.com"} for n in numbers]
+        home.fill(subscribers=people)
+        told = [arrival(Suppressed(each["email"], None, NOON, "x" * length)) for each in people]
+        outcomes: list[Outcome] = []
+        recording = Thread(target=lambda: outcomes.extend(record(home.store, told)), daemon=True)
+        recording.start()
+        recording.join(20)
+        assert statuses(outcomes) == [200] * group
+        assert {row["suppressed_at"] for row in home.rows()["subscribers"]} == {NOON}
 
     def test_a_change_of_one_kind_of_row_spares_the_others(self, home: Home) -> None:
         """A subscriber and a dispatch with the same id are two rows."""

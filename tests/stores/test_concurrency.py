@@ -25,8 +25,8 @@ from homes import OURS, Home, SQLHome, connect
 from sqlalchemy import Engine, event, make_url
 
 from hookrow import Arrival, Delivered, Outcome, Suppressed
-from hookrow.faults import Persistence
 from hookrow.receiver import record
+from hookrow.retry import Retry
 from hookrow.stores import Conflict
 from hookrow.stores.engines import LOCK_TIMEOUT
 from hookrow.stores.sql import SQLStore
@@ -62,7 +62,7 @@ def suppressed(recipient: str, *, seconds: int = 0, message_id: str | None = Non
 
 def persist(home: Home, arrivals: Sequence[Arrival], *, seconds: float = 5.0) -> list[int]:
     """Record as a receiver does, with all that it does about faults; return the statuses."""
-    return statuses(Persistence(partial(record, home.store), seconds=seconds)(arrivals))
+    return statuses(Retry(partial(record, home.store), seconds=seconds)(arrivals))
 
 
 def states(home: Home) -> list[bool]:
@@ -251,7 +251,7 @@ class TestConflicts:
             fill(home)
             store = SQLStore(engine)
             told: list[Outcome] = []
-            attempt = Persistence(partial(record, store), seconds=5.0)
+            attempt = Retry(partial(record, store), seconds=5.0)
             with psycopg.connect(empty_postgres_url) as host, _faults(engine) as states:
                 host.execute("UPDATE hookrow_dispatches SET opened_at = NULL WHERE id = 1")
                 with running(lambda: told.extend(attempt([suppressed(ADA, message_id="m-ada")]))):
@@ -284,7 +284,7 @@ class TestConflicts:
                         with psycopg.connect(empty_postgres_url) as host:
                             host.execute(change.encode())
 
-            attempt = Persistence(partial(record, store), seconds=5.0)
+            attempt = Retry(partial(record, store), seconds=5.0)
             with _faults(engine) as states:
                 assert statuses(attempt([suppressed(ADA)])) == [200]
             assert states == ["40001"]
@@ -350,7 +350,7 @@ class TestRejectedData:
             arrival(Delivered(ADA, "m-ada", NOON)),
             arrival(Suppressed(ZOE, None, NOON, "Short")),
         ]
-        attempt = Persistence(partial(record, store), seconds=5.0)
+        attempt = Retry(partial(record, store), seconds=5.0)
         assert statuses(attempt(told)) == [200, 503, 200, 200]
         assert len(caplog.records) == 1
         assert "Suppressed" in caplog.text
@@ -420,11 +420,11 @@ _RECORD = """
 import sys
 from functools import partial
 from hookrow import Delivered
-from hookrow.faults import Persistence
+from hookrow.retry import Retry
 from hookrow.receiver import record
 from hookrow.stores.sql import SQLStore
 from contract import NOON, arrival, statuses
-attempt = Persistence(partial(record, SQLStore(sys.argv[1])), seconds=5.0)
+attempt = Retry(partial(record, SQLStore(sys.argv[1])), seconds=5.0)
 print("ready", flush=True)
 sys.stdin.readline()
 told = []
@@ -462,7 +462,7 @@ class TestSqliteFile:
             return record(store, arrivals, skip_locked=skip_locked)
 
         with _held(empty_sqlite_url) as release:
-            told = Persistence(attempt, seconds=5.0)([suppressed(ADA)])
+            told = Retry(attempt, seconds=5.0)([suppressed(ADA)])
         assert (statuses(told), attempts) == ([200], 3)
         assert states(lite) == [True, False, False]
         engine.dispose()

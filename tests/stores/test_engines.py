@@ -17,7 +17,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from hookrow import ConfigurationError
 from hookrow.stores import Conflict, Locked, Rejected, StoreError, Unavailable, engines
-from hookrow.stores.engines import begin, check_version, fault, open_engine, shown
+from hookrow.stores.engines import begin, check_version, open_engine, shown
+from hookrow.stores.faults import fault
 
 PASSWORD = "hunter2"
 

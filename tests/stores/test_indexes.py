@@ -10,7 +10,7 @@ from sqlalchemy import Engine, text
 
 from hookrow import Role, Schema
 from hookrow.stores.indexes import missing
-from hookrow.stores.sql import SQLStore
+from hookrow.stores.verification import verify
 
 BARE = dict.fromkeys(("suppressed_at", "suppression_reason", "suppression_changed_at"))
 HOST = Schema(
@@ -35,7 +35,7 @@ def _run(engine: Engine, *statements: str) -> None:
 
 
 def _missing(engine: Engine, schema: Schema) -> list[str]:
-    statements = SQLStore(engine, schema).verify()
+    statements = verify(engine, schema)
     with engine.connect() as connection:
         return list(missing(connection, statements))
 
@@ -101,7 +101,7 @@ def test_a_host_without_subscriptions_needs_two(engine: Engine) -> None:
 def test_asking_leaves_the_connection_as_it_was(engine: Engine) -> None:
     """What was set to ask is gone with the transaction."""
     with engine.connect() as connection:
-        list(missing(connection, SQLStore(engine, HOST).verify()))
+        list(missing(connection, verify(engine, HOST)))
         connection.rollback()
         if connection.dialect.name == "postgresql":
             assert connection.scalar(text("SHOW enable_seqscan")) == "on"

@@ -43,15 +43,6 @@ class TestOurTables(StoreContract):
     schema = OURS
 
 
-class TestLentEngine(StoreContract):
-    schema = OURS
-    lend = True
-
-
-class TestWithoutSubscriptions(StoreContract):
-    schema = Schema(subscriptions=None)
-
-
 class TestTheirTables(StoreContract, HostContract):
     schema = THEIRS
 

@@ -15,6 +15,7 @@ from hookrow import Arrival, Delivered, Opened, Reactivated, Suppressed
 from hookrow.receiver import record
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.statements import Statements
+from hookrow.stores.verification import verify
 
 MANY = 1000
 """Rows in each table."""
@@ -120,7 +121,7 @@ class TestIndexes:
     @pytest.fixture
     def statements(self, engine: Engine) -> Statements:
         """Build the statements for our own tables."""
-        return SQLStore(engine).verify()
+        return verify(engine, OURS)
 
     def test_a_subscriber_is_found_by_the_index_on_folded_emails(
         self, engine: Engine, statements: Statements, size: int
@@ -155,9 +156,9 @@ def _reads_whole_table(plan: str) -> bool:
 
 def test_a_name_that_needs_quotes_is_quoted(empty_database_url: str) -> None:
     """A host's tables and columns may be named as they please, reserved words and % included."""
-    with closing(SQLHome(empty_database_url, THEIRS)) as home:
+    with closing(SQLHome(empty_database_url, THEIRS)):
         engine = connect(empty_database_url)
-        statements = home.store.verify()
+        statements = verify(engine, THEIRS)
         compiled = str(statements.subscribers.compile(engine))
         assert '"e-mail"' in compiled
         assert '"People"' in compiled

@@ -20,7 +20,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from hookrow.errors import ConfigurationError
 from hookrow.schema import Schema
 from hookrow.stores import Unavailable
-from hookrow.stores.engines import absent, begin, fault, supported
+from hookrow.stores.engines import absent, begin, supported
+from hookrow.stores.faults import fault
 from hookrow.stores.tables import metadata
 
 VERSION_TABLE = "hookrow_version"
@@ -64,9 +65,9 @@ def current(engine: Engine) -> str | None:
 def upgrade(engine: Engine, schema: Schema) -> None:
     """Bring our tables up to date, in one transaction, one process at a time.
 
-    Raises `ConfigurationError` where the schema names tables of the host's, or
-    tables with our names are there that hookrow did not make or a newer one did, and `Unavailable`
-    where the database cannot be reached or refuses.
+    Raises `ConfigurationError` where the schema names tables of the host's, where a
+    table with one of our names was not made by hookrow, or where a newer hookrow made
+    ours; and `Unavailable` where the database cannot be reached or refuses.
     """
     if schema != Schema():
         raise ConfigurationError(

@@ -37,7 +37,10 @@ class Transaction(Protocol):
         """Find every row that the group mentions, in a fixed number of statements."""
 
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
-        """Lock the rows, every process in the same order; return those it did not get."""
+        """Lock the rows, in the same order in every process, before any change is applied.
+
+        Return those that others hold: none, unless locked rows are skipped.
+        """
 
     def save(self, changes: Sequence[Change]) -> None:
         """Apply the changes, at most one a row and column, each where its guard allows."""

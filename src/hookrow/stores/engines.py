@@ -1,4 +1,4 @@
-"""Database engines of our own, with time limits; and what a database's error means."""
+"""Database engines of our own, and transactions on any: each with time limits."""
 
 from __future__ import annotations
 
@@ -9,18 +9,9 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import (
-    ArgumentError,
-    DataError,
-    DBAPIError,
-    IntegrityError,
-    NoSuchModuleError,
-    SQLAlchemyError,
-    StatementError,
-)
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from hookrow.errors import ConfigurationError, MissingExtra
-from hookrow.stores import Conflict, Locked, Rejected, StoreError, Unavailable
 
 CONNECT_TIMEOUT = 3
 """In seconds; how long a connection may take to come about."""
@@ -34,27 +25,6 @@ STATEMENT_TIMEOUT = 4
 _OLDEST = {"postgresql": (13,), "sqlite": (3, 35)}
 _NAMES = {"postgresql": "PostgreSQL", "sqlite": "SQLite"}
 
-_POSTGRES_FAULTS: dict[str, type[StoreError]] = {
-    "40001": Conflict,  # serialization_failure
-    "40P01": Conflict,  # deadlock_detected
-    "55P03": Locked,  # lock_not_available
-    "57014": Locked,  # query_canceled, by statement_timeout: most often behind a lock
-    "22": Rejected,  # data exception
-    "23": Rejected,  # integrity constraint violation
-    "44": Rejected,  # WITH CHECK OPTION violation
-    "P0": Rejected,  # raised by a trigger of the host's
-}
-"""By SQLSTATE or its class: PostgreSQL's manual, appendix A."""
-
-_SQLITE_FAULTS: dict[int, type[StoreError]] = {
-    sqlite3.SQLITE_BUSY: Conflict,
-    sqlite3.SQLITE_LOCKED: Conflict,
-    sqlite3.SQLITE_CONSTRAINT: Rejected,
-    sqlite3.SQLITE_MISMATCH: Rejected,
-    sqlite3.SQLITE_TOOBIG: Rejected,
-}
-"""By primary result code: https://sqlite.org/rescode.html."""
-
 
 def open_engine(url: str | URL) -> Engine:
     """Make an engine for PostgreSQL (psycopg 3) or SQLite, with time limits set.
@@ -62,17 +32,7 @@ def open_engine(url: str | URL) -> Engine:
     Raises `ConfigurationError` for another database or no URL at all, and
     `MissingExtra` where the driver is not installed.
     """
-    try:
-        parsed = make_url(url)
-        if "@" in (parsed.host or ""):  # one that belongs to the password, and is written %40
-            raise ValueError  # noqa: TRY301 - to say the same
-    except (ArgumentError, ValueError):
-        raise ConfigurationError(
-            "This is no database URL: write for example sqlite:///hookrow.db "
-            "or postgresql://user@host/database."
-        ) from None
-    if parsed.drivername in {"postgres", "postgresql"}:
-        parsed = parsed.set(drivername="postgresql+psycopg")
+    parsed = _parsed(url)
     try:
         dialect = parsed.get_dialect()
     except NoSuchModuleError:
@@ -152,36 +112,20 @@ _BEGIN = f"""
 """
 
 
-def fault(error: SQLAlchemyError) -> StoreError:
-    """Return what the error means to us, with nothing in its text that a log must not hold."""
-    if not isinstance(error, DBAPIError):
-        # A StatementError that is none is a value that its type will not write.
-        return (Rejected if isinstance(error, StatementError) else Unavailable)(
-            type(error).__name__
+def _parsed(url: str | URL) -> URL:
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        parsed = None
+    # An @ in the host belongs to the password, where it is written %40.
+    if parsed is None or "@" in (parsed.host or ""):
+        raise ConfigurationError(
+            "This is no database URL: write for example sqlite:///hookrow.db "
+            "or postgresql://user@host/database."
         )
-    orig = error.orig
-    kind = _postgres_fault(orig) or _sqlite_fault(orig)
-    if kind is None and isinstance(error, DataError | IntegrityError):
-        kind = Rejected  # by the driver, before the database saw it
-    if kind is Rejected:
-        # The database's own words may quote the row.
-        return Rejected(f"{type(orig).__name__} {_sqlstate(orig)}".strip())
-    message = str(orig).strip().partition("\n")[0]
-    return (kind or Unavailable)(f"{type(orig).__name__}: {message}")
-
-
-def _sqlstate(orig: BaseException | None) -> str:
-    return getattr(orig, "sqlstate", None) or getattr(orig, "pgcode", None) or ""
-
-
-def _postgres_fault(orig: BaseException | None) -> type[StoreError] | None:
-    state = _sqlstate(orig)
-    return _POSTGRES_FAULTS.get(state) or _POSTGRES_FAULTS.get(state[:2])
-
-
-def _sqlite_fault(orig: BaseException | None) -> type[StoreError] | None:
-    code: int = getattr(orig, "sqlite_errorcode", 0)
-    return _SQLITE_FAULTS.get(code & 0xFF)
+    if parsed.drivername in {"postgres", "postgresql"}:
+        return parsed.set(drivername="postgresql+psycopg")
+    return parsed
 
 
 def _postgres(url: URL) -> Engine:

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from hookrow.errors import ConfigurationError, MissingExtra, SchemaMismatch
+from hookrow.errors import ConfigurationError, MissingExtra
 
 try:
-    from sqlalchemy import URL, Connection, Engine, Select, String, Update, inspect
-    from sqlalchemy.exc import DBAPIError, NoSuchTableError, SQLAlchemyError
-    from sqlalchemy.pool import SingletonThreadPool, StaticPool
+    from sqlalchemy import URL, Connection, Engine, Select, Update
+    from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 except ImportError as error:
     raise MissingExtra("The SQL store", "sql") from error
 
@@ -29,15 +28,16 @@ from hookrow.notification import (
     Mentioned,
     RowId,
     Rows,
-    SetSuppression,
     SetTime,
     Subscriber,
     Suppressible,
 )
-from hookrow.schema import Schema, nearest
+from hookrow.schema import Schema
 from hookrow.stores import Rejected, Unavailable
-from hookrow.stores.engines import begin, check_version, fault, open_engine, supported
-from hookrow.stores.statements import Statements, Types
+from hookrow.stores.engines import begin, open_engine, supported
+from hookrow.stores.faults import fault
+from hookrow.stores.statements import Statements
+from hookrow.stores.verification import verify
 
 log = logging.getLogger("hookrow")
 
@@ -67,36 +67,15 @@ class SQLStore:
         self._schema = schema
         self._statements: Statements | None = None
         try:
-            self._statements = self.verify()
+            self._statements = verify(self._engine, schema)
         except Unavailable as error:
             log.warning("The database cannot be reached yet: %s", error)
-
-    def verify(self) -> Statements:
-        """Look for every table and column; return the statements for them.
-
-        Raises `SchemaMismatch`, `ConfigurationError` for a version that is too
-        old, and `Unavailable`. The connection is closed for good: one left in a
-        pool could be shared by a fork.
-        """
-        try:
-            with self._engine.connect() as connection:
-                if not isinstance(self._engine.pool, StaticPool | SingletonThreadPool):
-                    connection.detach()
-                check_version(connection)
-                types = {
-                    name: _types(connection, name, role.table, self._schema.columns(name))
-                    for name, role in self._schema.roles.items()
-                }
-        except SQLAlchemyError as error:
-            raise Unavailable(str(fault(error))) from error
-        arrays = self._engine.dialect.name == "postgresql"
-        return Statements(self._schema, types, arrays=arrays)
 
     @contextmanager
     def transaction(self, *, skip_locked: bool = False) -> Iterator[SQLTransaction]:
         """Begin a transaction; see `Store.transaction`."""
         try:
-            statements = self._statements = self._statements or self.verify()
+            statements = self._statements = self._statements or verify(self._engine, self._schema)
             with self._begun() as connection:
                 yield SQLTransaction(
                     connection, statements, self._schema.undated, skip_locked=skip_locked
@@ -112,15 +91,12 @@ class SQLStore:
     @contextmanager
     def _begun(self) -> Iterator[Connection]:
         """Begin a transaction, on a new connection where the server left the one that idled."""
-        connection = self._engine.connect()
         try:
-            begin(connection)
+            connection = self._begin()
         except DBAPIError as error:
-            connection.close()
             if not error.connection_invalidated:
                 raise
-            connection = self._engine.connect()
-            begin(connection)
+            connection = self._begin()
         try:
             yield connection
         except BaseException:
@@ -130,6 +106,15 @@ class SQLStore:
             raise
         finally:
             connection.close()
+
+    def _begin(self) -> Connection:
+        connection = self._engine.connect()
+        try:
+            begin(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def close(self) -> None:
         """Close the engine, where it is our own."""
@@ -190,18 +175,17 @@ class SQLTransaction:
 
     def save(self, changes: Sequence[Change]) -> None:
         """Apply the changes, those of one form in one go."""
-        forms: defaultdict[Update | None, list[dict[str, Any]]] = defaultdict(list)
-        form: Update | None
+        forms: defaultdict[Update, list[dict[str, Any]]] = defaultdict(list)
         for change in changes:
-            if isinstance(change, SetTime):
-                form = self._statements.set_time(change.column, guarded=change.guarded)
-                forms[form].append({"key_0": change.dispatch, "new_at": change.at})
-            else:
-                form = self._statements.set_suppression(change.kind, guarded=change.guarded)
-                forms[form].append(_suppression(change))
+            if (form := self._form(change)) is not None:
+                forms[form].append(_parameters(change))
         for form, rows in forms.items():
-            if form is not None:
-                self._connection.execute(form, self._statements.of(rows))
+            self._connection.execute(form, self._statements.of(rows))
+
+    def _form(self, change: Change) -> Update | None:
+        if isinstance(change, SetTime):
+            return self._statements.set_time(change.column, guarded=change.guarded)
+        return self._statements.set_suppression(change.kind, guarded=change.guarded)
 
     def _select(self, statement: Select[Any] | None, keys: Collection[Any]) -> Sequence[Any]:
         if statement is None or not keys:
@@ -215,7 +199,9 @@ def _key(row: tuple[Key, ...]) -> Key | tuple[Key, Key]:
     return (row[0], row[1]) if len(row) > 1 else row[0]
 
 
-def _suppression(change: SetSuppression) -> dict[str, Any]:
+def _parameters(change: Change) -> dict[str, Any]:
+    if isinstance(change, SetTime):
+        return {"key_0": change.dispatch, "new_at": change.at}
     key = change.key if isinstance(change.key, tuple) else (change.key,)
     return {
         **{f"key_{n}": part for n, part in enumerate(key)},
@@ -223,34 +209,3 @@ def _suppression(change: SetSuppression) -> dict[str, Any]:
         "new_suppression_reason": change.reason,
         "new_suppression_changed_at": change.at,
     }
-
-
-def _types(connection: Connection, name: str, table: str, columns: Mapping[str, str]) -> Types:
-    """Return the types of a table's columns; raise `SchemaMismatch` where one is missing."""
-    inspector = inspect(connection)
-    schema, _, bare = table.rpartition(".")
-    try:
-        types = {
-            column["name"]: column["type"]
-            for column in inspector.get_columns(bare, schema=schema or None)
-        }
-    except NoSuchTableError:
-        tables = inspector.get_table_names(schema=schema or None)
-        raise SchemaMismatch(
-            f"The database has no table {table!r} for the {name}.{nearest(bare, tables)}"
-        ) from None
-    for column in columns.values():
-        if column not in types:
-            raise SchemaMismatch(
-                f"The table {table!r} has no column {column!r}.{nearest(column, types)}"
-            )
-    for ours in _TEXT & columns.keys():
-        if connection.dialect.name == "postgresql" and not isinstance(types[columns[ours]], String):
-            raise SchemaMismatch(
-                f"The column {columns[ours]!r} of {table!r} is of the type {types[columns[ours]]}, "
-                "and has to be text: what comes is compared with it as it came."
-            )
-    return types
-
-
-_TEXT = {"email", "provider_message_id"}

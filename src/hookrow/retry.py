@@ -1,4 +1,4 @@
-"""What is done when a group fails: run it again, leave out, split, or give up for now.
+"""What is done when a group fails: run it again, leave out locked rows, split it, or answer 503.
 
 A failed transaction changed nothing, so every answer here is either the outcome
 of a commit or 503, which the provider takes as "send it again".
@@ -13,7 +13,7 @@ from time import monotonic, sleep
 from traceback import format_tb
 from typing import Protocol
 
-from hookrow.notification import Arrival, Outcome, Refusal, Refused
+from hookrow.notification import Arrival, Outcome, Refusal
 from hookrow.stores import Conflict, Locked, Rejected, StoreError
 
 log = logging.getLogger("hookrow")
@@ -32,7 +32,7 @@ class Attempt(Protocol):
         """Record them all; with `skip_locked` refuse those whose rows are held."""
 
 
-class Persistence:
+class Retry:
     """Makes attempts at a group until it is recorded, refused, or out of time.
 
     A group begins no further attempt once `seconds` have passed.
@@ -90,7 +90,7 @@ class Persistence:
 
 
 def _unavailable(arrivals: Sequence[Arrival]) -> list[Outcome]:
-    return [Refused(Refusal.UNAVAILABLE, Refusal.UNAVAILABLE.text)] * len(arrivals)
+    return [Refusal.UNAVAILABLE.refused()] * len(arrivals)
 
 
 def _describe(arrival: Arrival) -> str:

@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from hookrow import faults
-from hookrow.faults import Persistence
+from hookrow import retry
 from hookrow.notification import (
     Arrival,
     Delivered,
@@ -21,6 +20,7 @@ from hookrow.notification import (
     Refused,
     Suppressed,
 )
+from hookrow.retry import Retry
 from hookrow.stores import Conflict, Locked, Rejected, StoreError, Unavailable
 
 PATIENCE = 20.0
@@ -85,56 +85,56 @@ class _Poisoned:
 @pytest.fixture(autouse=True)
 def _in_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pause a tenth of what is usual."""
-    monkeypatch.setattr(faults, "PAUSES", tuple(pause / 10 for pause in faults.PAUSES))
+    monkeypatch.setattr(retry, "PAUSES", tuple(pause / 10 for pause in retry.PAUSES))
 
 
 class TestConflict:
     def test_none(self) -> None:
         """A group that meets nobody is recorded in one attempt, which waits for locks."""
         attempts = _Attempts()
-        assert Persistence(attempts, seconds=PATIENCE)(GROUP) == [RECORDED] * 3
+        assert Retry(attempts, seconds=PATIENCE)(GROUP) == [RECORDED] * 3
         assert attempts.asked == [([b"ada", b"bea", b"carl"], False)]
 
     @pytest.mark.parametrize("conflicts", [1, 2, 3, 4])
     def test_tried_again(self, conflicts: int) -> None:
         """A group that another was in the way of is tried again, whole, and recorded."""
         attempts = _Attempts(*[Conflict("40001")] * conflicts)
-        assert Persistence(attempts, seconds=PATIENCE)(GROUP) == [RECORDED] * 3
+        assert Retry(attempts, seconds=PATIENCE)(GROUP) == [RECORDED] * 3
         assert attempts.asked == [([b"ada", b"bea", b"carl"], False)] * (conflicts + 1)
 
     def test_for_ever(self, caplog: pytest.LogCaptureFixture) -> None:
         """A group that always meets another is told to come again, after a few attempts."""
         attempts = _Attempts(*[Conflict("40P01")] * 100)
         with caplog.at_level(logging.WARNING, "hookrow"):
-            assert Persistence(attempts, seconds=PATIENCE)(GROUP) == [LATER] * 3
+            assert Retry(attempts, seconds=PATIENCE)(GROUP) == [LATER] * 3
         assert attempts.skipped == [False] * 5
         assert caplog.messages == ["Answering 3 notifications 503: 40P01"]
 
     def test_the_store_is_well(self) -> None:
         """A conflict says nothing against the store: the next group is tried at once."""
         attempts = _Attempts(*[Conflict("40P01")] * 5)
-        persistence = Persistence(attempts, seconds=PATIENCE)
-        assert persistence(GROUP) == [LATER] * 3
-        assert persistence(GROUP) == [RECORDED] * 3
+        retrying = Retry(attempts, seconds=PATIENCE)
+        assert retrying(GROUP) == [LATER] * 3
+        assert retrying(GROUP) == [RECORDED] * 3
 
     def test_pauses(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Pauses grow, each by its own chance, so that two groups that met do not meet again."""
         slept: list[float] = []
-        monkeypatch.setattr(faults, "sleep", slept.append)
+        monkeypatch.setattr(retry, "sleep", slept.append)
         for _ in range(100):
             attempts = _Attempts(*[Conflict("40001")] * 4)
-            assert Persistence(attempts, seconds=PATIENCE)(GROUP) == [RECORDED] * 3
-        for number, pause in enumerate(faults.PAUSES):
+            assert Retry(attempts, seconds=PATIENCE)(GROUP) == [RECORDED] * 3
+        for number, pause in enumerate(retry.PAUSES):
             pauses = slept[number::4]
             assert len(set(pauses)) > 50
             assert 0.5 * pause <= min(pauses) < 0.8 * pause
             assert 1.2 * pause < max(pauses) <= 1.5 * pause
-        assert list(faults.PAUSES) == sorted(faults.PAUSES)
+        assert list(retry.PAUSES) == sorted(retry.PAUSES)
 
     def test_out_of_time(self) -> None:
         """No further attempt begins once the time is over."""
         attempts = _Attempts(*[Conflict("40001")] * 100, takes=0.05)
-        assert Persistence(attempts, seconds=0.01)(GROUP) == [LATER] * 3
+        assert Retry(attempts, seconds=0.01)(GROUP) == [LATER] * 3
         assert len(attempts.asked) == 1
 
 
@@ -142,7 +142,7 @@ class TestLocked:
     def test_once_more_without_them(self) -> None:
         """A group that waited for a row too long is tried once more without those locked."""
         attempts = _Attempts(Locked("55P03"))
-        assert Persistence(attempts, seconds=PATIENCE)(GROUP) == [RECORDED] * 3
+        assert Retry(attempts, seconds=PATIENCE)(GROUP) == [RECORDED] * 3
         assert attempts.asked == [
             ([b"ada", b"bea", b"carl"], False),
             ([b"ada", b"bea", b"carl"], True),
@@ -156,36 +156,36 @@ class TestLocked:
                 raise Locked("55P03")
             return [LATER if arrival.body == b"bea" else RECORDED for arrival in arrivals]
 
-        assert Persistence(attempt, seconds=PATIENCE)(GROUP) == [RECORDED, LATER, RECORDED]
+        assert Retry(attempt, seconds=PATIENCE)(GROUP) == [RECORDED, LATER, RECORDED]
 
     def test_twice(self, caplog: pytest.LogCaptureFixture) -> None:
         """A group that even so waits too long is told to come again; the store is well."""
         attempts = _Attempts(Locked("57014"), Locked("57014"))
-        persistence = Persistence(attempts, seconds=PATIENCE)
+        retrying = Retry(attempts, seconds=PATIENCE)
         with caplog.at_level(logging.WARNING, "hookrow"):
-            assert persistence(GROUP) == [LATER] * 3
+            assert retrying(GROUP) == [LATER] * 3
         assert attempts.skipped == [False, True]
         assert caplog.messages == ["Answering 3 notifications 503: 57014"]
-        assert persistence(GROUP) == [RECORDED] * 3
+        assert retrying(GROUP) == [RECORDED] * 3
         assert attempts.skipped == [False, True, False]
 
     def test_then_a_conflict(self) -> None:
         """A conflict after that is tried again, still without those locked."""
         attempts = _Attempts(Conflict("40001"), Locked("55P03"), Conflict("40P01"))
-        assert Persistence(attempts, seconds=PATIENCE)(GROUP) == [RECORDED] * 3
+        assert Retry(attempts, seconds=PATIENCE)(GROUP) == [RECORDED] * 3
         assert attempts.skipped == [False, False, True, True]
 
     @pytest.mark.parametrize("conflicts", [3, 4])
     def test_after_conflicts(self, conflicts: int) -> None:
         """However many conflicts came before, a locked row is worth one attempt without it."""
         attempts = _Attempts(*[Conflict("40001")] * conflicts, Locked("55P03"))
-        assert Persistence(attempts, seconds=PATIENCE)(GROUP) == [RECORDED] * 3
+        assert Retry(attempts, seconds=PATIENCE)(GROUP) == [RECORDED] * 3
         assert attempts.skipped == [False] * (conflicts + 1) + [True]
 
     def test_out_of_time(self) -> None:
         """No further attempt begins once the time is over, for locked rows neither."""
         attempts = _Attempts(*[Locked("55P03")] * 100, takes=0.05)
-        assert Persistence(attempts, seconds=0.01)(GROUP) == [LATER] * 3
+        assert Retry(attempts, seconds=0.01)(GROUP) == [LATER] * 3
         assert len(attempts.asked) == 1
 
 
@@ -194,7 +194,7 @@ class TestRejected:
         """A group that the database refuses is tried one by one: only the poisoned one fails."""
         attempts = _Poisoned("bea")
         with caplog.at_level(logging.ERROR, "hookrow"):
-            assert Persistence(attempts, seconds=PATIENCE)(GROUP) == [RECORDED, LATER, RECORDED]
+            assert Retry(attempts, seconds=PATIENCE)(GROUP) == [RECORDED, LATER, RECORDED]
         assert attempts.asked == [["ada", "bea", "carl"], ["ada"], ["bea"], ["carl"]]
         (message,) = caplog.messages
         assert "m-bea" in message
@@ -203,20 +203,20 @@ class TestRejected:
     def test_two(self) -> None:
         """Two are a group that can be split."""
         attempts = _Poisoned("ada")
-        assert Persistence(attempts, seconds=PATIENCE)(GROUP[:2]) == [LATER, RECORDED]
+        assert Retry(attempts, seconds=PATIENCE)(GROUP[:2]) == [LATER, RECORDED]
         assert attempts.asked == [["ada", "bea"], ["ada"], ["bea"]]
 
     def test_several(self) -> None:
         """As many as are poisoned fail, and no other."""
         attempts = _Poisoned("ada", "carl")
-        assert Persistence(attempts, seconds=PATIENCE)(GROUP) == [LATER, RECORDED, LATER]
+        assert Retry(attempts, seconds=PATIENCE)(GROUP) == [LATER, RECORDED, LATER]
 
     def test_alone(self) -> None:
         """A poisoned notification that came alone fails at once, and the store is well."""
         attempts = _Poisoned("ada")
-        persistence = Persistence(attempts, seconds=PATIENCE)
-        assert persistence(GROUP[:1]) == [LATER]
-        assert persistence(GROUP[1:]) == [RECORDED] * 2
+        retrying = Retry(attempts, seconds=PATIENCE)
+        assert retrying(GROUP[:1]) == [LATER]
+        assert retrying(GROUP[1:]) == [RECORDED] * 2
         assert attempts.asked == [["ada"], ["bea", "carl"]]
 
     def test_a_single_try_is_a_try_like_others(self) -> None:
@@ -228,25 +228,25 @@ class TestRejected:
                 raise fault
 
         attempts = _Poisoned("bea", then=meet)
-        assert Persistence(attempts, seconds=PATIENCE)(GROUP) == [RECORDED, LATER, RECORDED]
+        assert Retry(attempts, seconds=PATIENCE)(GROUP) == [RECORDED, LATER, RECORDED]
         assert attempts.asked[1:] == [["ada"], ["ada"], ["ada"], ["bea"], ["carl"]]
 
     def test_the_database_goes_meanwhile(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Where the database goes away between single tries the rest are not even tried."""
-        monkeypatch.setattr(faults, "REST", 60.0)
+        monkeypatch.setattr(retry, "REST", 60.0)
 
         def go() -> None:
             raise Unavailable("gone")
 
         attempts = _Poisoned("carl", then=go)
-        assert Persistence(attempts, seconds=PATIENCE)(GROUP) == [LATER] * 3
+        assert Retry(attempts, seconds=PATIENCE)(GROUP) == [LATER] * 3
         assert attempts.asked == [["ada", "bea", "carl"], ["ada"]]
 
     def test_out_of_time(self) -> None:
         """No single try begins once the group's time is over."""
         attempts = _Attempts(*[Rejected("23502")] * 100, takes=0.05)
         group = [_arrival(f"n{number}") for number in range(12)]
-        assert Persistence(attempts, seconds=0.1)(group) == [LATER] * 12
+        assert Retry(attempts, seconds=0.1)(group) == [LATER] * 12
         assert len(attempts.asked) < 6
 
 
@@ -259,14 +259,14 @@ class TestUnavailable:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """A store that cannot be reached is left alone for a while, and is then tried again."""
-        monkeypatch.setattr(faults, "REST", 0.1)
+        monkeypatch.setattr(retry, "REST", 0.1)
         attempts = _Attempts(fault)
-        persistence = Persistence(attempts, seconds=PATIENCE)
+        retrying = Retry(attempts, seconds=PATIENCE)
         began = time.monotonic()
         with caplog.at_level(logging.ERROR, "hookrow"):
-            assert persistence(GROUP) == [LATER] * 3
+            assert retrying(GROUP) == [LATER] * 3
         assert caplog.messages == [f"Answering 3 notifications 503: {fault}"]
-        while persistence(GROUP[:2]) == [LATER] * 2:
+        while retrying(GROUP[:2]) == [LATER] * 2:
             assert len(attempts.asked) == 1
             time.sleep(0.005)
         assert attempts.asked[1:] == [([b"ada", b"bea"], False)]
@@ -275,26 +275,26 @@ class TestUnavailable:
     def test_at_once(self) -> None:
         """A connection that is lost is no reason to try again: the group fails whole."""
         attempts = _Attempts(Unavailable("gone"), Unavailable("gone"))
-        assert Persistence(attempts, seconds=PATIENCE)(GROUP) == [LATER] * 3
+        assert Retry(attempts, seconds=PATIENCE)(GROUP) == [LATER] * 3
         assert len(attempts.asked) == 1
 
     def test_still_gone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Where the store is still gone after its rest it rests again."""
         attempts = _Attempts(Unavailable("gone"), Unavailable("gone"))
-        persistence = Persistence(attempts, seconds=PATIENCE)
-        monkeypatch.setattr(faults, "REST", 0.0)
-        assert persistence(GROUP) == [LATER] * 3
-        monkeypatch.setattr(faults, "REST", 60.0)
-        assert persistence(GROUP) == [LATER] * 3
+        retrying = Retry(attempts, seconds=PATIENCE)
+        monkeypatch.setattr(retry, "REST", 0.0)
+        assert retrying(GROUP) == [LATER] * 3
+        monkeypatch.setattr(retry, "REST", 60.0)
+        assert retrying(GROUP) == [LATER] * 3
         assert len(attempts.asked) == 2
-        assert persistence(GROUP) == [LATER] * 3
+        assert retrying(GROUP) == [LATER] * 3
         assert len(attempts.asked) == 2
 
     def test_how_long(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The rest is a second, and the pauses together less than one."""
         monkeypatch.undo()
-        assert faults.REST == 1.0
-        assert 0 < sum(faults.PAUSES) < 1.0
+        assert retry.REST == 1.0
+        assert 0 < sum(retry.PAUSES) < 1.0
 
 
 class TestUnknown:
@@ -307,20 +307,20 @@ class TestUnknown:
     ) -> None:
         """A fault that nobody foresaw is answered 503, and logged with where it happened."""
         attempts = _Attempts(fault)
-        persistence = Persistence(attempts, seconds=PATIENCE)
+        retrying = Retry(attempts, seconds=PATIENCE)
         with caplog.at_level(logging.ERROR, "hookrow"):
-            assert persistence(GROUP) == [LATER] * 3
+            assert retrying(GROUP) == [LATER] * 3
         assert len(attempts.asked) == 1
         assert {record.name for record in caplog.records} == {"hookrow"}
         assert type(fault).__name__ in caplog.text
-        assert "test_faults.py" in caplog.text
+        assert "test_retry.py" in caplog.text
 
     def test_the_store_rests(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Until it is known what is wrong the store is left alone for a while."""
-        monkeypatch.setattr(faults, "REST", 60.0)
+        monkeypatch.setattr(retry, "REST", 60.0)
         attempts = _Attempts(ValueError("what"))
-        persistence = Persistence(attempts, seconds=PATIENCE)
-        assert persistence(GROUP) == persistence(GROUP) == [LATER] * 3
+        retrying = Retry(attempts, seconds=PATIENCE)
+        assert retrying(GROUP) == retrying(GROUP) == [LATER] * 3
         assert len(attempts.asked) == 1
 
     @pytest.mark.parametrize(
@@ -337,7 +337,7 @@ class TestUnknown:
     ) -> None:
         """What a fault says may quote a row: the log has its kind and its place, no address."""
         with caplog.at_level(logging.DEBUG, "hookrow"):
-            Persistence(_Attempts(fault), seconds=PATIENCE)(GROUP)
+            Retry(_Attempts(fault), seconds=PATIENCE)(GROUP)
         assert type(fault).__name__ in caplog.text
         assert ADA not in caplog.text
 
@@ -364,7 +364,7 @@ class TestWhatIsLogged:
         """A log line tells which notification it was, by kind, message and domain, and why."""
         attempts = _Attempts(Rejected("23502"))
         with caplog.at_level(logging.ERROR, "hookrow"):
-            Persistence(attempts, seconds=PATIENCE)([Arrival(notification, b"", NOW)])
+            Retry(attempts, seconds=PATIENCE)([Arrival(notification, b"", NOW)])
         (message,) = caplog.messages
         assert all(part in message for part in [*parts, "23502"])
         assert "ad" not in message
@@ -384,7 +384,7 @@ class TestWhatIsLogged:
         attempts = _Attempts(Rejected("23502"))
         arrival = Arrival(Delivered(recipient, "m-1", NOW), b"", NOW)
         with caplog.at_level(logging.DEBUG, "hookrow"):
-            Persistence(attempts, seconds=PATIENCE)([arrival])
+            Retry(attempts, seconds=PATIENCE)([arrival])
         assert caplog.messages
         assert recipient not in caplog.text
 
@@ -393,7 +393,7 @@ class TestWhatIsLogged:
         """What a payload says cannot begin a line of the log, or control a terminal."""
         attempts = _Attempts(Rejected("23502"))
         with caplog.at_level(logging.ERROR, "hookrow"):
-            Persistence(attempts, seconds=PATIENCE)([Arrival(Delivered(text, text, NOW), b"", NOW)])
+            Retry(attempts, seconds=PATIENCE)([Arrival(Delivered(text, text, NOW), b"", NOW)])
         (message,) = caplog.messages
         assert message.isprintable()
 
@@ -402,5 +402,5 @@ class TestWhatIsLogged:
     ) -> None:
         """A traceback could quote the row: the line of a poisoned notification has none."""
         with caplog.at_level(logging.ERROR, "hookrow"):
-            Persistence(_Poisoned("ada"), seconds=PATIENCE)(GROUP)
+            Retry(_Poisoned("ada"), seconds=PATIENCE)(GROUP)
         assert all(record.exc_info is None for record in caplog.records)
