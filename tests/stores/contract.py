@@ -380,10 +380,11 @@ class SuppressionContract:
     @pytest.mark.parametrize(("group", "length"), [(1, 1_000_000), (256, 10_000)])
     def test_long_reasons_do_not_stop_the_store(self, home: Home, group: int, length: int) -> None:
         """A group may say more than a socket's buffer holds: it is recorded, not stuck."""
-        numbers = range(1, group + 1)
-        people = [{"id": home.key(n), "email": f"s{n}@example.com"} for n in numbers]
-        home.fill(subscribers=people)
-        told = [arrival(Suppressed(each["email"], None, NOON, "x" * length)) for each in people]
+        emails = [f"s{number}@example.com" for number in range(group)]
+        home.fill(
+            subscribers=[{"id": home.key(n), "email": email} for n, email in enumerate(emails, 1)]
+        )
+        told = [arrival(Suppressed(email, None, NOON, "x" * length)) for email in emails]
         outcomes: list[Outcome] = []
         recording = Thread(target=lambda: outcomes.extend(record(home.store, told)), daemon=True)
         recording.start()
