@@ -141,7 +141,9 @@ def _listen(host: str, port: int) -> None:
         raise ConfigurationError("There is no --host: write 127.0.0.1, or 0.0.0.0 for all.")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        socket.create_server((host, port), family=family).close()
+        with socket.socket(family) as trial:  # bound only: nobody can connect to it
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind((host, port))
     except (OSError, TypeError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or "it is no address"
         raise ConfigurationError(
