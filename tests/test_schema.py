@@ -110,6 +110,11 @@ class TestSchema:
         with pytest.raises(ConfigurationError, match="'subscriptions' has no column 'email'"):
             Schema(subscriptions=Role("members", {"email": "address"}))
 
+    def test_table_without_a_name(self) -> None:
+        """A role is played by a table, and that has a name."""
+        with pytest.raises(ConfigurationError, match="'subscribers' needs a table"):
+            Schema(subscribers=Role(""))
+
     def test_column_twice(self) -> None:
         """One column cannot be two: what one notification sets, another would."""
         with pytest.raises(ConfigurationError, match="'dispatches' names the column 'at' twice"):

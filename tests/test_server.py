@@ -458,6 +458,8 @@ class TestRefusal:
                 id="not writable",
             ),
             pytest.param(("--host", "nowhere.invalid"), "nowhere.invalid", id="unknown host"),
+            pytest.param(("--host", "bücher..x"), "it is no address", id="impossible host"),
+            pytest.param(("--host", ""), "write 127.0.0.1", id="empty host"),
         ],
     )
     @pytest.mark.usefixtures("_logging_as_before")

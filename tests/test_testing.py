@@ -166,6 +166,12 @@ class TestPost:
         with pytest.raises(ConfigurationError, match=r"is no web address.*http://"):
             post(url, {}, secret="s")
 
+    def test_password_in_the_address(self) -> None:
+        """It would be sent in vain and printed: it is refused, and not shown."""
+        with pytest.raises(ConfigurationError, match="Leave the user") as raised:
+            post("http://ada:hunter2@127.0.0.1/", {}, secret="s")
+        assert "hunter2" not in str(raised.value)
+
     @pytest.mark.parametrize(
         "url", ["http://", "http://a b/", "http://x:port/", "http://[::1", "http://127.0.0.1/größe"]
     )
