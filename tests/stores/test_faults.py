@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import text
-from sqlalchemy.exc import SQLAlchemyError, StatementError, TimeoutError
+from sqlalchemy import exc, text
+from sqlalchemy.exc import SQLAlchemyError, StatementError
 
 from hookrow.stores import Rejected, StoreError, Unavailable
 from hookrow.stores.engines import opened
@@ -14,7 +14,7 @@ from hookrow.stores.faults import fault
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (TimeoutError("no connection is free"), Unavailable),
+        (exc.TimeoutError("no connection is free"), Unavailable),
         (StatementError("a value that its type refuses", None, None, TypeError()), Rejected),
     ],
     ids=["pool", "type"],
