@@ -5,20 +5,25 @@ The floor is the least that an ASGI application can do: read the body, answer 20
 
 from __future__ import annotations
 
+import gc
 import sys
 from socket import socket
 
 import uvicorn
 
 from data import SECRET
-from hookrow import Postmark, Receiver
-from hookrow.asgi import ASGI, Receive, Scope, Send
-from hookrow.stores.sql import SQLStore
+from hookrow.asgi import Receive, Scope, Send
+from hookrow.server import Server
+from hookrow.settings import Settings
 
 
 async def floor(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer 200 as hookrow does, and do nothing."""
-    assert scope["type"] == "http"
+    if scope["type"] == "lifespan":
+        await receive()
+        gc.freeze()  # as hookrow's own server does
+        await send({"type": "lifespan.startup.complete"})
+        return
     while (await receive()).get("more_body", False):
         pass
     headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"0")]
@@ -28,12 +33,11 @@ async def floor(scope: Scope, receive: Receive, send: Send) -> None:
 
 def main(descriptor: int, target: str) -> None:
     """Serve on a socket that listens already, until terminated."""
-    app = floor if target == "floor" else ASGI(Receiver(Postmark(SECRET), SQLStore(target)))
+    app = floor if target == "floor" else Server(Settings(secrets=(SECRET,), database_url=target))
     config = uvicorn.Config(
         app,
         loop="uvloop",
         http="httptools",
-        lifespan="off",
         access_log=False,
         log_level="warning",
     )
