@@ -158,20 +158,23 @@ class SQLTransaction:
             for subscriber in subscribers.get(email, ())
             if dispatch.list is not None
         }
-        subscriptions = self._select(self._statements.subscriptions, pairs)
+        subscriptions = map(tuple, self._select(self._statements.subscriptions, pairs))
         return Rows(subscribers, dispatches, set(subscriptions), self._undated)
 
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
         """Lock the rows, kind by kind; on SQLite the transaction holds the whole file."""
         if self._connection.dialect.name == "sqlite":
             return ()
-        got: set[RowId] = set()
+        held = set(rows) if self._skip_locked else set()
         for kind in Suppressible:
             keys = [key for row_kind, key in rows if row_kind is kind]
             if keys:
                 statement = self._statements.lock(kind, skip_locked=self._skip_locked)
-                got.update((kind, _key(row)) for row in self._select(statement, keys))
-        return set(rows) - got if self._skip_locked else ()
+                got = self._connection.execute(statement, self._statements.by(keys))
+                if self._skip_locked:  # else to read what was locked is work for nothing
+                    held.difference_update((kind, _key(row)) for row in got)
+                got.close()
+        return held
 
     def save(self, changes: Sequence[Change]) -> None:
         """Apply the changes, those of one form in one go."""
@@ -190,11 +193,10 @@ class SQLTransaction:
     def _select(self, statement: Select[Any] | None, keys: Collection[Any]) -> Sequence[Any]:
         if statement is None or not keys:
             return ()
-        rows = self._connection.execute(statement, self._statements.by(keys))
-        return [tuple(row) for row in rows]
+        return self._connection.execute(statement, self._statements.by(keys)).all()
 
 
-def _key(row: tuple[Key, ...]) -> Key | tuple[Key, Key]:
+def _key(row: Sequence[Key]) -> Key | tuple[Key, Key]:
     """Return the key as `RowId` has it: one column by itself, two as a pair."""
     return (row[0], row[1]) if len(row) > 1 else row[0]
 
