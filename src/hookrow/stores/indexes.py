@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Column, Connection, Executable, Index, Integer, Select, Uuid, text
+from sqlalchemy import (
+    Column,
+    CompoundSelect,
+    Connection,
+    Executable,
+    Index,
+    Integer,
+    Select,
+    Uuid,
+    text,
+)
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateIndex
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -20,16 +30,12 @@ from hookrow.stores.tables import folded
 
 @dataclass(frozen=True, slots=True)
 class _Lookup:
-    """A statement that selects by keys, what to index for it, and what it has to search by."""
+    """A statement and parameters for it, what it has to search by, and what to index for that."""
 
-    statement: Select[Any]
-    indexed: tuple[ColumnElement[Any], ...]
-    columns: tuple[Column[Any], ...]
-
-    @property
-    def sought(self) -> Column[Any]:
-        """The column that tells rows apart: there may be few lists, with many subscribers."""
-        return self.columns[-1]
+    statement: Select[Any] | CompoundSelect[Any]
+    parameters: Mapping[str, Sequence[object]]
+    sought: Column[Any]
+    indexed: Sequence[ColumnElement[Any]]
 
 
 def missing(connection: Connection, statements: Statements) -> Iterator[str]:
@@ -41,10 +47,8 @@ def missing(connection: Connection, statements: Statements) -> Iterator[str]:
         # A small table is read whole whatever its indexes; ask what were if it could not be.
         connection.execute(text("SET LOCAL enable_seqscan = off"))
     for lookup in _lookups(statements):
-        key = tuple(_sample(column) for column in lookup.columns)
-        parameters = statements.by([key if len(key) > 1 else key[0]])
-        plan = connection.execute(_Explain(lookup.statement), parameters)
-        if not any(_searches(str(row[-1]), lookup.sought.name) for row in plan):
+        plan = connection.execute(_Explain(lookup.statement), lookup.parameters)
+        if not any(_searches(str(row[-1]), lookup) for row in plan):
             name = f"hookrow_{lookup.sought.table.name}_{lookup.sought.name}"
             index = Index(name[:_LONGEST_NAME], *lookup.indexed)
             yield str(CreateIndex(index).compile(dialect=connection.dialect))
@@ -56,21 +60,27 @@ _LONGEST_NAME = 63
 
 def _lookups(statements: Statements) -> Iterator[_Lookup]:
     email = statements.roles["subscribers"]["email"]
-    yield _Lookup(statements.subscribers, (folded(email),), (email,))
     message_id = statements.roles["dispatches"]["provider_message_id"]
-    yield _Lookup(statements.dispatches, (message_id,), (message_id,))
+    both = {"emails": [""], "message_ids": [""]}
+    yield _Lookup(statements.find, both, email, [folded(email)])
+    yield _Lookup(statements.find, both, message_id, [message_id])
     if statements.subscriptions is not None:
         role = statements.roles["subscriptions"]
-        pair = (role["list_id"], role["subscriber_id"])
-        yield _Lookup(statements.subscriptions, pair, pair)
+        pair = [role["list_id"], role["subscriber_id"]]
+        parameters = statements.by([tuple(_sample(column) for column in pair)])
+        # There may be few lists, with many subscribers each: these tell the rows apart.
+        yield _Lookup(statements.subscriptions, parameters, role["subscriber_id"], pair)
 
 
-def _searches(line: str, column: str) -> bool:
-    """Tell whether a plan's line searches an index by the column.
+def _searches(line: str, lookup: _Lookup) -> bool:
+    """Tell whether a plan's line searches an index by what the lookup has to search by.
 
-    PostgreSQL prints the condition, SQLite the columns or <expr>.
+    PostgreSQL prints the condition; SQLite prints the columns, and <expr> for what is none.
     """
-    pattern = rf"(Index Cond: .*|SEARCH .* INDEX .*\(.*)\b{re.escape(column)}\b|\(<expr>"
+    sought = rf"\b{re.escape(lookup.sought.name)}\b"
+    if not any(each is lookup.sought for each in lookup.indexed):
+        sought += "|<expr>"
+    pattern = rf"(Index Cond: .*|SEARCH .* INDEX .*\(.*)({sought})"
     return re.search(pattern, line, re.IGNORECASE) is not None
 
 
@@ -88,7 +98,7 @@ def _sample(column: Column[Any]) -> object:
 class _Explain(Executable, ClauseElement):
     inherit_cache = False
 
-    def __init__(self, statement: Select[Any]) -> None:
+    def __init__(self, statement: Select[Any] | CompoundSelect[Any]) -> None:
         self.statement = statement
 
 

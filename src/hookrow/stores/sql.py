@@ -14,7 +14,7 @@ from typing import Any
 from hookrow.errors import ConfigurationError, MissingExtra
 
 try:
-    from sqlalchemy import URL, Connection, Engine, Select, Update
+    from sqlalchemy import URL, Connection, Engine, Update
     from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 except ImportError as error:
     raise MissingExtra("The SQL store", "sql") from error
@@ -127,7 +127,7 @@ class SQLStore:
 
 
 class SQLTransaction:
-    """One transaction: at the most three SELECTs to find, three to lock, and the UPDATEs."""
+    """One transaction: at the most two SELECTs to find, three to lock, and the UPDATEs."""
 
     def __init__(
         self,
@@ -145,12 +145,12 @@ class SQLTransaction:
     def find(self, mentioned: Mentioned) -> Rows:
         """Find every row that the group mentions."""
         subscribers = defaultdict(list)
-        for id_, email in self._select(self._statements.subscribers, mentioned.emails):
-            subscribers[fold(email)].append(Subscriber(id_, email))
         dispatches = defaultdict(list)
-        found = self._select(self._statements.dispatches, mentioned.message_ids)
-        for message_id, id_, owner, owner_email, list_ in found:
-            dispatches[message_id].append(Dispatch(id_, owner, owner_email or "", list_))
+        for person, email, message_id, id_, list_ in self._found(mentioned):
+            if message_id is None:
+                subscribers[fold(email)].append(Subscriber(person, email))
+            else:
+                dispatches[message_id].append(Dispatch(id_, person, email or "", list_))
         pairs = {
             (dispatch.list, subscriber.id)
             for message_id, email in mentioned.changed
@@ -158,8 +158,7 @@ class SQLTransaction:
             for subscriber in subscribers.get(email, ())
             if dispatch.list is not None
         }
-        subscriptions = map(tuple, self._select(self._statements.subscriptions, pairs))
-        return Rows(subscribers, dispatches, set(subscriptions), self._undated)
+        return Rows(subscribers, dispatches, self._subscriptions(pairs), self._undated)
 
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
         """Lock the rows, kind by kind; on SQLite the transaction holds the whole file."""
@@ -190,10 +189,18 @@ class SQLTransaction:
             return self._statements.set_time(change.column, guarded=change.guarded)
         return self._statements.set_suppression(change.kind, guarded=change.guarded)
 
-    def _select(self, statement: Select[Any] | None, keys: Collection[Any]) -> Sequence[Any]:
-        if statement is None or not keys:
+    def _found(self, mentioned: Mentioned) -> Sequence[Any]:
+        if not mentioned.emails:
             return ()
-        return self._connection.execute(statement, self._statements.by(keys)).all()
+        parameters = {"emails": list(mentioned.emails), "message_ids": list(mentioned.message_ids)}
+        return self._connection.execute(self._statements.find, parameters).all()
+
+    def _subscriptions(self, pairs: Collection[tuple[Key, Key]]) -> Collection[tuple[Key, Key]]:
+        statement = self._statements.subscriptions
+        if statement is None or not pairs:
+            return ()
+        rows = self._connection.execute(statement, self._statements.by(pairs))
+        return {(list_, subscriber) for list_, subscriber in rows}
 
 
 def _key(row: Sequence[Key]) -> Key | tuple[Key, Key]:

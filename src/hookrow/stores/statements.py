@@ -26,6 +26,8 @@ from sqlalchemy import (
     null,
     or_,
     select,
+    type_coerce,
+    union_all,
     update,
 )
 from sqlalchemy.types import TypeEngine, UserDefinedType
@@ -69,8 +71,8 @@ class Statements:
             name: _columns(role.table, schema.columns(name), types[name])
             for name, role in schema.roles.items()
         }
-        self.subscribers = self._subscribers()
-        self.dispatches = self._dispatches()
+        # One statement for both: it is a round trip less.
+        self.find = union_all(self._subscribers(), self._dispatches())
         self.subscriptions = self._keys(Suppressible.SUBSCRIPTION) if schema.subscriptions else None
         self.lock = cache(self._lock)
         self.set_time = cache(self._set_time)
@@ -86,25 +88,28 @@ class Statements:
         return {name: [row[name] for row in rows] for name in rows[0]} if self._arrays else rows
 
     def _subscribers(self) -> Select[Any]:
-        """By folded emails: id and email."""
+        """By folded `emails`: id and email, and nothing where `_dispatches` has its columns."""
         role = self.roles["subscribers"]
-        return select(role["id"], role["email"]).where(self._among(folded(role["email"])))
+        others = list(self._dispatches().selected_columns)[2:]
+        nothing = [type_coerce(null(), column.type) for column in others]
+        return select(role["id"], role["email"], *nothing).where(
+            self._one_of(folded(role["email"]), "emails")
+        )
 
     def _dispatches(self) -> Select[Any]:
-        """By message ids: the message id, the dispatch's id, its owner's id and email, its list."""
+        """By `message_ids`: its owner's id and email, message id, the dispatch's id, its list."""
         role, owner = self.roles["dispatches"], self.roles["subscribers"]
+        belongs = role["subscriber_id"] == owner["id"]
         return (
             select(
-                role["provider_message_id"],
-                role["id"],
                 role["subscriber_id"],
                 owner["email"],
-                role.get("list_id", null()),
+                role["provider_message_id"],
+                role["id"],
+                role.get("list_id", null()).label("list_id"),
             )
-            .outerjoin_from(
-                role["id"].table, owner["id"].table, role["subscriber_id"] == owner["id"]
-            )
-            .where(self._among(role["provider_message_id"]))
+            .outerjoin_from(role["id"].table, owner["id"].table, belongs)
+            .where(self._one_of(role["provider_message_id"], "message_ids"))
         )
 
     def _keys(self, kind: Suppressible) -> Select[Any]:
