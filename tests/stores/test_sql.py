@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import pytest
 from contract import (
@@ -224,6 +224,31 @@ def test_a_lent_engine_in_autocommit_keeps_transactions(database_url: str) -> No
         assert connection.scalar(select(subscribers.c.suppressed_at)) is None
     with store.transaction() as transaction:
         transaction.save([change])
+    with engine.connect() as connection:
+        assert connection.scalar(select(subscribers.c.suppressed_at)) == NOON
+    engine.dispose()
+
+
+IsolationLevel: TypeAlias = Literal["READ COMMITTED", "AUTOCOMMIT"]
+
+
+@pytest.mark.parametrize("isolation_level", get_args(IsolationLevel))
+def test_a_lent_engine_with_another_driver_commits(
+    postgres_url: str, isolation_level: IsolationLevel
+) -> None:
+    """With psycopg2 too all is committed at the end, and nothing where the block raises."""
+    url = make_url(postgres_url).set(drivername="postgresql+psycopg2")
+    engine = create_engine(url, isolation_level=isolation_level)
+    store = SQLStore(engine)
+    with engine.begin() as connection:
+        connection.execute(insert(subscribers), {"email": "ada@example.com"})
+    told = arrival(Suppressed("ada@example.com", None, NOON, "HardBounce"))
+    with pytest.raises(ZeroDivisionError), store.transaction() as transaction:  # noqa: PT012 - as above
+        transaction.save([SetSuppression(Suppressible.SUBSCRIBER, 1, NOON, "x", guarded=True)])
+        raise ZeroDivisionError
+    with engine.connect() as connection:
+        assert connection.scalar(select(subscribers.c.suppressed_at)) is None
+    assert statuses(record(store, [told])) == [200]
     with engine.connect() as connection:
         assert connection.scalar(select(subscribers.c.suppressed_at)) == NOON
     engine.dispose()

@@ -95,21 +95,24 @@ def begin(connection: Connection) -> None:
     SQLite's driver would begin one only at the first write, and then fail where
     another writer came between: BEGIN IMMEDIATE waits for its turn first.
     """
-    if connection.dialect.name == "postgresql":
-        # The driver sends no BEGIN of its own then, which would be a round trip more.
+    if connection.dialect.driver == "psycopg":
+        # The driver sends no BEGIN of its own then, which would be a round trip more. It
+        # ends ours all the same, for it asks the server: psycopg2, say, would not.
         connection.execution_options(isolation_level="AUTOCOMMIT")
-        connection.exec_driver_sql(_BEGIN)
+        connection.exec_driver_sql(f"BEGIN; {_LIMITS}")
+    elif connection.dialect.name == "postgresql":
+        connection.execution_options(isolation_level="READ COMMITTED")
+        connection.exec_driver_sql(_LIMITS)
     elif not getattr(connection.connection.dbapi_connection, "in_transaction", False):
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
-_BEGIN = f"""
-    BEGIN;
-    SET LOCAL lock_timeout = '{LOCK_TIMEOUT}s';
-    SET LOCAL statement_timeout = '{STATEMENT_TIMEOUT}s';
-    -- A prepared statement would be planned anew for every length of its arrays.
-    SET LOCAL plan_cache_mode = force_generic_plan
-"""
+_LIMITS = (
+    f"SELECT set_config('lock_timeout', '{LOCK_TIMEOUT}s', true), "
+    f"set_config('statement_timeout', '{STATEMENT_TIMEOUT}s', true), "
+    # A prepared statement would be planned anew for every length of its arrays.
+    "set_config('plan_cache_mode', 'force_generic_plan', true)"
+)
 
 
 def _parsed(url: str | URL) -> URL:
