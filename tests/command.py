@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager, suppress
 from pathlib import Path
+from textwrap import dedent
 
 from click.testing import CliRunner
 
@@ -29,6 +30,16 @@ def clean_environment() -> dict[str, str]:
         and name != "DATABASE_URL"
         and name.lower() not in _PROXIES
     }
+
+
+def run_script(*parts: str) -> str:
+    """Run a script in an interpreter of its own, assertions included; return its output."""
+    script = "\n".join(map(dedent, parts))
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 class Command:

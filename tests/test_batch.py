@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import gc
 import logging
-import subprocess
-import sys
 import threading
 import time
 import weakref
 from collections.abc import Sequence
 from concurrent.futures import CancelledError, Future, wait
 from contextlib import closing
-from textwrap import dedent
 from threading import Event, Thread
 
 import pytest
 
+from command import run_script
 from hookrow.batch import GroupCommit, Overloaded
 
 PATIENCE = 20.0
@@ -343,28 +341,18 @@ class TestClose:
         commit.close()
         commit.close()
         used = GroupCommit[int, int](lambda items: items)
-        used.submit(1).result(PATIENCE)
+        assert used.submit(1).result(PATIENCE) == 1
         used.close()
         used.close()
-
-
-def _run(script: str) -> str:
-    """Run a script in an interpreter of its own; return what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-c", dedent(script)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+        for closed in (commit, used):
+            with pytest.raises(Overloaded):
+                closed.submit(2)
 
 
 class TestProcess:
     def test_last_words(self) -> None:
         """An interpreter that exits finishes what is queued first."""
-        printed = _run(
+        printed = run_script(
             """
             import time
             from hookrow.batch import GroupCommit
@@ -383,7 +371,7 @@ class TestProcess:
 
     def test_fork_after_the_start(self) -> None:
         """A child starts a thread of its own, and leaves to its parent what was queued there."""
-        _run(
+        run_script(
             """
             import os, sys, threading
             from hookrow.batch import GroupCommit
@@ -417,7 +405,7 @@ class TestProcess:
 
     def test_fork_while_it_is_locked(self) -> None:
         """A child is not held up by a lock that a thread of its parent held as it was forked."""
-        _run(
+        run_script(
             """
             import os, sys, threading
             from hookrow.batch import GroupCommit
@@ -446,7 +434,7 @@ class TestProcess:
 
     def test_no_thread_to_be_had(self) -> None:
         """Where the system gives no thread nothing is queued, and later all is well again."""
-        _run(
+        run_script(
             """
             import threading
             from hookrow.batch import GroupCommit, Overloaded

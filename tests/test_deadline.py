@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, InvalidStateError
-from textwrap import dedent
 
 import pytest
 
+from command import run_script
 from hookrow.deadline import Deadline
 
 PATIENCE = 20.0
@@ -31,17 +29,6 @@ def _eventually(holds: Callable[[], bool]) -> bool:
             return False
         time.sleep(0.005)
     return True
-
-
-def _run(script: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", dedent(script)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def test_late() -> None:
@@ -188,7 +175,7 @@ def test_a_callback_that_watches() -> None:
 
 def test_fork() -> None:
     """A child watches with a thread of its own, also when forked under its parent's lock."""
-    _run(
+    run_script(
         """
         import os, sys
         from concurrent.futures import Future
@@ -211,7 +198,7 @@ def test_fork() -> None:
 
 def test_no_thread_to_be_had() -> None:
     """Where the system gives no thread just then, the deadline holds for all that come later."""
-    _run(
+    run_script(
         """
         import threading
         from concurrent.futures import Future

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from textwrap import dedent
+from command import run_script
 
 # A process of its own does the forking: this one has threads, and a child of it would go on
 # with the tests. The child ends as processes do, so that what runs at exit runs there as well.
@@ -20,20 +18,10 @@ def in_child(check):
 """
 
 
-def _run(script: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", FORK + dedent(script)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-
-
 def test_renewed_in_the_child() -> None:
     """Everything that asked for it is renewed in a child, once a fork, and not in the parent."""
-    _run(
+    run_script(
+        FORK,
         """
         from hookrow.forks import renew_after_fork
 
@@ -55,13 +43,14 @@ def test_renewed_in_the_child() -> None:
 
         in_child(child)
         assert [counter.renewed for counter in counters] == [0, 0]
-        """
+        """,
     )
 
 
 def test_not_kept_alive() -> None:
     """A thing that nobody uses any more is let go, not kept for a fork that may never come."""
-    _run(
+    run_script(
+        FORK,
         """
         import gc, weakref
         from hookrow.forks import renew_after_fork
@@ -77,13 +66,14 @@ def test_not_kept_alive() -> None:
         gc.collect()
         assert gone() is None
         in_child(lambda: None)
-        """
+        """,
     )
 
 
 def test_a_receiver_on_both_sides() -> None:
     """A receiver that is built and used before a fork serves in the child and in the parent."""
-    _run(
+    run_script(
+        FORK,
         """
         from hookrow import Head, Postmark, Receiver, Request
         from hookrow.stores.memory import MemoryStore
@@ -105,17 +95,18 @@ def test_a_receiver_on_both_sides() -> None:
         serve()
         in_child(serve)
         serve()
-        """
+        """,
     )
 
 
 def test_where_there_is_no_fork() -> None:
     """Where the system has no fork there is nothing to do: things ask, and live on."""
-    _run(
+    run_script(
+        FORK,
         """
         del os.fork, os.register_at_fork
         from hookrow.batch import GroupCommit
         commit = GroupCommit(lambda items: items)
         assert commit.submit(1).result(20) == 1
-        """
+        """,
     )

@@ -21,7 +21,7 @@ from contract import (
 from homes import OURS, SPARSE, THEIRS, UNDATED, Home, SQLHome, connect
 from sqlalchemy import Engine, create_engine, event, insert, make_url, select, text
 
-from hookrow import ConfigurationError, Role, Schema, SchemaMismatch, Suppressed
+from hookrow import ConfigurationError, Refused, Role, Schema, SchemaMismatch, Suppressed
 from hookrow.notification import SetSuppression, Suppressible
 from hookrow.receiver import record
 from hookrow.stores.sql import SQLStore
@@ -121,7 +121,15 @@ class TestConstruction:
     def test_a_view_may_play_a_role(self, engine: Engine) -> None:
         """A host may show us a view of its own table."""
         _make(engine, "CREATE VIEW readers AS SELECT * FROM hookrow_subscribers")
-        SQLStore(engine, Schema(subscribers=Role("readers")))
+        store = SQLStore(engine, Schema(subscribers=Role("readers")))
+        with engine.begin() as connection:
+            connection.execute(insert(subscribers), {"email": "ada@example.com"})
+        people = ("ada@example.com", "bea@example.com")
+        outcomes = record(store, [arrival(opens(person, "m")) for person in people])
+        assert [each.text for each in outcomes if isinstance(each, Refused)] == [
+            "Engine::Dispatch not found",
+            "Engine::Subscriber not found",
+        ]
 
     def test_nothing_stays_open(self, engine: Engine) -> None:
         """The connection that looked is closed for good: a fork could share one in a pool."""
