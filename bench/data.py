@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from itertools import count, cycle, islice
 from random import Random
+from time import time_ns
 
 from sqlalchemy import Engine, insert, text
 
@@ -18,17 +22,25 @@ SECRET = "a-secret-for-the-benchmark"
 DISPATCHES = 20_000
 SUBSCRIBERS = 5_000
 LISTS = 10
+SPREAD = timedelta(seconds=10)
+"""How long before they come things happened, at the most."""
 
 _NOW = datetime.now(UTC)
-_COMMON = {"ServerID": 23, "MessageStream": "outbound", "Tag": "welcome", "Metadata": {"a": "b"}}
+_BLANK = "-" * 16
+_COMMON = {
+    "ServerID": 23,
+    "MessageStream": "outbound",
+    "Tag": "welcome",
+    "Metadata": {"campaign": _BLANK},
+}
 _DELIVERY = {
     "RecordType": "Delivery",
-    "DeliveredAt": "2026-03-04T05:06:07.1234567Z",
+    "DeliveredAt": "%Y-%m-%dT%H:%M:%S.1234567Z",
     "Details": "smtp;250 2.0.0 OK",
 }
 _OPEN = {
     "RecordType": "Open",
-    "ReceivedAt": "2026-03-04T05:06:07Z",
+    "ReceivedAt": "%Y-%m-%dT%H:%M:%SZ",
     "FirstOpen": True,
     "UserAgent": "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko)",
     "Client": {"Name": "Chrome 135.0.0.0", "Company": "Google", "Family": "Chrome"},
@@ -36,31 +48,51 @@ _OPEN = {
 }
 _CHANGE = {
     "RecordType": "SubscriptionChange",
-    "ChangedAt": "2026-03-04T05:06:07Z",
+    "ChangedAt": "%Y-%m-%dT%H:%M:%SZ",
     "SuppressSending": True,
     "SuppressionReason": "HardBounce",
 }
 
 
-def payloads() -> list[bytes]:
-    """Make a notification for every dispatch, in random order: the same ones at every call.
+def payloads(size: int = DISPATCHES) -> list[bytes]:
+    """Make notifications, each for another dispatch in random order; none was made before.
 
-    45 % are deliveries, 50 % opens, 5 % subscription changes; about as long as
-    Postmark's own.
+    45 % are deliveries, 50 % opens, 5 % subscription changes, all of the last seconds;
+    about as long as Postmark's own.
     """
+    return list(islice(fresh(templates()), size))
+
+
+@cache
+def templates() -> list[bytes]:
+    """Make the payloads, each with a blank that `fresh` fills."""
     random = Random(1)
     numbers = random.sample(range(DISPATCHES), DISPATCHES)
     kinds = random.choices((_DELIVERY, _OPEN, _CHANGE), (45, 50, 5), k=DISPATCHES)
     return [
-        json.dumps(_COMMON | kind | {"Recipient": _email(n), "MessageID": _message_id(n)}).encode()
+        (_NOW - random.random() * SPREAD)
+        .strftime(
+            json.dumps(_COMMON | kind | {"Recipient": _email(n), "MessageID": _message_id(n)})
+        )
+        .encode()
         for n, kind in zip(numbers, kinds, strict=True)
     ]
 
 
-def arrivals() -> list[Arrival]:
-    """Return the payloads as they come to `record`."""
+def fresh(texts: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the texts again and again, each time with something else in its blank.
+
+    The log takes what has come before for the same notification.
+    """
+    parts = [text.split(_BLANK.encode()) for text in texts]
+    for serial, (before, after) in zip(count(time_ns()), cycle(parts), strict=False):
+        yield b"%b%016x%b" % (before, serial, after)
+
+
+def arrivals(size: int = DISPATCHES) -> list[Arrival]:
+    """Return new payloads as they come to `record`."""
     parse = Postmark(SECRET).parse
-    return [Arrival(parse(body), body, _NOW) for body in payloads()]
+    return [Arrival(parse(body), body, datetime.now(UTC)) for body in payloads(size)]
 
 
 def fill(engine: Engine) -> None:
@@ -79,7 +111,7 @@ def fill(engine: Engine) -> None:
 
 def memory(rows: int) -> MemoryStore:
     """Return a store that holds what the first `rows` payloads mention."""
-    mentioned = {int(json.loads(body)["MessageID"], 16) for body in payloads()[:rows]}
+    mentioned = {int(json.loads(body)["MessageID"], 16) for body in payloads(rows)}
     return MemoryStore(
         subscribers={n % SUBSCRIBERS: {"email": _email(n)} for n in mentioned},
         dispatches={n: _dispatch(n) for n in mentioned},

@@ -1,4 +1,4 @@
-"""The load: `load.py PORT CONNECTIONS SECONDS` posts the payloads and prints what came of it.
+"""The load: `load.py PORT CONNECTIONS SECONDS` posts new payloads and prints what came of it.
 
 Each connection has one request in flight. A bare protocol, for a client library
 would take more of the machine than the server does.
@@ -10,15 +10,15 @@ import asyncio
 import json
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import cycle
 from statistics import quantiles
 from time import perf_counter
 from typing import cast
 
 import uvloop
 
-from data import SECRET, payloads
+from data import SECRET, fresh, templates
 
 WARM_UP = 1.0
 """In seconds; what is answered by then does not count."""
@@ -30,7 +30,7 @@ _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
 class Course:
     """What all connections share: the requests to come, and the answers that count."""
 
-    requests: cycle[bytes]
+    requests: Iterator[bytes]
     begin: float
     end: float
     latencies: list[float] = field(default_factory=list)
@@ -90,7 +90,7 @@ def request(body: bytes) -> bytes:
 
 async def load(port: int, connections: int, seconds: float) -> dict[str, float]:
     """Run the course; return rate (1/s), p50 and p99 (ms) and the count of errors."""
-    requests = cycle([request(body) for body in payloads()])
+    requests = fresh([request(body) for body in templates()])
     begin = perf_counter() + WARM_UP
     course = Course(requests, begin, begin + seconds)
     loop = asyncio.get_running_loop()

@@ -1,60 +1,51 @@
-"""Measures hookrow on this machine: `python bench/run.py [--json FILE]`, in about 80 seconds.
+"""Measures hookrow on this machine: `python bench/run.py [--json FILE]`, in under 3 minutes.
 
 The server, the load and PostgreSQL share the machine's cores. The databases have
 their defaults: every commit is on the disk before its notifications are answered.
+Every notification is new: the log gets a row for each.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
-import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.client import HTTPConnection
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
-from socket import create_server
 from statistics import median
-from tempfile import TemporaryDirectory
 from time import perf_counter
 from timeit import Timer
-from typing import Any, TypeAlias
 
-from sqlalchemy import text
-
-from data import SECRET, arrivals, fill, memory, payloads
-from hookrow import Postmark
+from data import SECRET, arrivals, memory, payloads
+from hookrow import Postmark, Schema
 from hookrow.decide import decide, mentioned
-from hookrow.receiver import record
+from hookrow.recording import record
 from hookrow.stores import Store
-from hookrow.stores.engines import open_engine
 from hookrow.stores.sql import SQLStore
+from log import growing, sweeping
+from places import attacked, databases, facts, load, server
+from report import Row, figure, head, loaded, show
 
-HERE = Path(__file__).parent
-sys.path.append(str(HERE.parent / "tests"))
-from postgres import Server, find_binaries  # noqa: E402 - found by the line above
-
-LOAD, SERVER = str(HERE / "load.py"), str(HERE / "server.py")
 GROUPS = (1, 64, 256)
-CONNECTIONS = (1, 64, 256)
-SECONDS = 4.0
-
-Row: TypeAlias = dict[str, Any]
+CLIENTS = (1, 64, 256)
+MANY = 300_000
+PARKED = 1_000_000
+SECONDS = 0.5
+"""How long is recorded at a time."""
+HOSTILE = ("idle", "slow", "without")
 
 
 def parsing() -> Iterator[Row]:
     """Time the pure steps, in microseconds for one notification."""
-    bodies, parse = payloads()[:1000], Postmark(SECRET).parse
-    yield _row("parse", _best(lambda: [parse(body) for body in bodies]) / 1000 * 1e6, "us", "< 2")
-    group = arrivals()[:64]
+    bodies, parse = payloads(1000), Postmark(SECRET).parse
+    yield figure("parse", _best(lambda: [parse(body) for body in bodies]) / 1000 * 1e6, "us", "< 2")
+    group = arrivals(64)
     with memory(64).transaction() as transaction:
         rows = transaction.find(mentioned(group))
     each = _best(lambda: [decide(arrival, rows) for arrival in group]) / 64
-    yield _row("decide, group of 64", each * 1e6, "us", "< 3")
+    yield figure("decide, group of 64", each * 1e6, "us", "< 3")
 
 
 def importing() -> Iterator[Row]:
@@ -66,92 +57,59 @@ def importing() -> Iterator[Row]:
         return perf_counter() - begin
 
     differences = [run("import hookrow") - run("pass") for _ in range(9)]
-    yield _row("import hookrow", median(differences) * 1000, "ms", "< 60")
+    yield figure("import hookrow", median(differences) * 1000, "ms", "< 60")
 
 
-def recording(name: str, store: Store) -> Iterator[Row]:
-    """Record groups for a second each, in one thread, in notifications per second."""
+def recording(name: str, url: str) -> Iterator[Row]:
+    """Record groups in one thread, in notifications per second, with the log and without it."""
+    with closing(SQLStore(url)) as store, closing(SQLStore(url, Schema(log=None))) as silent:
+        for size in GROUPS:
+            rates = [(_rate(store, size), _rate(silent, size)) for _ in range(2)]
+            on, off = map(max, zip(*rates, strict=True))  # the slower one met a disturbance
+            what = f"record, {name}, group of {size}"
+            yield figure(what, on, "1/s")
+            yield figure(f"{what}, no log", off, "1/s")
+            yield figure(f"{what}, ratio", on / off, target=">= 0.5")
+
+
+def _rate(store: Store, size: int) -> float:
+    """Record new notifications for a while."""
     everything = arrivals()
-    for size in GROUPS:
-        # The memory store looks at all its rows, so it holds no more than these.
-        limit = 256 if name == "memory" else len(everything) - size
-        done, begin = 0, perf_counter()
-        while (seconds := perf_counter() - begin) < 1.0:
-            start = done % limit // size * size
-            record(store, everything[start : start + size])
-            done += size
-        yield _row(f"record, {name}, group of {size}", done / seconds, "1/s")
+    done, begin = 0, perf_counter()
+    while (seconds := perf_counter() - begin) < SECONDS and done + size <= len(everything):
+        record(store, everything[done : done + size])
+        done += size
+    return done / seconds
 
 
-def serving(target: str) -> Iterator[Row]:
-    """Put a server under load; `target` is a database's URL or "floor"."""
-    with _server(target) as (port, pid):
-        for connections in CONNECTIONS:
-            command = [sys.executable, LOAD, str(port), str(connections), str(SECONDS)]
-            output = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
-            yield {
-                "target": target.partition(":")[0].partition("+")[0],
-                "connections": connections,
-                **json.loads(output),
-                **_memory(pid),
-            }
+def serving(urls: dict[str, str]) -> Iterator[Row]:
+    """Put servers under load: the floor, and each database with the log and without it."""
+    targets = {"floor": ["floor"]}
+    for name, url in urls.items():
+        targets |= {name: [url], f"{name}, no log": [url, "--no-log"]}
+    rates: dict[tuple[str, int], float] = {}
+    for what, (url, *flags) in targets.items():
+        with server(url, *flags) as (port, pid):
+            for clients in CLIENTS if not flags else (64,):
+                measured = load(port, clients)
+                rates[what, clients] = measured["rate"]
+                ratio = measured["rate"] / rates["floor", clients]
+                yield loaded(what, clients, measured, pid, ratio=ratio)
+    for name in urls:
+        ratio = rates[name, 64] / rates[f"{name}, no log", 64]
+        yield figure(f"HTTP, {name}, 64 clients, log to no log", ratio, target=">= 0.5")
 
 
-@contextmanager
-def _server(target: str) -> Iterator[tuple[int, int]]:
-    """Run a server until the block ends; yield its port and its process id."""
-    with create_server(("127.0.0.1", 0), backlog=1024) as listener:
-        port, descriptor = listener.getsockname()[1], listener.fileno()
-        command = [sys.executable, SERVER, str(descriptor), target]
-        with subprocess.Popen(command, pass_fds=[descriptor]) as process:
-            try:
-                # It listens before it is ready; this waits for its first answer.
-                connection = HTTPConnection("127.0.0.1", port, timeout=10)
-                connection.request("GET", "/")
-                connection.getresponse()
-                connection.close()
-                yield port, process.pid
-            finally:
-                process.terminate()
-
-
-def _memory(pid: int) -> dict[str, float]:
-    """Return a process's resident memory now and at its highest, in MB (proc(5))."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    values = dict(line.split(":", 1) for line in status.splitlines())
-    return {name: int(values[name].split()[0]) / 1024 for name in ("VmRSS", "VmHWM")}
-
-
-@contextmanager
-def _databases() -> Iterator[dict[str, str]]:
-    """Make and fill a database of each kind; return their URLs by name."""
-    with TemporaryDirectory(dir=HERE) as folder, _postgres() as postgres:
-        urls = {"sqlite": f"sqlite:///{folder}/bench.db", "postgresql": postgres}
-        for url in urls.values():
-            fill(open_engine(url))
-        yield urls
-
-
-@contextmanager
-def _postgres() -> Iterator[str]:
-    """Run the tests' own PostgreSQL, though with its defaults: fsync is on."""
-    binaries = find_binaries(os.environ)
-    assert binaries is not None, "no PostgreSQL to be had"
-    server = Server(binaries, fsync=True)
-    try:
-        yield server.create()
-    finally:
-        server.remove()
-
-
-def _facts(postgres: str) -> str:
-    engine = open_engine(postgres)
-    with engine.connect() as connection:
-        version = connection.execute(text("SHOW server_version")).scalar()
-    return (
-        f"{len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}, "
-        f"SQLite {sqlite3.sqlite_version}, PostgreSQL {version}"
-    )
+def suffering(name: str, url: str) -> Iterator[Row]:
+    """Put a server under load while hostile clients are at it; the ratio is that of p99."""
+    with server(url) as (port, pid):
+        quiet = load(port, 16)
+        yield loaded(f"{name}, quiet", 16, quiet, pid)
+        for kind in HOSTILE:
+            with attacked(port, kind):
+                measured = load(port, 16)
+                ratio = measured["p99"] / quiet["p99"]
+                yield loaded(f"{name}, {kind}", 16, measured, pid, ratio=ratio)
 
 
 def _best(run: Callable[[], object]) -> float:
@@ -159,48 +117,37 @@ def _best(run: Callable[[], object]) -> float:
     return min(Timer(run).repeat(repeat=200, number=2)) / 2
 
 
-def _row(name: str, value: float, unit: str, target: str = "") -> Row:
-    return {"name": name, "value": value, "unit": unit, "target": target}
-
-
-def _print(row: Row, floors: dict[int, float]) -> None:
-    if "name" in row:
-        print("{name:38}{value:>12,.1f} {unit:4}{target}".format_map(row))
-        return
-    row["ratio"] = row["rate"] / floors.setdefault(row["connections"], row["rate"])
-    print(
-        "{target:12}{connections:>11}{rate:>10,.0f}{p50:>9.2f}{p99:>9.2f}{ratio:>9.2f}"
-        "{errors:>8}{VmRSS:>8.0f}{VmHWM:>8.0f}".format_map(row)
-    )
-
-
 def main() -> None:
     """Run every part, print each result as it comes, write them all to a file if asked."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, metavar="FILE")
     file = parser.parse_args().json
-    with _databases() as urls:
-        print(facts := _facts(urls["postgresql"]), end="\n\n", flush=True)
-        results = []
-        floors: dict[int, float] = {}
+    results = []
 
-        def note(rows: Iterator[Row]) -> None:
-            for row in rows:
-                _print(row, floors)
-                results.append(row)
+    def note(rows: Iterable[Row]) -> None:
+        for row in rows:
+            show(row)
+            results.append(row)
 
+    with databases() as urls:
+        print(machine := facts(urls["postgresql"]), end="\n\n", flush=True)
         note(parsing())
         note(importing())
-        note(recording("memory", memory(256)))
+        note([figure("record, memory, group of 64", _rate(memory(256), 64), "1/s")])
         for name, url in urls.items():
-            note(recording(name, SQLStore(url)))
-        print(
-            "\ntarget      connections      rate   p50 ms   p99 ms to floor  errors     RSS    peak"
-        )
-        for target in ("floor", *urls.values()):
-            note(serving(target))
+            note(recording(name, url))
+        head("to floor")
+        note(serving(urls))
+        head("to quiet")
+        note(suffering("postgresql", urls["postgresql"]))
+        print()
+        for name, url in urls.items():
+            note(growing(name, url, MANY))
+        head("to quiet")
+        for name, url in urls.items():
+            note(sweeping(name, url, PARKED))
     if file:
-        file.write_text(json.dumps({"machine": facts, "results": results}, indent=2) + "\n")
+        file.write_text(json.dumps({"machine": machine, "results": results}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

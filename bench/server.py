@@ -1,20 +1,26 @@
 """The server under load: `server.py SOCKET_FD DATABASE_URL`, or `server.py SOCKET_FD floor`.
 
 The floor is the least that an ASGI application can do: read the body, answer 200.
+With `--no-log` nothing is logged; with `--sweep` what is parked is swept all the time.
 """
 
 from __future__ import annotations
 
+import argparse
 import gc
-import sys
 from socket import socket
 
 import uvicorn
 
 from data import SECRET
+from hookrow import Schema, receiver
 from hookrow.asgi import Receive, Scope, Send
+from hookrow.protocol import Protocol
 from hookrow.server import Server
 from hookrow.settings import Settings
+
+PAUSE = 0.01
+"""In seconds; between two sweeps."""
 
 
 async def floor(scope: Scope, receive: Receive, send: Send) -> None:
@@ -31,18 +37,31 @@ async def floor(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-def main(descriptor: int, target: str) -> None:
+def main() -> None:
     """Serve on a socket that listens already, until terminated."""
-    app = floor if target == "floor" else Server(Settings(secrets=(SECRET,), database_url=target))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("descriptor", type=int)
+    parser.add_argument("target")
+    parser.add_argument("--no-log", action="store_true")
+    parser.add_argument("--sweep", action="store_true")
+    given = parser.parse_args()
+    vars(receiver)["SWEEP"] = PAUSE
+    settings = Settings(
+        secrets=(SECRET,),
+        database_url=given.target,
+        schema=Schema(log=None) if given.no_log else Schema(),
+        sweep=given.sweep,
+    )
+    is_floor = given.target == "floor"
     config = uvicorn.Config(
-        app,
+        floor if is_floor else Server(settings),
         loop="uvloop",
-        http="httptools",
+        http="httptools" if is_floor else Protocol,
         access_log=False,
         log_level="warning",
     )
-    uvicorn.Server(config).run(sockets=[socket(fileno=descriptor)])
+    uvicorn.Server(config).run(sockets=[socket(fileno=given.descriptor)])
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main()

@@ -158,6 +158,10 @@ class Serving:
         eventually(lambda: self.listens or not self.lives, seconds=2 * PATIENCE)
         assert self.lives, self.log
 
+    def wait_until_it_says(self, text: str, times: int = 1) -> None:
+        """Wait until it printed the text so often."""
+        eventually(lambda: self.log.count(text) >= times, seconds=2 * PATIENCE)
+
     def send(self, number: signal.Signals) -> None:
         """Send it a signal."""
         self._process.send_signal(number)

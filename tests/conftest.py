@@ -17,7 +17,7 @@ from hookrow.migrations import sql, upgrade
 from hookrow.stores.engines import open_engine
 from postgres import SYSTEM, VARIABLE, WHEEL, Server, find_binaries
 
-pytest.register_assert_rewrite("contract", "host")
+pytest.register_assert_rewrite("contract", "log_contract", "host")
 
 
 def pytest_report_header() -> str:
@@ -53,7 +53,7 @@ def empty_postgres_url(postgres: Server, _shared_url: str) -> str:
 
 @pytest.fixture
 def postgres_url(postgres: Server, empty_postgres_url: str) -> str:
-    """Return the URL of a PostgreSQL database with our four tables, all empty."""
+    """Return the URL of a PostgreSQL database with all our tables, empty."""
     postgres.execute(sql("postgresql"), url=empty_postgres_url)
     return empty_postgres_url
 
@@ -75,7 +75,7 @@ def empty_sqlite_url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def sqlite_url(tmp_path: Path, empty_sqlite_url: str, _migrated_file: Path) -> str:
-    """Return the URL of an SQLite file with our four tables, all empty."""
+    """Return the URL of an SQLite file with all our tables, empty."""
     shutil.copy(_migrated_file, tmp_path / "hookrow.db")
     return empty_sqlite_url
 
@@ -100,7 +100,7 @@ def new_database(
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def database_url(request: pytest.FixtureRequest) -> str:
-    """Return the URL of a database with our four tables, all empty: one of each kind."""
+    """Return the URL of a database with all our tables, empty: one of each kind."""
     url: str = request.getfixturevalue(f"{request.param}_url")
     return url
 

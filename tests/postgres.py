@@ -237,6 +237,13 @@ class Server:
             self._process.wait(PATIENCE)
         self._process = None
 
+    def crash(self) -> None:
+        """Stop the server as a crash would: the next start has to recover."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGQUIT)  # "immediate": pg_ctl's manual, --mode
+        self._process.wait(PATIENCE)
+        self._process = None
+
     def restart(self) -> None:
         """Stop the server and start it again."""
         self.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from sqlalchemy import make_url, text
 from command import Command
 from hookrow import Role, Schema
 from hookrow.check import Finding, Level, check
+from hookrow.migrations import upgrade
 from hookrow.settings import Settings
-from hookrow.stores.engines import open_engine
+from hookrow.stores.engines import open_engine, opened
 from postgres import Server
 from wire import SECRET
 
@@ -27,6 +29,7 @@ THEIRS = Schema(
     subscribers=Role("people", {"email": "address", **UNDATED}),
     dispatches=Role("sends", {**SENDS, "list_id": "campaign_id", **BARE}),
     subscriptions=Role("members", {**MEMBERS, **BARE}),
+    log=None,
 )
 
 THEIR_FILE = """
@@ -143,7 +146,10 @@ class TestDatabase:
 
     def test_newer(self, database_url: str) -> None:
         """Where a later hookrow made the tables it says so, and advises no upgrade."""
-        execute(database_url, "UPDATE hookrow_version SET version_num = '9999'")
+        execute(
+            database_url,
+            "UPDATE hookrow_version SET version_num = '9999' WHERE version_num = '0001'",
+        )
         finding = about(found(database_url), "migrations")
         assert finding.level is Level.ERROR
         assert "9999" in finding.text
@@ -227,10 +233,34 @@ class TestTables:
         return empty_database_url
 
     def test_theirs(self, url: str) -> None:
-        """On tables of a host's own nothing is said of migrations."""
+        """On tables of a host's own, and no log, nothing is said of migrations."""
         findings = found(url, THEIRS)
         assert about(findings, "tables").level is Level.OK
         assert "migrations" not in {finding.about for finding in findings}
+
+    def test_theirs_and_the_log(self, url: str) -> None:
+        """Beside tables of a host's own the log is looked at, and the advice makes it."""
+        schema = replace(THEIRS, log=Schema().log)
+        finding = found(url, schema)[-1]
+        assert finding.level is Level.ERROR
+        assert finding.text == "Our tables are not made yet. Run: hookrow db upgrade"
+        with opened(url) as engine:
+            upgrade(engine, schema)
+        findings = found(url, schema)
+        assert about(findings, "migrations").text == "Our tables are at 0002, the newest."
+        assert about(findings, "tables").level is Level.OK
+
+    def test_ours_without_the_log(self, empty_database_url: str) -> None:
+        """Tables of a version that had no log are told to be upgraded, unless it is left out."""
+        without = Schema(log=None)
+        with opened(empty_database_url) as engine:
+            upgrade(engine, without)
+        finding = found(empty_database_url)[-1]
+        assert finding.level is Level.ERROR
+        assert finding.text == (
+            "Our tables are at 0001, not at 0001 and 0002. Run: hookrow db upgrade"
+        )
+        assert {each.level for each in found(empty_database_url, without)} == {Level.OK}
 
     @pytest.mark.parametrize(
         ("role", "says"),
@@ -243,7 +273,7 @@ class TestTables:
     )
     def test_missing(self, url: str, role: Role, says: str) -> None:
         """A missing table or column is named, with the nearest that there is."""
-        finding = about(found(url, Schema(subscribers=role, subscriptions=None)), "tables")
+        finding = about(found(url, replace(THEIRS, subscribers=role)), "tables")
         assert finding.level is Level.ERROR
         assert says in finding.text
 
@@ -277,6 +307,7 @@ class TestTables:
                 "sends", {**SENDS, "provider_message_id": "select", "list_id": None, **BARE}
             ),
             subscriptions=None,
+            log=None,
         )
         execute(empty_database_url, *advised(found(empty_database_url, schema)))
         assert about(found(empty_database_url, schema), "indexes").level is Level.OK
@@ -293,6 +324,7 @@ class TestTables:
             subscribers=Role(table, {"email": column, **UNDATED}),
             dispatches=Role("sends", {**SENDS, "list_id": None, **BARE}),
             subscriptions=None,
+            log=None,
         )
         execute(empty_database_url, *advised(found(empty_database_url, schema)))
         assert about(found(empty_database_url, schema), "indexes").level is Level.OK
@@ -332,7 +364,7 @@ class TestCommand:
         assert done.stdout.splitlines() == [
             "ok       secret      It is set.",
             f"ok       database    {sqlite_url} answers.",
-            "ok       migrations  Our tables are at 0001, the newest.",
+            "ok       migrations  Our tables are at 0001 and 0002, the newest.",
             "ok       tables      All tables and columns are there.",
             "ok       indexes     Every lookup has an index.",
         ]
@@ -365,8 +397,12 @@ class TestCommand:
         execute(empty_postgres_url, PEOPLE, SENDS_TABLE, MEMBERS_TABLE)
         (command.folder / "hookrow.toml").write_text(THEIR_FILE)
         variables = {"HOOKROW_SECRET": SECRET, "HOOKROW_DATABASE_URL": empty_postgres_url}
+        refused = command.run("check", **variables)
+        assert refused.returncode == 1
+        assert refused.stdout.endswith("Run: hookrow db upgrade\n")
+        command.run("db", "upgrade", **variables)
         done = command.run("check", **variables)
         assert done.returncode == 0
-        advice = [line.partition("Run: ")[2] for line in done.stdout.splitlines()[3:]]
+        advice = [line.partition("Run: ")[2] for line in done.stdout.splitlines()[4:]]
         execute(empty_postgres_url, *advice)
         assert "ok       indexes" in command.run("check", **variables).stdout

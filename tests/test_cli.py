@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import click
@@ -15,9 +16,10 @@ from sqlalchemy import text
 
 import world
 from command import HOOKROW, Command
-from hookrow import Schema, __version__
+from hookrow import Schema, __version__, server
 from hookrow.cli import hookrow
 from hookrow.migrations import VERSION_TABLE
+from hookrow.settings import Settings
 from hookrow.stores.engines import open_engine
 from hookrow.stores.tables import metadata
 from wire import SECRET, free_port
@@ -25,6 +27,23 @@ from wire import SECRET, free_port
 PATH = "/provider/webhooks"
 
 ADA, ADAS = "ada@example.com", "6f1d0a4e-3b52-4c8e-9a17-0c5be2d4f901"
+
+OF_ONE_CALL = {
+    *("count", "repeat", "concurrency"),
+    *("recipient", "since", "outcome", "record_type", "message_id", "limit", "before"),
+}
+"""The options that say what is asked this time; all others are settings."""
+
+WEEK = timedelta(days=7)
+
+NO_BODIES = ("keep_bodies", timedelta(0))
+
+OTHERWISE = """
+secret_file = "other"
+spool = "other.db"
+keep = "1d"
+keep_bodies = "1d"
+"""
 
 
 @pytest.fixture
@@ -84,13 +103,15 @@ class TestHelp:
 
     @pytest.mark.parametrize("path", list(commands(hookrow)), ids=" ".join)
     def test_variables(self, path: tuple[str, ...]) -> None:
-        """Every option has a variable, named after it and told by its help; but for switches."""
+        """Every setting has a variable, named after it and told by its help."""
         found: click.Command = hookrow
         for name in path:
             assert isinstance(found, click.Group)
             found = found.commands[name]
         for parameter in found.params:
-            if isinstance(parameter, click.Option) and not parameter.is_flag:
+            if isinstance(parameter, click.Option) and parameter.name in OF_ONE_CALL:
+                assert parameter.envvar is None
+            elif isinstance(parameter, click.Option) and not parameter.is_flag:
                 long = max(parameter.opts, key=len)
                 variable = f"HOOKROW_{long.removeprefix('--').replace('-', '_').upper()}"
                 assert variable in str(parameter.envvar)
@@ -215,9 +236,72 @@ class TestPrecedence:
             assert done.stdout.startswith(f"sqlite:///{name}.db is at"), done.stderr
 
     @pytest.mark.parametrize(
+        ("flag", "variable", "line", "name", "value"),
+        [
+            ("--secret-file=a", "SECRET_FILE=a", "secret_file = 'a'", "secret_file", "a"),
+            ("--no-sweep", "SWEEP=false", "sweep = false", "sweep", False),
+            ("--sweep", "SWEEP=1", "sweep = true", "sweep", True),
+            ("--spool=a.db", "SPOOL=a.db", "spool = 'a.db'", "spool", "a.db"),
+            ("--keep=12h", "KEEP=12h", "keep = '12h'", "keep", timedelta(hours=12)),
+            ("--keep=2w", "KEEP=14d", "keep = '20160m'", "keep", timedelta(days=14)),
+            ("--keep=forever", "KEEP=forever", "keep = 'forever'", "keep", None),
+            ("--keep-bodies=7d", "KEEP_BODIES=7d", "keep_bodies = '7d'", "keep_bodies", WEEK),
+            ("--keep-bodies=none", "KEEP_BODIES=none", "keep_bodies = 'none'", *NO_BODIES),
+        ],
+    )
+    def test_each_source(
+        self,
+        command: Command,
+        monkeypatch: pytest.MonkeyPatch,
+        *,
+        flag: str,
+        variable: str,
+        line: str,
+        name: str,
+        value: object,
+    ) -> None:
+        """What the server is told is the same from a flag, the environment or the file."""
+        started: list[Settings] = []
+        monkeypatch.setattr(server, "serve", lambda settings, **_: started.append(settings))
+        file = command.folder / "hookrow.toml"
+        environment, _, given = variable.partition("=")
+        file.write_text(line)
+        assert command.call("serve").returncode == 0
+        file.write_text(OTHERWISE)
+        assert command.call("serve", **{f"HOOKROW_{environment}": given}).returncode == 0
+        assert command.call("serve", flag).returncode == 0
+        assert [getattr(settings, name) for settings in started] == [value] * 3
+
+    @pytest.mark.parametrize(
+        ("arguments", "variables", "says"),
+        [
+            (("--keep", "none"), {}, "'none' is no duration"),
+            (("--keep", "90"), {}, "'90' is no duration: write 90d, 12h"),
+            (("--keep-bodies", "0d"), {}, "'0d' is no duration"),
+            ((), {"HOOKROW_KEEP": "soon"}, "'soon' is no duration"),
+            ((), {"HOOKROW_SWEEP": "maybe"}, "'maybe' is not a valid boolean"),
+        ],
+    )
+    def test_wrong_values(
+        self, command: Command, arguments: Sequence[str], variables: Mapping[str, str], says: str
+    ) -> None:
+        """A value that an option cannot have is refused, and what it could be is told."""
+        done = command.call("serve", *arguments, **variables)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert says in done.stderr
+
+    @pytest.mark.parametrize(
         ("content", "says"),
         [
             ("port = ", "cannot be read"),
+            ("keep = 90", "keep: 90 is no duration: write 90d"),
+            ("keep = false", "keep is neither text nor a whole number"),
+            ("keep = 'none'", "keep: 'none' is no duration"),
+            ("keep_bodies = 'some'", "keep_bodies: 'some' is no duration"),
+            ("spool = true", "spool is neither text nor a whole number"),
+            ("sweep = 'maybe'", "sweep: 'maybe' is not a valid boolean"),
+            ("count = 2", "there is no setting 'count'"),
+            ("[tables]\nlog = true", "log"),
             ("prot = 1", "there is no setting 'prot'. Did you mean 'port'?"),
             ("port = true", "port is neither text nor a whole number"),
             ('port = "x"', "port"),
@@ -248,7 +332,7 @@ class TestDatabase:
         for _ in range(2):
             done = command.run("db", "upgrade", HOOKROW_DATABASE_URL=empty_database_url)
             assert (done.returncode, done.stderr) == (0, "")
-            assert done.stdout.endswith(" is at 0001, the newest.\n")
+            assert done.stdout.endswith(" is at 0001 and 0002, the newest.\n")
         assert tables(empty_database_url) == {*metadata.tables, VERSION_TABLE}
 
     def test_current(self, command: Command, empty_database_url: str) -> None:
@@ -256,7 +340,7 @@ class TestDatabase:
         variables = {"HOOKROW_DATABASE_URL": empty_database_url}
         assert command.call("db", "current", **variables).stdout == "none\n"
         command.call("db", "upgrade", **variables)
-        assert command.call("db", "current", **variables).stdout == "0001\n"
+        assert command.call("db", "current", **variables).stdout == "0001 and 0002\n"
 
     def test_current_makes_nothing(self, command: Command) -> None:
         """To ask for the revision makes no file."""
@@ -298,7 +382,10 @@ class TestDatabase:
 
     def test_newer(self, command: Command, database_url: str) -> None:
         """Tables that a newer hookrow made are refused in a line, and left as they are."""
-        execute(database_url, f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
+        execute(
+            database_url,
+            f"UPDATE {VERSION_TABLE} SET version_num = '9999' WHERE version_num = '0002'",
+        )
         done = command.call("db", "upgrade", "--database-url", database_url)
         assert (done.returncode, done.stdout) == (1, "")
         assert "9999" in done.stderr
@@ -313,12 +400,18 @@ class TestDatabase:
         assert tables(empty_database_url) == {"hookrow_lists"}
 
     def test_tables_of_their_own(self, command: Command) -> None:
-        """Where the file names a host's tables, ours are not made."""
-        (command.folder / "hookrow.toml").write_text("[tables.subscribers]\ntable = 'people'")
+        """Where the file names a host's tables, only the log is made; without one, nothing."""
+        file, url = command.folder / "hookrow.toml", f"sqlite:///{command.folder}/hookrow.db"
+        people = "[tables.subscribers]\ntable = 'people'"
+        file.write_text(f"[tables]\nlog = false\n{people}")
         done = command.call("db", "upgrade")
         assert done.returncode == 1
         assert "your own migrations" in done.stderr
-        assert Schema().subscribers.table not in tables(f"sqlite:///{command.folder}/hookrow.db")
+        assert tables(url) == set()
+        file.write_text(people)
+        done = command.call("db", "upgrade")
+        assert done.stdout.endswith(" is at 0002, the newest.\n")
+        assert tables(url) == {Schema().log, VERSION_TABLE}
 
 
 class TestSimulate:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import threading
 import time
 import weakref
@@ -33,23 +34,47 @@ def _eventually(holds: Callable[[], bool]) -> bool:
 
 def test_late() -> None:
     """A future that takes too long ends with the given result, not before its time."""
-    deadline = Deadline(0.1, late="late")
+    deadline = Deadline[str](0.1)
     began = time.monotonic()
-    assert deadline.watch(Future()).result(PATIENCE) == "late"
+    assert deadline.watch(Future(), late="late").result(PATIENCE) == "late"
     assert time.monotonic() - began >= 0.1
+
+
+def test_each_its_own_result(caplog: pytest.LogCaptureFixture) -> None:
+    """Each future ends with the result that it was given; that some were late is logged once."""
+    deadline = Deadline[str](0.0625)  # a time of its own: another test's may end meanwhile
+    line = "Not done within 0.0625 s: who waits is told so."
+    futures = [deadline.watch(Future(), late=str(number)) for number in range(5)]
+    with caplog.at_level(logging.WARNING, "hookrow"):
+        assert [future.result(PATIENCE) for future in futures] == ["0", "1", "2", "3", "4"]
+        assert deadline.watch(Future(), late="5").result(PATIENCE) == "5"
+        assert _eventually(lambda: line in caplog.messages)
+    assert [text for text in caplog.messages if "0.0625" in text] == [line]
+
+
+def test_none_was_late(caplog: pytest.LogCaptureFixture) -> None:
+    """Where all ended in time nobody is said to have been late."""
+    deadline = Deadline[str](0.1875)  # as above
+    before = _threads()
+    with caplog.at_level(logging.WARNING, "hookrow"):
+        future = deadline.watch(Future(), late="late")
+        time.sleep(0.05)  # by now the thread sleeps, and will not see it end
+        future.set_result("in time")
+        assert _eventually(lambda: not _threads() - before)
+    assert not [text for text in caplog.messages if "0.1875" in text]
 
 
 def test_the_same_future() -> None:
     """What is watched is handed back, so that it can be watched in passing."""
     future: Future[str] = Future()
     future.set_result("in time")
-    assert Deadline(0.01, late="late").watch(future) is future
+    assert Deadline[str](0.01).watch(future, late="late") is future
 
 
 def test_in_time() -> None:
     """A future that ended in time keeps its result when the deadline comes."""
-    deadline = Deadline(0.05, late="late")
-    future, other = deadline.watch(Future()), deadline.watch(Future())
+    deadline = Deadline[str](0.05)
+    future, other = deadline.watch(Future(), late="late"), deadline.watch(Future(), late="late")
     future.set_result("in time")
     assert other.result(PATIENCE) == "late"
     assert future.result(0) == "in time"
@@ -57,8 +82,8 @@ def test_in_time() -> None:
 
 def test_ended_behind_one_that_is_not() -> None:
     """A future that ended while an older one is still open keeps its result."""
-    deadline = Deadline(0.05, late="late")
-    older, ended, newer = (deadline.watch(Future()) for _ in range(3))
+    deadline = Deadline[str](0.05)
+    older, ended, newer = (deadline.watch(Future(), late="late") for _ in range(3))
     ended.set_result("in time")
     assert older.result(PATIENCE) == newer.result(PATIENCE) == "late"
     assert ended.result(0) == "in time"
@@ -66,8 +91,8 @@ def test_ended_behind_one_that_is_not() -> None:
 
 def test_failed_in_time() -> None:
     """A future that ended with an error keeps it."""
-    deadline = Deadline(0.01, late="late")
-    future, other = deadline.watch(Future()), deadline.watch(Future())
+    deadline = Deadline[str](0.01)
+    future, other = deadline.watch(Future(), late="late"), deadline.watch(Future(), late="late")
     fault = ValueError("no")
     future.set_exception(fault)
     assert other.result(PATIENCE) == "late"
@@ -76,8 +101,8 @@ def test_failed_in_time() -> None:
 
 def test_cancelled() -> None:
     """A future that was cancelled stays so."""
-    deadline = Deadline(0.01, late="late")
-    older, future, other = (deadline.watch(Future()) for _ in range(3))
+    deadline = Deadline[str](0.01)
+    older, future, other = (deadline.watch(Future(), late="late") for _ in range(3))
     assert future.cancel()
     assert older.result(PATIENCE) == other.result(PATIENCE) == "late"
     with pytest.raises(CancelledError):
@@ -86,7 +111,7 @@ def test_cancelled() -> None:
 
 def test_who_comes_after_it() -> None:
     """Who works on after the deadline finds the future ended, and changes nothing."""
-    future = Deadline(0.01, late="late").watch(Future())
+    future = Deadline[str](0.01).watch(Future(), late="late")
     assert future.result(PATIENCE) == "late"
     with pytest.raises(InvalidStateError):
         future.set_result("after all")
@@ -95,7 +120,7 @@ def test_who_comes_after_it() -> None:
 
 def test_each_from_its_own_start() -> None:
     """Each future has its time from when it was put under the deadline, in order."""
-    deadline = Deadline(0.15, late="late")
+    deadline = Deadline[str](0.15)
     ended: list[int] = []
     started: list[float] = []
     futures: list[Future[str]] = []
@@ -103,7 +128,7 @@ def test_each_from_its_own_start() -> None:
         future: Future[str] = Future()
         future.add_done_callback(lambda _, number=number: ended.append(number))  # type: ignore[misc]
         started.append(time.monotonic())
-        futures.append(deadline.watch(future))
+        futures.append(deadline.watch(future, late="late"))
         time.sleep(0.05)
     for future, start in zip(futures, started, strict=True):
         assert future.result(PATIENCE) == "late"
@@ -114,9 +139,9 @@ def test_each_from_its_own_start() -> None:
 
 def test_many() -> None:
     """A thousand futures under one deadline take one thread, and all that are late end."""
-    deadline = Deadline(0.2, late="late")
+    deadline = Deadline[str](0.2)
     before = _threads()
-    futures = [deadline.watch(Future()) for _ in range(1000)]
+    futures = [deadline.watch(Future(), late="late") for _ in range(1000)]
     threads = _threads() - before
     assert len(threads) <= 1
     assert all(thread.daemon for thread in threads)
@@ -128,21 +153,21 @@ def test_many() -> None:
 
 def test_waiting_costs_nothing() -> None:
     """While nothing is due the thread sleeps: it burns no processor time."""
-    deadline = Deadline(0.3, late="late")
+    deadline = Deadline[str](0.3)
     before = time.process_time()
-    assert deadline.watch(Future()).result(PATIENCE) == "late"
+    assert deadline.watch(Future(), late="late").result(PATIENCE) == "late"
     assert time.process_time() - before < 0.15
 
 
 def test_the_ended_are_let_go() -> None:
     """What ended in time is let go when the next is watched, not kept until it would be due."""
-    deadline = Deadline(1.0, late="late")
-    future = deadline.watch(Future())
+    deadline = Deadline[str](1.0)
+    future = deadline.watch(Future(), late="late")
     time.sleep(0.05)  # by now the thread sleeps, and will not see it end
     future.set_result("in time")
     gone = weakref.ref(future)
     del future
-    other = deadline.watch(Future())
+    other = deadline.watch(Future(), late="late")
     gc.collect()
     assert gone() is None
     other.set_result("in time")
@@ -151,25 +176,25 @@ def test_the_ended_are_let_go() -> None:
 def test_thread_only_while_needed() -> None:
     """The thread comes with the first future, goes with the last, and comes again."""
     before = _threads()
-    deadline = Deadline(0.02, late="late")
+    deadline = Deadline[str](0.02)
     assert not _threads() - before
     for _ in range(3):
-        future = deadline.watch(Future())
+        future = deadline.watch(Future(), late="late")
         assert future.result(PATIENCE) == "late"
         assert _eventually(lambda: not _threads() - before)
 
 
 def test_a_callback_that_watches() -> None:
     """What hangs on a late future may put another under the same deadline."""
-    deadline = Deadline(0.01, late="late")
+    deadline = Deadline[str](0.01)
     first: Future[str] = Future()
     second: Future[str] = Future()
 
     def watch_second(_: Future[str]) -> None:
-        deadline.watch(second)
+        deadline.watch(second, late="late")
 
     first.add_done_callback(watch_second)
-    deadline.watch(first)
+    deadline.watch(first, late="late")
     assert first.result(PATIENCE) == second.result(PATIENCE) == "late"
 
 
@@ -181,17 +206,17 @@ def test_fork() -> None:
         from concurrent.futures import Future
         from hookrow.deadline import Deadline
 
-        deadline = Deadline(0.1, late="late")
-        mine = deadline.watch(Future())
+        deadline = Deadline[str](0.1)
+        mine = deadline.watch(Future(), late="late")
         with deadline._lock:
             pid = os.fork()
         if pid == 0:
-            assert deadline.watch(Future()).result(20) == "late"
+            assert deadline.watch(Future(), late="late").result(20) == "late"
             assert not mine.done()
             sys.exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         assert mine.result(20) == "late"
-        assert deadline.watch(Future()).result(20) == "late"
+        assert deadline.watch(Future(), late="late").result(20) == "late"
         """
     )
 
@@ -204,13 +229,13 @@ def test_no_thread_to_be_had() -> None:
         from concurrent.futures import Future
         from hookrow.deadline import Deadline
 
-        deadline = Deadline(0.05, late="late")
+        deadline = Deadline[str](0.05)
         threading.stack_size(1 << 46)  # more than there is of anything
         try:
-            deadline.watch(Future())
+            deadline.watch(Future(), late="late")
         except RuntimeError:
             pass
         threading.stack_size(0)
-        assert deadline.watch(Future()).result(2) == "late"
+        assert deadline.watch(Future(), late="late").result(2) == "late"
         """
     )

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hookrow.decide import decide, fold, mentioned, merge, refuse_held, wanted
+from hookrow.decide import decide, fold, is_message_id, mentioned, merge, refuse_held, wanted
 from hookrow.notification import (
     Arrival,
     Change,
@@ -124,6 +124,18 @@ class TestFold:
         assert fold(email) == "".join(
             chr(ord(letter) + 32) if "A" <= letter <= "Z" else letter for letter in email
         )
+
+
+@pytest.mark.parametrize(
+    ("text", "possible"),
+    [
+        *[("m", True), ("ü" * 255, True)],
+        *[("m" * 256, False), ("", False), (None, False), ("m\0", False), ("m\ud800", False)],
+    ],
+)
+def test_is_message_id(text: str | None, *, possible: bool) -> None:
+    """A message id is of 1 to 255 characters that every database takes."""
+    assert is_message_id(text) is possible
 
 
 class TestMentioned:
@@ -606,9 +618,9 @@ class TestWithout:
         ],
     )
     def test_never_half_done(self, held: RowId) -> None:
-        """A notification that wants one held row is refused whole, and told to come again."""
+        """A notification that wants one held row is refused whole, as it is said."""
         outcome = _decide(Suppressed(ADA, "m-1", NOW, "HardBounce"))
-        assert refuse_held([outcome], {held}) == [Refused(Refusal.UNAVAILABLE, "Try again later")]
+        assert refuse_held([outcome], {held}) == [Refused(Refusal.FAILED, "Try again later")]
 
     def test_the_others(self) -> None:
         """Who wants no held row is processed, in place; who was refused stays refused."""
@@ -619,7 +631,7 @@ class TestWithout:
             _decide(Opened(ADA, "m-1", NOW)),
             Recorded(()),
         ]
-        busy = Refused(Refusal.UNAVAILABLE, "Try again later")
+        busy = Refused(Refusal.FAILED, "Try again later")
         assert refuse_held(outcomes, {(Suppressible.DISPATCH, 11)}) == [
             busy,
             outcomes[1],
@@ -777,6 +789,4 @@ class TestTheLaw:
         left = refuse_held(outcomes, held)
         assert not set(wanted(left)) & held
         for before, after in zip(outcomes, left, strict=True):
-            assert after == before or after == Refused(
-                Refusal.UNAVAILABLE, Refusal.UNAVAILABLE.text
-            )
+            assert after == before or after == Refused(Refusal.FAILED, Refusal.FAILED.text)

@@ -155,12 +155,22 @@ class TestOnce:
         assert all(row.endswith(" nothing") for row in refused + late)
 
     def test_summary(self, once: str) -> None:
-        """The last line counts the answers."""
-        last = once.splitlines()[-1]
+        """A line after the table counts the answers."""
+        [last] = [line for line in once.splitlines() if " notifications: " in line]
         counts = [int(number) for number in re.findall(r"(\d+) (?:notif|answered)", last)]
         assert counts[0] == sum(counts[1:])
         statuses = [int(status) for status in re.findall(r"answered (\d+)", last)]
         assert statuses == [200, 400, 401, 404, 422]
+
+    def test_parked(self, once: str) -> None:
+        """What came before its dispatch is parked, and recorded once that is saved."""
+        parked = re.search(
+            r"no dispatch had the id (\S+) when it came; 1 attempt; tried again\s"
+            r"(.*\n)*  dispatch 5: delivered_at 2.*\n"
+            r"  no dispatch had the id \1 when it came; 1 attempt; recorded \d+ m?s later\n",
+            once,
+        )
+        assert parked
 
     def test_without_a_terminal(self, command: Command) -> None:
         """Where nobody could press Ctrl-C it ends by itself, without being told to."""

@@ -14,18 +14,20 @@ import hookrow
 
 SOURCE = Path(hookrow.__file__).parent
 
-CORE = ("notification", "decide", "postmark", "http", "schema", "errors")
+CORE = ("notification", "decide", "entry", "postmark", "http", "schema", "errors")
 
 # What the core may use beside itself: values and their types, and msgspec to read with.
 # `Future` is a type here: what waits for one lives in the shell.
 HARMLESS = {
     "__future__",
+    "collections",
     "collections.abc",
     "concurrent.futures",
     "dataclasses",
     "datetime",
     "difflib",
     "enum",
+    "hashlib",
     "hmac",
     "msgspec",
     "types",
@@ -100,11 +102,11 @@ class TestCore:
 
 
 class TestShell:
-    @pytest.mark.parametrize("module", ["batch", "deadline", "forks"])
+    @pytest.mark.parametrize("module", ["batch", "deadline", "forks", "periodic", "quiet"])
     def test_knows_nothing_of_mail(self, module: str) -> None:
-        """Group commit and deadlines know of forks, and of nothing else of ours."""
+        """Group commit and its like know of forks and of logging, and of nothing else of ours."""
         ours = {name for name in _imports(module) if name.startswith("hookrow")}
-        assert ours <= {"hookrow.forks"}
+        assert ours <= {"hookrow.forks", "hookrow.quiet"}
 
 
 class TestImportingHookrow:
@@ -117,7 +119,10 @@ class TestImportingHookrow:
     def test_no_store_and_no_host(self) -> None:
         """`import hookrow` loads what a store is, but none of the stores and none of the hosts."""
         ours = {name for name in _loaded_by("import hookrow") if name.startswith("hookrow.")}
-        shell = {"receiver", "retry", "batch", "deadline", "forks", "stores"}
+        shell = {
+            *("receiver", "recording", "retry", "parked", "replay", "hooks", "periodic"),
+            *("batch", "deadline", "forks", "quiet", "stores", "stores.log"),
+        }
         assert ours == {f"hookrow.{name}" for name in (*CORE, *shell)}
 
     @pytest.mark.parametrize("module", ["hookrow.asgi", "hookrow.stores.memory"])

@@ -60,6 +60,10 @@ def test_nothing_is_run_by_an_import(tmp_path: Path) -> None:
         ("sqlalchemy", ("check",), "sql"),
         ("sqlalchemy", ("db", "upgrade"), "sql"),
         ("sqlalchemy", ("demo", "--once"), "sql"),
+        ("sqlalchemy", ("log",), "sql"),
+        ("sqlalchemy", ("replay", "1"), "sql"),
+        ("sqlalchemy", ("prune",), "sql"),
+        ("psycopg", ("log", "show", "1", *POSTGRES), "postgres"),
         ("alembic", ("serve",), "sql"),
         ("alembic", ("db", "current"), "sql"),
         ("psycopg", ("serve", *POSTGRES), "postgres"),
@@ -102,7 +106,8 @@ def test_missing_driver_is_found(tmp_path: Path) -> None:
 def test_what_needs_no_extra(tmp_path: Path, missing: str) -> None:
     """Help and `simulate` need neither a database nor a server of ours."""
     command = without(tmp_path, missing)
-    assert command.run("serve", "--help").returncode == 0
+    for path in (("serve",), ("log",), ("log", "show"), ("replay",), ("prune",)):
+        assert command.run(*path, "--help").returncode == 0
     done = command.run("simulate", "open", "ada@example.com", "--port", free_port())
     assert done.stderr.startswith("Error: No answer from")
 

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from sqlalchemy import Engine, UniqueConstraint, inspect, make_url, text
 from sqlalchemy.exc import IntegrityError
 
 from hookrow import ConfigurationError, Role, Schema
-from hookrow.migrations import VERSION_TABLE, current, head, sql, upgrade
+from hookrow.migrations import VERSION_TABLE, current, heads, sql, upgrade
 from hookrow.stores import Unavailable, tables
 from hookrow.stores.engines import open_engine
 from postgres import Server
@@ -30,7 +31,9 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 OURS = Schema()
-NAMES = {"hookrow_subscribers", "hookrow_lists", "hookrow_subscriptions", "hookrow_dispatches"}
+FOUR = {"hookrow_subscribers", "hookrow_lists", "hookrow_subscriptions", "hookrow_dispatches"}
+LOG = "hookrow_notifications"
+NAMES = {*FOUR, LOG}
 LONGEST = 30.0
 """In seconds; how long an upgrade in another process may take."""
 
@@ -55,18 +58,18 @@ def _execute(engine: Engine, *statements: str) -> None:
 
 class TestUpgrade:
     def test_an_empty_database_gets_our_tables(self, engine: Engine) -> None:
-        """The four tables and the version table are made, and nothing else."""
-        assert current(engine) is None
+        """The four tables, the log and the version table are made, and nothing else."""
+        assert not current(engine)
         upgrade(engine, OURS)
         assert _names(engine) == {*NAMES, "hookrow_version"}
-        assert current(engine) == head()
+        assert current(engine) == heads(OURS)
 
     def test_upgrading_twice_is_harmless(self, engine: Engine) -> None:
         """The second time nothing happens, and rows stay."""
         upgrade(engine, OURS)
         _execute(engine, "INSERT INTO hookrow_lists (name) VALUES ('news')")
         upgrade(engine, OURS)
-        assert current(engine) == head()
+        assert current(engine) == heads(OURS)
         with engine.connect() as connection:
             assert connection.scalar(text("SELECT count(*) FROM hookrow_lists")) == 1
 
@@ -101,11 +104,35 @@ class TestUpgrade:
         ],
         ids=["without-a-role", "another-table", "another-column"],
     )
-    def test_a_schema_of_the_hosts_is_refused(self, engine: Engine, schema: Schema) -> None:
-        """Where any table is the host's own, so are the migrations: we make none at all."""
-        with pytest.raises(ConfigurationError, match="your own migrations"):
-            upgrade(engine, schema)
+    def test_of_a_schema_of_the_hosts_only_the_log_is_made(
+        self, engine: Engine, schema: Schema
+    ) -> None:
+        """Where any table is the host's own, so are the migrations, but for those of the log."""
+        for log in (None, "journal"):
+            with pytest.raises(ConfigurationError, match="your own migrations"):
+                upgrade(engine, replace(schema, log=log))
         assert not _names(engine)
+        upgrade(engine, schema)
+        assert _names(engine) == {LOG, VERSION_TABLE}
+        assert current(engine) == heads(schema)
+        assert set(heads(schema)) < set(heads(OURS))
+
+    def test_the_log_may_come_later(self, engine: Engine) -> None:
+        """Tables that were made without a log keep their rows and get one."""
+        upgrade(engine, Schema(log=None))
+        assert _names(engine) == {*FOUR, VERSION_TABLE}
+        _execute(engine, "INSERT INTO hookrow_lists (name) VALUES ('news')")
+        upgrade(engine, OURS)
+        assert _names(engine) == {*NAMES, VERSION_TABLE}
+        assert current(engine) == heads(OURS)
+        with engine.connect() as connection:
+            assert connection.scalar(text("SELECT count(*) FROM hookrow_lists")) == 1
+
+    def test_the_four_may_come_after_the_log(self, engine: Engine) -> None:
+        """A host that gives up tables of its own gets ours beside the log that it has."""
+        upgrade(engine, Schema(subscriptions=None))
+        upgrade(engine, OURS)
+        assert _names(engine) == {*NAMES, VERSION_TABLE}
 
     def test_an_upgrade_that_fails_leaves_nothing(self, engine: Engine) -> None:
         """All or nothing: an obstacle half way, and there is no table of ours."""
@@ -121,10 +148,12 @@ class TestUpgrade:
     def test_a_database_that_is_ahead_of_us_is_refused(self, engine: Engine) -> None:
         """After a step back to an older hookrow: what is wrong is said, and nothing is changed."""
         upgrade(engine, OURS)
-        _execute(engine, f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
+        _execute(
+            engine, f"UPDATE {VERSION_TABLE} SET version_num = '9999' WHERE version_num = '0001'"
+        )
         with pytest.raises(ConfigurationError, match="9999"):
             upgrade(engine, OURS)
-        assert current(engine) == "9999"
+        assert current(engine) == ["0002", "9999"]
 
     def test_a_lent_connection_pool_gets_its_connection_back(self, engine: Engine) -> None:
         """Nothing stays open, locked or set on the engine that was lent."""
@@ -205,7 +234,7 @@ def test_a_database_out_of_reach_is_unavailable(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_at_no_revision(tmp_path: Path) -> None:
     """To ask makes no file."""
     engine = open_engine(f"sqlite:///{tmp_path}/hookrow.db")
-    assert current(engine) is None
+    assert not current(engine)
     assert not list(tmp_path.iterdir())
 
 
@@ -217,7 +246,7 @@ class TestSql:
             connection.execute(sql("postgresql").encode())
         upgrade(upgraded, OURS)
         assert _tables(by_hand) == _tables(upgraded)
-        assert current(by_hand) == head()
+        assert current(by_hand) == heads(OURS)
         upgrade(by_hand, OURS)
         by_hand.dispose()
         upgraded.dispose()
@@ -229,10 +258,27 @@ class TestSql:
             connection.executescript(sql("sqlite"))
         upgrade(upgraded, OURS)
         assert _tables(by_hand) == _tables(upgraded)
-        assert current(by_hand) == head()
+        assert current(by_hand) == heads(OURS)
         upgrade(by_hand, OURS)
         by_hand.dispose()
         upgraded.dispose()
+
+    @pytest.mark.parametrize(
+        ("schema", "made"),
+        [
+            (OURS, NAMES),
+            (Schema(log=None), FOUR),
+            (Schema(log="journal"), FOUR),
+            (Schema(subscriptions=None), {LOG}),
+            (Schema(subscriptions=None, log=None), set()),
+        ],
+    )
+    def test_it_makes_what_the_schema_has_of_ours(self, schema: Schema, made: set[str]) -> None:
+        """And nothing where all tables are the host's own."""
+        with closing(sqlite3.connect(":memory:")) as connection:
+            connection.executescript(sql("sqlite", schema))
+            names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            assert {name for (name,) in names} - {VERSION_TABLE} == made
 
     def test_another_database_is_refused(self) -> None:
         """What we do not know is named."""
@@ -259,7 +305,7 @@ def test_the_metadata_names_its_unique_constraints() -> None:
         for constraint in table.constraints
         if isinstance(constraint, UniqueConstraint)
     ]
-    assert len(constraints) == 2
+    assert len(constraints) == 3
     assert all(constraint.name for constraint in constraints)
 
 
@@ -288,7 +334,7 @@ class TestPlainInsert:
             ids = connection.scalars(text("SELECT id FROM hookrow_dispatches ORDER BY id")).all()
         assert ids == [1, 2, 3]
 
-    @pytest.mark.parametrize("name", sorted(NAMES))
+    @pytest.mark.parametrize("name", sorted(FOUR))
     def test_the_database_knows_when_a_row_was_made(self, filled: Engine, name: str) -> None:
         """`created_at` is now, in UTC."""
         table = tables.metadata.tables[name]
@@ -306,6 +352,7 @@ class TestPlainInsert:
             "dispatches (subscriber_id) VALUES (9)",
             "dispatches (subscriber_id) VALUES (NULL)",
             "subscribers (email) VALUES (NULL)",
+            "notifications (fingerprint) VALUES (NULL)",
         ],
     )
     def test_what_must_not_be_is_refused(self, filled: Engine, row: str) -> None:

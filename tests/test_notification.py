@@ -25,6 +25,7 @@ from hookrow.notification import (
     Subscriber,
     Suppressed,
     Suppressible,
+    Unsupported,
 )
 
 AT = datetime(2026, 3, 5, 9, 10, 11, 654321, tzinfo=UTC)
@@ -43,6 +44,7 @@ CONTRACT: Mapping[Refusal, tuple[int, str]] = {
         "Dispatch subscriber {owner} does not match payload recipient {recipient}",
     ),
     Refusal.UNAVAILABLE: (503, "Try again later"),
+    Refusal.FAILED: (503, "Try again later"),
 }
 
 VALUES = [
@@ -51,6 +53,7 @@ VALUES = [
     Suppressed("ada@example.com", "m-1", AT, "HardBounce"),
     Reactivated("ada@example.com", None, None),
     Arrival(None, b"{}", AT),
+    Unsupported("Click", "ada@example.com", None),
     Mentioned({"ada@example.com"}, {"m-1"}, {("m-1", "ada@example.com")}),
     Subscriber(1, "ada@example.com"),
     Dispatch(1, 1, "ada@example.com", None),
@@ -79,7 +82,7 @@ class TestRefusal:
         match refusal:
             case Refusal.METHOD_NOT_ALLOWED:
                 assert refusal.headers == {"Allow": "POST"}
-            case Refusal.UNAVAILABLE:
+            case Refusal.UNAVAILABLE | Refusal.FAILED:
                 assert list(refusal.headers) == ["Retry-After"]
                 assert int(refusal.headers["Retry-After"]) > 0
             case _:

@@ -170,6 +170,18 @@ def test_the_server_comes_back_after_a_restart(postgres: Server) -> None:
     assert postgres.execute("SELECT 1", url=url) == [(1,)]
 
 
+def test_the_server_recovers_from_a_crash(postgres: Server) -> None:
+    """A crash cuts connections and loses nothing that is committed."""
+    url = postgres.create()
+    postgres.execute("CREATE TABLE kept AS SELECT 1 AS n", url=url)
+    with psycopg.connect(url) as connection:
+        postgres.crash()
+        with pytest.raises(psycopg.OperationalError):
+            connection.execute("SELECT 1")
+    postgres.start()
+    assert postgres.execute("SELECT n FROM kept", url=url) == [(1,)]
+
+
 def test_terminate_cuts_only_one_databases_connections(postgres: Server) -> None:
     """Connections to another database stay."""
     url, another = postgres.create(), postgres.create()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -13,7 +15,14 @@ from hypothesis import strategies as st
 
 from hookrow.errors import ConfigurationError
 from hookrow.http import Head
-from hookrow.notification import Delivered, Notification, Opened, Reactivated, Suppressed
+from hookrow.notification import (
+    Delivered,
+    Notification,
+    Opened,
+    Reactivated,
+    Suppressed,
+    Unsupported,
+)
 from hookrow.postmark import Postmark
 
 SECRET = "S3cret-of_the~provider"
@@ -127,6 +136,111 @@ class TestAuthentic:
         """Whatever bytes a header has, it is the secret or it is not."""
         stripped = [value.strip(b" \t") for value in values]
         assert Postmark(SECRET).authentic(_head(*values)) == (stripped == [SECRET.encode()])
+
+
+class TestRotation:
+    """The secrets are changed while requests come, and one sees which are used."""
+
+    def test_accept(self) -> None:
+        """From then on the new secrets open, and the old ones no longer."""
+        provider = Postmark("old-secret", header="X-Our-Token")
+        provider.accept("new-secret", "other-secret")
+        for secret, opens in (
+            (b"old-secret", False),
+            (b"new-secret", True),
+            (b"other-secret", True),
+        ):
+            assert provider.authentic(_head(secret, name=b"x-our-token")) is opens
+
+    @pytest.mark.parametrize("secrets", [(), ("",), ("new-secret", ""), ("new secret",)])
+    def test_refused(self, secrets: tuple[str, ...]) -> None:
+        """Secrets that the constructor would refuse are refused, and nothing changes."""
+        provider = Postmark("old-secret")
+        assert provider.authentic(_head(b"old-secret"))
+        with pytest.raises(ConfigurationError):
+            provider.accept(*secrets)
+        assert provider.authentic(_head(b"old-secret"))
+        assert provider.matched == Counter({0: 2})
+
+    def test_matched(self) -> None:
+        """How often each opened is counted by its place, anew after a rotation; no other is."""
+        provider = Postmark("new-secret", "old-secret", "older-secret")
+        for secret in (b"new-secret", b"old-secret", b"wrong", b"", b"new-secret"):
+            provider.authentic(_head(secret))
+        assert provider.matched == Counter({0: 2, 1: 1})
+        provider.accept("newest-secret", "new-secret")
+        assert provider.matched == Counter({})
+        provider.authentic(_head(b"new-secret"))
+        assert provider.matched == Counter({1: 1})
+
+    def test_twice(self) -> None:
+        """A secret that is named twice counts as the first."""
+        provider = Postmark("secret", "secret")
+        provider.authentic(_head(b"secret"))
+        assert provider.matched == Counter({0: 1})
+
+    def test_while_requests_come(self) -> None:
+        """A secret that is accepted before and after a rotation opens at every moment."""
+        provider = Postmark("a-secret", "same-secret")
+        wrong: list[bool] = []
+
+        def knock() -> None:
+            for _ in range(2000):
+                if not provider.authentic(_head(b"same-secret")):
+                    wrong.append(True)
+                if provider.authentic(_head(b"wrong-secret")):
+                    wrong.append(False)
+
+        threads = [Thread(target=knock) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            provider.accept("same-secret", "b-secret")
+            provider.accept("c-secret", "d-secret", "same-secret")
+        assert wrong == []
+
+
+class TestDescribe:
+    """What an unsupported body says of itself, for the log."""
+
+    @pytest.mark.parametrize(
+        ("body", "said"),
+        [
+            (
+                '{"RecordType":"Click","Recipient":"Ada@x.org","MessageID":"m-1"}',
+                Unsupported("Click", "Ada@x.org", "m-1"),
+            ),
+            (
+                '{"RecordType":"Bounce","Email":"ada@x.org","MessageID":"m-1"}',
+                Unsupported("Bounce", "ada@x.org", "m-1"),
+            ),
+            (
+                '{"Email":"bea@x.org","Recipient":"ada@x.org"}',
+                Unsupported(None, "ada@x.org", None),
+            ),
+            (
+                '{"RecordType":1,"Recipient":null,"Email":["a"],"MessageID":{"a":1}}',
+                Unsupported(),
+            ),
+            ('{"RecordType":"Delivery","DeliveredAt":"never"}', Unsupported("Delivery")),
+            ("{}", Unsupported()),
+            ("[]", Unsupported()),
+            ("", Unsupported()),
+            ('{"RecordType":"Click"', Unsupported()),
+            ("[" * 100_000, Unsupported()),
+        ],
+        ids=range(10),
+    )
+    def test_as_far_as_it_can_be_read(self, body: str, said: Unsupported) -> None:
+        """The fields that are text are told, the address by either name; all else is None."""
+        assert Postmark(SECRET).describe(body.encode()) == said
+
+    @relaxed
+    @given(st.binary(max_size=60) | st.text(max_size=60).map(lambda text: text.encode("utf-8")))
+    def test_never_raises(self, body: bytes) -> None:
+        """Whatever the bytes, something is said."""
+        for posted in (body, b'{"RecordType":"' + body + b'","MessageID":"' + body + b'"}'):
+            assert isinstance(Postmark(SECRET).describe(posted), Unsupported)
 
 
 DELIVERY = """{

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import shlex
@@ -99,9 +100,9 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 def test_the_session_prints_what_it_says(terminal: Terminal, tmp_path: Path) -> None:
     """Each command prints what stands below it; the Python between them is run too."""
     (tmp_path / "save.py").write_text(blocks("python")[0])
-    first, second = blocks("console")
-    before, after = _commands(first), _commands(second)
-    assert len(before + after) == 10
+    first, *others = blocks("console")
+    before, after = _commands(first), _commands("".join(others))
+    assert len(before + after) == 13
     for line, expected in [*before, ("python save.py", ""), *after]:
         if not line.startswith("pip install"):
             assert terminal.type(line) == expected, line
@@ -162,6 +163,14 @@ def test_every_setting_is_in_the_table() -> None:
             assert f"`{variable}`" in table
 
 
+def test_every_argument_of_the_receiver_is_in_the_table() -> None:
+    """Each argument that a host may give stands in the README."""
+    table = README.partition("## Mount it")[2].partition("## The contract")[0]
+    for name, parameter in inspect.signature(hookrow.Receiver).parameters.items():
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            assert f"`{name}" in table, name
+
+
 def test_every_command_is_in_the_table() -> None:
     """Each command stands in the README, and each there is a command."""
     table = README.partition("## The command")[2].partition("## Settings")[0]
@@ -192,6 +201,18 @@ def test_every_link_leads_somewhere() -> None:
         assert (ROOT / target).is_file(), target
 
 
+def test_every_test_that_proves_a_promise_exists() -> None:
+    """Each test that the page on reliability names is there, and each row tells what was seen."""
+    page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", page)
+    assert len(named) == 20
+    for file, name in named:
+        assert f"def {name}(" in (ROOT / "tests" / "faults" / file).read_text()
+    rows = re.findall(r"^\|.*`test_\w+\.py::test_\w+` \| (.*) \|$", page, re.MULTILINE)
+    assert len(rows) == 19
+    assert all(re.search(r"\d", seen) for seen in rows)
+
+
 def _commands(session: str) -> list[tuple[str, str]]:
     """Return each command of a session with what it prints."""
     parts = re.split(r"^\$ ", session, flags=re.MULTILINE)[1:]
@@ -200,10 +221,10 @@ def _commands(session: str) -> list[tuple[str, str]]:
 
 def _names(group: click.Group) -> Iterator[str]:
     for name, member in group.commands.items():
+        if not isinstance(member, click.Group) or member.invoke_without_command:
+            yield name
         if isinstance(member, click.Group):
             yield from (f"{name} {rest}" for rest in _names(member))
-        else:
-            yield name
 
 
 def _settings() -> set[str]:

@@ -6,17 +6,31 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event, Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
-from hookrow import ConfigurationError, Handler, Head, Postmark, Receiver, Request, Response
+import world
+from hookrow import (
+    ConfigurationError,
+    Handler,
+    Head,
+    Postmark,
+    Receiver,
+    Request,
+    Response,
+    Schema,
+    testing,
+)
+from hookrow.entry import PARKED, Ending, Logged
 from hookrow.notification import (
     Arrival,
     Delivered,
@@ -25,9 +39,14 @@ from hookrow.notification import (
     Refusal,
     Rows,
 )
-from hookrow.receiver import endpoint_path, record
+from hookrow.receiver import endpoint_path
+from hookrow.recording import record
+from hookrow.spool import Spool
 from hookrow.stores import Conflict, Transaction, Unavailable
+from hookrow.stores.log import Query
 from hookrow.stores.memory import MemoryStore
+from hookrow.stores.memory_log import MemoryLog
+from hookrow.stores.sql import SQLStore
 
 PATIENCE = 20.0
 """In seconds; how long a test waits for what should come soon, on a machine that is busy."""
@@ -64,9 +83,10 @@ def _world() -> MemoryStore:
     )
 
 
-def _people(*names: str) -> MemoryStore:
+def _people(*names: str, log: bool = True) -> MemoryStore:
     """Return a store with a subscriber and a dispatch for each name, ids from 1 on."""
     return MemoryStore(
+        log=MemoryLog() if log else None,
         subscribers={id_: {"email": f"{name}@example.com"} for id_, name in enumerate(names, 1)},
         dispatches={
             id_: {"provider_message_id": f"m-{name}", "subscriber_id": id_, "list_id": None}
@@ -129,7 +149,7 @@ class _GatedStore(MemoryStore):
     __slots__ = ("groups", "opened", "reached", "threads")
 
     def __init__(self, store: MemoryStore) -> None:
-        super().__init__(store.subscribers, store.dispatches, store.subscriptions)
+        super().__init__(store.subscribers, store.dispatches, store.subscriptions, log=store.log)
         self.reached = Event()
         self.opened = Event()
         self.groups: list[set[str]] = []
@@ -153,6 +173,7 @@ class _Watched:
         self._transaction = transaction
         self.lock = transaction.lock
         self.save = transaction.save
+        self.keep = transaction.keep
 
     def find(self, mentioned: Mentioned) -> Rows:
         self._groups.append(set(mentioned.emails))
@@ -164,6 +185,7 @@ class _FaultyStore:
 
     def __init__(self, store: MemoryStore, *met: Exception) -> None:
         self.transactions = 0
+        self.log = store.log
         self._store = store
         self._met: Iterator[Exception] = iter(met)
 
@@ -174,6 +196,15 @@ class _FaultyStore:
             yield transaction
             if (fault := next(self._met, None)) is not None:
                 raise fault
+
+
+def test_an_intruder_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Who comes without the secret is logged, but not a hundred thousand times."""
+    receiver = Receiver(Postmark(SECRET), _people())
+    with caplog.at_level(logging.DEBUG, "hookrow"):
+        for _ in range(1000):
+            receiver.admit(_head(secret="wrong-secret"))
+    assert caplog.messages == ["Somebody came without the secret, and was answered 401."]
 
 
 class TestAdmit:
@@ -244,10 +275,20 @@ class TestQueued:
         receiver.close()
 
     def test_not_supported(self) -> None:
-        """What is not supported is answered at once, and never queued."""
-        store = _GatedStore(_people("ada"))
+        """Without a log what is not supported is answered at once, and never queued."""
+        store = _GatedStore(_people("ada", log=False))
         assert Receiver(Postmark(SECRET), store)(_request(b"{}")) == UNSUPPORTED
         assert not store.reached.is_set()
+
+    def test_not_supported_with_a_log(self) -> None:
+        """With a log it is queued with the others, and answered 422 also where that takes long."""
+        store = _GatedStore(_people("ada"))
+        receiver = Receiver(Postmark(SECRET), store, deadline=0.1)
+        assert _queued(receiver(_request(b"{}"))).result(PATIENCE) == UNSUPPORTED
+        store.opened.set()
+        receiver.close(PATIENCE)
+        assert store.log is not None
+        assert store.log.counts() == {Ending.UNSUPPORTED: 1}
 
     def test_a_group(self) -> None:
         """What arrives while one group commits shares the next transaction; each has its answer."""
@@ -320,20 +361,22 @@ class TestAnswer:
     def test_nothing_starts_before_it_is_needed(self) -> None:
         """To build a receiver, to refuse and to close starts no thread."""
         before = set(threading.enumerate())
-        receiver = Receiver(Postmark(SECRET), _people("ada"))
+        receiver = Receiver(Postmark(SECRET), _people("ada", log=False))
         receiver.admit(_head(secret="wrong"))
         receiver(_request(b""))
         receiver.close()
         assert not set(threading.enumerate()) - before
 
     @pytest.mark.parametrize("queue", [True, False])
-    def test_not_supported_whatever_the_store(self, *, queue: bool) -> None:
+    @pytest.mark.parametrize("log", [True, False])
+    def test_not_supported_whatever_the_store(self, *, queue: bool, log: bool) -> None:
         """What is not supported is answered 422 also while no database can be reached."""
-        store = _FaultyStore(_people("ada"), *[Unavailable("gone")] * 3)
+        store = _FaultyStore(_people("ada", log=log), *[Unavailable("gone")] * 3)
         receiver = Receiver(Postmark(SECRET), store)
-        call: Callable[[Request], object] = receiver if queue else receiver.answer
-        assert call(_request(b"{}")) == UNSUPPORTED
-        assert store.transactions == 0
+        answer = (receiver if queue else receiver.answer)(_request(b"{}"))
+        assert (answer.result(PATIENCE) if isinstance(answer, Future) else answer) == UNSUPPORTED
+        receiver.close(PATIENCE)
+        assert store.transactions == log
 
     def test_after_close(self) -> None:
         """`answer` needs no queue: it serves also when that is closed."""
@@ -439,7 +482,7 @@ class TestFaults:
 
     @pytest.mark.parametrize(
         ("fault", "status", "transactions"),
-        [(Conflict("40001"), 200, 2), (Unavailable("gone"), 503, 1), (ValueError("what"), 503, 1)],
+        [(Conflict("40001"), 200, 2), (Unavailable("gone"), 503, 1), (ValueError("what"), 503, 2)],
         ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
     )
     def test_a_transaction_that_fails(
@@ -489,6 +532,236 @@ class TestRecord:
             arrival = Arrival(Delivered(ADA, "m-ada", at), b"", late, live)
             assert type(record(store, [arrival])[0]) is Recorded
             assert store.dispatches[1]["delivered_at"] == expected
+
+
+_EVE = "eve@example.com"
+_ADAS, _BEAS = "6f1d0a4e-3b52-4c8e-9a17-0c5be2d4f901", "0d9c7b36-52ae-4f0b-8d31-7a6e94c1b802"
+_AT = datetime(2026, 3, 5, 12, 0, 0, tzinfo=UTC)
+
+_REFUSE = "ALTER TABLE {} ADD COLUMN guard INTEGER CHECK (guard IS NOT NULL OR {})"
+
+
+class Site:
+    """A receiver on a database with the world in it, and how a host looks at that."""
+
+    def __init__(self, url: str, store: SQLStore) -> None:
+        world.fill(url)
+        self._url = url
+        self.store = store
+        self.receiver = self.receive()
+
+    def receive(self, **options: Any) -> Receiver:  # noqa: ANN401 - any keyword
+        """Return another receiver."""
+        return Receiver(Postmark(SECRET), self.store, **options)
+
+    def post(self, payload: bytes | dict[str, Any]) -> int:
+        """Post a payload; return the status."""
+        return _queued(self.receiver(_request(payload))).result(PATIENCE).status
+
+    def execute(self, statement: str) -> None:
+        """Change the database as its owner might."""
+        with self.store._engine.begin() as connection:
+            connection.execute(text(statement))
+
+    def logged(self) -> Sequence[Logged]:
+        """Read the log, oldest first."""
+        assert self.store.log is not None
+        return self.store.log.oldest(Query(), limit=100)
+
+    def rows(self) -> world.World:
+        """Read all rows."""
+        return world.rows(self._url)
+
+
+@pytest.fixture
+def site(database_url: str) -> Iterator[Site]:
+    """Return a site on a database of each kind."""
+    with closing(SQLStore(database_url)) as store:
+        site = Site(database_url, store)
+        yield site
+        site.receiver.close(PATIENCE)
+
+
+class TestLog:
+    """What the log keeps of each end, on real databases."""
+
+    @pytest.mark.parametrize(
+        ("payload", "status", "ending", "occurred_at"),
+        [
+            (testing.delivery(ADA, _ADAS, at=_AT), 200, Ending.RECORDED, _AT),
+            (testing.reactivation(ADA, _ADAS, at=_AT), 200, Ending.RECORDED, _AT),
+            (testing.opening(_EVE, _ADAS, at=_AT), 404, Ending.SUBSCRIBER_NOT_FOUND, _AT),
+            (testing.suppression(_EVE, _ADAS, at=_AT), 404, Ending.SUBSCRIBER_NOT_FOUND, _AT),
+            (testing.opening(ADA, "m-unknown", at=_AT), 404, Ending.DISPATCH_NOT_FOUND, _AT),
+            (testing.delivery(ADA, _BEAS, at=_AT), 400, Ending.RECIPIENT_MISMATCH, _AT),
+            (
+                {"RecordType": "Click", "Recipient": ADA, "MessageID": _ADAS},
+                422,
+                Ending.UNSUPPORTED,
+                None,
+            ),
+        ],
+    )
+    def test_evidence(
+        self,
+        site: Site,
+        payload: dict[str, Any],
+        status: int,
+        ending: Ending,
+        occurred_at: datetime | None,
+    ) -> None:
+        """Each end is kept, once, with what was said, how often it came and when it is retried."""
+        before = datetime.now(UTC)
+        assert [site.post(payload) for _ in range(3)] == [status] * 3
+        (entry,) = site.logged()
+        assert (entry.outcome, entry.first_outcome, entry.status) == (ending, ending, status)
+        assert (entry.record_type, entry.recipient) == (payload["RecordType"], payload["Recipient"])
+        assert (entry.message_id, entry.occurred_at) == (payload["MessageID"], occurred_at)
+        assert entry.attempts == 3
+        assert before <= entry.received_at <= entry.last_received_at <= entry.ended_at
+        assert entry.body == json.dumps(payload)
+        assert (entry.retry_at is not None) is (ending in PARKED)
+
+    def test_unreadable(self, site: Site) -> None:
+        """Bytes that are no text are kept escaped, with nothing said of them."""
+        assert site.post(b'\xff{"a\x00') == 422
+        (entry,) = site.logged()
+        assert (entry.body, entry.record_type) == ('\\xff{"a\\x00', None)
+
+    def test_without_the_secret(self, site: Site) -> None:
+        """What fails the secret check is never kept."""
+        assert site.receiver.admit(_head(secret="wrong")) is not None
+        assert site.logged() == []
+
+    @pytest.mark.parametrize("queue", [True, False])
+    def test_the_work_fails(self, site: Site, *, queue: bool) -> None:
+        """Where the work fails its changes are undone and the evidence is kept: answered 503."""
+        site.execute(_REFUSE.format("hookrow_dispatches", "delivered_at IS NULL"))
+        before = site.rows()
+        payload = testing.delivery(ADA, _ADAS, at=_AT)
+        if queue:
+            assert site.post(payload) == 503
+        else:
+            assert site.receiver.answer(_request(payload)).status == 503
+        assert site.rows() == before
+        (entry,) = site.logged()
+        assert (entry.outcome, entry.status, entry.attempts) == (Ending.FAILED, 503, 1)
+        assert entry.body == json.dumps(payload)
+        assert entry.retry_at is not None
+        site.execute("ALTER TABLE hookrow_dispatches DROP COLUMN guard")
+        assert site.post(payload) == 200
+        (entry,) = site.logged()
+        assert (entry.outcome, entry.first_outcome) == (Ending.RECORDED, Ending.FAILED)
+        assert (entry.attempts, entry.retry_at) == (2, None)
+
+    @pytest.mark.parametrize(
+        "fault",
+        [
+            "ALTER TABLE hookrow_notifications RENAME TO away",
+            _REFUSE.format("hookrow_notifications", "attempts < 0"),
+        ],
+        ids=["no table", "refused"],
+    )
+    @pytest.mark.parametrize("with_spool", [True, False])
+    def test_cannot_be_written(
+        self, site: Site, tmp_path: Path, fault: str, *, with_spool: bool
+    ) -> None:
+        """Where the log cannot be written nothing is changed: 503, and 422 is still 422."""
+        path = tmp_path / "spool.db"
+        site.receiver = site.receive(spool=path if with_spool else None)
+        for task in site.receiver._tasks:
+            task.close()  # the spool is to be seen as it is filled
+        before = site.rows()
+        site.execute(fault)
+        payload = testing.delivery(ADA, _ADAS, at=_AT)
+        assert [site.post(each) for each in (payload, {}, payload)] == [503, 422, 503]
+        assert site.rows() == before
+        if with_spool:
+            spooled = Spool(path).after(0, limit=10)
+            assert [(each.body, each.attempts) for each in spooled] == [
+                (json.dumps(payload).encode(), 2),
+                (b"{}", 1),
+            ]
+
+    def test_without_bodies(self, site: Site) -> None:
+        """Where bodies are not to be kept all else is, and nothing is tried again."""
+        site.receiver = site.receive(keep_bodies=False)
+        site.execute(_REFUSE.format("hookrow_dispatches", "delivered_at IS NULL"))
+        payloads = [
+            (testing.opening(ADA, _ADAS, at=_AT), 200),
+            (testing.opening(_EVE, _ADAS, at=_AT), 404),
+            ({}, 422),
+            (testing.delivery(ADA, _ADAS, at=_AT), 503),
+        ]
+        assert [site.post(payload) for payload, _ in payloads] == [status for _, status in payloads]
+        assert [entry.status for entry in site.logged()] == [200, 404, 422, 503]
+        assert {(entry.body, entry.retry_at) for entry in site.logged()} == {(None, None)}
+
+    def test_without_a_log(self, database_url: str) -> None:
+        """Without a log all is recorded as well, and nothing is kept."""
+        with closing(SQLStore(database_url, Schema(log=None))) as store:
+            site = Site(database_url, store)
+            assert site.post(testing.delivery(ADA, _ADAS, at=_AT)) == 200
+            assert site.receiver(_request({})) == UNSUPPORTED
+            site.receiver.close(PATIENCE)
+        assert site.rows()["dispatches"][0]["delivered_at"] == _AT
+        with closing(SQLStore(database_url)) as store:
+            assert store.log is not None
+            assert store.log.counts() == {}
+
+    def test_a_clock_that_jumps_back(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What comes again after the clock was set back is the same notification all the same."""
+        payloads = [
+            testing.opening(_EVE, _ADAS, at=_AT),
+            testing.suppression(ADA, _ADAS, at=_AT, reason="HardBounce"),
+            {**testing.reactivation(ADA, _ADAS, at=_AT), "ChangedAt": None},
+        ]
+        times = [_AT + timedelta(hours=hours) for hours in (3, 1, 2)]
+
+        clock = SimpleNamespace(now=lambda _: times[0])
+        monkeypatch.setattr("hookrow.receiver.datetime", clock)
+        monkeypatch.setattr("hookrow.recording.datetime", clock)
+        while times:
+            assert [site.post(payload) for payload in payloads] == [404, 200, 200]
+            times.pop(0)
+        for entry in site.logged():
+            assert entry.attempts == 3
+            assert entry.received_at == _AT + timedelta(hours=1)
+            assert entry.last_received_at == _AT + timedelta(hours=3)
+            assert entry.ended_at == _AT + timedelta(hours=2)
+        person = site.rows()["subscribers"][0]
+        assert (person["suppressed_at"], person["suppression_reason"]) == (None, None)
+        assert person["suppression_changed_at"] == _AT + timedelta(hours=3)
+
+
+class TestTasks:
+    def test_start_and_close(self, tmp_path: Path) -> None:
+        """The tasks start with the first request, or when told; closing ends all threads."""
+        before = set(threading.enumerate())
+        receiver = Receiver(
+            Postmark(SECRET), _people("ada"), sweep=True, spool=tmp_path / "spool.db"
+        )
+        assert not set(threading.enumerate()) - before
+        for _ in range(3):
+            receiver.start()
+        names = {thread.name for thread in set(threading.enumerate()) - before}
+        assert names == {"hookrow-sweep", "hookrow-emptying of the spool"}
+        assert _queued(receiver(_delivery("ada"))).result(PATIENCE) == OK
+        receiver.close(PATIENCE)
+        receiver.close(PATIENCE)
+        assert not [
+            thread
+            for thread in set(threading.enumerate()) - before
+            if thread.name != "hookrow-deadline"
+        ]
+        receiver.start()
+        assert receiver(_delivery("ada")) == LATER
+
+    def test_without_any(self) -> None:
+        """A receiver that was asked for no task starts none."""
+        before = set(threading.enumerate())
+        Receiver(Postmark(SECRET), _people("ada")).start()
+        assert set(threading.enumerate()) == before
 
 
 class TestConfiguration:

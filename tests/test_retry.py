@@ -20,7 +20,7 @@ from hookrow.notification import (
     Refused,
     Suppressed,
 )
-from hookrow.retry import Retry
+from hookrow.retry import Attempt, Retry
 from hookrow.stores import Conflict, Locked, Rejected, StoreError, Unavailable
 
 PATIENCE = 20.0
@@ -31,6 +31,7 @@ ADA = "ada@example.com"
 
 RECORDED = Recorded(())
 LATER = Refused(Refusal.UNAVAILABLE, "Try again later")
+FAILED = Refused(Refusal.FAILED, "Try again later")
 
 
 def _arrival(name: str) -> Arrival:
@@ -82,6 +83,20 @@ class _Poisoned:
         return [RECORDED for _ in arrivals]
 
 
+def _nowhere(arrivals: Sequence[Arrival]) -> None:
+    """Keep nothing."""
+
+
+def _retrying(
+    attempt: Attempt,
+    *,
+    fail: Callable[[Sequence[Arrival]], object] = _nowhere,
+    spool: Callable[[Sequence[Arrival]], object] = _nowhere,
+    seconds: float = PATIENCE,
+) -> Retry:
+    return Retry(attempt, fail=fail, spool=spool, seconds=seconds)
+
+
 @pytest.fixture(autouse=True)
 def _in_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pause a tenth of what is usual."""
@@ -92,29 +107,29 @@ class TestConflict:
     def test_none(self) -> None:
         """A group that meets nobody is recorded in one attempt, which waits for locks."""
         attempts = _Attempts()
-        assert Retry(attempts, seconds=PATIENCE)(GROUP) == [RECORDED] * 3
+        assert _retrying(attempts)(GROUP) == [RECORDED] * 3
         assert attempts.asked == [([b"ada", b"bea", b"carl"], False)]
 
     @pytest.mark.parametrize("conflicts", [1, 2, 3, 4])
     def test_tried_again(self, conflicts: int) -> None:
         """A group that another was in the way of is tried again, whole, and recorded."""
         attempts = _Attempts(*[Conflict("40001")] * conflicts)
-        assert Retry(attempts, seconds=PATIENCE)(GROUP) == [RECORDED] * 3
+        assert _retrying(attempts)(GROUP) == [RECORDED] * 3
         assert attempts.asked == [([b"ada", b"bea", b"carl"], False)] * (conflicts + 1)
 
     def test_for_ever(self, caplog: pytest.LogCaptureFixture) -> None:
         """A group that always meets another is told to come again, after a few attempts."""
         attempts = _Attempts(*[Conflict("40P01")] * 100)
         with caplog.at_level(logging.WARNING, "hookrow"):
-            assert Retry(attempts, seconds=PATIENCE)(GROUP) == [LATER] * 3
+            assert _retrying(attempts)(GROUP) == [FAILED] * 3
         assert attempts.skipped == [False] * 5
         assert caplog.messages == ["Answering 3 notifications 503: 40P01"]
 
     def test_the_store_is_well(self) -> None:
         """A conflict says nothing against the store: the next group is tried at once."""
         attempts = _Attempts(*[Conflict("40P01")] * 5)
-        retrying = Retry(attempts, seconds=PATIENCE)
-        assert retrying(GROUP) == [LATER] * 3
+        retrying = _retrying(attempts)
+        assert retrying(GROUP) == [FAILED] * 3
         assert retrying(GROUP) == [RECORDED] * 3
 
     def test_pauses(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +138,7 @@ class TestConflict:
         monkeypatch.setattr(retry, "sleep", slept.append)
         for _ in range(100):
             attempts = _Attempts(*[Conflict("40001")] * 4)
-            assert Retry(attempts, seconds=PATIENCE)(GROUP) == [RECORDED] * 3
+            assert _retrying(attempts)(GROUP) == [RECORDED] * 3
         for number, pause in enumerate(retry.PAUSES):
             pauses = slept[number::4]
             assert len(set(pauses)) > 50
@@ -132,9 +147,9 @@ class TestConflict:
         assert list(retry.PAUSES) == sorted(retry.PAUSES)
 
     def test_out_of_time(self) -> None:
-        """No further attempt begins once the time is over."""
+        """No further attempt begins once the time is over: it is as if there were no database."""
         attempts = _Attempts(*[Conflict("40001")] * 100, takes=0.05)
-        assert Retry(attempts, seconds=0.01)(GROUP) == [LATER] * 3
+        assert _retrying(attempts, seconds=0.01)(GROUP) == [LATER] * 3
         assert len(attempts.asked) == 1
 
 
@@ -142,7 +157,7 @@ class TestLocked:
     def test_once_more_without_them(self) -> None:
         """A group that waited for a row too long is tried once more without those locked."""
         attempts = _Attempts(Locked("55P03"))
-        assert Retry(attempts, seconds=PATIENCE)(GROUP) == [RECORDED] * 3
+        assert _retrying(attempts)(GROUP) == [RECORDED] * 3
         assert attempts.asked == [
             ([b"ada", b"bea", b"carl"], False),
             ([b"ada", b"bea", b"carl"], True),
@@ -154,16 +169,16 @@ class TestLocked:
         def attempt(arrivals: Sequence[Arrival], *, skip_locked: bool = False) -> list[Outcome]:
             if not skip_locked:
                 raise Locked("55P03")
-            return [LATER if arrival.body == b"bea" else RECORDED for arrival in arrivals]
+            return [FAILED if arrival.body == b"bea" else RECORDED for arrival in arrivals]
 
-        assert Retry(attempt, seconds=PATIENCE)(GROUP) == [RECORDED, LATER, RECORDED]
+        assert _retrying(attempt)(GROUP) == [RECORDED, FAILED, RECORDED]
 
     def test_twice(self, caplog: pytest.LogCaptureFixture) -> None:
         """A group that even so waits too long is told to come again; the store is well."""
         attempts = _Attempts(Locked("57014"), Locked("57014"))
-        retrying = Retry(attempts, seconds=PATIENCE)
+        retrying = _retrying(attempts)
         with caplog.at_level(logging.WARNING, "hookrow"):
-            assert retrying(GROUP) == [LATER] * 3
+            assert retrying(GROUP) == [FAILED] * 3
         assert attempts.skipped == [False, True]
         assert caplog.messages == ["Answering 3 notifications 503: 57014"]
         assert retrying(GROUP) == [RECORDED] * 3
@@ -172,20 +187,20 @@ class TestLocked:
     def test_then_a_conflict(self) -> None:
         """A conflict after that is tried again, still without those locked."""
         attempts = _Attempts(Conflict("40001"), Locked("55P03"), Conflict("40P01"))
-        assert Retry(attempts, seconds=PATIENCE)(GROUP) == [RECORDED] * 3
+        assert _retrying(attempts)(GROUP) == [RECORDED] * 3
         assert attempts.skipped == [False, False, True, True]
 
     @pytest.mark.parametrize("conflicts", [3, 4])
     def test_after_conflicts(self, conflicts: int) -> None:
         """However many conflicts came before, a locked row is worth one attempt without it."""
         attempts = _Attempts(*[Conflict("40001")] * conflicts, Locked("55P03"))
-        assert Retry(attempts, seconds=PATIENCE)(GROUP) == [RECORDED] * 3
+        assert _retrying(attempts)(GROUP) == [RECORDED] * 3
         assert attempts.skipped == [False] * (conflicts + 1) + [True]
 
     def test_out_of_time(self) -> None:
         """No further attempt begins once the time is over, for locked rows neither."""
         attempts = _Attempts(*[Locked("55P03")] * 100, takes=0.05)
-        assert Retry(attempts, seconds=0.01)(GROUP) == [LATER] * 3
+        assert _retrying(attempts, seconds=0.01)(GROUP) == [LATER] * 3
         assert len(attempts.asked) == 1
 
 
@@ -194,7 +209,7 @@ class TestRejected:
         """A group that the database refuses is tried one by one: only the poisoned one fails."""
         attempts = _Poisoned("bea")
         with caplog.at_level(logging.ERROR, "hookrow"):
-            assert Retry(attempts, seconds=PATIENCE)(GROUP) == [RECORDED, LATER, RECORDED]
+            assert _retrying(attempts)(GROUP) == [RECORDED, FAILED, RECORDED]
         assert attempts.asked == [["ada", "bea", "carl"], ["ada"], ["bea"], ["carl"]]
         (message,) = caplog.messages
         assert "m-bea" in message
@@ -203,19 +218,19 @@ class TestRejected:
     def test_two(self) -> None:
         """Two are a group that can be split."""
         attempts = _Poisoned("ada")
-        assert Retry(attempts, seconds=PATIENCE)(GROUP[:2]) == [LATER, RECORDED]
+        assert _retrying(attempts)(GROUP[:2]) == [FAILED, RECORDED]
         assert attempts.asked == [["ada", "bea"], ["ada"], ["bea"]]
 
     def test_several(self) -> None:
         """As many as are poisoned fail, and no other."""
         attempts = _Poisoned("ada", "carl")
-        assert Retry(attempts, seconds=PATIENCE)(GROUP) == [LATER, RECORDED, LATER]
+        assert _retrying(attempts)(GROUP) == [FAILED, RECORDED, FAILED]
 
     def test_alone(self) -> None:
         """A poisoned notification that came alone fails at once, and the store is well."""
         attempts = _Poisoned("ada")
-        retrying = Retry(attempts, seconds=PATIENCE)
-        assert retrying(GROUP[:1]) == [LATER]
+        retrying = _retrying(attempts)
+        assert retrying(GROUP[:1]) == [FAILED]
         assert retrying(GROUP[1:]) == [RECORDED] * 2
         assert attempts.asked == [["ada"], ["bea", "carl"]]
 
@@ -228,7 +243,7 @@ class TestRejected:
                 raise fault
 
         attempts = _Poisoned("bea", then=meet)
-        assert Retry(attempts, seconds=PATIENCE)(GROUP) == [RECORDED, LATER, RECORDED]
+        assert _retrying(attempts)(GROUP) == [RECORDED, FAILED, RECORDED]
         assert attempts.asked[1:] == [["ada"], ["ada"], ["ada"], ["bea"], ["carl"]]
 
     def test_the_database_goes_meanwhile(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,14 +254,19 @@ class TestRejected:
             raise Unavailable("gone")
 
         attempts = _Poisoned("carl", then=go)
-        assert Retry(attempts, seconds=PATIENCE)(GROUP) == [LATER] * 3
+        assert _retrying(attempts)(GROUP) == [LATER] * 3
         assert attempts.asked == [["ada", "bea", "carl"], ["ada"]]
 
     def test_out_of_time(self) -> None:
         """No single try begins once the group's time is over."""
         attempts = _Attempts(*[Rejected("23502")] * 100, takes=0.05)
         group = [_arrival(f"n{number}") for number in range(12)]
-        assert Retry(attempts, seconds=0.1)(group) == [LATER] * 12
+        failed: list[Arrival] = []
+        spooled: list[Arrival] = []
+        retrying = _retrying(attempts, fail=failed.extend, spool=spooled.extend, seconds=0.1)
+        ended = list(zip(retrying(group), group, strict=True))
+        assert ended == [(FAILED, each) for each in failed] + [(LATER, each) for each in spooled]
+        assert spooled
         assert len(attempts.asked) < 6
 
 
@@ -261,7 +281,7 @@ class TestUnavailable:
         """A store that cannot be reached is left alone for a while, and is then tried again."""
         monkeypatch.setattr(retry, "REST", 0.1)
         attempts = _Attempts(fault)
-        retrying = Retry(attempts, seconds=PATIENCE)
+        retrying = _retrying(attempts)
         began = time.monotonic()
         with caplog.at_level(logging.ERROR, "hookrow"):
             assert retrying(GROUP) == [LATER] * 3
@@ -275,13 +295,13 @@ class TestUnavailable:
     def test_at_once(self) -> None:
         """A connection that is lost is no reason to try again: the group fails whole."""
         attempts = _Attempts(Unavailable("gone"), Unavailable("gone"))
-        assert Retry(attempts, seconds=PATIENCE)(GROUP) == [LATER] * 3
+        assert _retrying(attempts)(GROUP) == [LATER] * 3
         assert len(attempts.asked) == 1
 
     def test_still_gone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Where the store is still gone after its rest it rests again."""
         attempts = _Attempts(Unavailable("gone"), Unavailable("gone"))
-        retrying = Retry(attempts, seconds=PATIENCE)
+        retrying = _retrying(attempts)
         monkeypatch.setattr(retry, "REST", 0.0)
         assert retrying(GROUP) == [LATER] * 3
         monkeypatch.setattr(retry, "REST", 60.0)
@@ -307,9 +327,9 @@ class TestUnknown:
     ) -> None:
         """A fault that nobody foresaw is answered 503, and logged with where it happened."""
         attempts = _Attempts(fault)
-        retrying = Retry(attempts, seconds=PATIENCE)
+        retrying = _retrying(attempts)
         with caplog.at_level(logging.ERROR, "hookrow"):
-            assert retrying(GROUP) == [LATER] * 3
+            assert retrying(GROUP) == [FAILED] * 3
         assert len(attempts.asked) == 1
         assert {record.name for record in caplog.records} == {"hookrow"}
         assert type(fault).__name__ in caplog.text
@@ -319,8 +339,9 @@ class TestUnknown:
         """Until it is known what is wrong the store is left alone for a while."""
         monkeypatch.setattr(retry, "REST", 60.0)
         attempts = _Attempts(ValueError("what"))
-        retrying = Retry(attempts, seconds=PATIENCE)
-        assert retrying(GROUP) == retrying(GROUP) == [LATER] * 3
+        retrying = _retrying(attempts)
+        assert retrying(GROUP) == [FAILED] * 3
+        assert retrying(GROUP) == [LATER] * 3
         assert len(attempts.asked) == 1
 
     @pytest.mark.parametrize(
@@ -337,12 +358,87 @@ class TestUnknown:
     ) -> None:
         """What a fault says may quote a row: the log has its kind and its place, no address."""
         with caplog.at_level(logging.DEBUG, "hookrow"):
-            Retry(_Attempts(fault), seconds=PATIENCE)(GROUP)
+            _retrying(_Attempts(fault))(GROUP)
         assert type(fault).__name__ in caplog.text
         assert ADA not in caplog.text
 
 
+class TestKept:
+    """What is answered 503 is kept: in the log where the work failed, else in the spool."""
+
+    @pytest.mark.parametrize(
+        ("faults", "failed", "spooled"),
+        [
+            ([], [], []),
+            ([Conflict("40001")] * 5, GROUP, []),
+            ([Locked("55P03")] * 2, GROUP, []),
+            ([ValueError("what")], GROUP, []),
+            ([Unavailable("gone")], [], GROUP),
+            ([StoreError("whatever else")], [], GROUP),
+            # The group, then one by one.
+            ([Rejected("23502")] * 3, GROUP[:2], []),
+            ([Rejected("23502"), Unavailable("gone")], [], GROUP),
+            ([Rejected("23502")] * 2 + [Unavailable("gone")], GROUP[:1], GROUP[1:]),
+        ],
+        ids=lambda value: " ".join(type(each).__name__ for each in value),
+    )
+    def test_where(
+        self, faults: list[Exception], failed: list[Arrival], spooled: list[Arrival]
+    ) -> None:
+        """Each arrival that is not recorded is handed to one of the two, once."""
+        logged: list[Arrival] = []
+        put: list[Arrival] = []
+        retrying = _retrying(_Attempts(*faults), fail=logged.extend, spool=put.extend)
+        outcomes = retrying(GROUP)
+        assert (logged, put) == (failed, spooled)
+        assert outcomes == [
+            FAILED if each in failed else LATER if each in spooled else RECORDED for each in GROUP
+        ]
+
+    def test_while_the_store_rests(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What comes while the store is left alone goes to the spool, too."""
+        monkeypatch.setattr(retry, "REST", 60.0)
+        put: list[Arrival] = []
+        retrying = _retrying(_Attempts(Unavailable("gone")), spool=put.extend)
+        assert [*retrying(GROUP[:1]), *retrying(GROUP[1:])] == [LATER] * 3
+        assert put == GROUP
+
+    @pytest.mark.parametrize("fault", [Rejected("P0001"), Unavailable("gone"), TypeError(ADA)])
+    def test_a_log_that_cannot_be_written(
+        self, fault: Exception, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Where the log takes no evidence it goes to the spool, and that is logged."""
+
+        def fail(_: Sequence[Arrival]) -> None:
+            raise fault
+
+        put: list[Arrival] = []
+        retrying = _retrying(_Attempts(*[Conflict("40P01")] * 5), fail=fail, spool=put.extend)
+        with caplog.at_level(logging.ERROR, "hookrow"):
+            assert retrying(GROUP) == [FAILED] * 3
+        assert put == GROUP
+        (message,) = caplog.messages
+        assert message.startswith(f"The log cannot be written: {type(fault).__name__}")
+
+    @pytest.mark.parametrize("fault", [Conflict("40001"), Unavailable("gone"), KeyError("what")])
+    def test_the_unsupported(self, fault: Exception) -> None:
+        """What is not supported stays so, whatever happens to the store, and is kept as well."""
+        unsupported = Arrival(None, b"{}", NOW)
+        kept: list[Arrival] = []
+        retrying = _retrying(_Attempts(*[fault] * 5), fail=kept.extend, spool=kept.extend)
+        assert retrying([unsupported]) == [Refusal.UNSUPPORTED.refused()]
+        assert kept == [unsupported]
+
+
 class TestWhatIsLogged:
+    def test_once(self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What happens to every group of an outage is logged once."""
+        monkeypatch.setattr(retry, "REST", 0.0)
+        retrying = _retrying(_Attempts(*[Unavailable("gone")] * 50))
+        with caplog.at_level(logging.DEBUG, "hookrow"):
+            assert [retrying(GROUP) for _ in range(50)] == [[LATER] * 3] * 50
+        assert caplog.messages == ["Answering 3 notifications 503: gone"]
+
     @pytest.mark.parametrize(
         ("notification", "parts"),
         [
@@ -364,7 +460,7 @@ class TestWhatIsLogged:
         """A log line tells which notification it was, by kind, message and domain, and why."""
         attempts = _Attempts(Rejected("23502"))
         with caplog.at_level(logging.ERROR, "hookrow"):
-            Retry(attempts, seconds=PATIENCE)([Arrival(notification, b"", NOW)])
+            _retrying(attempts)([Arrival(notification, b"", NOW)])
         (message,) = caplog.messages
         assert all(part in message for part in [*parts, "23502"])
         assert "ad" not in message
@@ -384,7 +480,7 @@ class TestWhatIsLogged:
         attempts = _Attempts(Rejected("23502"))
         arrival = Arrival(Delivered(recipient, "m-1", NOW), b"", NOW)
         with caplog.at_level(logging.DEBUG, "hookrow"):
-            Retry(attempts, seconds=PATIENCE)([arrival])
+            _retrying(attempts)([arrival])
         assert caplog.messages
         assert recipient not in caplog.text
 
@@ -393,7 +489,7 @@ class TestWhatIsLogged:
         """What a payload says cannot begin a line of the log, or control a terminal."""
         attempts = _Attempts(Rejected("23502"))
         with caplog.at_level(logging.ERROR, "hookrow"):
-            Retry(attempts, seconds=PATIENCE)([Arrival(Delivered(text, text, NOW), b"", NOW)])
+            _retrying(attempts)([Arrival(Delivered(text, text, NOW), b"", NOW)])
         (message,) = caplog.messages
         assert message.isprintable()
 
@@ -402,5 +498,5 @@ class TestWhatIsLogged:
     ) -> None:
         """A traceback could quote the row: the line of a poisoned notification has none."""
         with caplog.at_level(logging.ERROR, "hookrow"):
-            Retry(_Poisoned("ada"), seconds=PATIENCE)(GROUP)
+            _retrying(_Poisoned("ada"))(GROUP)
         assert all(record.exc_info is None for record in caplog.records)

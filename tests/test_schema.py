@@ -115,6 +115,11 @@ class TestSchema:
         with pytest.raises(ConfigurationError, match="'subscribers' needs a table"):
             Schema(subscribers=Role(""))
 
+    def test_log_without_a_table(self) -> None:
+        """A log is named, or there is none."""
+        with pytest.raises(ConfigurationError, match="The log needs a table"):
+            Schema(log="")
+
     def test_column_twice(self) -> None:
         """One column cannot be two: what one notification sets, another would."""
         with pytest.raises(ConfigurationError, match="'dispatches' names the column 'at' twice"):

@@ -11,21 +11,25 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
-from datetime import UTC, datetime
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+from threading import Event
 
 import msgspec
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import insert, make_url, update
 
 import world
 from command import Command, Serving
 from hookrow import testing
 from hookrow.http import SLOWEST_BODY
 from hookrow.server import DRAIN
+from hookrow.stores import tables
+from hookrow.stores.engines import opened
 from postgres import Server
 from wire import (
     ENDPOINT,
@@ -90,7 +94,9 @@ class TestAlone:
             assert answer.header("server") is None
             assert delivered_at(url) == AT
             assert post(server, secret="wrong").status == 401
-        assert "WARNING" not in server.log
+        assert re.findall(r"WARNING +hookrow: (.+)", server.log) == [
+            "Somebody came without the secret, and was answered 401."
+        ]
         assert "ERROR" not in server.log
         assert SECRET not in server.log
 
@@ -157,6 +163,7 @@ class TestAlone:
             database_url = "sqlite:///hookrow.db"
             log_level = "error"
             [tables]
+            log = false
             subscriptions = false
             [tables.subscribers]
             table = "people"
@@ -264,7 +271,7 @@ class TestStop:
         """SIGHUP, which a terminal that closes sends, does not end it."""
         with command.serving() as server:
             server.send(signal.SIGHUP)
-            eventually(lambda: "SIGHUP" in server.log)
+            eventually(lambda: "The secrets were read anew" in server.log)
             assert post(server).status == 404
             assert server.lives
 
@@ -303,13 +310,13 @@ class TestWorkers:
         assert SECRET not in server.log
 
     def test_hang_up(self, command: Command) -> None:
-        """SIGHUP starts the workers anew, one after the other, and the service goes on."""
+        """SIGHUP, which a terminal that closes sends, ends no worker and drops no connection."""
         with command.serving("--workers", "2") as server:
             eventually(lambda: server.log.count("Application startup complete") == 2)
             before = server.workers()
             server.send(signal.SIGHUP)
-            eventually(lambda: not set(before) & set(server.workers()), seconds=2 * PATIENCE)
-            eventually(lambda: server.log.count("Application startup complete") == 4)
+            eventually(lambda: server.log.count("The secrets were read anew") == 2)
+            assert server.workers() == before
             assert post(server).status == 404
             server.send(signal.SIGINT)
             assert server.ended() == 0
@@ -325,6 +332,244 @@ class TestWorkers:
             assert survivor in server.workers()
 
 
+class TestSecretFile:
+    """Secrets in a file: one a line, read when it starts and on SIGHUP."""
+
+    NEW, OLD, OLDER = "the-secret-of-next-year", SECRET, "the-secret-of-last-year"
+
+    @pytest.fixture
+    def secrets(self, command: Command) -> Path:
+        """Return the file, which only its owner may read."""
+        file = command.folder / "secrets"
+        file.touch(0o600)
+        return file
+
+    def serving(
+        self, command: Command, secrets: Path, workers: int = 1
+    ) -> AbstractContextManager[Serving]:
+        """Serve with the file, and no other secret."""
+        options = ("--secret-file", secrets, "--workers", workers)
+        return command.serving(*options, HOOKROW_SECRET="")
+
+    def statuses(self, server: Serving) -> Sequence[int]:
+        """Return how the new, the old and the older secret are answered."""
+        return [post(server, secret=each).status for each in (self.NEW, self.OLD, self.OLDER)]
+
+    def test_lines(self, command: Command, secrets: Path) -> None:
+        """Each line is accepted, and how often each was is told at the end."""
+        secrets.write_text(f"\n{self.NEW}\n\n  {self.OLD}\n")
+        with self.serving(command, secrets) as server:
+            assert self.statuses(server) == [404, 404, 401]
+            assert post(server, secret="").status == 401
+            assert post(server, secret=self.NEW).status == 404
+            server.send(signal.SIGTERM)
+            assert server.ended() == 0
+        told = "How often each secret was used, the newest first: 2, 1."
+        assert told in server.log
+        assert re.findall("WARNING +(.*)", server.log)[1:] == []
+        assert not re.search("the-secret-of", server.log)
+
+    def test_open_to_others(self, command: Command, secrets: Path) -> None:
+        """A file that others may read is warned of, and works."""
+        secrets.write_text(self.OLD)
+        secrets.chmod(0o640)
+        with self.serving(command, secrets) as server:
+            assert post(server).status == 404
+        assert f"Others may read the file: chmod 600 {secrets}" in server.log
+
+    @pytest.mark.parametrize("workers", [1, 2])
+    def test_hang_up(self, command: Command, secrets: Path, workers: int) -> None:
+        """On SIGHUP it is read anew, and meanwhile what is in both is never refused."""
+        secrets.write_text(f"{self.OLD}\n{self.OLDER}")
+        with self.serving(command, secrets, workers) as server, ThreadPoolExecutor() as threads:
+            eventually(lambda: server.log.count("Application startup complete") == workers)
+            assert self.statuses(server) == [401, 404, 404]
+            secrets.write_text(f"{self.NEW}\n{self.OLD}")
+            over = Event()
+
+            def throughout() -> set[int]:
+                statuses = set()
+                while not over.is_set():
+                    statuses.add(post(server).status)
+                return statuses
+
+            posted = threads.submit(throughout)
+            server.send(signal.SIGHUP)
+            try:
+                server.wait_until_it_says("The secrets were read anew", workers)
+            finally:
+                over.set()
+            assert posted.result(PATIENCE) == {404}
+            assert [self.statuses(server) for _ in range(8)] == [[404, 404, 401]] * 8
+
+    @pytest.mark.parametrize("workers", [1, 2])
+    def test_broken(self, command: Command, secrets: Path, workers: int) -> None:
+        """Where the file is wrong all stays as it was, and a line says so; mended, it counts."""
+        secrets.write_text(self.OLD)
+        with self.serving(command, secrets, workers) as server:
+            eventually(lambda: server.log.count("Application startup complete") == workers)
+            before = server.workers()
+            for number, broken in enumerate((b"\n", b"not one secret", b"\xff"), 1):
+                secrets.write_bytes(broken)
+                server.send(signal.SIGHUP)
+                server.wait_until_it_says("The secrets stay as they were", number * workers)
+                assert [self.statuses(server) for _ in range(4)] == [[401, 404, 401]] * 4
+            assert "cannot be read" in server.log
+            secrets.write_text(self.NEW)
+            server.send(signal.SIGHUP)
+            server.wait_until_it_says("The secrets were read anew", workers)
+            assert self.statuses(server) == [404, 401, 401]
+            assert server.workers() == before
+        assert "Traceback" not in server.log
+
+    @pytest.mark.usefixtures("_logging_as_before")
+    @pytest.mark.parametrize(
+        ("content", "arguments", "says"),
+        [
+            (None, (), "The secret file cannot be read"),
+            (b"", (), "The webhook secret is missing or empty"),
+            (b"\n \n", (), "The webhook secret is missing or empty"),
+            (b"hunter2\xff", (), "The secret file cannot be read"),
+            (b"hunter2 x", (), "without spaces"),
+            (b"hunter2", ("--secret", "hunter22"), "keep one of the two"),
+            (b"hunter2", ("--previous-secret", "hunter22"), "keep one of the two"),
+        ],
+    )
+    def test_refused(
+        self, command: Command, content: bytes | None, arguments: Sequence[str], says: str
+    ) -> None:
+        """A file that holds no secret is refused, and so are others besides it."""
+        file = command.folder / "secrets"
+        if content is not None:
+            file.write_bytes(content)
+        _assert_refused(command.call("serve", "--secret-file", file, *arguments), says)
+        found = command.call("check", "--secret-file", file, *arguments).stdout.splitlines()[0]
+        assert found.startswith("error    secret")
+        assert says in found
+        assert "hunter2" not in found
+
+    def test_many_in_the_environment(self, command: Command) -> None:
+        """How often each of two secrets was used is told, wherever they come from."""
+        with command.serving(HOOKROW_PREVIOUS_SECRET=self.OLDER) as server:
+            assert self.statuses(server) == [401, 404, 404]
+            assert self.statuses(server) == [401, 404, 404]
+        assert "the newest first: 2, 2." in server.log
+
+
+class TestLog:
+    """What the server does with the log, besides writing it."""
+
+    UNKNOWN = msgspec.json.encode(testing.opening(ADA, "m-1", at=AT))
+
+    def opened_at(self, url: str) -> datetime | None:
+        """Return when the dispatch that was missing was opened."""
+        at: datetime | None = world.rows(url)["dispatches"][-1]["opened_at"]
+        return at
+
+    def park(self, command: Command, url: str) -> None:
+        """Leave a notification parked that is due, and whose dispatch is there by now."""
+        with command.serving(HOOKROW_DATABASE_URL=url) as server:
+            assert ask(server.port, request(self.UNKNOWN)).body == b"Engine::Dispatch not found"
+        due = datetime(2000, 1, 1, tzinfo=UTC)
+        missing = {"provider_message_id": "m-1", "subscriber_id": 1}
+        with opened(url) as engine, engine.begin() as connection:
+            connection.execute(insert(tables.dispatches), missing)
+            connection.execute(update(tables.notifications).values(retry_at=due))
+
+    def test_sweep(self, command: Command, database_url: str) -> None:
+        """What outran its dispatch is recorded by itself, and the log says so."""
+        world.fill(database_url)
+        self.park(command, database_url)
+        there = {"HOOKROW_DATABASE_URL": database_url}
+        with command.serving("--no-sweep", **there) as server:
+            assert post(server).status == 200
+        assert self.opened_at(database_url) is None
+        with command.serving(**there):
+            eventually(lambda: self.opened_at(database_url) == AT)
+        (told,) = command.call("log", "--json", "--type", "Open", **there).stdout.splitlines()
+        entry = msgspec.json.decode(told)
+        assert (entry["outcome"], entry["attempts"], entry["retry_at"]) == ("recorded", 1, None)
+
+    def test_no_bodies(self, command: Command, sqlite_url: str) -> None:
+        """With `--keep-bodies none` no body is kept, nothing parked, and what was kept goes."""
+        world.fill(sqlite_url)
+        with command.serving() as server:
+            assert post(server).status == 200
+        with command.serving("--keep-bodies", "none") as server:
+            assert ask(server.port, request(self.UNKNOWN)).status == 404
+            eventually(lambda: "Pruned from the log" in server.log)
+            told = command.call("log", "--json").stdout.splitlines()
+        assert re.search("WARNING .*No body is kept", server.log)
+        entries = [msgspec.json.decode(line) for line in told]
+        assert [entry["outcome"] for entry in entries] == ["dispatch_not_found", "recorded"]
+        assert {(entry["body"], entry["retry_at"]) for entry in entries} == {(None, None)}
+
+    def test_prune(self, command: Command, database_url: str) -> None:
+        """At its start it deletes what is older than it keeps, and says how many."""
+        there = {"HOOKROW_DATABASE_URL": database_url}
+        world.fill(database_url)
+        with command.serving(**there) as server:
+            assert post(server).status == 200
+        old = {"last_received_at": datetime.now(UTC) - timedelta(days=91)}
+        with opened(database_url) as engine, engine.begin() as connection:
+            connection.execute(update(tables.notifications).values(old))
+        with command.serving("--keep", "forever", **there) as server:
+            assert get(server.port, "/readyz").status == 200
+        assert command.call("log", "--json", **there).stdout.count("\n") == 1
+        with command.serving(**there) as server:
+            eventually(lambda: "Pruned from the log, entries and bodies: 1." in server.log)
+        assert command.call("log", "--json", **there).stdout == ""
+
+    @pytest.mark.parametrize("workers", [1, 2])
+    def test_spool(
+        self, command: Command, postgres: Server, postgres_url: str, workers: int
+    ) -> None:
+        """What comes in an outage outlives a crash, and is recorded when all is back."""
+        world.fill(postgres_url)
+        spool = command.folder / "spool.db"
+        serving = partial(
+            command.serving,
+            *("--spool", spool, "--workers", workers),
+            HOOKROW_DATABASE_URL=postgres_url,
+        )
+        postgres.stop()
+        try:
+            with serving() as server:
+                assert {post(server).status for _ in range(3)} == {503}
+                eventually(lambda: self.spooled(spool) == 1)
+                assert spool.stat().st_mode & 0o777 == 0o600
+                server.send(signal.SIGKILL)
+        finally:
+            postgres.start()
+        assert delivered_at(postgres_url) is None
+        with serving():
+            eventually(lambda: delivered_at(postgres_url) == AT)
+            eventually(lambda: self.spooled(spool) == 0)
+        done = command.call("log", "--json", HOOKROW_DATABASE_URL=postgres_url)
+        entry = msgspec.json.decode(done.stdout)
+        assert (entry["outcome"], entry["attempts"]) == ("recorded", 3)
+
+    def spooled(self, spool: Path) -> int:
+        """Return how many wait in the spool."""
+        with closing(sqlite3.connect(spool)) as database:
+            (count,) = database.execute("SELECT count(*) FROM arrivals").fetchone()
+        return int(count)
+
+
+class TestHostile:
+    def test_told_once(self, command: Command) -> None:
+        """However many come with nonsense or without the secret, it is told a few times only."""
+        nonsense = (b"nonsense\r\n\r\n", b"GET http://a:b:c HTTP/1.1\r\n\r\n")
+        with command.serving() as server:
+            for _ in range(200):
+                assert [ask(server.port, each).status for each in nonsense] == [400, 400]
+                assert post(server, secret="wrong").status == 401
+            assert post(server).status == 404
+        assert 1 <= server.log.count("Invalid HTTP request received") < 50
+        assert 1 <= server.log.count("came without the secret") < 50
+        assert "Traceback" not in server.log
+
+
 class TestHealth:
     def test_migrated_or_not(self, command: Command) -> None:
         """Where all is well both checks say so; where our tables are wrong, one does, each time."""
@@ -334,7 +579,7 @@ class TestHealth:
             assert (ready.status, ready.body) == (200, b"ready\n")
             assert ready.header("content-type") == TEXT
             for statement in (
-                "UPDATE hookrow_version SET version_num = '9999'",
+                "UPDATE hookrow_version SET version_num = '9999' WHERE version_num = '0001'",
                 "INSERT INTO hookrow_version VALUES ('0001')",
                 "DROP TABLE hookrow_version",
             ):
@@ -457,6 +702,8 @@ class TestRefusal:
                 "unable to open database file",
                 id="not writable",
             ),
+            pytest.param(("--spool", "/nonexistent/spool"), "cannot be written", id="no spool"),
+            pytest.param(("--spool", "hookrow.toml"), "cannot be written", id="another file"),
             pytest.param(("--host", "nowhere.invalid"), "nowhere.invalid", id="unknown host"),
             pytest.param(("--host", "bücher..x"), "it is no address", id="impossible host"),
             pytest.param(("--host", ""), "write 127.0.0.1", id="empty host"),
@@ -465,6 +712,7 @@ class TestRefusal:
     @pytest.mark.usefixtures("_logging_as_before")
     def test_settings(self, command: Command, arguments: tuple[str, ...], says: str) -> None:
         """A setting that cannot work is refused."""
+        (command.folder / "hookrow.toml").write_text("log_level = 'info'" + 99 * "\n")
         done = command.call("serve", *arguments, HOOKROW_SECRET=SECRET, HOOKROW_PORT="1")
         _assert_refused(done, says)
 
@@ -496,7 +744,7 @@ class TestRefusal:
     @pytest.mark.usefixtures("_logging_as_before")
     def test_another_revision(self, command: Command, postgres: Server, postgres_url: str) -> None:
         """Tables that are at another revision are refused on PostgreSQL."""
-        statement = "UPDATE hookrow_version SET version_num = '9999'"
+        statement = "UPDATE hookrow_version SET version_num = '9999' WHERE version_num = '0001'"
         postgres.execute(statement, url=postgres_url)
         variables = {"HOOKROW_SECRET": SECRET, "HOOKROW_DATABASE_URL": postgres_url}
         _assert_refused(command.call("serve", **variables), "9999")
@@ -505,7 +753,9 @@ class TestRefusal:
     def test_newer_file(self, command: Command, sqlite_url: str) -> None:
         """A file that a newer hookrow made is refused, not upgraded."""
         with closing(sqlite3.connect(make_url(sqlite_url).database or "")) as database:
-            database.execute("UPDATE hookrow_version SET version_num = '9999'")
+            database.execute(
+                "UPDATE hookrow_version SET version_num = '9999' WHERE version_num = '0001'"
+            )
             database.commit()
         variables = {"HOOKROW_SECRET": SECRET, "HOOKROW_DATABASE_URL": sqlite_url}
         _assert_refused(command.call("serve", **variables), "9999")

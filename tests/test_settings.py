@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -10,7 +13,7 @@ import pytest
 from hookrow import ConfigurationError, Role, Schema
 from hookrow.settings import Settings, read
 
-KNOWN = {"secret", "database_url", "mount_path", "port", "log_level"}
+KNOWN = {"secret", "database_url", "mount_path", "port", "log_level", "sweep"}
 
 
 @pytest.fixture
@@ -26,14 +29,16 @@ class TestRead:
         assert read(file, KNOWN) == ({}, Schema())
 
     def test_values(self, file: Path) -> None:
-        """Text and whole numbers come as they stand."""
-        file.write_text('port = 8001\nmount_path = "/größe"\n', encoding="utf-8")
-        assert read(file, KNOWN) == ({"port": 8001, "mount_path": "/größe"}, Schema())
+        """Text, whole numbers, true and false come as they stand."""
+        file.write_text('port = 8001\nmount_path = "/größe"\nsweep = false', encoding="utf-8")
+        given = {"port": 8001, "mount_path": "/größe", "sweep": False}
+        assert read(file, KNOWN) == (given, Schema())
 
     def test_tables(self, file: Path) -> None:
         """The tables make a schema, in which `false` stands for what a host does not have."""
         file.write_text("""
             [tables]
+            log = false
             subscriptions = false
 
             [tables.subscribers]
@@ -49,6 +54,7 @@ class TestRead:
                 subscribers=Role("people", {"email": "address", "suppression_reason": None}),
                 dispatches=Role("crm.sends"),
                 subscriptions=None,
+                log=None,
             ),
         )
 
@@ -62,8 +68,8 @@ class TestRead:
             pytest.param(b"prot = 1", "no setting 'prot'. Did you mean 'port'?", id="near"),
             pytest.param(b"x = 1", "there is no setting 'x'.", id="unknown"),
             pytest.param(b"[serve]\nport = 1", "there is no setting 'serve'.", id="section"),
-            pytest.param(b"port = true", "port is neither text nor a whole number", id="boolean"),
             pytest.param(b"port = 1.5", "port is neither text nor a whole number", id="fraction"),
+            pytest.param(b"sweep = {}", "neither text nor a whole number, true or", id="inline"),
             pytest.param(b"secret = ['a']", "secret is neither text nor", id="list"),
             pytest.param(b"secret = 1979-05-27", "secret is neither text nor", id="date"),
             pytest.param(b"tables = 5", "[tables]: Expected `object`, got `int`", id="no table"),
@@ -136,8 +142,13 @@ class TestSettings:
         """Whatever the settings are, a worker decodes what its parent encoded."""
         settings = Settings(
             secrets=("a", "b"),
+            secret_file="größe.txt",
             database_url="sqlite:///größe.db",
             mount_path="/mail",
+            sweep=False,
+            spool="spool.db",
+            keep=None,
+            keep_bodies=timedelta(0),
             schema=Schema(
                 subscribers=Role("people", {"email": "address", "suppression_reason": None}),
                 subscriptions=None,
@@ -146,6 +157,54 @@ class TestSettings:
         assert msgspec.json.decode(msgspec.json.encode(settings), type=Settings) == settings
 
     def test_defaults(self) -> None:
-        """By default the mount path is empty and the tables are ours."""
+        """By default the mount path is empty, the tables are ours, and the log keeps 90 days."""
         settings = Settings(secrets=("a",), database_url="sqlite://")
         assert (settings.mount_path, settings.schema) == ("", Schema())
+        assert (settings.sweep, settings.spool) == (True, None)
+        assert (settings.keep, settings.keep_bodies) == (timedelta(days=90), None)
+
+
+class TestSecrets:
+    @pytest.mark.parametrize(
+        ("content", "secrets"),
+        [
+            (b"one", ["one"]),
+            (b"new\nold\n", ["new", "old"]),
+            (b"\r\n new \r\n\r\n\told\r\n\n", ["new", "old"]),
+            (b"", []),
+            (b" \n\n", []),
+        ],
+    )
+    def test_file(self, tmp_path: Path, content: bytes, secrets: Sequence[str]) -> None:
+        """Each line of the file is a secret; what is blank, and space around one, is none."""
+        (tmp_path / "secrets").write_bytes(content)
+        found = Settings(database_url="sqlite://", secret_file=str(tmp_path / "secrets"))
+        assert found.accepted() == secrets
+
+    def test_read_anew(self, tmp_path: Path) -> None:
+        """The file is read each time that it is asked for."""
+        file = tmp_path / "secrets"
+        settings = Settings(database_url="sqlite://", secret_file=str(file))
+        for secret in ("old", "new"):
+            file.write_text(secret)
+            assert settings.accepted() == [secret]
+
+    @pytest.mark.parametrize(
+        ("name", "secrets", "says"),
+        [
+            ("missing", (), "No such file"),
+            ("", (), "cannot be read"),
+            (".", (), "Is a directory"),
+            ("binary", (), "'utf-8' codec"),
+            ("binary", ("another",), "keep one of the two"),
+        ],
+    )
+    def test_refused(self, tmp_path: Path, name: str, secrets: tuple[str, ...], says: str) -> None:
+        """A file that cannot be read is refused in a line, and so are secrets besides it."""
+        (tmp_path / "binary").write_bytes(b"hunter2\xff")
+        file = str(tmp_path / name) if name else ""
+        settings = Settings(database_url="sqlite://", secrets=secrets, secret_file=file)
+        with pytest.raises(ConfigurationError, match=re.escape(says)) as raised:
+            settings.accepted()
+        assert "hunter2" not in str(raised.value)
+        assert "\n" not in str(raised.value)

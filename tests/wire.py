@@ -164,13 +164,18 @@ def eventually(true: Callable[[], object], *, seconds: float = PATIENCE) -> None
 
 
 @contextmanager
-def uvicorn_serving(app: Any, *, lifespan: str = "auto") -> Iterator[int]:  # noqa: ANN401 - any ASGI application
+def uvicorn_serving(
+    app: Any,  # noqa: ANN401 - any ASGI application
+    *,
+    lifespan: str = "auto",
+    http: Any = "httptools",  # noqa: ANN401 - a protocol, or the name of one
+) -> Iterator[int]:
     """Serve an application with uvicorn, in a thread; yield the port."""
     with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
         config = uvicorn.Config(
             app,
             loop="uvloop",
-            http="httptools",
+            http=http,
             lifespan=lifespan,  # type: ignore[arg-type] # a Literal
             log_config=None,
             access_log=False,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
@@ -43,7 +44,7 @@ class Finding:
 
 def check(settings: Settings) -> Iterator[Finding]:
     """Look at everything; what cannot be looked at for an error before is left out."""
-    yield check_secrets(settings.secrets)
+    yield check_secrets(settings)
     try:
         with opened(settings.database_url) as engine:
             findings = list(check_database(engine, settings.schema))
@@ -54,9 +55,10 @@ def check(settings: Settings) -> Iterator[Finding]:
         yield Finding(Level.ERROR, "database", str(error))
 
 
-def check_secrets(secrets: tuple[str, ...]) -> Finding:
+def check_secrets(settings: Settings) -> Finding:
     """Look at the secrets, without showing any."""
     try:
+        secrets = settings.accepted()
         Postmark(*secrets)
     except ConfigurationError as error:
         return Finding(Level.ERROR, "secret", str(error))
@@ -66,6 +68,12 @@ def check_secrets(secrets: tuple[str, ...]) -> Finding:
             Level.WARNING,
             "secret",
             f"It has {shortest} characters and can be guessed: take {SHORTEST_SECRET} or more.",
+        )
+    if settings.secret_file and Path(settings.secret_file).stat().st_mode & 0o077:
+        return Finding(
+            Level.WARNING,
+            "secret",
+            f"Others may read the file: chmod 600 {settings.secret_file}",
         )
     return Finding(Level.OK, "secret", "It is set.")
 
@@ -81,9 +89,10 @@ def check_database(engine: Engine, schema: Schema) -> Iterator[Finding]:
         yield Finding(Level.ERROR, "database", f"{error}. Start it, or set HOOKROW_DATABASE_URL.")
         return
     yield Finding(Level.OK, "database", f"{shown(engine.url)} answers.")
-    if schema == Schema():
-        yield _check_revision(current)
-        if current != migrations.head():
+    if wanted := migrations.heads(schema):
+        revision = _check_revision(current, wanted)
+        yield revision
+        if revision.level is Level.ERROR:
             return
     try:
         verify(engine, schema)
@@ -92,14 +101,15 @@ def check_database(engine: Engine, schema: Schema) -> Iterator[Finding]:
         yield Finding(Level.ERROR, "tables", str(error))
 
 
-def _check_revision(current: str | None) -> Finding:
-    head = migrations.head()
-    if current == head:
-        return Finding(Level.OK, "migrations", f"Our tables are at {head}, the newest.")
-    if current and not migrations.known(current):
-        return Finding(Level.ERROR, "migrations", migrations.UNKNOWN.format(current))
-    at = f"at {current}, not at {head}" if current else "not made yet"
-    return Finding(Level.ERROR, "migrations", f"Our tables are {at}. Run: hookrow db upgrade")
+def _check_revision(current: Sequence[str], wanted: Sequence[str]) -> Finding:
+    newest, at = " and ".join(wanted), " and ".join(current)
+    for revision in current:
+        if not migrations.known(revision):
+            return Finding(Level.ERROR, "migrations", migrations.UNKNOWN.format(revision))
+    if set(wanted) <= set(current):
+        return Finding(Level.OK, "migrations", f"Our tables are at {newest}, the newest.")
+    found = f"at {at}, not at {newest}" if current else "not made yet"
+    return Finding(Level.ERROR, "migrations", f"Our tables are {found}. Run: hookrow db upgrade")
 
 
 def _check_indexes(engine: Engine, schema: Schema) -> Iterator[Finding]:

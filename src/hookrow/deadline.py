@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
@@ -11,38 +10,33 @@ from time import monotonic, sleep
 from typing import Generic, TypeVar
 
 from hookrow.forks import renew_after_fork
+from hookrow.quiet import Quiet
 
 R = TypeVar("R")
 
-log = logging.getLogger("hookrow")
-
-SILENCE = 10.0
-"""In seconds; how long nothing more is logged after it was logged that the time is over."""
-
 
 class Deadline(Generic[R]):
-    """Gives a future `seconds` to end; then it ends with the result `late`.
+    """Gives a future `seconds` to end; then it ends with a result that says it was late.
 
     All have the same time, so the oldest is always the first that is due. The
     thread starts with the first future and ends when none is left.
     """
 
     _lock: Lock
-    _watched: deque[tuple[float, Future[R]]]
+    _watched: deque[tuple[float, Future[R], R]]
     _running: bool
 
-    def __init__(self, seconds: float, late: R) -> None:
+    def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._late = late
-        self._silent_until = 0.0
+        self._quiet = Quiet()
         self.renew()
         renew_after_fork(self)
 
-    def watch(self, future: Future[R]) -> Future[R]:
-        """Put the future under the deadline, from now on; return it."""
+    def watch(self, future: Future[R], *, late: R) -> Future[R]:
+        """Put the future under the deadline, from now on, with the result that it has then."""
         with self._lock:
             self._drop_ended()
-            self._watched.append((monotonic() + self._seconds, future))
+            self._watched.append((monotonic() + self._seconds, future, late))
             if not self._running:
                 # Where the system has no thread to give, the next one that comes starts it.
                 with suppress(RuntimeError):
@@ -60,12 +54,12 @@ class Deadline(Generic[R]):
         while (due := self._next()) is not None:
             sleep(max(0.0, due - monotonic()))
             overdue = self._overdue()
-            for future in overdue:
+            for future, late in overdue:
                 with suppress(InvalidStateError):
-                    future.set_result(self._late)
-            if overdue and monotonic() > self._silent_until:
-                self._silent_until = monotonic() + SILENCE
-                log.warning("Not done within %s s: whoever waits is told so.", self._seconds)
+                    future.set_result(late)
+                    self._quiet.warning(
+                        "Not done within %s s: who waits is told so.", self._seconds
+                    )
 
     def _next(self) -> float | None:
         """Return when the oldest is due, or None to end the thread: none is left."""
@@ -74,12 +68,12 @@ class Deadline(Generic[R]):
             self._running = bool(self._watched)
             return self._watched[0][0] if self._watched else None
 
-    def _overdue(self) -> list[Future[R]]:
+    def _overdue(self) -> list[tuple[Future[R], R]]:
         now = monotonic()
         overdue = []
         with self._lock:
             while self._watched and self._watched[0][0] <= now:
-                overdue.append(self._watched.popleft()[1])
+                overdue.append(self._watched.popleft()[1:])
         return overdue
 
     def _drop_ended(self) -> None:

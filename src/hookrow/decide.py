@@ -55,6 +55,11 @@ def fold(email: str) -> str:
     return email.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
 
 
+def is_message_id(text: str | None) -> TypeGuard[str]:
+    """Tell whether a dispatch can have such a message id."""
+    return _storable(text, LONGEST_MESSAGE_ID)
+
+
 def mentioned(arrivals: Iterable[Arrival]) -> Mentioned:
     """Collect what a store has to look for before `decide` can be asked.
 
@@ -70,7 +75,7 @@ def mentioned(arrivals: Iterable[Arrival]) -> Mentioned:
             continue
         email = fold(notification.recipient)
         emails.add(email)
-        if _storable(notification.message_id, LONGEST_MESSAGE_ID):
+        if is_message_id(notification.message_id):
             message_ids.add(notification.message_id)
             if isinstance(notification, Suppressed | Reactivated):
                 changed.add((notification.message_id, email))
@@ -113,9 +118,9 @@ def wanted(outcomes: Iterable[Outcome]) -> Collection[RowId]:
 
 
 def refuse_held(outcomes: Iterable[Outcome], held: Collection[RowId]) -> list[Outcome]:
-    """Refuse those outcomes that want a row which is held; one is never half done."""
+    """Fail those outcomes that want a row which is held; one is never half done."""
     return [
-        Refusal.UNAVAILABLE.refused()
+        Refusal.FAILED.refused()
         if isinstance(outcome, Recorded) and any(change.row in held for change in outcome.changes)
         else outcome
         for outcome in outcomes

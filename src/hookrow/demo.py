@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import shutil
 import signal
@@ -24,12 +25,17 @@ import uvicorn
 from sqlalchemy import Engine, insert, select
 
 from hookrow import migrations, testing
-from hookrow.receiver import ENDPOINT
+from hookrow.receiver import ENDPOINT, Receiver
 from hookrow.schema import Schema
 from hookrow.server import Server, stopped
 from hookrow.settings import Settings
 from hookrow.stores import tables
 from hookrow.stores.engines import open_engine
+from hookrow.stores.log import Query
+from hookrow.stores.sql import SQLStore
+from hookrow.story import story
+
+EARLY = "message-saved-too-late"
 
 PEOPLE = ("ada@example.com", "bea@example.com", "carl@example.com", "dora@example.com")
 
@@ -51,6 +57,7 @@ class Step:
 
 def run(*, stay: bool) -> None:
     """Run the traffic and print what became of it; with `stay` serve on until Ctrl-C."""
+    logging.getLogger("hookrow").setLevel(logging.ERROR)  # refusals are shown in the table
     for signum in (signal.SIGTERM, signal.SIGHUP):  # or the folder would stay behind
         signal.signal(signum, stopped)
     with tempfile.TemporaryDirectory(prefix="hookrow-demo-") as folder:
@@ -58,9 +65,11 @@ def run(*, stay: bool) -> None:
         engine = open_engine(url)
         _fill(engine)
         secret = secrets.token_urlsafe()
-        with _serving(Settings(secrets=(secret,), database_url=url)) as address:
+        server = Server(Settings(secrets=(secret,), database_url=url))
+        with _serving(server) as address:
             click.echo(f"A server at {address} records in a temporary SQLite file.\n")
             _show_traffic(engine, address + ENDPOINT, secret)
+            _show_parked(engine, server.receiver)
             if stay:
                 _stay(engine, address + ENDPOINT, secret)
         engine.dispose()
@@ -85,10 +94,10 @@ def _fill(engine: Engine) -> None:
 
 
 @contextmanager
-def _serving(settings: Settings) -> Iterator[str]:
+def _serving(app: Server) -> Iterator[str]:
     """Serve in a thread, at a free port of this machine; yield the server's address."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        config = uvicorn.Config(Server(settings), log_level="warning", access_log=False)
+        config = uvicorn.Config(app, log_level="warning", access_log=False)
         # Ctrl-C within an import may leave Python's import lock held: the thread makes none.
         config.load()
         server = uvicorn.Server(config)
@@ -119,7 +128,7 @@ def _traffic() -> Iterator[Step]:
     yield Step(f"Complaint of {bea}, of no message", complaint)
     yield Step(f"Open by {bea} of {ada}'s message", testing.opening(bea, _message_id(ada), at=now))
     yield Step("Delivery to a stranger", testing.delivery("eve@example.com", None, at=now))
-    yield Step("Delivery of an unknown message", testing.delivery(ada, "unknown", at=now))
+    yield Step("Delivery of a message not saved yet", testing.delivery(ada, EARLY, at=now))
     yield Step("Bounce, which is not supported", {"RecordType": "Bounce", "Email": ada})
     yield Step("Delivery without a time", delivery | {"DeliveredAt": None})
     yield Step("Delivery with a wrong secret", delivery, secret="wrong")  # noqa: S106 - a wrong one
@@ -138,6 +147,27 @@ def _show_traffic(engine: Engine, url: str, secret: str) -> None:
         before = after
     counts = ", ".join(f"{count} answered {status}" for status, count in sorted(statuses.items()))
     click.echo(f"\n{statuses.total()} notifications: {counts}.")
+
+
+def _show_parked(engine: Engine, receiver: Receiver) -> None:
+    """Save the dispatch whose delivery came too early, as an application would."""
+    click.echo("\nOne delivery outran the application, and is parked in the log:\n")
+    _tell(engine, EARLY)
+    with engine.begin() as connection:
+        row = {"provider_message_id": EARLY, "subscriber_id": 1, "list_id": 2}
+        connection.execute(insert(tables.dispatches), row)
+    before = _rows(engine)
+    receiver.revisit(EARLY).result()
+    click.echo("\nThe application saves the dispatch, and calls receiver.revisit():\n")
+    for change in _changes(before, _rows(engine)):
+        click.echo(f"  {change}")
+    _tell(engine, EARLY)
+
+
+def _tell(engine: Engine, message_id: str) -> None:
+    log = SQLStore(engine).log
+    for entry in log.newest(Query(message_id=message_id), limit=1) if log else ():
+        click.echo(textwrap.fill(story(entry), 100, initial_indent="  ", subsequent_indent="  "))
 
 
 def _stay(engine: Engine, url: str, secret: str) -> None:

@@ -40,7 +40,7 @@ class Readiness:
     def __init__(self, probe: Callable[[], str | None], *, deadline: float = 5.0) -> None:
         self._probe = probe
         self._commit = GroupCommit(self._answer)
-        self._deadline = Deadline(deadline, late=_SILENT)
+        self._deadline = Deadline[Response](deadline)
 
     def admit(self, head: Head) -> Response | None:
         """Take every request."""
@@ -48,7 +48,7 @@ class Readiness:
     def __call__(self, request: Request) -> Response | Future[Response]:
         """Answer when the probe has."""
         try:
-            return self._deadline.watch(self._commit.submit(request))
+            return self._deadline.watch(self._commit.submit(request), late=_SILENT)
         except Overloaded:
             return _SILENT
 

@@ -65,17 +65,32 @@ Notification: TypeAlias = Delivered | Opened | Suppressed | Reactivated
 
 
 @dataclass(frozen=True, slots=True)
+class Unsupported:
+    """What an unsupported body says of itself, as far as it can be read; only the log asks."""
+
+    record_type: str | None = None
+    recipient: str | None = None
+    message_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Arrival:
     """One authentic request: its notification, or None where the body holds no supported one.
 
-    `body` is what was posted, in bytes; `received_at` is when, in UTC. What is
-    applied later than it came (a replay) is not `live`.
+    `body` is what was posted, in bytes; `received_at` is when it first came, in UTC.
+    What is applied later than it came (a replay, a sweep, a spool) is not `live`: it
+    stands for `attempts` requests, none for a replay, the last of them at
+    `last_received_at`, and may know the `fingerprint` that the log has for it.
     """
 
     notification: Notification | None
     body: bytes
     received_at: datetime
     live: bool = True
+    unsupported: Unsupported = Unsupported()
+    attempts: int = 1
+    last_received_at: datetime | None = None
+    fingerprint: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +214,7 @@ class Refusal(Enum):
         "Dispatch subscriber {owner} does not match payload recipient {recipient}",
     )
     UNAVAILABLE = (503, "Try again later", {"Retry-After": "30"})
+    FAILED = (503, "Try again later", {"Retry-After": "60"})  # now, but is tried again later
 
     def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
         self.status = status

@@ -6,6 +6,7 @@ signs nothing: a secret in a header of one's own is the only proof.
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
 from hmac import compare_digest
 
@@ -19,6 +20,7 @@ from hookrow.notification import (
     Opened,
     Reactivated,
     Suppressed,
+    Unsupported,
 )
 
 
@@ -35,7 +37,17 @@ class _Payload(msgspec.Struct, rename="pascal", gc=False):
     changed_at: object = None
 
 
+class _Said(msgspec.Struct, rename="pascal", gc=False):
+    """The fields by which any payload of the provider's can be told."""
+
+    record_type: object = None
+    recipient: object = None
+    email: object = None
+    message_id: object = msgspec.field(name="MessageID", default=None)
+
+
 _decode = msgspec.json.Decoder(_Payload).decode
+_decode_said = msgspec.json.Decoder(_Said).decode
 
 
 class Postmark:
@@ -45,10 +57,18 @@ class Postmark:
     old)`. A secret is visible ASCII without spaces, since nothing else survives
     every proxy's handling of a header (RFC 9110, section 5.5).
 
+    `matched` counts how often each was used, by its place among them, so that one
+    can see when the old one no longer is.
+
     Raises `ConfigurationError` where there is no secret or an impossible one.
     """
 
     def __init__(self, *secrets: str, header: str = "X-Provider-Secret") -> None:
+        self._header = header
+        self.accept(*secrets)
+
+    def accept(self, *secrets: str) -> None:
+        """Accept these secrets from now on, and no others. Raises as the constructor does."""
         if not secrets or not all(secrets):
             raise ConfigurationError(
                 "The webhook secret is missing or empty: set one, for example from "
@@ -59,33 +79,50 @@ class Postmark:
                 "The webhook secret has a character that a header cannot carry: "
                 "use visible ASCII characters without spaces."
             )
+        self.matched = Counter(dict.fromkeys(range(len(secrets)), 0))
         self._secrets = [secret.encode() for secret in secrets]
-        self._header = header
 
     def authentic(self, head: Head) -> bool:
         """Tell whether the head carries one of the secrets, in constant time."""
         value = head.header(self._header) or b""
         matches = [compare_digest(value, secret) for secret in self._secrets]
-        return any(matches)
+        if not any(matches):
+            return False
+        self.matched[matches.index(True)] += 1
+        return True
+
+    def describe(self, body: bytes) -> Unsupported:
+        """Say what an unsupported body is about, as far as it can be read. Never raises."""
+        try:
+            said = _decode_said(body)
+        except (ValueError, RecursionError):
+            return Unsupported()
+        recipient = _text(said.recipient) or _text(said.email)
+        return Unsupported(_text(said.record_type), recipient, _text(said.message_id))
 
     def parse(self, body: bytes) -> Notification | None:
         """Read a body; None where it holds no supported notification. Never raises."""
-        try:
-            body.decode()  # msgspec does not look at strings that it skips
-            payload = _decode(body)
-        except (ValueError, RecursionError):
+        return parse(body)
+
+
+def parse(body: bytes) -> Notification | None:
+    """Read a body; None where it holds no supported notification. Never raises."""
+    try:
+        body.decode()  # msgspec does not look at strings that it skips
+        payload = _decode(body)
+    except (ValueError, RecursionError):
+        return None
+    match payload.record_type:
+        case "Delivery":
+            delivered = _time(payload.delivered_at)
+            return Delivered(*_address(payload), delivered) if delivered else None
+        case "Open":
+            opened = _time(payload.received_at)
+            return Opened(*_address(payload), opened) if opened else None
+        case "SubscriptionChange":
+            return _subscription_change(payload)
+        case _:
             return None
-        match payload.record_type:
-            case "Delivery":
-                delivered = _time(payload.delivered_at)
-                return Delivered(*_address(payload), delivered) if delivered else None
-            case "Open":
-                opened = _time(payload.received_at)
-                return Opened(*_address(payload), opened) if opened else None
-            case "SubscriptionChange":
-                return _subscription_change(payload)
-            case _:
-                return None
 
 
 def _is_header_value(secret: str) -> bool:

@@ -1,23 +1,39 @@
 """The receiver: takes authentic notifications and records them.
 
-`record` is what it does; all else here is when, in which thread and how long.
+`recording.record` is what it does; all else here is when, in which thread, how long,
+and what becomes of those that cannot be recorded now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from os import PathLike
 from typing import Protocol
 
 from hookrow.batch import GroupCommit, Overloaded
 from hookrow.deadline import Deadline
-from hookrow.decide import decide, mentioned, merge, refuse_held, wanted
 from hookrow.errors import ConfigurationError
+from hookrow.hooks import Hook
 from hookrow.http import Head, Request, Response, refuse, respond
-from hookrow.notification import Arrival, Notification, Outcome, Refusal
-from hookrow.retry import Retry
+from hookrow.notification import (
+    Arrival,
+    Notification,
+    Outcome,
+    Recorded,
+    Refusal,
+    Refused,
+    Unsupported,
+)
+from hookrow.parked import EVERY as SWEEP
+from hookrow.parked import Parked
+from hookrow.periodic import Periodic
+from hookrow.quiet import Quiet
+from hookrow.recording import keep_failed, record
+from hookrow.retry import Retry, failures
 from hookrow.stores import Store
 
 ENDPOINT = "/provider/webhooks"
@@ -45,22 +61,8 @@ class Provider(Protocol):
     def parse(self, body: bytes) -> Notification | None:
         """Read a body; None where it holds no supported notification. Never raises."""
 
-
-def record(
-    store: Store, arrivals: Sequence[Arrival], *, skip_locked: bool = False
-) -> list[Outcome]:
-    """Find what the arrivals mention, decide on each, merge and save: one transaction.
-
-    With `skip_locked` those whose rows are held by others are refused instead of
-    waited for. Raises a `StoreError`; then nothing is changed.
-    """
-    with store.transaction(skip_locked=skip_locked) as transaction:
-        rows = transaction.find(mentioned(arrivals))
-        outcomes = [decide(arrival, rows) for arrival in arrivals]
-        held = transaction.lock(wanted(outcomes))
-        outcomes = refuse_held(outcomes, held)
-        transaction.save(merge(outcomes))
-    return outcomes
+    def describe(self, body: bytes) -> Unsupported:
+        """Say what an unsupported body is about, as far as it can be read. Never raises."""
 
 
 class Receiver:
@@ -72,13 +74,20 @@ class Receiver:
     wait for one. Every answer of a queued notification comes within `deadline`
     seconds; one that is 503 by then may yet be recorded.
 
-    Raises `ConfigurationError` where one of these is not positive, and for a mount
-    path that no request could have.
+    With `sweep` what the log has parked is tried again every minute. `spool` names
+    a file for what comes while the database cannot be reached. `keep_bodies=False`
+    keeps no body in the log, so that nothing of it can be tried again.
+    `on_recorded` and `on_refused` are called after the commit with the `Arrival`
+    and its `Outcome`, in a thread of their own, whenever a notification ends so; an
+    answer of 503 is no end.
+
+    Raises `ConfigurationError` where one of these cannot work, and for a mount path
+    that no request could have.
     """
 
     blocking = False
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keywords, each with a good default
         self,
         provider: Provider,
         store: Store,
@@ -87,17 +96,48 @@ class Receiver:
         group: int = 256,
         backlog: int = 4096,
         deadline: float = 5.0,
+        sweep: bool = False,
+        spool: str | PathLike[str] | None = None,
+        keep_bodies: bool = True,
+        on_recorded: Callable[[Arrival, Recorded], object] | None = None,
+        on_refused: Callable[[Arrival, Refused], object] | None = None,
     ) -> None:
         for name, value in (("group", group), ("backlog", backlog), ("deadline", deadline)):
             if value <= 0:
                 raise ConfigurationError(f"A receiver's {name} has to be more than {value}.")
+        if sweep and store.log is None:
+            raise ConfigurationError("Without a log nothing is parked: leave out the sweep.")
+        if sweep and not keep_bodies:
+            raise ConfigurationError("Without bodies nothing can be tried again: no sweep, then.")
         self._provider = provider
         self._endpoint = endpoint_path(mount_path)
-        self._record = Retry(partial(record, store), seconds=deadline)
-        self._commit = GroupCommit(
-            self._respond, group=group, backlog=backlog, weigh=lambda arrival: len(arrival.body)
+        self._logs = store.log is not None
+        self._parks = self._logs and keep_bodies
+        self._tasks: list[Periodic] = []
+        self._keep: Callable[[Sequence[Arrival]], object] = _leave
+        if spool is not None:
+            from hookrow.drain import EVERY, Drain  # noqa: PLC0415 - sqlite3 is loaded where asked
+            from hookrow.spool import Spool  # noqa: PLC0415 - as above
+
+            opened = Spool(spool)
+            self._keep = opened.put
+            drain = Drain(opened, store, self._read, self._tell, bodies=keep_bodies, parks=sweep)
+            self._tasks.append(Periodic(drain, seconds=EVERY, name="emptying of the spool"))
+        self._record = Retry(
+            partial(record, store, bodies=keep_bodies),
+            fail=partial(keep_failed, store, bodies=keep_bodies) if self._logs else _leave,
+            spool=self._keep,
+            seconds=deadline,
         )
-        self._deadline = Deadline(deadline, late=refuse(Refusal.UNAVAILABLE))
+        self._commit = GroupCommit(self._respond, group=group, backlog=backlog, weigh=_size)
+        self._overflow = GroupCommit(self._put_off, group=group, backlog=backlog, weigh=_size)
+        self._deadline = Deadline[Response](deadline)
+        self._on_recorded = Hook(on_recorded, "on_recorded") if on_recorded else None
+        self._on_refused = Hook(on_refused, "on_refused") if on_refused else None
+        self._parked = Parked(store, store.log, provider.parse, self._tell) if store.log else None
+        if self._parked is not None and sweep:
+            self._tasks.append(Periodic(self._parked.sweep, seconds=SWEEP, name="sweep"))
+        self._quiet = Quiet()
 
     def admit(self, head: Head) -> Response | None:
         """Refuse a head for its path, method or secret, in this order; None admits it."""
@@ -106,38 +146,121 @@ class Receiver:
         if head.method != "POST":
             return refuse(Refusal.METHOD_NOT_ALLOWED)
         if not self._provider.authentic(head):
+            self._quiet.warning("Somebody came without the secret, and was answered 401.")
             return refuse(Refusal.UNAUTHENTIC)
         return None
 
     def __call__(self, request: Request) -> Response | Future[Response]:
         """Record an admitted request in the receiver's thread, with all that wait there."""
-        arrival = self._read(request)
-        if arrival is None:
-            return refuse(Refusal.UNSUPPORTED)
+        self.start()
+        arrival = self._read(request.body, datetime.now(UTC))
+        refusal = Refusal.UNAVAILABLE if arrival.notification else Refusal.UNSUPPORTED
+        late = refuse(refusal)
+        if arrival.notification is None and not self._logs:
+            return late
         try:
-            return self._deadline.watch(self._commit.submit(arrival))
+            return self._deadline.watch(self._commit.submit(arrival), late=late)
         except Overloaded:
-            return refuse(Refusal.UNAVAILABLE)
+            return self._spill(arrival, late)
 
     def answer(self, request: Request) -> Response:
         """Record an admitted request in the calling thread, and start none.
 
         How long that can take is for the store's own time limits to say; a database
-        that stopped without a word may hold it for longer than the deadline.
+        that stopped without a word may hold it for longer than the deadline. To sweep,
+        and to empty the spool, call `start` besides.
         """
-        arrival = self._read(request)
-        return self._respond([arrival])[0] if arrival else refuse(Refusal.UNSUPPORTED)
+        arrival = self._read(request.body, datetime.now(UTC))
+        if arrival.notification is None and not self._logs:
+            return refuse(Refusal.UNSUPPORTED)
+        return self._respond([arrival])[0]
+
+    def start(self) -> None:
+        """Start to sweep and to empty the spool, where asked for: a queued request does so, too."""
+        for task in self._tasks:
+            task.start()
+
+    def revisit(self, *message_ids: str) -> Future[int]:
+        """Try again what is parked for these messages: call it when their dispatches are committed.
+
+        It is done in a thread of its own; the future is how many were recorded. What
+        cannot be done now is left to the sweep. Raises `ConfigurationError` where
+        there is no log.
+        """
+        if self._parked is None:
+            raise ConfigurationError("Without a log nothing is parked.")
+        try:
+            return self._parked.revisit(message_ids)
+        except Overloaded:
+            none: Future[int] = Future()
+            none.set_result(0)
+            return none
 
     def close(self, timeout: float | None = None) -> None:
-        """Take no more, record what waits, end the thread; wait `timeout` seconds for it."""
-        self._commit.close(timeout)
+        """Take no more, record what waits, end the threads; wait `timeout` seconds for each."""
+        for task in (self._commit, self._overflow, *self._tasks, self._parked):
+            if task is not None:
+                task.close(timeout)
+        for hook in (self._on_recorded, self._on_refused):
+            if hook is not None:
+                hook.close(timeout)
 
-    def _read(self, request: Request) -> Arrival | None:
-        """Read a request; None where there is nothing to record, with or without a database."""
-        notification = self._provider.parse(request.body)
-        if notification is None:
-            return None
-        return Arrival(notification, request.body, datetime.now(UTC))
+    def _read(self, body: bytes, received_at: datetime) -> Arrival:
+        notification = self._provider.parse(body)
+        if notification is not None:
+            return Arrival(notification, body, received_at)
+        return Arrival(None, body, received_at, unsupported=self._provider.describe(body))
 
     def _respond(self, arrivals: Sequence[Arrival]) -> list[Response]:
-        return [respond(outcome) for outcome in self._record(arrivals)]
+        outcomes = self._record(arrivals)
+        if not self._parks:
+            self._keep_failed(arrivals, outcomes)
+        self._tell(arrivals, outcomes)
+        return [respond(outcome) for outcome in outcomes]
+
+    def _keep_failed(self, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> None:
+        """Keep in the spool what failed and no log tries again; a log that is there counted it."""
+        failed = [
+            replace(arrival, attempts=0)
+            for arrival, outcome in zip(arrivals, outcomes, strict=True)
+            if isinstance(outcome, Refused) and outcome.refusal is Refusal.FAILED
+        ]
+        if failed:
+            self._keep(failed)
+
+    def _tell(self, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> None:
+        """Call the hooks, off this thread."""
+        if self._on_recorded is None and self._on_refused is None:
+            return
+        for arrival, outcome in zip(arrivals, outcomes, strict=True):
+            match outcome:
+                case Recorded():
+                    if self._on_recorded is not None:
+                        self._on_recorded(arrival, outcome)
+                case Refused(Refusal.FAILED | Refusal.UNAVAILABLE):
+                    pass
+                case Refused():
+                    if self._on_refused is not None:
+                        self._on_refused(arrival, outcome)
+
+    def _spill(self, arrival: Arrival, late: Response) -> Response | Future[Response]:
+        """Keep in the spool what the backlog has no room for, and answer then."""
+        self._quiet.warning("No more notifications can be taken just now: answering 503.")
+        if self._keep is _leave:
+            return late
+        try:
+            return self._deadline.watch(self._overflow.submit(arrival), late=late)
+        except Overloaded:
+            return late
+
+    def _put_off(self, arrivals: Sequence[Arrival]) -> list[Response]:
+        self._keep(arrivals)
+        return [respond(each) for each in failures(arrivals, Refusal.UNAVAILABLE)]
+
+
+def _leave(arrivals: Sequence[Arrival]) -> None:
+    """Leave it to the provider to send the arrivals again: there is no spool."""
+
+
+def _size(arrival: Arrival) -> int:
+    return len(arrival.body)

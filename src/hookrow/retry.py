@@ -1,22 +1,21 @@
 """What is done when a group fails: run it again, leave out locked rows, split it, or answer 503.
 
 A failed transaction changed nothing, so every answer here is either the outcome
-of a commit or 503, which the provider takes as "send it again".
+of a commit or 503, which the provider takes as "send it again". What is answered
+503 is kept all the same: in the log where the work failed, else in the spool.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import uniform
 from time import monotonic, sleep
 from traceback import format_tb
 from typing import Protocol
 
 from hookrow.notification import Arrival, Outcome, Refusal
+from hookrow.quiet import Quiet
 from hookrow.stores import Conflict, Locked, Rejected, StoreError
-
-log = logging.getLogger("hookrow")
 
 PAUSES = (0.01, 0.03, 0.1, 0.3)
 """In seconds; how long a group that met another waits before it tries again."""
@@ -35,13 +34,25 @@ class Attempt(Protocol):
 class Retry:
     """Makes attempts at a group until it is recorded, refused, or out of time.
 
-    A group begins no further attempt once `seconds` have passed.
+    A group begins no further attempt once `seconds` have passed. Arrivals whose work
+    failed are handed to `fail`, which may raise a `StoreError`; those for which there
+    is no database just now, to `spool`.
     """
 
-    def __init__(self, attempt: Attempt, *, seconds: float) -> None:
+    def __init__(
+        self,
+        attempt: Attempt,
+        *,
+        fail: Callable[[Sequence[Arrival]], object],
+        spool: Callable[[Sequence[Arrival]], object],
+        seconds: float,
+    ) -> None:
         self._attempt = attempt
+        self._fail = fail
+        self._spool = spool
         self._seconds = seconds
         self._resting_until = 0.0
+        self._quiet = Quiet()
 
     def __call__(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
         """Return an outcome for each arrival. Never raises."""
@@ -50,50 +61,71 @@ class Retry:
     def _record(self, arrivals: Sequence[Arrival], until: float) -> list[Outcome]:
         now = monotonic()
         if now < self._resting_until or now > until:
-            return _unavailable(arrivals)
+            return self._unavailable(arrivals)
         try:
-            return self._insist(arrivals, until)
+            return insist(self._attempt, arrivals, until=until)
         except Rejected as error:
             if len(arrivals) > 1:
                 return [outcome for one in arrivals for outcome in self._record([one], until)]
             # No traceback: it may quote the row.
-            log.error("The database refuses %s: %s", _describe(arrivals[0]), error)  # noqa: TRY400
+            self._quiet.error("The database refuses %s: %s", describe(arrivals[0]), error)
         except (Conflict, Locked) as error:
-            log.warning("Answering %d notifications 503: %s", len(arrivals), error)
+            self._quiet.warning("Answering %d notifications 503: %s", len(arrivals), error)
         except StoreError as error:
             self._rest(arrivals, str(error))
+            return self._unavailable(arrivals)
         except Exception as error:  # noqa: BLE001 - whatever it is, nothing is lost by a 503
             place = "".join(format_tb(error.__traceback__))
             self._rest(arrivals, f"{type(error).__name__}, a fault to be reported, at\n{place}")
-        return _unavailable(arrivals)
+        return self._failed(arrivals, until)
 
-    def _insist(self, arrivals: Sequence[Arrival], until: float) -> list[Outcome]:
-        pauses = iter(PAUSES)
-        skip_locked = False
-        while True:
-            try:
-                return self._attempt(arrivals, skip_locked=skip_locked)
-            except Conflict:
-                pause = next(pauses, None)
-                if pause is None or monotonic() > until:
-                    raise
-                # Without jitter two groups that met would meet again.
-                sleep(pause * uniform(0.5, 1.5))  # noqa: S311 - no secret hangs on it
-            except Locked:
-                if skip_locked or monotonic() > until:
-                    raise
-                skip_locked = True
+    def _failed(self, arrivals: Sequence[Arrival], until: float) -> list[Outcome]:
+        if monotonic() > until:
+            return self._unavailable(arrivals)
+        try:
+            self._fail(arrivals)
+        except Exception as error:  # noqa: BLE001 - there is still the spool
+            self._quiet.error("The log cannot be written: %s: %s", type(error).__name__, error)
+            self._spool(arrivals)
+        return failures(arrivals)
+
+    def _unavailable(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
+        self._spool(arrivals)
+        return failures(arrivals, Refusal.UNAVAILABLE)
 
     def _rest(self, arrivals: Sequence[Arrival], why: str) -> None:
         self._resting_until = monotonic() + REST
-        log.error("Answering %d notifications 503: %s", len(arrivals), why)
+        self._quiet.error("Answering %d notifications 503: %s", len(arrivals), why)
 
 
-def _unavailable(arrivals: Sequence[Arrival]) -> list[Outcome]:
-    return [Refusal.UNAVAILABLE.refused()] * len(arrivals)
+def insist(
+    attempt: Attempt, arrivals: Sequence[Arrival], *, until: float, skip_locked: bool = False
+) -> list[Outcome]:
+    """Attempt until it is done or `until` has come (of `monotonic`). Raises a `StoreError`."""
+    pauses = iter(PAUSES)
+    while True:
+        try:
+            return attempt(arrivals, skip_locked=skip_locked)
+        except Conflict:
+            pause = next(pauses, None)
+            if pause is None or monotonic() > until:
+                raise
+            # Without jitter two groups that met would meet again.
+            sleep(pause * uniform(0.5, 1.5))  # noqa: S311 - no secret hangs on it
+        except Locked:
+            if skip_locked or monotonic() > until:
+                raise
+            skip_locked = True
 
 
-def _describe(arrival: Arrival) -> str:
+def failures(arrivals: Sequence[Arrival], refusal: Refusal = Refusal.FAILED) -> list[Outcome]:
+    """Refuse arrivals that could not be worked on; the unsupported need no work."""
+    return [
+        (refusal if arrival.notification else Refusal.UNSUPPORTED).refused() for arrival in arrivals
+    ]
+
+
+def describe(arrival: Arrival) -> str:
     """Name a notification in a log: in one line, and without a full address."""
     notification = arrival.notification
     if notification is None:

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from hookrow.errors import ConfigurationError
 from hookrow.notification import Suppressible
 
-_SUPPRESSION = ("suppressed_at", "suppression_reason", "suppression_changed_at")
+SUPPRESSION = ("suppressed_at", "suppression_reason", "suppression_changed_at")
 
 _REQUIRED = {
     "subscribers": ("id", "email", "suppressed_at"),
@@ -21,8 +21,8 @@ _REQUIRED = {
 }
 _OPTIONAL = {
     "subscribers": ("suppression_reason", "suppression_changed_at"),
-    "dispatches": ("list_id", *_SUPPRESSION),
-    "subscriptions": _SUPPRESSION,
+    "dispatches": ("list_id", *SUPPRESSION),
+    "subscriptions": SUPPRESSION,
 }
 
 
@@ -46,6 +46,8 @@ class Role:
 class Schema:
     """The tables of a host, ours by default. A host without lists has no subscriptions.
 
+    `log` is the table of the log, which is ours always; None turns the log off.
+
     Raises `ConfigurationError` for a column that no role has, or one that is
     needed and left out.
     """
@@ -53,8 +55,11 @@ class Schema:
     subscribers: Role = Role("hookrow_subscribers")
     dispatches: Role = Role("hookrow_dispatches")
     subscriptions: Role | None = Role("hookrow_subscriptions")
+    log: str | None = "hookrow_notifications"
 
     def __post_init__(self) -> None:
+        if self.log == "":
+            raise ConfigurationError("The log needs a table: name it, or None for no log.")
         for name, role in self.roles.items():
             _check(name, role)
 
@@ -67,6 +72,11 @@ class Schema:
             "subscriptions": self.subscriptions,
         }
         return {name: role for name, role in roles.items() if role is not None}
+
+    @property
+    def ours(self) -> bool:
+        """Whether all tables of rows are those that hookrow makes."""
+        return self.roles == Schema().roles
 
     @property
     def undated(self) -> Collection[Suppressible]:

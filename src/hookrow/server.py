@@ -10,9 +10,12 @@ import gc
 import logging
 import logging.config
 import os
+import resource
 import signal
 import socket
 import sys
+from contextlib import suppress
+from datetime import timedelta
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -21,17 +24,25 @@ import httptools  # noqa: F401 - uvicorn asks for it by name, too late to say wh
 import msgspec
 import uvicorn
 import uvloop  # noqa: F401 - as httptools
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors import Multiprocess
 
 from hookrow import __version__, migrations
 from hookrow.asgi import ASGI, Receive, Scope, Send
 from hookrow.check import Level, check_database, check_secrets
 from hookrow.errors import ConfigurationError
 from hookrow.health import Liveness, Readiness
+from hookrow.periodic import Periodic
 from hookrow.postmark import Postmark
+from hookrow.protocol import Protocol
+from hookrow.quiet import Once
 from hookrow.receiver import Receiver
-from hookrow.schema import Schema
+from hookrow.retention import pruned
 from hookrow.settings import Settings, endpoint
-from hookrow.stores.engines import open_engine, opened
+from hookrow.spool import Spool
+from hookrow.stores import Unavailable
+from hookrow.stores.engines import absent, open_engine, opened
+from hookrow.stores.log import LogReader
 from hookrow.stores.sql import SQLStore
 
 log = logging.getLogger("hookrow")
@@ -39,22 +50,38 @@ log = logging.getLogger("hookrow")
 VARIABLE = "HOOKROW_SERVE"
 """Of the environment: where the settings are, for workers that are started anew."""
 
+HOUR = 3600.0
+DAY = 24 * HOUR
+
 DRAIN = 20
 """In seconds; how long a server that stops waits for what is in flight: a body, and its answer."""
 
 
 class Server:
-    """The ASGI application. Raises `ConfigurationError` where the settings cannot work."""
+    """The ASGI application, with the `receiver` that answers at its mount path.
+
+    Raises `ConfigurationError` where the settings cannot work.
+    """
 
     def __init__(self, settings: Settings) -> None:
-        self._schema = settings.schema
+        self._settings = settings
+        self._provider = Postmark(*settings.accepted())
         self._engine = open_engine(settings.database_url)
-        self._receiver = Receiver(
-            Postmark(*settings.secrets),
-            SQLStore(self._engine, settings.schema),
+        store = SQLStore(self._engine, settings.schema)
+        bodies = settings.keep_bodies != timedelta(0)
+        self.receiver = Receiver(
+            self._provider,
+            store,
             mount_path=settings.mount_path,
+            sweep=settings.sweep and bodies and store.log is not None,
+            spool=settings.spool,
+            keep_bodies=bodies,
         )
-        self._webhook = ASGI(self._receiver)
+        self._tasks = [Periodic(self._count_secrets, seconds=HOUR, name="count of secrets")]
+        if store.log is not None:
+            prune = partial(self._prune, store.log)
+            self._tasks.append(Periodic(prune, seconds=DAY, name="pruning of the log"))
+        self._webhook = ASGI(self.receiver)
         self._health = {"/healthz": ASGI(Liveness()), "/readyz": ASGI(Readiness(self._fault))}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,9 +91,21 @@ class Server:
         else:
             await self._health.get(scope["path"], self._webhook)(scope, receive, send)
 
+    def reload(self) -> None:
+        """Accept from now on what the secret file says; where it is wrong, what it said before."""
+        try:
+            self._provider.accept(*self._settings.accepted())
+        except ConfigurationError as error:
+            log.error("The secrets stay as they were. %s", error)  # noqa: TRY400 - it says all
+        else:
+            log.info("The secrets were read anew.")
+
     def close(self) -> None:
         """Record what waits, then leave the database."""
-        self._receiver.close(DRAIN)
+        for task in self._tasks:
+            task.close(1.0)  # a batch of the log at most is left to the next start
+        self.receiver.close(DRAIN)
+        self._count_secrets()
         self._engine.dispose()
 
     async def _live(self, receive: Receive, send: Send) -> None:
@@ -75,13 +114,29 @@ class Server:
         # again and again, and one notification in a hundred waits for 30 ms and more.
         gc.collect()
         gc.freeze()
+        self.receiver.start()
+        for task in self._tasks:
+            task.start()
         await send({"type": "lifespan.startup.complete"})
         await receive()
         await asyncio.to_thread(self.close)
         await send({"type": "lifespan.shutdown.complete"})
 
+    def _count_secrets(self) -> None:
+        """Say how often each secret was used, where there is one to be given up."""
+        used = self._provider.matched
+        if len(used) > 1:
+            told = ", ".join(map(str, used.values()))
+            log.info("How often each secret was used, the newest first: %s.", told)
+
+    def _prune(self, entries: LogReader) -> None:
+        settings = self._settings
+        count = sum(pruned(entries, keep=settings.keep, keep_bodies=settings.keep_bodies))
+        if count:
+            log.info("Pruned from the log, entries and bodies: %d.", count)
+
     def _fault(self) -> str | None:
-        for finding in check_database(self._engine, self._schema):
+        for finding in check_database(self._engine, self._settings.schema):
             if finding.level is Level.ERROR:
                 return finding.text
         return None
@@ -89,7 +144,23 @@ class Server:
 
 def application() -> Server:
     """Make the server of a worker process, from the settings that its parent left it."""
-    return Server(msgspec.json.decode(os.environ[VARIABLE], type=Settings))
+    try:
+        server = Server(msgspec.json.decode(os.environ[VARIABLE], type=Settings))
+    except ConfigurationError as error:
+        log.error("This worker cannot start. %s", error)  # noqa: TRY400 - it says all
+        sys.exit(1)  # not uvicorn's STARTUP_FAILURE, upon which it ends all others too
+    signal.signal(signal.SIGHUP, lambda *_: server.reload())
+    return server
+
+
+class _Workers(Multiprocess):
+    """uvicorn's worker processes; on SIGHUP it would start each anew, and drop connections."""
+
+    def handle_hup(self) -> None:
+        """Have each read its secrets anew."""
+        for process in self.processes:
+            if process.pid is not None:
+                os.kill(process.pid, signal.SIGHUP)
 
 
 def serve(settings: Settings, *, host: str, port: int, workers: int, log_level: str) -> None:
@@ -99,15 +170,16 @@ def serve(settings: Settings, *, host: str, port: int, workers: int, log_level: 
     """
     logging.config.dictConfig(_logging(log_level))
     _prepare(settings)
+    _allow_connections()
     _listen(host, port)
     where = endpoint(host, port, settings.mount_path)
     log.info("hookrow %s takes notifications at %s", __version__, where)
-    run = partial(
-        uvicorn.run,
+    configured = partial(
+        uvicorn.Config,
         host=host,
         port=port,
         loop="uvloop",
-        http="httptools",
+        http=Protocol,
         ws="none",
         access_log=False,
         server_header=False,
@@ -116,25 +188,39 @@ def serve(settings: Settings, *, host: str, port: int, workers: int, log_level: 
     )
     if workers > 1:
         os.environ[VARIABLE] = msgspec.json.encode(settings).decode()
-        run("hookrow.server:application", factory=True, workers=workers)
+        config = configured("hookrow.server:application", factory=True, workers=workers)
+        _Workers(config, sockets=[config.bind_socket()]).run()
     else:
         # uvicorn stops on these, and then sends them once more to whoever had them.
         signal.signal(signal.SIGTERM, stopped)
         signal.signal(signal.SIGINT, stopped)
-        signal.signal(signal.SIGHUP, _hung_up)
-        run(Server(settings))
+        server = Server(settings)
+        signal.signal(signal.SIGHUP, lambda *_: server.reload())
+        running = uvicorn.Server(configured(server))
+        running.run()
+        if not running.started:
+            sys.exit(STARTUP_FAILURE)
 
 
 def _prepare(settings: Settings) -> None:
     """Look at what would make every notification fail, before the first one comes."""
-    secret = check_secrets(settings.secrets)
+    secret = check_secrets(settings)
     if secret.level is Level.ERROR:
         raise ConfigurationError(secret.text)
     if secret.level is Level.WARNING:
         log.warning("The webhook secret: %s", secret.text)
+    if settings.spool is not None:
+        Spool(settings.spool)  # or it would be reported by each worker
+    if settings.keep_bodies == timedelta(0):
+        log.warning("No body is kept: what cannot be recorded is not tried again.")
     with opened(settings.database_url) as engine:
-        if engine.dialect.name == "sqlite" and settings.schema == Schema():
-            migrations.upgrade(engine, settings.schema)
+        if engine.dialect.name == "sqlite" and settings.schema.ours:
+            try:
+                migrations.upgrade(engine, settings.schema)
+            except Unavailable as error:
+                if absent(engine):
+                    raise
+                log.warning("%s", error)
         for finding in check_database(engine, settings.schema):
             if finding.level is Level.ERROR and finding.about != "database":
                 raise ConfigurationError(finding.text)
@@ -162,9 +248,11 @@ def stopped(signum: int, frame: FrameType | None) -> None:
     sys.exit(0)
 
 
-def _hung_up(signum: int, frame: FrameType | None) -> None:
-    del signum, frame
-    log.info("SIGHUP: settings are read once, at the start; start anew for others.")
+def _allow_connections() -> None:
+    """Allow as many open files as this process may have: each connection is one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # some systems have a limit that they do not tell
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _logging(level: str) -> dict[str, Any]:
@@ -175,5 +263,10 @@ def _logging(level: str) -> dict[str, Any]:
         "disable_existing_loggers": False,
         "formatters": {"line": {"format": "%(asctime)s %(levelname)-8s %(name)s: %(message)s"}},
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-        "loggers": {"hookrow": logger, "uvicorn": logger},
+        "filters": {"once": {"()": Once}},
+        "loggers": {
+            "hookrow": logger,
+            "uvicorn": logger,
+            "uvicorn.error": {"filters": ["once"]},  # it tells of every bad request
+        },
     }

@@ -7,9 +7,11 @@ command line's parser does that. The file is read here, and checked whole.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
@@ -22,19 +24,47 @@ DEFAULT_FILE = Path("hookrow.toml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What `hookrow serve` hands to its workers, which are processes of their own."""
+    """What `hookrow serve` hands to its workers, which are processes of their own.
 
-    secrets: tuple[str, ...]
+    Entries of the log are kept for `keep`, their bodies for `keep_bodies` (zero: none
+    are); None is for ever.
+    """
+
+    secrets: tuple[str, ...] = ()
+    secret_file: str | None = None
     database_url: str
     mount_path: str = ""
+    sweep: bool = True
+    spool: str | None = None
+    keep: timedelta | None = timedelta(days=90)
+    keep_bodies: timedelta | None = None
     schema: Schema = field(default_factory=Schema)
 
+    def accepted(self) -> Sequence[str]:
+        """Return the secrets, read anew where they are in a file.
 
-def read(path: Path, known: Collection[str]) -> tuple[Mapping[str, str | int], Schema]:
+        Raises `ConfigurationError` where it cannot be read, or others are set besides.
+        """
+        if self.secret_file is None:
+            return self.secrets
+        if self.secrets:
+            raise ConfigurationError("There are secrets in a file and others: keep one of the two.")
+        try:
+            lines = Path(self.secret_file).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeError) as error:
+            raise ConfigurationError(f"The secret file cannot be read: {error}.") from error
+        return [line.strip() for line in lines if line.strip()]
+
+
+Value: TypeAlias = str | int | bool
+"""What a file may give for a setting."""
+
+
+def read(path: Path, known: Collection[str]) -> tuple[Mapping[str, Value], Schema]:
     """Read a file; return its plain settings and the schema that its tables make.
 
     Raises `ConfigurationError` for a file that cannot be read, a name that is not
-    `known`, and a value that is neither text nor a whole number.
+    `known`, and a value that is neither text nor a whole number, true or false.
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -44,8 +74,10 @@ def read(path: Path, known: Collection[str]) -> tuple[Mapping[str, str | int], S
     for name, value in content.items():
         if name not in known:
             raise ConfigurationError(f"{path}: there is no setting {name!r}.{nearest(name, known)}")
-        if isinstance(value, bool) or not isinstance(value, str | int):
-            raise ConfigurationError(f"{path}: {name} is neither text nor a whole number.")
+        if not isinstance(value, Value):
+            raise ConfigurationError(
+                f"{path}: {name} is neither text nor a whole number, true or false."
+            )
     try:
         return content, _schema(tables)
     except ConfigurationError as error:

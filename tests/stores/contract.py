@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from threading import Thread
 from typing import Any
 
@@ -28,7 +29,9 @@ from hookrow.notification import (
     Suppressible,
 )
 from hookrow.notification import Rows as Found
-from hookrow.receiver import record
+from hookrow.recording import keep_failed, record
+from hookrow.retry import Retry
+from hookrow.stores import Store
 
 NOON = datetime(2026, 3, 4, 12, 0, 0, 123456, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -87,6 +90,13 @@ def save(home: Home, *changes: Change) -> None:
         with home.store.transaction() as transaction:
             assert not transaction.lock([change.row])
             transaction.save([change])
+
+
+def insistent(store: Store, *, seconds: float = 5.0) -> Retry:
+    """Record as a receiver without a spool does, with all that it does about faults."""
+    return Retry(
+        partial(record, store), fail=partial(keep_failed, store), spool=len, seconds=seconds
+    )
 
 
 def statuses(outcomes: Sequence[Outcome]) -> list[int]:

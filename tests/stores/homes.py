@@ -7,6 +7,8 @@ name, in the types of their keys, and in which columns there are.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from enum import Enum
 from itertools import chain
 from typing import Any, Protocol, TypeAlias
 from uuid import UUID
@@ -29,12 +31,13 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeEngine
 
 from hookrow import Role, Schema
-from hookrow.migrations import upgrade
+from hookrow.migrations import heads, upgrade
 from hookrow.notification import Key
 from hookrow.stores import Store
 from hookrow.stores.memory import MemoryStore
+from hookrow.stores.memory_log import MemoryLog
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.tables import UTCDateTime, metadata
+from hookrow.stores.tables import UTCDateTime, log_table, metadata
 
 Row: TypeAlias = Mapping[str, Any]
 Rows: TypeAlias = dict[str, list[dict[str, Any]]]
@@ -90,21 +93,23 @@ THEIRS = Schema(
         },
     ),
 )
-"""Every table and column under another name, some of which need quotes."""
+"""Every table and column under another name, some of which need quotes; and our log."""
 
 UNDATED = Schema(
     subscribers=Role("people", {"suppression_changed_at": None, "suppression_reason": None}),
     dispatches=Role("sends", {"suppression_changed_at": None}),
     subscriptions=Role("members", {"suppression_changed_at": None}),
+    log="The log",
 )
-"""No table keeps when a suppression last changed."""
+"""No table keeps when a suppression last changed; the log is one that the host made."""
 
 SPARSE = Schema(
     subscribers=Role("people", {"suppression_reason": None}),
     dispatches=Role("sends", {"list_id": None, **dict.fromkeys(SUPPRESSION)}),
     subscriptions=None,
+    log=None,
 )
-"""No lists, and nothing of a dispatch but its times."""
+"""No lists, nothing of a dispatch but its times, and no log."""
 
 
 class Home(Protocol):
@@ -122,10 +127,13 @@ class Home(Protocol):
         """Return a key as these tables have it; keys sort as their numbers do."""
 
     def fill(self, **rows: Sequence[Row]) -> None:
-        """Put these rows in the place of all others; a column left out is null."""
+        """Put these rows in the place of all others; a column left out is null. Empty the log."""
 
     def rows(self) -> Rows:
         """Read every row, by a way that is not the store's."""
+
+    def logged(self) -> list[dict[str, Any]]:
+        """Read the log in the order of its ids, by a way that is not the store's."""
 
     def close(self) -> None:
         """Close what was opened."""
@@ -136,7 +144,8 @@ class MemoryHome:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        self.store = MemoryStore(undated=schema.undated)
+        self._log = MemoryLog() if schema.log else None
+        self.store = MemoryStore(undated=schema.undated, log=self._log)
 
     def key(self, number: int) -> Key:
         """Return the number."""
@@ -144,6 +153,8 @@ class MemoryHome:
 
     def fill(self, **rows: Sequence[Row]) -> None:
         """Put the rows into the dicts, with only what the store says that it needs."""
+        if self._log is not None:
+            self._log.entries.clear()
         for name, columns in self._columns().items():
             table = self._tables()[name]
             table.clear()
@@ -163,6 +174,17 @@ class MemoryHome:
             ]
             for name, columns in self._columns().items()
         }
+
+    def logged(self) -> list[dict[str, Any]]:
+        """Read the dict, with enums as a database has them."""
+        entries = self._log.entries.values() if self._log else ()
+        return [
+            {
+                name: value.value if isinstance(value, Enum) else value
+                for name, value in asdict(entry).items()
+            }
+            for entry in sorted(entries, key=lambda entry: entry.id)
+        ]
 
     def close(self) -> None:
         """Do nothing."""
@@ -190,10 +212,13 @@ class SQLHome:
             name: Table(role.table, tables, *self._columns(name))
             for name, role in schema.roles.items()
         }
-        if self._ours:
-            upgrade(self._engine, OURS)
-        else:
+        self._log = log_table(schema.log, MetaData()) if schema.log else None
+        if not self._ours:
             tables.create_all(self._engine)
+        if heads(schema):
+            upgrade(self._engine, schema)
+        elif self._log is not None:
+            self._log.create(self._engine)
         self.store = SQLStore(self._engine if lend else url, schema)
 
     def key(self, number: int) -> Key:
@@ -206,6 +231,8 @@ class SQLHome:
         """Delete all rows and insert these, and the lists that they name."""
         lists = metadata.tables["hookrow_lists"]
         with self._engine.begin() as connection:
+            if self._log is not None:
+                connection.execute(delete(self._log))
             for table in reversed(self._tables.values()):
                 connection.execute(delete(table))
             if self._ours:
@@ -233,6 +260,14 @@ class SQLHome:
                 ]
                 for name, table in self._tables.items()
             }
+
+    def logged(self) -> list[dict[str, Any]]:
+        """Read the log's table through a connection of its own."""
+        if self._log is None:
+            return []
+        with self._engine.connect() as connection:
+            rows = connection.execute(select(self._log).order_by(self._log.c.id))
+            return [dict(row) for row in rows.mappings()]
 
     def close(self) -> None:
         """Close every connection."""

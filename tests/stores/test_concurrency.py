@@ -20,12 +20,12 @@ from typing import Any
 
 import psycopg
 import pytest
-from contract import NOON, SECOND, arrival, fill, opens, statuses
+from contract import NOON, SECOND, arrival, fill, insistent, opens, statuses
 from homes import OURS, Home, SQLHome, connect
 from sqlalchemy import Engine, event, make_url
 
 from hookrow import Arrival, Delivered, Outcome, Suppressed
-from hookrow.receiver import record
+from hookrow.recording import record
 from hookrow.retry import Retry
 from hookrow.stores import Conflict
 from hookrow.stores.engines import LOCK_TIMEOUT
@@ -61,8 +61,8 @@ def suppressed(recipient: str, *, seconds: int = 0, message_id: str | None = Non
 
 
 def persist(home: Home, arrivals: Sequence[Arrival], *, seconds: float = 5.0) -> list[int]:
-    """Record as a receiver does, with all that it does about faults; return the statuses."""
-    return statuses(Retry(partial(record, home.store), seconds=seconds)(arrivals))
+    """Record insistently; return the statuses."""
+    return statuses(insistent(home.store, seconds=seconds)(arrivals))
 
 
 def states(home: Home) -> list[bool]:
@@ -251,7 +251,7 @@ class TestConflicts:
             fill(home)
             store = SQLStore(engine)
             told: list[Outcome] = []
-            attempt = Retry(partial(record, store), seconds=5.0)
+            attempt = insistent(store)
             with psycopg.connect(empty_postgres_url) as host, _faults(engine) as states:
                 host.execute("UPDATE hookrow_dispatches SET opened_at = NULL WHERE id = 1")
                 with running(lambda: told.extend(attempt([suppressed(ADA, message_id="m-ada")]))):
@@ -284,7 +284,7 @@ class TestConflicts:
                         with psycopg.connect(empty_postgres_url) as host:
                             host.execute(change.encode())
 
-            attempt = Retry(partial(record, store), seconds=5.0)
+            attempt = insistent(store)
             with _faults(engine) as states:
                 assert statuses(attempt([suppressed(ADA)])) == [200]
             assert states == ["40001"]
@@ -350,7 +350,7 @@ class TestRejectedData:
             arrival(Delivered(ADA, "m-ada", NOON)),
             arrival(Suppressed(ZOE, None, NOON, "Short")),
         ]
-        attempt = Retry(partial(record, store), seconds=5.0)
+        attempt = insistent(store)
         assert statuses(attempt(told)) == [200, 503, 200, 200]
         assert len(caplog.records) == 1
         assert "Suppressed" in caplog.text
@@ -418,13 +418,10 @@ def _held(url: str) -> Iterator[Callable[[], None]]:
 
 _RECORD = """
 import sys
-from functools import partial
 from hookrow import Delivered
-from hookrow.retry import Retry
-from hookrow.receiver import record
 from hookrow.stores.sql import SQLStore
-from contract import NOON, arrival, statuses
-attempt = Retry(partial(record, SQLStore(sys.argv[1])), seconds=5.0)
+from contract import NOON, arrival, insistent, statuses
+attempt = insistent(SQLStore(sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.readline()
 told = []
@@ -462,7 +459,7 @@ class TestSqliteFile:
             return record(store, arrivals, skip_locked=skip_locked)
 
         with _held(empty_sqlite_url) as release:
-            told = Retry(attempt, seconds=5.0)([suppressed(ADA)])
+            told = Retry(attempt, fail=len, spool=len, seconds=5.0)([suppressed(ADA)])
         assert (statuses(told), attempts) == ([200], 3)
         assert states(lite) == [True, False, False]
         engine.dispose()
@@ -472,7 +469,7 @@ class TestSqliteFile:
         with _held(empty_sqlite_url):
             begun = time.monotonic()
             assert persist(lite, [suppressed(ADA)], seconds=1.0) == [503]
-            assert time.monotonic() - begun < LOCK_TIMEOUT + 2
+            assert time.monotonic() - begun < 2 * LOCK_TIMEOUT + 2  # for the rows, for the log
         assert persist(lite, [suppressed(ADA)]) == [200]
 
     def test_a_store_says_conflict(self, lite: SQLHome, empty_sqlite_url: str) -> None:

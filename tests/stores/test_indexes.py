@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from homes import connect
@@ -17,6 +18,7 @@ HOST = Schema(
     subscribers=Role("people", {**BARE, "suppressed_at": "muted_at"}),
     dispatches=Role("sends", BARE),
     subscriptions=Role("members", BARE),
+    log=None,
 )
 TABLES = """
     CREATE TABLE people (id INTEGER PRIMARY KEY, email TEXT, muted_at TIMESTAMP);
@@ -94,7 +96,7 @@ def test_any_index_that_serves_will_do(engine: Engine, index: str) -> None:
 
 def test_a_host_without_subscriptions_needs_two(engine: Engine) -> None:
     """What is not looked up needs no index."""
-    schema = Schema(subscribers=HOST.subscribers, dispatches=HOST.dispatches, subscriptions=None)
+    schema = replace(HOST, subscriptions=None)
     assert len(_missing(engine, schema)) == 2
 
 

@@ -11,10 +11,11 @@ from contract import NOON, SECOND
 from homes import OURS, SPARSE, UNDATED, Home, MemoryHome, Rows, SQLHome
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from log_contract import timeless
 
 from hookrow import Arrival, Delivered, Opened, Outcome, Reactivated, Refused, Suppressed
 from hookrow.notification import Notification
-from hookrow.receiver import record
+from hookrow.recording import record
 
 Group: TypeAlias = list[Arrival]
 World: TypeAlias = dict[str, list[dict[str, Any]]]
@@ -44,16 +45,22 @@ def _notifications(
     )
 
 
-arrivals = st.builds(
-    Arrival,
-    # Half of them are about the same rows; now and then one holds nothing of use.
-    st.one_of(
-        _notifications([ADA], ["m-ada"]), _notifications(RECIPIENTS, MESSAGES), st.just(None)
-    ),
-    st.just(b"{}"),
-    times,
-    st.booleans(),
-)
+@st.composite
+def _arrivals(draw: st.DrawFn) -> Arrival:
+    """Draw an arrival. Half are about the same rows; now and then one holds nothing of use."""
+    notification = draw(
+        st.one_of(_notifications([ADA], ["m-ada"]), _notifications(RECIPIENTS, MESSAGES), st.none())
+    )
+    body = repr(notification).encode()
+    if draw(st.booleans()):
+        return Arrival(notification, body, draw(times))
+    attempts, last = draw(st.integers(0, 3)), draw(maybe)
+    return Arrival(
+        notification, body, draw(times), live=False, attempts=attempts, last_received_at=last
+    )
+
+
+arrivals = _arrivals()
 groups = st.lists(arrivals, min_size=2, max_size=9)
 suppressions = st.one_of(
     st.just((None, None, None)),
@@ -142,12 +149,17 @@ def _fill(home: Home, world: World) -> None:
     )
 
 
-def _ends(home: Home, arrivals: Sequence[Arrival], *, size: int) -> tuple[list[Outcome], Rows]:
-    """Record the arrivals in groups of that size; return how each ended, and all rows."""
+def _ends(
+    home: Home, arrivals: Sequence[Arrival], *, size: int
+) -> tuple[list[Outcome], Rows, list[dict[str, Any]]]:
+    """Record in groups of that size; return how each ended, all rows, and the log.
+
+    What the log says of now is left out.
+    """
     outcomes: list[Outcome] = []
     for start in range(0, len(arrivals), size):
         outcomes += record(home.store, arrivals[start : start + size])
-    return outcomes, home.rows()
+    return outcomes, home.rows(), timeless(home)
 
 
 SCHEMAS = {"dated": OURS, "undated": UNDATED, "sparse": SPARSE}
@@ -188,7 +200,7 @@ def _hold(place: str, claim: Callable[[World, Group, int], None]) -> None:
 
 
 def test_a_group_ends_as_its_members_would_have(home: Home, place: str) -> None:
-    """Outcomes and rows are the same, however the arrivals are cut into groups."""
+    """Outcomes, rows and log are the same, however the arrivals are cut into groups."""
 
     def claim(world: World, group: Group, size: int) -> None:
         _fill(home, world)
@@ -200,13 +212,14 @@ def test_a_group_ends_as_its_members_would_have(home: Home, place: str) -> None:
 
 
 def test_a_group_ends_as_it_does_in_memory(home: Home, place: str) -> None:
-    """Statuses, texts and states are the same in every database and in none."""
+    """Statuses, texts, states and log are the same in every database and in none."""
     memory = MemoryHome(home.schema)
 
     def told(home: Home, world: World, group: Group, size: int) -> object:
         _fill(home, world)
-        outcomes, rows = _ends(home, group, size=size)
+        outcomes, rows, logged = _ends(home, group, size=size)
         return (
+            logged,
             [each.text if isinstance(each, Refused) else len(each.changes) for each in outcomes],
             {
                 name: [

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 from contract import HostContract, StoreContract, UndatedContract
-from homes import OURS, UNDATED, Home, MemoryHome
+from homes import OURS, SPARSE, UNDATED, Home, MemoryHome
+from log_contract import LogContract, NoLogContract
 
 
-class TestMemory(StoreContract, HostContract):
+class TestMemory(StoreContract, HostContract, LogContract):
     @pytest.fixture
     def home(self) -> Home:
         """Keep all columns."""
@@ -19,3 +20,10 @@ class TestUndatedMemory(UndatedContract):
     def home(self) -> Home:
         """Keep no date of a change."""
         return MemoryHome(UNDATED)
+
+
+class TestMemoryWithoutLog(NoLogContract):
+    @pytest.fixture
+    def home(self) -> Home:
+        """Keep no log."""
+        return MemoryHome(SPARSE)

@@ -19,8 +19,9 @@ from contract import NOON, arrival, fill, opens, statuses
 from homes import OURS, SQLHome
 
 from hookrow import Head, Postmark, Receiver, Request
+from hookrow.decide import mentioned
 from hookrow.notification import EventTime, SetTime
-from hookrow.receiver import record
+from hookrow.recording import record
 from hookrow.stores import Unavailable
 from hookrow.stores.sql import SQLStore
 from hookrow.testing import opening
@@ -204,6 +205,17 @@ class TestFrozenServer:
             assert told == [503] * 5
             assert time.monotonic() - begun < 1.0 + SLACK
         assert recovers(receiver)
+
+    def test_a_transaction_gives_up(
+        self, postgres: Server, url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What waits for a server that says nothing ends, and the next one is well again."""
+        monkeypatch.setattr("hookrow.stores.watch.TRANSACTION_TIMEOUT", 0.5)
+        told = [arrival(opens("ada@example.com", "m-ada"))]
+        with closing(SQLStore(url)) as store:
+            with pytest.raises(Unavailable), store.transaction() as transaction, postgres.frozen():
+                transaction.find(mentioned(told))
+            assert statuses(record(store, told)) == [200]
 
     def test_a_first_connection_gives_up(self, postgres: Server, url: str) -> None:
         """Where the server takes a connection and says nothing, construction does not hang."""

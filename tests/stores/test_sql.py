@@ -19,11 +19,12 @@ from contract import (
     statuses,
 )
 from homes import OURS, SPARSE, THEIRS, UNDATED, Home, SQLHome, connect
+from log_contract import LogContract, NoLogContract, ReplayContract
 from sqlalchemy import Engine, create_engine, event, insert, make_url, select, text
 
 from hookrow import ConfigurationError, Refused, Role, Schema, SchemaMismatch, Suppressed
 from hookrow.notification import SetSuppression, Suppressible
-from hookrow.receiver import record
+from hookrow.recording import record
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.tables import metadata, subscribers
 from postgres import Server
@@ -39,19 +40,19 @@ def home(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> 
         yield home
 
 
-class TestOurTables(StoreContract):
+class TestOurTables(StoreContract, LogContract):
     schema = OURS
 
 
-class TestTheirTables(StoreContract, HostContract):
+class TestTheirTables(StoreContract, HostContract, ReplayContract):
     schema = THEIRS
 
 
-class TestSparseTables(StoreContract):
+class TestSparseTables(StoreContract, NoLogContract):
     schema = SPARSE
 
 
-class TestUndatedTables(UndatedContract):
+class TestUndatedTables(UndatedContract, LogContract):
     schema = UNDATED
 
 
@@ -181,7 +182,8 @@ class TestConstruction:
     def test_a_table_may_be_in_a_schema_of_its_own(self, empty_postgres_url: str) -> None:
         """`mail.hookrow_subscribers` is a table in PostgreSQL's schema `mail`."""
         engine = connect(empty_postgres_url)
-        schema = Schema(**{name: Role(f"mail.{role.table}") for name, role in OURS.roles.items()})
+        roles = {name: Role(f"mail.{role.table}") for name, role in OURS.roles.items()}
+        schema = Schema(**roles, log=f"mail.{OURS.log}")
         with engine.begin() as connection:
             connection.execute(text("CREATE SCHEMA mail"))
             translated = connection.execution_options(schema_translate_map={None: "mail"})
@@ -191,8 +193,11 @@ class TestConstruction:
         told = Suppressed("ada@example.com", None, NOON, "HardBounce")
         assert statuses(record(store, [arrival(told)])) == [200]
         with engine.connect() as connection:
-            found = connection.scalar(text("SELECT suppressed_at FROM mail.hookrow_subscribers"))
-        assert found == NOON
+            for column in (
+                "suppressed_at FROM mail.hookrow_subscribers",
+                "received_at FROM mail.hookrow_notifications",
+            ):
+                assert connection.scalar(text(f"SELECT {column}")) == NOON
         with pytest.raises(SchemaMismatch, match=r"no table 'mail\.peple' for the subscribers"):
             SQLStore(engine, Schema(subscribers=Role("mail.peple")))
         engine.dispose()

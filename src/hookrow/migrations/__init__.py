@@ -6,6 +6,7 @@ Django or hand-written SQL is untouched.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 
@@ -13,14 +14,13 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from alembic.util import CommandError
 from sqlalchemy import Connection, Engine, inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookrow.errors import ConfigurationError
 from hookrow.schema import Schema
 from hookrow.stores import Unavailable
-from hookrow.stores.engines import absent, begin, supported
+from hookrow.stores.engines import absent, begin, reading, supported
 from hookrow.stores.faults import fault
 from hookrow.stores.tables import metadata
 
@@ -35,11 +35,20 @@ _UPGRADE_LOCK = 0x686F6F6B726F77
 """Of PostgreSQL's advisory locks, the one that one upgrade at a time holds: "hookrow"."""
 
 
-def head() -> str:
-    """Return the revision that this version of hookrow needs."""
-    revision = ScriptDirectory.from_config(_config()).get_current_head()
-    assert revision is not None  # noqa: S101 - there is a first migration
-    return revision
+LOG = Schema().log
+"""The table of the log that migrations make; a host may make one of another name."""
+
+_BRANCHES: Mapping[str, Callable[[Schema], bool]] = {
+    "tables": lambda schema: schema.ours,
+    "log": lambda schema: schema.log == LOG,
+}
+"""The branches of migrations, and whether a schema uses the tables that they make."""
+
+
+def heads(schema: Schema) -> Sequence[str]:
+    """Return the revisions that this version of hookrow needs: of our four tables, of the log."""
+    script = ScriptDirectory.from_config(_config())
+    return [script.get_revision(f"{branch}@head").revision for branch in _branches(schema)]
 
 
 def known(revision: str) -> bool:
@@ -48,66 +57,74 @@ def known(revision: str) -> bool:
     return revision in {script.revision for script in scripts}
 
 
-def current(engine: Engine) -> str | None:
-    """Return the revision that the database is at, or None where it has none of ours.
+def current(engine: Engine) -> Sequence[str]:
+    """Return the revisions that the database is at; none where it has no table of ours.
 
     Raises `Unavailable` where it cannot be reached.
     """
     if absent(engine):
-        return None
+        return ()
     try:
-        with engine.connect() as connection:
+        with reading(engine) as connection:
             return _current(connection)
     except SQLAlchemyError as error:
         raise Unavailable(f"The database cannot be reached: {fault(error)}") from error
 
 
 def upgrade(engine: Engine, schema: Schema) -> None:
-    """Bring our tables up to date, in one transaction, one process at a time.
+    """Bring what the schema has of our tables up to date, in one transaction, one at a time.
 
-    Raises `ConfigurationError` where the schema names tables of the host's, where a
+    Raises `ConfigurationError` where it names only tables of the host's, where a
     table with one of our names was not made by hookrow, or where a newer hookrow made
     ours; and `Unavailable` where the database cannot be reached or refuses.
     """
-    if schema != Schema():
+    if not _branches(schema):
         raise ConfigurationError(
             "The schema names tables of your own: your own migrations make and change them."
         )
     try:
         with engine.connect() as connection:
-            _upgrade(connection)
+            _upgrade(connection, schema)
             connection.commit()
     except SQLAlchemyError as error:
         raise Unavailable(f"The database cannot be upgraded: {fault(error)}") from error
 
 
-def sql(backend: str) -> str:
-    """Return the statements that make our tables on "postgresql" or "sqlite"."""
+def sql(backend: str, schema: Schema = Schema()) -> str:  # noqa: B008 - frozen
+    """Return the statements that make the schema's tables of ours on "postgresql" or "sqlite"."""
     supported(backend)
     output = StringIO()
     config = _config(backend=backend)
     config.output_buffer = output
-    command.upgrade(config, "head", sql=True)
+    branches = _branches(schema)
+    if branches:
+        target = "heads" if len(branches) == len(_BRANCHES) else f"{branches[0]}@head"
+        command.upgrade(config, target, sql=True)
     return output.getvalue()
 
 
-def _upgrade(connection: Connection) -> None:
+def _branches(schema: Schema) -> Sequence[str]:
+    """Return the branches of migrations whose tables the schema uses."""
+    return [branch for branch, uses in _BRANCHES.items() if uses(schema)]
+
+
+def _upgrade(connection: Connection, schema: Schema) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _UPGRADE_LOCK})
     else:
         begin(connection)
-    revision = _current(connection)
-    if revision is None:
-        _refuse_strangers(connection)
-    try:
-        command.upgrade(_config(connection=connection), "head")
-    except CommandError as error:
-        raise ConfigurationError(UNKNOWN.format(revision)) from error
+    revisions = _current(connection)
+    for revision in revisions:
+        if not known(revision):
+            raise ConfigurationError(UNKNOWN.format(revision))
+    for branch in _branches(schema):
+        _refuse_strangers(connection, branch, revisions)
+        command.upgrade(_config(connection=connection), f"{branch}@head")
 
 
-def _current(connection: Connection) -> str | None:
+def _current(connection: Connection) -> Sequence[str]:
     context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
-    return ", ".join(context.get_current_heads()) or None
+    return sorted(context.get_current_heads())
 
 
 def _config(**attributes: object) -> Config:
@@ -117,8 +134,13 @@ def _config(**attributes: object) -> Config:
     return config
 
 
-def _refuse_strangers(connection: Connection) -> None:
-    strangers = sorted(set(inspect(connection).get_table_names()) & set(metadata.tables))
+def _refuse_strangers(connection: Connection, branch: str, revisions: Sequence[str]) -> None:
+    """Refuse tables with our names that stand where the branch has made none yet."""
+    script = ScriptDirectory.from_config(_config())
+    if any(branch in script.get_revision(revision).branch_labels for revision in revisions):
+        return
+    ours = {str(LOG)} if branch == "log" else set(metadata.tables) - {str(LOG)}
+    strangers = sorted(set(inspect(connection).get_table_names()) & ours)
     if strangers:
         raise ConfigurationError(
             f"The database already has {', '.join(strangers)}, which hookrow did not make: "

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
+from hookrow.entry import Entry
 from hookrow.errors import HookrowError
 from hookrow.notification import Change, Mentioned, RowId, Rows
+from hookrow.stores.log import LogReader
+
+State: TypeAlias = Mapping[str, Any]
+"""Of one row: the columns that notifications set and the table has, by our names for them."""
 
 
 class StoreError(HookrowError):
@@ -45,9 +50,23 @@ class Transaction(Protocol):
     def save(self, changes: Sequence[Change]) -> None:
         """Apply the changes, at most one a row and column, each where its guard allows."""
 
+    def keep(self, entries: Sequence[Entry]) -> None:
+        """Add the entries to the log, at most one a fingerprint and sorted by it.
+
+        One that is there adds up its attempts and takes the newer end. Without a log
+        nothing is kept.
+        """
+
+    def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
+        """Read what notifications set in the rows, as the transaction sees it now."""
+
 
 class Store(Protocol):
     """Where the rows are."""
+
+    @property
+    def log(self) -> LogReader | None:
+        """What reads and tends the log, or None where there is none."""
 
     def transaction(self, *, skip_locked: bool = False) -> AbstractContextManager[Transaction]:
         """Begin a transaction that commits when the block ends, and rolls back if it raises.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from hookrow.errors import ConfigurationError, MissingExtra
 
@@ -56,6 +57,19 @@ def opened(url: str) -> Iterator[Engine]:
         yield engine
     finally:
         engine.dispose()
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """Connect, anew where the server ended the connection that idled."""
+    with engine.connect() as connection:
+        try:
+            connection.exec_driver_sql("VALUES (1)")
+        except DBAPIError as error:
+            if not error.connection_invalidated:
+                raise
+        connection.rollback()  # after which SQLAlchemy connects anew by itself
+        yield connection
 
 
 def shown(url: URL) -> str:
@@ -158,8 +172,17 @@ def _sqlite(url: URL) -> Engine:
         pool_timeout=CONNECT_TIMEOUT,
         connect_args={"timeout": LOCK_TIMEOUT},
     )
+    event.listen(engine, "do_connect", _refuse_read_only)
     event.listen(engine, "connect", _set_pragmas)
     return engine
+
+
+def _refuse_read_only(
+    _dialect: object, _record: object, names: Sequence[str], _options: object
+) -> None:
+    """Open no file that cannot be written: SQLite would not notice when it can be again."""
+    if Path(names[0]).exists() and not os.access(names[0], os.W_OK):
+        raise sqlite3.OperationalError("the file cannot be written")
 
 
 def _set_pragmas(connection: sqlite3.Connection, _record: object) -> None:

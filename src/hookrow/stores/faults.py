@@ -6,6 +6,8 @@ Nothing that may quote a row leaves this module: what it returns is for a log.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from sqlalchemy.exc import (
     DataError,
@@ -37,6 +39,17 @@ _SQLITE_FAULTS: dict[int, type[StoreError]] = {
     sqlite3.SQLITE_TOOBIG: Rejected,
 }
 """By primary result code: https://sqlite.org/rescode.html."""
+
+
+@contextmanager
+def faults() -> Iterator[None]:
+    """Raise a `StoreError` for what SQLAlchemy or the driver raises in the block."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        raise fault(error) from error
+    except (UnicodeError, OverflowError) as error:  # the driver cannot write a value
+        raise Rejected(type(error).__name__) from error
 
 
 def fault(error: SQLAlchemyError) -> StoreError:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, TypeAlias
 
 from hookrow.decide import fold
+from hookrow.entry import Entry
 from hookrow.notification import (
     Change,
     Dispatch,
@@ -22,13 +23,16 @@ from hookrow.notification import (
     Subscriber,
     Suppressible,
 )
+from hookrow.schema import SUPPRESSION
+from hookrow.stores import State
+from hookrow.stores.memory_log import MemoryLog
 
-Row: TypeAlias = dict[str, Any]
+Row: TypeAlias = dict[Any, Any]
 
 
 @dataclass(slots=True)
 class MemoryStore:
-    """The three tables, each by its key; for tests, and to try things out.
+    """The three tables, each by its key, and the log; for tests, and to try things out.
 
     A row needs what identifies it: an email; a provider_message_id, subscriber_id
     and list_id. What a notification sets comes to be when it is set.
@@ -38,6 +42,7 @@ class MemoryStore:
     dispatches: dict[Key, Row] = field(default_factory=dict)
     subscriptions: dict[tuple[Key, Key], Row] = field(default_factory=dict)
     undated: Collection[Suppressible] = ()
+    log: MemoryLog | None = field(default_factory=MemoryLog)
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     @contextmanager
@@ -46,16 +51,19 @@ class MemoryStore:
         del skip_locked
         with self._lock:
             transaction = MemoryTransaction(self)
-            yield transaction
-            transaction.commit()
+            try:
+                yield transaction
+            except BaseException:
+                transaction.rollback()
+                raise
 
 
 class MemoryTransaction:
-    """Keeps the changes to itself until it commits."""
+    """Changes the rows as it goes, and knows what they were."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
-        self._changes: list[Change] = []
+        self._before: list[tuple[Row, Row]] = []
 
     def find(self, mentioned: Mentioned) -> Rows:
         """Find every row that the group mentions."""
@@ -77,33 +85,63 @@ class MemoryTransaction:
         return ()
 
     def save(self, changes: Sequence[Change]) -> None:
-        """Apply the changes when the transaction ends."""
-        self._changes.extend(changes)
-
-    def commit(self) -> None:
-        """Apply what was saved, each change where its guard allows."""
-        for change in self._changes:
+        """Apply the changes, each where its guard allows."""
+        for change in changes:
+            row = self._row(change.row)
+            self._before.append((row, dict(row)))
             if isinstance(change, SetTime):
-                _set_time(self._store.dispatches[change.dispatch], change)
+                _set_time(row, change)
             else:
-                self._suppress(change)
+                _suppress(row, change, dated=change.kind not in self._store.undated)
+
+    def keep(self, entries: Sequence[Entry]) -> None:
+        """Add the entries to the log, where there is one."""
+        if self._store.log is not None:
+            self._before.append((self._store.log.entries, dict(self._store.log.entries)))
+            self._store.log.keep(entries)
+
+    def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
+        """Read what notifications set in the rows."""
+        return {
+            row: {name: self._row(row).get(name) for name in _SET[row[0]]}
+            for row in rows
+            if row[1] in getattr(self._store, row[0].value)
+        }
+
+    def rollback(self) -> None:
+        """Undo all that was changed."""
+        for row, before in reversed(self._before):
+            row.clear()
+            row.update(before)
 
     def _dispatch(self, key: Key, row: Row) -> Dispatch:
         owner = self._store.subscribers.get(row["subscriber_id"], {})
         return Dispatch(key, row["subscriber_id"], owner.get("email", ""), row["list_id"])
 
-    def _suppress(self, change: SetSuppression) -> None:
-        row = getattr(self._store, change.kind.value)[change.key]
-        changed_at = row.get("suppression_changed_at")
-        if change.guarded and changed_at is not None and changed_at > change.at:
-            return
-        row["suppressed_at"] = None if change.reason is None else change.at
-        row["suppression_reason"] = change.reason
-        if change.kind not in self._store.undated:
-            row["suppression_changed_at"] = change.at
+    def _row(self, row: RowId) -> Row:
+        kind, key = row
+        found: Row = getattr(self._store, kind.value)[key]
+        return found
+
+
+_SET = {
+    Suppressible.SUBSCRIBER: SUPPRESSION,
+    Suppressible.DISPATCH: ("delivered_at", "opened_at", *SUPPRESSION),
+    Suppressible.SUBSCRIPTION: SUPPRESSION,
+}
 
 
 def _set_time(row: Row, change: SetTime) -> None:
     present = row.get(change.column.value)
     if not change.guarded or present is None or present < change.at:
         row[change.column.value] = change.at
+
+
+def _suppress(row: Row, change: SetSuppression, *, dated: bool) -> None:
+    changed_at = row.get("suppression_changed_at")
+    if change.guarded and changed_at is not None and changed_at > change.at:
+        return
+    row["suppressed_at"] = None if change.reason is None else change.at
+    row["suppression_reason"] = change.reason
+    if dated:
+        row["suppression_changed_at"] = change.at

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -15,11 +15,12 @@ from hookrow.errors import ConfigurationError, MissingExtra
 
 try:
     from sqlalchemy import URL, Connection, Engine, Update
-    from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+    from sqlalchemy.exc import DBAPIError
 except ImportError as error:
     raise MissingExtra("The SQL store", "sql") from error
 
 from hookrow.decide import fold
+from hookrow.entry import Entry
 from hookrow.forks import renew_after_fork
 from hookrow.notification import (
     Change,
@@ -33,11 +34,13 @@ from hookrow.notification import (
     Suppressible,
 )
 from hookrow.schema import Schema
-from hookrow.stores import Rejected, Unavailable
+from hookrow.stores import State, Unavailable
 from hookrow.stores.engines import begin, open_engine, supported
-from hookrow.stores.faults import fault
+from hookrow.stores.faults import faults
+from hookrow.stores.sql_log import SQLLog
 from hookrow.stores.statements import Statements
 from hookrow.stores.verification import verify
+from hookrow.stores.watch import watch
 
 log = logging.getLogger("hookrow")
 
@@ -66,6 +69,7 @@ class SQLStore:
             )
         self._schema = schema
         self._statements: Statements | None = None
+        self.log = SQLLog(self._engine, schema.log, self._committed) if schema.log else None
         try:
             self._statements = verify(self._engine, schema)
         except Unavailable as error:
@@ -74,19 +78,27 @@ class SQLStore:
     @contextmanager
     def transaction(self, *, skip_locked: bool = False) -> Iterator[SQLTransaction]:
         """Begin a transaction; see `Store.transaction`."""
-        try:
-            statements = self._statements = self._statements or verify(self._engine, self._schema)
+        with self._committed() as connection:
+            yield SQLTransaction(
+                connection, self._verified(), self._schema.undated, skip_locked=skip_locked
+            )
+
+    @contextmanager
+    def _committed(self) -> Iterator[Connection]:
+        """Begin a transaction on tables that are verified, and commit it at the end."""
+        with faults():
+            self._verified()
             with self._begun() as connection:
-                yield SQLTransaction(
-                    connection, statements, self._schema.undated, skip_locked=skip_locked
-                )
+                yield connection
                 connection.commit()
-        except SQLAlchemyError as error:
-            raise fault(error) from error
-        except (UnicodeError, OverflowError) as error:  # the driver cannot write a value
-            raise Rejected(type(error).__name__) from error
-        except ConfigurationError as error:
-            raise Unavailable(str(error)) from error
+
+    def _verified(self) -> Statements:
+        if self._statements is None:
+            try:
+                self._statements = verify(self._engine, self._schema)
+            except ConfigurationError as error:
+                raise Unavailable(str(error)) from error
+        return self._statements
 
     @contextmanager
     def _begun(self) -> Iterator[Connection]:
@@ -98,19 +110,16 @@ class SQLStore:
                 raise
             connection = self._begin()
         try:
-            yield connection
-        except BaseException:
-            if not connection.invalidated:  # SQLAlchemy takes one whose commit failed for ended
-                with suppress(connection.dialect.loaded_dbapi.Error):
-                    connection.connection.rollback()
-            raise
+            with watch.over(connection), _rolled_back(connection):
+                yield connection
         finally:
             connection.close()
 
     def _begin(self) -> Connection:
         connection = self._engine.connect()
         try:
-            begin(connection)
+            with watch.over(connection):
+                begin(connection)
         except BaseException:
             connection.close()
             raise
@@ -184,6 +193,24 @@ class SQLTransaction:
         for form, rows in forms.items():
             self._connection.execute(form, self._statements.of(rows))
 
+    def keep(self, entries: Sequence[Entry]) -> None:
+        """Add the entries to the log, where there is one."""
+        if self._statements.keep is not None and entries:
+            self._connection.execute(*self._statements.keep(entries))
+
+    def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
+        """Read what notifications set in the rows."""
+        states: dict[RowId, State] = {}
+        for kind in Suppressible:
+            keys = [key for row_kind, key in rows if row_kind is kind]
+            statement = self._statements.state(kind)
+            found = self._connection.execute(statement, self._statements.by(keys)) if keys else ()
+            for row in found:
+                width = len(self._statements.key(kind))
+                names = self._statements.names(kind)
+                states[kind, _key(row[:width])] = dict(zip(names, row[width:], strict=True))
+        return {row: states[row] for row in rows if row in states}
+
     def _form(self, change: Change) -> Update | None:
         if isinstance(change, SetTime):
             return self._statements.set_time(change.column, guarded=change.guarded)
@@ -201,6 +228,18 @@ class SQLTransaction:
             return ()
         rows = self._connection.execute(statement, self._statements.by(pairs))
         return {(list_, subscriber) for list_, subscriber in rows}
+
+
+@contextmanager
+def _rolled_back(connection: Connection) -> Iterator[None]:
+    """Roll back what the block began, where it raises."""
+    try:
+        yield
+    except BaseException:
+        if not connection.invalidated:  # SQLAlchemy takes one whose commit failed for ended
+            with suppress(connection.dialect.loaded_dbapi.Error):
+                connection.connection.rollback()
+        raise
 
 
 def _key(row: Sequence[Key]) -> Key | tuple[Key, Key]:

@@ -8,21 +8,15 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import (
     ARRAY,
-    CHAR,
     Column,
     ColumnElement,
-    Enum,
     MetaData,
     Select,
-    String,
     Table,
-    Text,
     Update,
     and_,
     any_,
     bindparam,
-    column,
-    func,
     null,
     or_,
     select,
@@ -30,10 +24,12 @@ from sqlalchemy import (
     union_all,
     update,
 )
-from sqlalchemy.types import TypeEngine, UserDefinedType
+from sqlalchemy.types import TypeEngine
 
 from hookrow.notification import EventTime, Suppressible
-from hookrow.schema import Schema
+from hookrow.schema import SUPPRESSION, Schema
+from hookrow.stores.arrays import unbounded, unnested
+from hookrow.stores.keeping import Keeping
 from hookrow.stores.tables import UTCDateTime, folded
 
 Types: TypeAlias = Mapping[str, TypeEngine[Any]]
@@ -46,6 +42,8 @@ Given: TypeAlias = Mapping[str, ColumnElement[Any]]
 """Of one update: what each of its parameters is in SQL, by name."""
 
 _TIMES = frozenset({"delivered_at", "opened_at", "suppressed_at", "suppression_changed_at"})
+
+_SET = ("delivered_at", "opened_at", *SUPPRESSION)
 
 _KEYS = {
     Suppressible.SUBSCRIBER: ("id",),
@@ -74,6 +72,7 @@ class Statements:
         # One statement for both: it is a round trip less.
         self.find = union_all(self._subscribers(), self._dispatches())
         self.subscriptions = self._keys(Suppressible.SUBSCRIPTION) if schema.subscriptions else None
+        self.keep = Keeping(schema.log, as_json=arrays) if schema.log else None
         self.lock = cache(self._lock)
         self.set_time = cache(self._set_time)
         self.set_suppression = cache(self._set_suppression)
@@ -82,6 +81,19 @@ class Statements:
         """Return the parameters of a select."""
         columns = zip(*(key if isinstance(key, tuple) else (key,) for key in keys), strict=True)
         return {f"key_{n}": list(set(column)) for n, column in enumerate(columns)}
+
+    def key(self, kind: Suppressible) -> Sequence[Column[Any]]:
+        """Return the columns that identify a row of the kind."""
+        return [self.roles[kind.value][name] for name in _KEYS[kind]]
+
+    def names(self, kind: Suppressible) -> Sequence[str]:
+        """Return what notifications set in a row of the kind, by our names."""
+        return [name for name in _SET if name in self.roles[kind.value]]
+
+    def state(self, kind: Suppressible) -> Select[Any]:
+        """By keys of a kind of row: each key, and then what notifications set."""
+        columns = [self.roles[kind.value][name] for name in self.names(kind)]
+        return self._keys(kind).add_columns(*columns)
 
     def of(self, rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]] | dict[str, Any]:
         """Return the parameters of an update of the rows."""
@@ -114,7 +126,7 @@ class Statements:
 
     def _keys(self, kind: Suppressible) -> Select[Any]:
         """By keys of a kind of row: those that exist, and for pairs perhaps more."""
-        columns = self._key_columns(kind)
+        columns = self.key(kind)
         return select(*columns).where(self._among(*columns))
 
     def _lock(self, kind: Suppressible, *, skip_locked: bool) -> Select[Any]:
@@ -124,7 +136,7 @@ class Statements:
         """
         return (
             self._keys(kind)
-            .order_by(*self._key_columns(kind))
+            .order_by(*self.key(kind))
             .with_for_update(key_share=True, skip_locked=skip_locked)
         )
 
@@ -153,16 +165,16 @@ class Statements:
         return statement
 
     def _update(self, kind: Suppressible, given: Given) -> Update:
-        columns = self._key_columns(kind)
+        columns = self.key(kind)
         matches = [column == given[f"key_{n}"] for n, column in enumerate(columns)]
         return update(columns[0].table).where(*matches)
 
     def _given(self, kind: Suppressible, new: Columns) -> Given:
         """Return the parameters of an update: the key's and those of the `new` columns."""
-        keys = {f"key_{n}": column for n, column in enumerate(self._key_columns(kind))}
+        keys = {f"key_{n}": column for n, column in enumerate(self.key(kind))}
         types = {name: column.type for name, column in (keys | dict(new)).items()}
         if self._arrays:
-            return _unnested(types)
+            return unnested(types)
         return {name: bindparam(name, type_=type_) for name, type_ in types.items()}
 
     def _among(self, *columns: ColumnElement[Any]) -> ColumnElement[bool]:
@@ -174,11 +186,8 @@ class Statements:
 
     def _one_of(self, column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
         if self._arrays:
-            return column == any_(bindparam(name, type_=ARRAY(_unbounded(column.type))))
+            return column == any_(bindparam(name, type_=ARRAY(unbounded(column.type))))
         return column.in_(bindparam(name, expanding=True))
-
-    def _key_columns(self, kind: Suppressible) -> Sequence[Column[Any]]:
-        return [self.roles[kind.value][name] for name in _KEYS[kind]]
 
 
 def _columns(table: str, names: Mapping[str, str], types: Types) -> Columns:
@@ -194,33 +203,3 @@ def _columns(table: str, names: Mapping[str, str], types: Types) -> Columns:
 def _utc(type_: TypeEngine[Any]) -> UTCDateTime:
     # SQLite's types say nothing of time zones; PostgreSQL's do.
     return UTCDateTime(timezone=getattr(type_, "timezone", True))
-
-
-def _unnested(types: Mapping[str, TypeEngine[Any]]) -> Given:
-    """Return the columns of a relation made from arrays, a parameter each."""
-    arrays = [bindparam(name, type_=ARRAY(_unbounded(type_))) for name, type_ in types.items()]
-    columns = [column(name, type_) for name, type_ in types.items()]
-    given = func.unnest(*arrays).table_valued(*columns, name="given").render_derived()
-    return dict(given.c)
-
-
-def _unbounded(type_: TypeEngine[Any]) -> TypeEngine[Any]:
-    """Return the type to pass a value in, which a cast to VARCHAR(5) would cut in silence."""
-    match type_:
-        case Enum():
-            return type_
-        case CHAR():
-            return _Bpchar()
-        case String():
-            return Text()
-        case _:
-            return type_
-
-
-class _Bpchar(UserDefinedType[str]):
-    """CHAR of any length: compared as text, its column's index would not be used."""
-
-    cache_ok = True
-
-    def get_col_spec(self, **_: object) -> str:
-        return "BPCHAR"

@@ -1,6 +1,6 @@
-"""Our own four tables, for a host that has none, and how a time is stored in any.
+"""Our own tables, the four for a host that has none and the log, and how a time is stored.
 
-A host that has its own names them in a `Schema` and needs none of these.
+A host that has its own four names them in a `Schema`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
+    SmallInteger,
     String,
     Table,
     Text,
@@ -167,3 +169,37 @@ dispatches = Table(
     Index("hookrow_dispatches_subscriber_id", "subscriber_id"),
     Index("hookrow_dispatches_list_id", "list_id"),
 )
+
+
+def log_table(name: str, metadata: MetaData) -> Table:
+    """Return the table of the log, by its name, which may begin with a schema's and a dot."""
+    namespace, _, bare = name.rpartition(".")
+    table = Table(
+        bare,
+        metadata,
+        _id(),
+        Column("fingerprint", LargeBinary(16), nullable=False),
+        Column("record_type", String(64)),
+        Column("message_id", String(255)),
+        Column("recipient", String(320)),
+        Column("occurred_at", UTCDateTime),
+        Column("outcome", String(32), nullable=False),
+        Column("first_outcome", String(32), nullable=False),
+        Column("status", SmallInteger, nullable=False),
+        Column("attempts", BigInteger, nullable=False),
+        Column("received_at", UTCDateTime, nullable=False),
+        Column("last_received_at", UTCDateTime, nullable=False),
+        Column("ended_at", UTCDateTime, nullable=False),
+        Column("retry_at", UTCDateTime),
+        Column("body", Text),
+        UniqueConstraint("fingerprint", name="hookrow_notifications_fingerprint"),
+        schema=namespace or None,
+    )
+    for column in (table.c.retry_at, table.c.message_id):
+        parked = table.c.retry_at.is_not(None)
+        name = f"hookrow_notifications_parked_{column.name}"
+        Index(name, column, postgresql_where=parked, sqlite_where=parked)
+    return table
+
+
+notifications = log_table("hookrow_notifications", metadata)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sqlalchemy import Engine, Inspector, String, inspect
+from sqlalchemy import Engine, Inspector, MetaData, String, inspect
 from sqlalchemy.exc import NoSuchTableError, SQLAlchemyError
 from sqlalchemy.pool import SingletonThreadPool, StaticPool
 
@@ -17,6 +17,7 @@ from hookrow.stores import Unavailable
 from hookrow.stores.engines import check_version
 from hookrow.stores.faults import fault
 from hookrow.stores.statements import Statements, Types
+from hookrow.stores.tables import log_table
 
 _TEXT = {"email", "provider_message_id"}
 
@@ -35,6 +36,8 @@ def verify(engine: Engine, schema: Schema) -> Statements:
             check_version(connection)
             inspector = inspect(connection)
             types = {name: _types(inspector, schema, name) for name in schema.roles}
+            if schema.log:
+                _check_log(inspector, schema.log)
     except SQLAlchemyError as error:
         raise Unavailable(str(fault(error))) from error
     return Statements(schema, types, arrays=engine.dialect.name == "postgresql")
@@ -52,6 +55,23 @@ def _types(inspector: Inspector, schema: Schema, name: str) -> Types:
     if inspector.dialect.name == "postgresql":
         _check_text(table, [columns[ours] for ours in _TEXT & columns.keys()], types)
     return types
+
+
+def _check_log(inspector: Inspector, name: str) -> None:
+    """Raise `SchemaMismatch` where the log lacks anything, and say how to make it."""
+    if name == Schema().log:
+        hint = "Run: hookrow db upgrade."
+    else:
+        hint = f"Make it as `hookrow db sql` prints {Schema().log}."
+    try:
+        columns = _reflected(inspector, "log", name)
+    except SchemaMismatch as error:
+        raise SchemaMismatch(
+            f"{error} {hint} Without a log: Schema(log=None), or `log = false`."
+        ) from None
+    missing = [each.name for each in log_table(name, MetaData()).c if each.name not in columns]
+    if missing:
+        raise SchemaMismatch(f"The log {name!r} lacks {', '.join(missing)}. {hint}")
 
 
 def _reflected(inspector: Inspector, name: str, table: str) -> Types:

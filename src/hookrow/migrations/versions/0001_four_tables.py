@@ -13,6 +13,7 @@ from alembic import op
 
 revision = "0001"
 down_revision = None
+branch_labels = ("tables",)
 
 
 def _on_postgres() -> bool:

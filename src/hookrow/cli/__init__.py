@@ -1,4 +1,4 @@
-"""The command line: `hookrow serve`, `db`, `simulate`, `demo` and `check`.
+"""The command line: `hookrow serve`, `db`, `simulate`, `demo`, `check`, `log` and others.
 
 Each command translates its options and calls what does the work; what that
 imports is imported when the command runs, so that `--help` is quick.
@@ -7,23 +7,38 @@ imports is imported when the command runs, so that `--help` is quick.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from http import HTTPStatus
+from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-from hookrow import __version__, settings
 from hookrow.errors import ConfigurationError, HookrowError, MissingExtra
-from hookrow.schema import Schema
-from hookrow.settings import Settings
 
 try:
     import click
 except ImportError as error:
     raise MissingExtra("The command", "serve") from error
+
+from hookrow import __version__, settings
+from hookrow.cli.log import log, prune, replay
+from hookrow.cli.options import (
+    DATABASE_URL,
+    HOST,
+    JSON,
+    KEEP,
+    KEEP_BODIES,
+    MOUNT_PATH,
+    PORT,
+    PREVIOUS_SECRET,
+    SECRET,
+    SECRET_FILE,
+    option,
+)
+from hookrow.cli.simulate import simulate
+from hookrow.schema import Schema
+from hookrow.settings import Settings, Value
 
 EXTRAS = {
     "alembic": "sql",
@@ -33,8 +48,6 @@ EXTRAS = {
     "uvloop": "serve",
 }
 """Which extra brings a module that a command needs."""
-
-F = TypeVar("F", bound=Callable[..., object])
 
 
 class Commands(click.Group):
@@ -51,38 +64,6 @@ class Commands(click.Group):
                 raise
             missing = MissingExtra("This command", EXTRAS[error.name])
             raise click.ClickException(str(missing)) from error
-
-
-def option(name: str, **attributes: Any) -> Callable[[F], F]:  # noqa: ANN401 - click's own
-    """Make an option that has a variable of the environment too, and says so in its help."""
-    variable = f"HOOKROW_{name.removeprefix('--').replace('-', '_').upper()}"
-    attributes.setdefault("envvar", variable)
-    return click.option(name, show_envvar=True, **attributes)
-
-
-SECRET = option("--secret", metavar="SECRET", help="What X-Provider-Secret has to be.")
-PREVIOUS_SECRET = option(
-    "--previous-secret", metavar="SECRET", help="Accepted too, while a secret is rotated."
-)
-DATABASE_URL = option(
-    "--database-url",
-    envvar=["HOOKROW_DATABASE_URL", "DATABASE_URL"],
-    default="sqlite:///hookrow.db",
-    show_default="sqlite:///hookrow.db",  # not what a file says, with its password
-    metavar="URL",
-    help="A PostgreSQL or SQLite database.",
-)
-MOUNT_PATH = option(
-    "--mount-path", default="", metavar="PATH", help="What comes before /provider/webhooks."
-)
-HOST = option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
-PORT = option(
-    "--port",
-    type=click.IntRange(1, 65535),
-    default=8000,
-    show_default=True,
-    help="The port to listen at.",
-)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -112,10 +93,23 @@ def hookrow(context: click.Context, config: Path | None) -> None:
 @hookrow.command()
 @SECRET
 @PREVIOUS_SECRET
+@SECRET_FILE
 @DATABASE_URL
 @MOUNT_PATH
 @HOST
 @PORT
+@option(
+    "--sweep/--no-sweep",
+    default=True,
+    help="Try again every minute what could not be recorded; without it only on `replay`.",
+)
+@option(
+    "--spool",
+    metavar="FILE",
+    help="Keep in this file what comes while the database cannot be reached.",
+)
+@KEEP
+@KEEP_BODIES
 @option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
 @option(
     "--log-level",
@@ -130,26 +124,36 @@ def serve(  # noqa: PLR0913 - one for each option
     *,
     secret: str | None,
     previous_secret: str | None,
+    secret_file: str | None,
     database_url: str,
     mount_path: str,
     host: str,
     port: int,
+    sweep: bool,
+    spool: str | None,
+    keep: timedelta | None,
+    keep_bodies: timedelta | None,
     workers: int,
     log_level: str,
 ) -> None:
     """Receive notifications over HTTP until SIGTERM or Ctrl-C.
 
     It answers /healthz too (the process lives) and /readyz (the database answers
-    and is migrated). An SQLite file is made and upgraded by itself; any other
-    database needs `hookrow db upgrade` first.
+    and is migrated). An SQLite file with our tables is made and upgraded by itself;
+    any other database needs `hookrow db upgrade` first. On SIGHUP the secret file is read anew.
     """
     from hookrow import server
 
     server.serve(
         Settings(
             secrets=_secrets(secret, previous_secret),
+            secret_file=secret_file,
             database_url=database_url,
             mount_path=mount_path,
+            sweep=sweep,
+            spool=spool,
+            keep=keep,
+            keep_bodies=keep_bodies,
             schema=schema,
         ),
         host=host,
@@ -174,7 +178,9 @@ def upgrade(schema: Schema, database_url: str) -> None:
 
     with opened(database_url) as engine:
         migrations.upgrade(engine, schema)
-        click.echo(f"{shown(engine.url)} is at {migrations.head()}, the newest.")
+        click.echo(
+            f"{shown(engine.url)} is at {' and '.join(migrations.heads(schema))}, the newest."
+        )
 
 
 @db.command()
@@ -185,62 +191,19 @@ def current(database_url: str) -> None:
     from hookrow.stores.engines import opened
 
     with opened(database_url) as engine:
-        click.echo(migrations.current(engine) or "none")
+        click.echo(" and ".join(migrations.current(engine)) or "none")
 
 
 @db.command()
 @DATABASE_URL
-def sql(database_url: str) -> None:
+@click.pass_obj
+def sql(schema: Schema, database_url: str) -> None:
     """Print the statements that make our tables, for the database that is set."""
     from hookrow import migrations
     from hookrow.stores.engines import opened
 
     with opened(database_url) as engine:
-        click.echo(migrations.sql(engine.dialect.name), nl=False)
-
-
-@hookrow.command()
-@click.argument("kind", type=click.Choice(["delivery", "open", "suppression", "reactivation"]))
-@click.argument("email")
-@click.argument("message_id", required=False)
-@SECRET
-@option("--reason", default="HardBounce", show_default=True, help="Why, for a suppression.")
-@option("--url", help="Where to; by default `hookrow serve` with the settings that follow.")
-@MOUNT_PATH
-@HOST
-@PORT
-@click.pass_context
-def simulate(  # noqa: PLR0913 - one for each option
-    context: click.Context,
-    *,
-    kind: str,
-    email: str,
-    message_id: str | None,
-    secret: str | None,
-    reason: str,
-    url: str | None,
-    mount_path: str,
-    host: str,
-    port: int,
-) -> None:
-    """Post a notification as the provider would, and print the answer.
-
-    It is of KIND, for EMAIL and the provider's MESSAGE_ID, and of this moment. The
-    exit status is 0 where the answer is 200.
-    """
-    from hookrow import testing
-
-    at = datetime.now(UTC)
-    payload = {
-        "delivery": testing.delivery(email, message_id, at=at),
-        "open": testing.opening(email, message_id, at=at),
-        "suppression": testing.suppression(email, message_id, at=at, reason=reason),
-        "reactivation": testing.reactivation(email, message_id, at=at),
-    }[kind]
-    url = url or settings.endpoint(host, port, mount_path)
-    status, text = testing.post(url, payload, secret=secret)
-    click.echo(f"{status} {text}".rstrip())
-    context.exit(0 if status == HTTPStatus.OK else 1)
+        click.echo(migrations.sql(engine.dialect.name, schema), nl=False)
 
 
 @hookrow.command()
@@ -259,14 +222,16 @@ def demo(*, once: bool) -> None:
 @hookrow.command()
 @SECRET
 @PREVIOUS_SECRET
+@SECRET_FILE
 @DATABASE_URL
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@JSON
 @click.pass_context
 def check(
     context: click.Context,
     *,
     secret: str | None,
     previous_secret: str | None,
+    secret_file: str | None,
     database_url: str,
     as_json: bool,
 ) -> None:
@@ -277,7 +242,10 @@ def check(
     from hookrow.check import Level, check
 
     found = Settings(
-        secrets=_secrets(secret, previous_secret), database_url=database_url, schema=context.obj
+        secrets=_secrets(secret, previous_secret),
+        secret_file=secret_file,
+        database_url=database_url,
+        schema=context.obj,
     )
     worst = 0
     for finding in check(found):
@@ -287,6 +255,10 @@ def check(
             click.echo(f"{finding.level.value:8} {finding.about:11} {finding.text}")
         worst = max(worst, finding.level is Level.ERROR)
     context.exit(worst)
+
+
+for command in (simulate, log, replay, prune):
+    hookrow.add_command(command)
 
 
 def _secrets(*secrets: str | None) -> tuple[str, ...]:
@@ -305,8 +277,10 @@ def _options(command: click.Command) -> dict[str, click.Parameter]:
     return options
 
 
-def _check_value(file: Path, option: click.Parameter, value: str | int) -> None:
+def _check_value(file: Path, option: click.Parameter, value: Value) -> None:
     """Check a file's value now: click would blame the environment for a mistake in it."""
+    if isinstance(value, bool) and not isinstance(option.type, click.types.BoolParamType):
+        raise ConfigurationError(f"{file}: {option.name} is neither text nor a whole number.")
     try:
         option.type.convert(value, option, None)
     except click.BadParameter as error:
@@ -315,6 +289,5 @@ def _check_value(file: Path, option: click.Parameter, value: str | int) -> None:
 
 def _defaults(command: click.Command, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values as click wants them: for each command by itself."""
-    if not isinstance(command, click.Group):
-        return dict(values)
-    return {name: _defaults(member, values) for name, member in command.commands.items()}
+    members = command.commands if isinstance(command, click.Group) else {}
+    return {**values, **{name: _defaults(member, values) for name, member in members.items()}}

@@ -1,0 +1,107 @@
+"""Where it is measured: databases of each kind, and a server under load."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from socket import create_server
+from tempfile import TemporaryDirectory
+
+from sqlalchemy import text
+
+from data import fill
+from hookrow.stores.engines import opened
+
+HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent / "tests"))
+from postgres import Server, find_binaries  # noqa: E402 - found by the line above
+
+SECONDS = 2.0
+"""How long a load is measured, after a second of warming up."""
+
+
+@contextmanager
+def databases() -> Iterator[dict[str, str]]:
+    """Make and fill a database of each kind; return their URLs by name."""
+    with TemporaryDirectory(dir=HERE) as folder, _postgres() as postgres:
+        urls = {"sqlite": f"sqlite:///{folder}/bench.db", "postgresql": postgres}
+        for url in urls.values():
+            with opened(url) as engine:
+                fill(engine)
+        yield urls
+
+
+@contextmanager
+def _postgres() -> Iterator[str]:
+    """Run the tests' own PostgreSQL, though with its defaults: fsync is on."""
+    binaries = find_binaries(os.environ)
+    assert binaries is not None, "no PostgreSQL to be had"
+    server = Server(binaries, fsync=True)
+    try:
+        yield server.create()
+    finally:
+        server.remove()
+
+
+def facts(postgres: str) -> str:
+    """Say what it is measured on."""
+    with opened(postgres) as engine, engine.connect() as connection:
+        version = connection.execute(text("SHOW server_version")).scalar()
+    return (
+        f"{len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}, "
+        f"SQLite {sqlite3.sqlite_version}, PostgreSQL {version}"
+    )
+
+
+@contextmanager
+def server(target: str, *flags: str) -> Iterator[tuple[int, int]]:
+    """Run a server until the block ends; yield its port and its process id."""
+    with create_server(("127.0.0.1", 0), backlog=1024) as listener:
+        port, descriptor = listener.getsockname()[1], listener.fileno()
+        command = [sys.executable, str(HERE / "server.py"), str(descriptor), target, *flags]
+        with subprocess.Popen(command, pass_fds=[descriptor]) as process:
+            try:
+                # It listens before it is ready; this waits for its first answer.
+                connection = HTTPConnection("127.0.0.1", port, timeout=10)
+                connection.request("GET", "/")
+                connection.getresponse()
+                connection.close()
+                yield port, process.pid
+            finally:
+                process.terminate()
+
+
+def load(port: int, connections: int, seconds: float = SECONDS) -> dict[str, float]:
+    """Put a server under load; return rate (1/s), p50 and p99 (ms) and the count of errors."""
+    command = [sys.executable, str(HERE / "load.py"), str(port), str(connections), str(seconds)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+    measured: dict[str, float] = json.loads(done.stdout)
+    return measured
+
+
+@contextmanager
+def attacked(port: int, kind: str) -> Iterator[None]:
+    """Let hostile clients at a server while the block runs."""
+    command = [sys.executable, str(HERE / "hostile.py"), str(port), kind]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield
+        finally:
+            process.terminate()
+
+
+def memory_of(pid: int) -> dict[str, float]:
+    """Return a process's resident memory now and at its highest, in MB (proc(5))."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    values = dict(line.split(":", 1) for line in status.splitlines())
+    return {name: int(values[name].split()[0]) / 1024 for name in ("VmRSS", "VmHWM")}

@@ -1,0 +1,263 @@
+"""`hookrow log`, `replay` and `prune`: what became of each notification, and once more."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+from click.core import ParameterSource
+
+from hookrow.cli.options import DATABASE_URL, ID, JSON, KEEP, KEEP_BODIES, F, Moment
+from hookrow.entry import Ending, Logged
+from hookrow.errors import ConfigurationError
+from hookrow.notification import Outcome, Recorded
+from hookrow.postmark import parse
+from hookrow.quiet import Quiet
+from hookrow.schema import Schema
+from hookrow.stores.log import LogReader, Query
+from hookrow.story import at, many, printable, story, told
+
+if TYPE_CHECKING:  # SQLAlchemy is loaded when a command runs, so that --help is quick
+    from hookrow.stores.sql import SQLStore
+
+_COLUMNS = "{:>8}  {:20}  {:18}  {:28}  {:36}  {}"
+
+_OUTCOME = click.Choice([ending.value for ending in Ending])
+
+
+def filters(command: F) -> F:
+    """Add the options that say which notifications are meant."""
+    for add in (
+        click.option("--recipient", metavar="EMAIL", help="Only those for this address."),
+        click.option("--since", type=Moment(), metavar="TIME", help="Only those that came since."),
+        click.option("--outcome", type=_OUTCOME, help="Only those that ended so."),
+    ):
+        command = add(command)
+    return command
+
+
+@click.group(invoke_without_command=True)
+@filters
+@click.option("--type", "record_type", help="Only those of this RecordType.")
+@click.option("--message-id", help="Only those of this message.")
+@click.option("--parked", is_flag=True, help="Only those that are tried again.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=50,
+    show_default=True,
+    help="How many at the most.",
+)
+@click.option("--before", type=ID, metavar="ID", help="Only older ones than this.")
+@JSON
+@DATABASE_URL
+@click.pass_context
+def log(  # noqa: PLR0913 - one for each option
+    context: click.Context,
+    *,
+    recipient: str | None,
+    since: datetime | None,
+    outcome: str | None,
+    record_type: str | None,
+    message_id: str | None,
+    parked: bool,
+    limit: int,
+    before: int | None,
+    as_json: bool,
+    database_url: str,
+) -> None:
+    """List what the log has kept, newest first."""
+    if context.invoked_subcommand:
+        for name in context.params:
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                raise click.UsageError(f"Options go behind {context.invoked_subcommand!r}.")
+        return
+    query = Query(
+        outcome=None if outcome is None else Ending(outcome),
+        record_type=record_type,
+        recipient=recipient,
+        message_id=message_id,
+        since=since,
+        parked=parked,
+    )
+    with _opened(database_url, context.obj) as (_, reader):
+        found = reader.newest(query, before=before, limit=limit)
+    if found and not as_json:
+        click.echo(_COLUMNS.format("id", "came", "type", "recipient", "message id", "outcome"))
+    for entry in found:
+        click.echo(_as_json(entry) if as_json else _line(entry))
+    if not found and not as_json:
+        click.echo("There are no such notifications.")
+    elif len(found) == limit:
+        click.echo(f"Older ones: --before {found[-1].id}", err=True)
+
+
+@log.command()
+@click.argument("id_", metavar="ID", type=ID)
+@JSON
+@DATABASE_URL
+@click.pass_obj
+def show(schema: Schema, *, id_: int, as_json: bool, database_url: str) -> None:
+    """Tell everything about one notification."""
+    from hookrow.replay import arrival, rehearse
+
+    with _opened(database_url, schema) as (store, reader):
+        found = reader.newest(Query(ids=[id_]), limit=1)
+        if not found:
+            raise ConfigurationError(f"The log has no notification {id_}.")
+        [entry] = found
+        if as_json:
+            click.echo(_as_json(entry))
+            return
+        again = arrival(entry, parse)
+        changes = told(rehearse(store, again)) if again else ["its body is not kept as it came"]
+    came = at(entry.received_at)
+    if entry.last_received_at != entry.received_at:
+        came += f", last {at(entry.last_received_at)}"
+    for name, value in (
+        ("type", entry.record_type or "unknown"),
+        ("recipient", entry.recipient or "none"),
+        ("message id", entry.message_id or "none"),
+        ("happened", at(entry.occurred_at)),
+        ("came", came),
+        ("ended", f"{entry.outcome.value}, {entry.status}, {at(entry.ended_at)}"),
+        ("why", story(entry)),
+        ("once more", "; ".join(changes)),
+        ("body", entry.body or "not kept"),
+    ):
+        click.echo(f"{name:12}{printable(value)}")
+
+
+@log.command()
+@click.argument("email")
+@DATABASE_URL
+@click.pass_obj
+def forget(schema: Schema, *, email: str, database_url: str) -> None:
+    """Erase a person's address and the bodies that tell of them; the counts stay.
+
+    What was parked for them is not tried again.
+    """
+    with _opened(database_url, schema) as (_, reader):
+        click.echo(f"Erased in {many(reader.forget(email), 'notification')}.")
+
+
+@click.command()
+@click.argument("ids", metavar="[ID]...", nargs=-1, type=ID)
+@filters
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@DATABASE_URL
+@click.pass_obj
+def replay(
+    schema: Schema,
+    *,
+    ids: Sequence[int],
+    recipient: str | None,
+    since: datetime | None,
+    outcome: str | None,
+    dry_run: bool,
+    database_url: str,
+) -> None:
+    """Record notifications of the log once more, oldest first.
+
+    A replay never takes the place of something newer: a time is set where there is
+    none or an earlier one, a suppression where nothing changed since.
+    """
+    from hookrow.replay import arrival, matching, record_late, rehearse
+
+    if not (ids or recipient or since or outcome):
+        raise click.UsageError("Say which: by ID, --outcome, --since or --recipient.")
+    query = Query(
+        ids=ids or None,
+        recipient=recipient,
+        since=since,
+        outcome=None if outcome is None else Ending(outcome),
+    )
+    counts: Counter[str] = Counter()
+    quiet = Quiet()
+    with _opened(database_url, schema) as (store, reader), ExitStack() as stack:
+        groups = matching(reader, query)
+        bar = click.progressbar(groups, label="Replaying", file=sys.stderr, hidden=dry_run)
+        for group in stack.enter_context(bar):
+            arrivals = {entry: arrival(entry, parse) for entry in group}
+            known = {entry: each for entry, each in arrivals.items() if each}
+            counts["without the body that came"] += len(arrivals) - len(known)
+            if dry_run:
+                for entry, each in known.items():
+                    rehearsal = rehearse(store, each)
+                    counts[_ending(rehearsal.outcome)] += 1
+                    click.echo(f"{_line(entry)}\n    {'; '.join(told(rehearsal))}")
+            elif known:
+                counts.update(map(_ending, record_late(store, list(known.values()), quiet=quiet)))
+    ends = ", ".join(f"{number} {name}" for name, number in counts.items() if number)
+    done = "would be replayed" if dry_run else "replayed"
+    click.echo(f"{many(counts.total(), 'notification')} {done}{': ' if ends else ''}{ends}.")
+
+
+@click.command()
+@KEEP
+@KEEP_BODIES
+@DATABASE_URL
+@click.pass_obj
+def prune(
+    schema: Schema,
+    *,
+    keep: timedelta | None,
+    keep_bodies: timedelta | None,
+    database_url: str,
+) -> None:
+    """Delete from the log what last came long ago; what is parked stays until it is too old."""
+    from hookrow.retention import pruned
+
+    with (
+        _opened(database_url, schema) as (_, reader),
+        click.progressbar(
+            pruned(reader, keep=keep, keep_bodies=keep_bodies), label="Pruning", file=sys.stderr
+        ) as batches,
+    ):
+        count = sum(batches)
+    click.echo(f"Pruned: {count}.")
+
+
+@contextmanager
+def _opened(database_url: str, schema: Schema) -> Iterator[tuple[SQLStore, LogReader]]:
+    """Open the store and its log. Raises `ConfigurationError` where there is none."""
+    from hookrow.stores.engines import absent, opened
+    from hookrow.stores.sql import SQLStore
+    from hookrow.stores.verification import verify
+
+    with opened(database_url) as engine:
+        if file := absent(engine):
+            raise ConfigurationError(f"There is no {file}. Run: hookrow db upgrade")
+        verify(engine, schema)
+        store = SQLStore(engine, schema)
+        if store.log is None:
+            raise ConfigurationError("There is no log: the settings have `log = false`.")
+        yield store, store.log
+
+
+def _line(entry: Logged) -> str:
+    times = f", {entry.attempts} attempts" if entry.attempts > 1 else ""
+    more = f", tried again {at(entry.retry_at)}" if entry.retry_at else ""
+    return _COLUMNS.format(
+        entry.id,
+        at(entry.received_at),
+        printable(entry.record_type or "-"),
+        printable(entry.recipient or "-"),
+        printable(entry.message_id or "-"),
+        f"{entry.outcome.value}{times}{more}",
+    )
+
+
+def _ending(outcome: Outcome) -> str:
+    return "recorded" if isinstance(outcome, Recorded) else outcome.refusal.name.lower()
+
+
+def _as_json(entry: Logged) -> bytes:
+    values = msgspec.to_builtins(entry)
+    return msgspec.json.encode(values | {"fingerprint": entry.fingerprint.hex()})

@@ -1,0 +1,110 @@
+"""`hookrow simulate`: posts notifications as the provider would."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+from random import shuffle as shuffled
+from time import perf_counter
+
+import click
+
+from hookrow import settings
+from hookrow.cli.options import HOST, MOUNT_PATH, PORT, SECRET, option
+
+
+@click.command()
+@click.argument("kind", type=click.Choice(["delivery", "open", "suppression", "reactivation"]))
+@click.argument("email")
+@click.argument("message_id", required=False)
+@SECRET
+@option("--reason", default="HardBounce", show_default=True, help="Why, for a suppression.")
+@option("--url", help="Where to; by default `hookrow serve` with the settings that follow.")
+@MOUNT_PATH
+@HOST
+@PORT
+@click.option(
+    "--count", type=click.IntRange(1, 1_000_000), default=1, help="How many different ones."
+)
+@click.option("--repeat", type=click.IntRange(1, 1000), default=1, help="How often each is posted.")
+@click.option("--shuffle", is_flag=True, help="Post them in random order.")
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1, 1000),
+    default=1,
+    help="How many are on the way at once.",
+)
+@click.pass_context
+def simulate(  # noqa: PLR0913 - one for each option
+    context: click.Context,
+    *,
+    kind: str,
+    email: str,
+    message_id: str | None,
+    secret: str | None,
+    reason: str,
+    url: str | None,
+    mount_path: str,
+    host: str,
+    port: int,
+    count: int,
+    repeat: int,
+    shuffle: bool,
+    concurrency: int,
+) -> None:
+    """Post notifications as the provider would, and print the answers.
+
+    They are of KIND, for EMAIL and the provider's MESSAGE_ID, and of this moment. With
+    --count each is of a millisecond of its own, and {} in EMAIL and MESSAGE_ID is its
+    number. The exit status is 0 where every answer is 200.
+    """
+    from hookrow import testing
+
+    make = {
+        "delivery": testing.delivery,
+        "open": testing.opening,
+        "suppression": lambda *named, at: testing.suppression(*named, at=at, reason=reason),
+        "reactivation": testing.reactivation,
+    }[kind]
+    begin = datetime.now(UTC) - timedelta(milliseconds=count - 1)
+    payloads = [
+        make(
+            email.replace("{}", str(number + 1)),
+            message_id and message_id.replace("{}", str(number + 1)),
+            at=begin + timedelta(milliseconds=number),
+        )
+        for number in range(count)
+        for _ in range(repeat)
+    ]
+    if shuffle:
+        shuffled(payloads)
+    target = url or settings.endpoint(host, port, mount_path)
+    if len(payloads) == 1:
+        status, text = testing.post(target, payloads[0], secret=secret)
+        click.echo(f"{status} {text}".rstrip())
+        context.exit(0 if status == HTTPStatus.OK else 1)
+
+    def post(payload: testing.Payload) -> str:
+        try:
+            status, text = testing.post(target, payload, secret=secret)
+        except testing.NotPosted:
+            return "without an answer"
+        return f"{status} {text}".rstrip()
+
+    started = perf_counter()
+    with ThreadPoolExecutor(concurrency) as pool:
+        bar = click.progressbar(
+            pool.map(post, payloads), length=len(payloads), label="Posting", file=sys.stderr
+        )
+        with bar as answers:
+            counts = Counter(answers)
+    seconds = perf_counter() - started
+    click.echo(
+        f"{len(payloads)} posted in {seconds:.1f} s, {len(payloads) / seconds:,.0f} a second:"
+    )
+    for answer, number in counts.most_common():
+        click.echo(f"{number:8}  {answer}")
+    context.exit(0 if set(counts) == {"200"} else 1)

@@ -1,0 +1,115 @@
+"""Draining the spool: what waits there is recorded once the database is back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from time import monotonic, sleep
+
+from hookrow.entry import PARKED_FOR
+from hookrow.notification import Arrival, Outcome, Recorded, Refusal
+from hookrow.quiet import Quiet
+from hookrow.replay import GROUP, PAUSE, record_late
+from hookrow.retry import describe
+from hookrow.spool import Spool, Spooled
+from hookrow.stores import Store, StoreError
+
+REST = 10.0
+"""In seconds; how long what has to stay is left alone."""
+
+EVERY = 2.0
+"""In seconds; how often it is looked whether the database is back."""
+
+_UNAVAILABLE = Refusal.UNAVAILABLE.refused()
+"""How it ends where nothing keeps it, and so nothing has counted it."""
+
+
+class Drain:
+    """Records what is in the spool, oldest first.
+
+    `read` makes an arrival of a body and when it came; `tell` hears how they end.
+    Where the log `parks` what fails, nothing that it has stays in the spool.
+    """
+
+    def __init__(
+        self,
+        spool: Spool,
+        store: Store,
+        read: Callable[[bytes, datetime], Arrival],
+        tell: Callable[[Sequence[Arrival], Sequence[Outcome]], None],
+        *,
+        bodies: bool,
+        parks: bool,
+    ) -> None:
+        self._spool = spool
+        self._store = store
+        self._read = read
+        self._tell = tell
+        self._bodies = bodies
+        self._parks = parks
+        self._resting_until = 0.0
+        self._quiet = Quiet()
+
+    def __call__(self) -> None:
+        """Empty the spool, where no other process does. Raises a `StoreError` where it stops."""
+        if monotonic() < self._resting_until or not self._spool.after(0, limit=1):
+            return
+        with self._store.transaction():
+            pass  # it raises where the database is still away
+        with self._spool.drained() as alone:
+            last = 0
+            while alone and (group := self._spool.after(last, limit=GROUP)):
+                if not self._record(group):
+                    self._resting_until = monotonic() + REST
+                last = group[-1].id
+                sleep(PAUSE)
+
+    def _record(self, group: Sequence[Spooled]) -> bool:
+        """Record a group; tell whether nothing of it has to stay.
+
+        Its attempts leave the spool first: a crash between may lose the count of some,
+        but counts none twice.
+        """
+        arrivals = [self._arrival(each) for each in group]
+        self._spool.take(group)
+        try:
+            outcomes = record_late(self._store, arrivals, bodies=self._bodies, quiet=self._quiet)
+        except StoreError:
+            self._spool.put_back(group)
+            raise
+        self._tell(arrivals, outcomes)
+        ended, uncounted = [], []
+        for spooled, arrival, outcome in zip(group, arrivals, outcomes, strict=True):
+            if self._ends(arrival, outcome):
+                ended.append(spooled)
+            elif outcome == _UNAVAILABLE:
+                uncounted.append(spooled)
+        self._spool.remove(ended)
+        self._spool.put_back(uncounted)
+        return len(ended) == len(group)
+
+    def _arrival(self, spooled: Spooled) -> Arrival:
+        return replace(
+            self._read(spooled.body, spooled.received_at),
+            live=False,
+            attempts=spooled.attempts,
+            last_received_at=spooled.last_received_at,
+        )
+
+    def _ends(self, arrival: Arrival, outcome: Outcome) -> bool:
+        """Tell whether the spool is done with it; where no log has it say what was refused."""
+        if isinstance(outcome, Recorded):
+            return True
+        match outcome.refusal:
+            case Refusal.FAILED if self._parks:
+                return True
+            case Refusal.FAILED | Refusal.UNAVAILABLE:
+                if datetime.now(UTC) - arrival.received_at < PARKED_FOR:
+                    return False
+            case _ if self._store.log is not None:
+                return True
+        self._quiet.warning(
+            "Dropped from the spool: %s: %s", describe(arrival), outcome.refusal.name.lower()
+        )
+        return True

@@ -1,0 +1,210 @@
+"""What the log keeps of a notification: one entry for each distinct one that was authentic.
+
+Its rules live here: what tells two notifications apart, what of their text is kept,
+and when one that could not be recorded is tried again. No store, no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import Enum
+from hashlib import blake2b
+from typing import TypeVar
+
+from hookrow.decide import LONGEST_EMAIL, LONGEST_MESSAGE_ID, fold
+from hookrow.notification import (
+    Arrival,
+    Delivered,
+    Opened,
+    Outcome,
+    Reactivated,
+    Refused,
+    Suppressed,
+)
+
+PARKED_FOR = timedelta(days=3)
+"""How long after it came a notification that was not recorded is tried again."""
+
+SHORTEST_PAUSE = timedelta(minutes=1)
+LONGEST_PAUSE = timedelta(hours=1)
+
+LONGEST_RECORD_TYPE = 64
+"""In characters; the longest of the provider's own has 18."""
+
+_RECORD_TYPES = {
+    Delivered: "Delivery",
+    Opened: "Open",
+    Suppressed: "SubscriptionChange",
+    Reactivated: "SubscriptionChange",
+}
+
+
+class Ending(Enum):
+    """How a notification ended, in the log's own words; a refusal has the same name."""
+
+    RECORDED = "recorded"
+    SUBSCRIBER_NOT_FOUND = "subscriber_not_found"
+    DISPATCH_NOT_FOUND = "dispatch_not_found"
+    RECIPIENT_MISMATCH = "recipient_mismatch"
+    UNSUPPORTED = "unsupported"
+    FAILED = "failed"
+
+
+PARKED = frozenset(Ending) - {Ending.RECORDED, Ending.UNSUPPORTED}
+"""What may end otherwise once the rows are there, or the database recovers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One row of the log. Times are UTC.
+
+    `fingerprint` has 16 bytes. `attempts` is how often it came, first at
+    `received_at`, last at `last_received_at`; `ended_at` is when it ended as
+    `outcome` and `status` say. At `retry_at` it is tried again, where it is parked.
+    `body` is the posted text, or None where it is not kept.
+    """
+
+    fingerprint: bytes
+    record_type: str | None
+    message_id: str | None
+    recipient: str | None
+    occurred_at: datetime | None
+    outcome: Ending
+    status: int
+    attempts: int
+    received_at: datetime
+    last_received_at: datetime
+    ended_at: datetime
+    retry_at: datetime | None
+    body: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Logged(Entry):
+    """An entry as the log holds it, with its `id` and how it ended at first."""
+
+    id: int
+    first_outcome: Ending
+
+
+E = TypeVar("E", bound=Entry)
+
+
+def entries(
+    arrivals: Sequence[Arrival],
+    outcomes: Sequence[Outcome],
+    ended_at: datetime,
+    *,
+    bodies: bool = True,
+) -> Sequence[Entry]:
+    """Return what the log keeps of arrivals that ended so: one entry a fingerprint, sorted.
+
+    A statement cannot change a row twice, and every process has to lock the rows in
+    the same order. Without `bodies` none is kept, and so nothing can be tried again.
+    """
+    merged: dict[bytes, Entry] = {}
+    for arrival, outcome in zip(arrivals, outcomes, strict=True):
+        entry = _entry(arrival, outcome, ended_at, bodies=bodies)
+        earlier = merged.get(entry.fingerprint)
+        merged[entry.fingerprint] = entry if earlier is None else followed(earlier, entry)
+    return [merged[fingerprint] for fingerprint in sorted(merged)]
+
+
+def followed(earlier: E, later: Entry) -> E:
+    """Return the entry of a notification that came again: its end is the later one.
+
+    What was erased meanwhile is there again, unless it is only applied once more.
+    """
+    came = later.attempts > 0
+    return replace(
+        earlier,
+        recipient=later.recipient if came and earlier.recipient is None else earlier.recipient,
+        body=later.body if came and earlier.body is None else earlier.body,
+        outcome=later.outcome,
+        status=later.status,
+        attempts=earlier.attempts + later.attempts,
+        received_at=min(earlier.received_at, later.received_at),
+        last_received_at=max(earlier.last_received_at, later.last_received_at),
+        ended_at=later.ended_at,
+        retry_at=later.retry_at,
+    )
+
+
+def fingerprint(arrival: Arrival) -> bytes:
+    """Return 16 bytes that are equal where the notification is the same.
+
+    The event's own second comes first, in 32 bits, so that new entries lie together
+    in an index; 96 bits of BLAKE2b of the body follow.
+    """
+    if arrival.fingerprint is not None:
+        return arrival.fingerprint
+    at = arrival.notification.at if arrival.notification else None
+    second = min(max(int(at.timestamp()), 0), 0xFFFFFFFF) if at else 0
+    return second.to_bytes(4) + _digest(arrival.body)
+
+
+def retry_at(received_at: datetime, now: datetime) -> datetime | None:
+    """Return when to try again what could not be recorded by now; None where it is too old.
+
+    The pauses are 1, 2, 4 minutes and so on to an hour: each is what has passed and a minute.
+    """
+    age = max(now - received_at, timedelta(0))
+    return None if age >= PARKED_FOR else now + min(age + SHORTEST_PAUSE, LONGEST_PAUSE)
+
+
+def body_of(entry: Entry) -> bytes | None:
+    """Return the body as it was posted; None where it was not kept, or only escaped."""
+    if entry.body is None:
+        return None
+    body = entry.body.encode()
+    return body if _digest(body) == entry.fingerprint[4:] else None
+
+
+def kept_message_id(text: str | None) -> str | None:
+    """Return a message id as the log has it: escaped and cut."""
+    return _shown(text, LONGEST_MESSAGE_ID)
+
+
+def kept_recipient(text: str | None) -> str | None:
+    """Return an address as the log has it: ASCII-lowered, escaped and cut."""
+    return _shown(text and fold(text), LONGEST_EMAIL)
+
+
+def _entry(arrival: Arrival, outcome: Outcome, ended_at: datetime, *, bodies: bool) -> Entry:
+    notification = arrival.notification
+    said = notification or arrival.unsupported
+    record_type = _RECORD_TYPES.get(type(notification), arrival.unsupported.record_type)
+    refusal = outcome.refusal if isinstance(outcome, Refused) else None
+    ending = Ending[refusal.name] if refusal else Ending.RECORDED
+    return Entry(
+        fingerprint=fingerprint(arrival),
+        record_type=_shown(record_type, LONGEST_RECORD_TYPE),
+        message_id=kept_message_id(said.message_id),
+        recipient=kept_recipient(said.recipient),
+        occurred_at=notification.at if notification else None,
+        outcome=ending,
+        status=refusal.status if refusal else 200,
+        attempts=arrival.attempts,
+        received_at=arrival.received_at,
+        last_received_at=arrival.last_received_at or arrival.received_at,
+        ended_at=ended_at,
+        retry_at=retry_at(arrival.received_at, ended_at) if bodies and ending in PARKED else None,
+        body=_escaped(arrival.body) if bodies else None,
+    )
+
+
+def _digest(body: bytes) -> bytes:
+    return blake2b(body, digest_size=12).digest()
+
+
+def _escaped(body: bytes) -> str:
+    """Return the body as text that every database takes: escaped is what is no UTF-8, and NUL."""
+    return body.decode("utf-8", "backslashreplace").replace("\0", "\\x00")
+
+
+def _shown(text: str | None, longest: int) -> str | None:
+    if text is None or (text.isascii() and "\0" not in text):
+        return text and text[:longest]
+    return text.replace("\0", "\\x00").encode(errors="backslashreplace").decode()[:longest]

@@ -1,0 +1,80 @@
+"""Parked notifications: those that could not be recorded, tried again until they can."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from datetime import UTC, datetime
+from time import sleep
+
+from hookrow.batch import GroupCommit
+from hookrow.decide import is_message_id
+from hookrow.entry import Logged
+from hookrow.notification import Arrival, Outcome, Recorded
+from hookrow.quiet import Quiet
+from hookrow.replay import GROUP, PAUSE, Parse, arrival, record_ready
+from hookrow.stores import Store
+from hookrow.stores.log import LogReader
+
+EVERY = 60.0
+"""In seconds; how often it is looked for what is due."""
+
+MOST = 1000
+"""How many a sweep takes; what else is due waits for the next one."""
+
+Tell = Callable[[Sequence[Arrival], Sequence[Outcome]], None]
+
+
+class Parked:
+    """The parked notifications of a store. `tell` hears of those that are recorded."""
+
+    def __init__(self, store: Store, log: LogReader, parse: Parse, tell: Tell) -> None:
+        self._store = store
+        self._log = log
+        self._parse = parse
+        self._tell = tell
+        self._quiet = Quiet()
+        self._asked = GroupCommit(self._revisit, group=1)
+
+    def sweep(self) -> int:
+        """Try again what is due, where its rows exist now; return how many were recorded.
+
+        Raises a `StoreError`; what was taken by then is due again later.
+        """
+        recorded = taken = 0
+        while taken < MOST:
+            due = self._log.due(datetime.now(UTC), limit=min(GROUP, MOST - taken))
+            recorded += self._record(due)
+            taken += len(due)
+            if len(due) < GROUP:
+                break
+            sleep(PAUSE)
+        return recorded
+
+    def revisit(self, message_ids: Sequence[str]) -> Future[int]:
+        """Try again now, in a thread of its own, what is parked for these messages.
+
+        The future is how many were recorded, or a `StoreError`. Raises `Overloaded`.
+        """
+        return self._asked.submit([each for each in message_ids if is_message_id(each)])
+
+    def close(self, timeout: float | None = None) -> None:
+        """Try what was asked for, and no more; wait `timeout` seconds for it."""
+        self._asked.close(timeout)
+
+    def _revisit(self, asked: Sequence[Sequence[str]]) -> list[int]:
+        return [
+            sum(
+                self._record(self._log.parked(message_ids[start : start + GROUP]))
+                for start in range(0, len(message_ids), GROUP)
+            )
+            for message_ids in asked
+        ]
+
+    def _record(self, found: Sequence[Logged]) -> int:
+        arrivals = [each for entry in found if (each := arrival(entry, self._parse))]
+        if not arrivals:
+            return 0
+        ended = record_ready(self._store, arrivals, quiet=self._quiet)
+        self._tell([each for each, _ in ended], [outcome for _, outcome in ended])
+        return sum(isinstance(outcome, Recorded) for _, outcome in ended)

@@ -1,0 +1,67 @@
+"""Work that is done again and again, in a thread of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Event, Lock, Thread, current_thread
+
+from hookrow.forks import renew_after_fork
+from hookrow.quiet import Quiet
+
+SOON = 60.0
+"""In seconds; how long it waits at the most after a failure."""
+
+
+class Periodic:
+    """Calls `work` at once and then every so many `seconds`, once it is started.
+
+    What it raises is logged, and the next time comes all the same, within a minute.
+    A child process has to start it again.
+    """
+
+    _lock: Lock
+    _closing: Event
+    _thread: Thread | None
+
+    def __init__(self, work: Callable[[], object], *, seconds: float, name: str) -> None:
+        self._work = work
+        self._seconds = seconds
+        self._name = name
+        self._quiet = Quiet()
+        self._closed = False
+        self.renew()
+        renew_after_fork(self)
+
+    def start(self) -> None:
+        """Start, where it does not run yet; a system without threads to give is asked again."""
+        with self._lock, suppress(RuntimeError):
+            if self._thread is None and not self._closed:
+                thread = Thread(target=self._run, name=f"hookrow-{self._name}", daemon=True)
+                thread.start()
+                self._thread = thread
+
+    def close(self, timeout: float | None = None) -> None:
+        """Begin nothing more; wait `timeout` seconds for what is at work."""
+        self._closed = True
+        self._closing.set()
+        if self._thread is not None and self._thread is not current_thread():
+            self._thread.join(timeout)
+
+    def renew(self) -> None:
+        """Begin anew: not started."""
+        self._lock = Lock()
+        self._closing = Event()
+        self._thread = None
+
+    def _run(self) -> None:
+        while not self._closed:
+            pause = self._seconds
+            try:
+                self._work()
+            except Exception as error:  # noqa: BLE001 - the next time may go well
+                pause = min(pause, SOON)
+                self._quiet.warning(
+                    "The %s failed: %s: %s", self._name, type(error).__name__, error
+                )
+            self._closing.wait(pause)

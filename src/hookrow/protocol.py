@@ -1,0 +1,117 @@
+"""HTTP as the server of our own speaks it: uvicorn's protocol, with limits.
+
+uvicorn waits for a head as long as the connection lasts, takes one of any length, and
+goes on to read what comes of a body that is answered already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
+
+LARGEST_HEAD = 64 * 1024
+"""In bytes; a longer head, or trailer, is answered 431 (RFC 6585, section 5)."""
+
+LARGEST_REST = 1024 * 1024
+"""In bytes; of what still comes after the answer, so that the client can read that; and of
+what comes without being a part of a body, such as a trailer's line."""
+
+SLOWEST = 15.0
+"""In seconds; a connection on which a head, or that rest, takes longer is closed."""
+
+
+class Protocol(HttpToolsProtocol):
+    """One connection."""
+
+    _timer: asyncio.TimerHandle | None = None
+    _in_head = True
+    _whole = True
+    _size = 0
+    _trailers = 0
+
+    def connection_made(  # type: ignore[override] # as uvicorn has it
+        self, transport: asyncio.Transport
+    ) -> None:
+        """Wait for a head."""
+        super().connection_made(transport)
+        self._limit_time()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        self._end_limit()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, within the limits."""
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if self._whole and self._timer is None and self.cycle.response_complete:
+            self._limit_time()  # an empty line, which began no request and ended the idling
+        if not self._whole:
+            self._size += len(data)
+        if self._size > (LARGEST_HEAD if self._in_head else LARGEST_REST):
+            self._refuse()
+
+    def on_message_begin(self) -> None:
+        """Wait for the rest of the head."""
+        super().on_message_begin()
+        self._in_head, self._whole, self._size = True, False, 0
+        self._limit_time()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; a trailer is one too, and might go on for ever."""
+        super().on_header(name, value)
+        if not self._in_head:
+            self._trailers += len(name) + len(value)
+            if self._trailers > LARGEST_HEAD:
+                self._refuse()
+
+    def on_headers_complete(self) -> None:
+        """Answer."""
+        self._in_head, self._size, self._trailers = False, 0, 0
+        self._end_limit()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of a body; what is none, as the line of a trailer, has a limit."""
+        if not self.cycle.response_complete:
+            self._size = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Wait for the next head, as long as a connection may idle."""
+        self._whole, self._size = True, 0
+        self._end_limit()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Wait for what still comes of the request."""
+        super().on_response_complete()
+        if not self._whole and self.cycle.response_complete:  # else it is another request's body
+            self._size = 0
+            self._limit_time()
+
+    def _limit_time(self) -> None:
+        self._end_limit()
+        self._timer = self.loop.call_later(SLOWEST, self.transport.close)
+
+    def _end_limit(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _refuse(self) -> None:
+        if self.transport.is_closing():
+            return
+        # Not where the answer was given, nor in the place of that to an earlier request.
+        before: RequestResponseCycle | None = self.cycle  # uvicorn begins with None
+        if self._in_head == (before is None or before.response_complete):
+            head = STATUS_LINE[431] + b"content-length: 0\r\nconnection: close\r\n\r\n"
+            self.transport.write(head)
+        self.transport.close()

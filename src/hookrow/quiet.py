@@ -1,0 +1,56 @@
+"""Says a thing once: what repeats is counted, and told with the next line."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from time import monotonic
+
+SILENCE = 10.0
+"""In seconds; how long the same message is not logged again."""
+
+
+class Quiet:
+    """A logger that leaves out messages which were logged just now, whatever their values."""
+
+    def __init__(self, name: str = "hookrow", *, seconds: float = SILENCE) -> None:
+        self._logger = logging.getLogger(name)
+        self._seconds = seconds
+        self._silent_until: dict[tuple[int, str], float] = {}
+        self._left_out: Counter[tuple[int, str]] = Counter()
+
+    def error(self, message: str, *values: object) -> None:
+        """Log what needs somebody to look."""
+        self._log(logging.ERROR, message, values)
+
+    def warning(self, message: str, *values: object) -> None:
+        """Log what may mend itself."""
+        self._log(logging.WARNING, message, values)
+
+    def _log(self, level: int, message: str, values: tuple[object, ...]) -> None:
+        key, now = (level, message), monotonic()
+        if now < self._silent_until.get(key, 0.0):
+            self._left_out[key] += 1
+            return
+        self._silent_until[key] = now + self._seconds
+        left_out = self._left_out.pop(key, 0)
+        more = f" (and {left_out} times more before)" if left_out else ""
+        self._logger.log(level, f"{message}%s", *values, more)  # noqa: G004 - a template still
+
+
+class Once(logging.Filter):
+    """Lets a message through that was not let through just now, whatever its values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._silent_until: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether to log it; what only informs is logged always."""
+        message, now = str(record.msg), monotonic()
+        if record.levelno < logging.WARNING:
+            return True
+        if now < self._silent_until.get(message, 0.0):
+            return False
+        self._silent_until[message] = now + SILENCE
+        return True

@@ -1,0 +1,42 @@
+"""Recording: find, decide, lock, save and keep, all of a group in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from hookrow.decide import decide, mentioned, merge, refuse_held, wanted
+from hookrow.entry import entries
+from hookrow.notification import Arrival, Outcome
+from hookrow.retry import failures
+from hookrow.stores import Store
+
+
+def record(
+    store: Store, arrivals: Sequence[Arrival], *, skip_locked: bool = False, bodies: bool = True
+) -> list[Outcome]:
+    """Find what the arrivals mention, decide on each, merge and save: one transaction.
+
+    With `skip_locked` those whose rows are held by others fail instead of waiting.
+    The log, where there is one, keeps them, with their `bodies` or without. Raises a
+    `StoreError`; then nothing is changed.
+    """
+    with store.transaction(skip_locked=skip_locked) as transaction:
+        rows = transaction.find(mentioned(arrivals))
+        outcomes = [decide(arrival, rows) for arrival in arrivals]
+        held = transaction.lock(wanted(outcomes))
+        outcomes = refuse_held(outcomes, held)
+        transaction.save(merge(outcomes))
+        if store.log is not None:
+            transaction.keep(entries(arrivals, outcomes, datetime.now(UTC), bodies=bodies))
+    return outcomes
+
+
+def keep_failed(store: Store, arrivals: Sequence[Arrival], *, bodies: bool = True) -> None:
+    """Keep in the log that the work on the arrivals failed: evidence, and to be tried again.
+
+    Raises a `StoreError`.
+    """
+    kept = entries(arrivals, failures(arrivals), datetime.now(UTC), bodies=bodies)
+    with store.transaction() as transaction:
+        transaction.keep(kept)

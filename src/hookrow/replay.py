@@ -1,0 +1,151 @@
+"""Recording what came earlier: from the log, or from the spool.
+
+It goes the way of every notification, through `record()`; only that it is not live,
+so that it never takes the place of something newer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from time import monotonic, sleep
+from typing import TypeAlias
+
+from hookrow.decide import decide, mentioned, merge, wanted
+from hookrow.entry import Logged, body_of
+from hookrow.notification import Arrival, Notification, Outcome, Recorded, Refusal, RowId
+from hookrow.quiet import Quiet
+from hookrow.recording import keep_failed, record
+from hookrow.retry import Attempt, describe, failures, insist
+from hookrow.stores import Conflict, Locked, State, Store, StoreError, Unavailable
+from hookrow.stores.log import LogReader, Query
+
+GROUP = 64
+"""How many notifications share a transaction: fewer than live ones, whom it must not hold up."""
+
+PAUSE = 0.02
+"""In seconds, between two groups: on SQLite who waits for its turn looks only now and then."""
+
+PATIENCE = 5.0
+"""In seconds; how long a group that meets others is tried again."""
+
+Parse: TypeAlias = Callable[[bytes], Notification | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """How a notification would end, and the rows before and after it, by what they are."""
+
+    outcome: Outcome
+    before: Mapping[RowId, State]
+    after: Mapping[RowId, State]
+
+
+class _Undone(Exception):
+    """Ends a transaction whose changes are not wanted."""
+
+
+def arrival(entry: Logged, parse: Parse) -> Arrival | None:
+    """Return the notification as it arrives again; None where its body is not there."""
+    body = body_of(entry)
+    if body is None:
+        return None
+    return Arrival(
+        parse(body),
+        body,
+        entry.received_at,
+        live=False,
+        attempts=0,
+        fingerprint=entry.fingerprint,
+    )
+
+
+def record_late(
+    store: Store, arrivals: Sequence[Arrival], *, quiet: Quiet, bodies: bool = True
+) -> list[Outcome]:
+    """Record arrivals that came earlier. What the database refuses is kept as failed.
+
+    Where the log refuses it, too, it ends as unavailable: nothing keeps it. Raises a
+    `StoreError` where nothing can be recorded just now.
+    """
+    attempt = partial(record, store, bodies=bodies)
+    try:
+        outcomes = insist(attempt, arrivals, until=monotonic() + PATIENCE, skip_locked=True)
+    except (Conflict, Locked, Unavailable):
+        raise
+    except Exception as error:  # noqa: BLE001 - the data, or a fault of ours: the others go on
+        if len(arrivals) > 1:
+            return _record_singly(store, arrivals, quiet, bodies=bodies)
+        quiet.error("It fails to record %s: %s", describe(arrivals[0]), type(error).__name__)
+        return _kept(store, arrivals, bodies=bodies)
+    return _waited_for(attempt, arrivals, outcomes)
+
+
+def record_ready(
+    store: Store, arrivals: Sequence[Arrival], *, quiet: Quiet
+) -> Sequence[tuple[Arrival, Outcome]]:
+    """Record those arrivals whose rows exist now, and leave the others as they are."""
+    with store.transaction() as transaction:
+        rows = transaction.find(mentioned(arrivals))
+    ready = [each for each in arrivals if isinstance(decide(each, rows), Recorded)]
+    return list(zip(ready, record_late(store, ready, quiet=quiet), strict=True)) if ready else []
+
+
+def rehearse(store: Store, arrival: Arrival) -> Rehearsal:
+    """Record an arrival and undo it: tell how it would end, and what it would change."""
+    with suppress(_Undone), store.transaction() as transaction:
+        outcome = decide(arrival, transaction.find(mentioned([arrival])))
+        rows = wanted([outcome])
+        transaction.lock(rows)
+        before = transaction.read(rows)
+        transaction.save(merge([outcome]))
+        rehearsal = Rehearsal(outcome, before, transaction.read(rows))
+        raise _Undone
+    return rehearsal
+
+
+def matching(reader: LogReader, query: Query) -> Iterator[Sequence[Logged]]:
+    """Yield all entries that are meant, oldest first, in groups."""
+    last = 0
+    while found := reader.oldest(query, after=last, limit=GROUP):
+        yield found
+        last = found[-1].id
+        sleep(PAUSE)
+
+
+def _waited_for(
+    attempt: Attempt, arrivals: Sequence[Arrival], outcomes: list[Outcome]
+) -> list[Outcome]:
+    """Wait for the rows that others held: live traffic holds them for a moment only.
+
+    By now this transaction holds no other row, for which live traffic might wait.
+    """
+    held = [n for n, outcome in enumerate(outcomes) if outcome == Refusal.FAILED.refused()]
+    if held:
+        with suppress(StoreError):  # the log has them as failed already
+            again = [replace(arrivals[n], attempts=0) for n in held]
+            ended = insist(attempt, again, until=monotonic() + PATIENCE)
+            for n, outcome in zip(held, ended, strict=True):
+                outcomes[n] = outcome
+    return outcomes
+
+
+def _record_singly(
+    store: Store, arrivals: Sequence[Arrival], quiet: Quiet, *, bodies: bool
+) -> list[Outcome]:
+    """Record a group that failed one by one, as far as the database goes along."""
+    outcomes: list[Outcome] = []
+    with suppress(StoreError):
+        for each in arrivals:
+            outcomes += record_late(store, [each], quiet=quiet, bodies=bodies)
+    return outcomes + failures(arrivals[len(outcomes) :], Refusal.UNAVAILABLE)
+
+
+def _kept(store: Store, arrivals: Sequence[Arrival], *, bodies: bool) -> list[Outcome]:
+    try:
+        keep_failed(store, arrivals, bodies=bodies)
+    except StoreError:
+        return failures(arrivals, Refusal.UNAVAILABLE)
+    return failures(arrivals)

@@ -1,0 +1,205 @@
+"""The spool: where notifications wait for a database that cannot be reached.
+
+An SQLite file of this machine's own, synced to the disk before anything goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
+from pathlib import Path
+
+from hookrow.entry import fingerprint
+from hookrow.errors import ConfigurationError
+from hookrow.notification import Arrival
+from hookrow.quiet import Quiet
+
+LARGEST = 1024**3
+"""In bytes; how long the file may become."""
+
+_APPLICATION = 0x686F6F6B  # "hook": https://sqlite.org/pragma.html#pragma_application_id
+
+_PAGE = 4096
+
+_TABLE = """
+CREATE TABLE arrivals (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    fingerprint BLOB NOT NULL UNIQUE,
+    body BLOB NOT NULL,
+    attempts INTEGER NOT NULL,
+    received_at TEXT NOT NULL,
+    last_received_at TEXT NOT NULL
+)
+"""
+
+_PUT = """
+INSERT INTO arrivals (fingerprint, body, attempts, received_at, last_received_at)
+VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (fingerprint) DO UPDATE SET
+    attempts = attempts + excluded.attempts,
+    received_at = min(received_at, excluded.received_at),
+    last_received_at = max(last_received_at, excluded.last_received_at)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Spooled:
+    """One notification that waits, and how often and when it came. Times are UTC."""
+
+    id: int
+    body: bytes
+    attempts: int
+    received_at: datetime
+    last_received_at: datetime
+
+
+class Spool:
+    """A file of arrivals, each notification once, of at most `limit` bytes.
+
+    Only its owner may read it. Processes may share it. Raises `ConfigurationError`
+    where there can be no such file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, limit: int = LARGEST) -> None:
+        self._path = Path(path).absolute()  # wherever the process goes
+        self._limit = limit
+        self._quiet = Quiet()
+        try:
+            with self._open() as connection:
+                connection.execute("SELECT count(*) FROM arrivals")
+        except (OSError, sqlite3.Error) as error:
+            raise ConfigurationError(
+                f"The spool {self._path} cannot be written: {error}. "
+                "Name a file in a folder of your own."
+            ) from error
+
+    def put(self, arrivals: Sequence[Arrival]) -> None:
+        """Keep the arrivals, on the disk. Never raises: what it cannot keep is reported."""
+        try:
+            with self._open() as connection:
+                connection.executemany(_PUT, [_row(arrival) for arrival in arrivals])
+        except (OSError, sqlite3.Error, ConfigurationError) as error:
+            if _is_full(error) and len(arrivals) > 1:  # for all of them: some may fit
+                half = len(arrivals) // 2
+                self.put(arrivals[:half])
+                self.put(arrivals[half:])
+                return
+            self._quiet.error(
+                "The spool cannot keep %d notifications, which now only the provider can "
+                "send again: %s",
+                len(arrivals),
+                error,
+            )
+
+    def after(self, last: int, *, limit: int) -> Sequence[Spooled]:
+        """Return those of higher ids than `last`, the longest waiting first."""
+        with self._open() as connection:
+            rows = connection.execute(
+                "SELECT id, body, attempts, received_at, last_received_at FROM arrivals "
+                "WHERE id > ? ORDER BY id LIMIT ?",
+                (last, limit),
+            )
+            return [
+                Spooled(id_, body, attempts, *map(datetime.fromisoformat, times))
+                for id_, body, attempts, *times in rows
+            ]
+
+    def take(self, spooled: Sequence[Spooled]) -> None:
+        """Take their attempts off, to be counted elsewhere."""
+        with self._open() as connection:
+            connection.executemany(
+                "UPDATE arrivals SET attempts = attempts - ? WHERE id = ?",
+                [(each.attempts, each.id) for each in spooled],
+            )
+
+    def put_back(self, spooled: Sequence[Spooled]) -> None:
+        """Put their attempts back. Never raises: if it cannot, they are not counted."""
+        try:
+            with self._open() as connection:
+                connection.executemany(
+                    "UPDATE arrivals SET attempts = attempts + ? WHERE id = ?",
+                    [(each.attempts, each.id) for each in spooled],
+                )
+        except (OSError, sqlite3.Error, ConfigurationError) as error:
+            self._quiet.warning("The spool lost count of some notifications: %s", error)
+
+    def remove(self, spooled: Sequence[Spooled]) -> None:
+        """Remove them, once their attempts are taken, but for what came again meanwhile."""
+        with self._open() as connection:
+            connection.executemany(
+                "DELETE FROM arrivals WHERE id = ? AND attempts <= 0",
+                [(each.id,) for each in spooled],
+            )
+
+    @contextmanager
+    def drained(self) -> Iterator[bool]:
+        """Yield whether the block is the only one, in all processes, that drains the spool."""
+        # A file of its own: to close the spool's would end SQLite's own locks on it.
+        descriptor = os.open(f"{self._path}.lock", os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            try:
+                flock(descriptor, LOCK_EX | LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
+                flock(descriptor, LOCK_UN)  # a fork may have the descriptor still
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """Open the file for one transaction: no connection is left for a fork to share."""
+        if not self._path.exists():
+            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+        with closing(sqlite3.connect(self._path, timeout=2.0)) as connection:
+            self._prepare(connection)
+            with connection:
+                yield connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA synchronous = EXTRA")
+        connection.execute(f"PRAGMA page_size = {_PAGE}")
+        connection.execute("PRAGMA auto_vacuum = FULL")
+        if not _is_ours(connection):
+            self._make(connection)
+        self._path.chmod(0o600)
+        connection.execute(f"PRAGMA max_page_count = {max(self._limit // _PAGE, 1)}")
+
+    def _make(self, connection: sqlite3.Connection) -> None:
+        """Make the table, where no other process has made it meanwhile."""
+        connection.execute("BEGIN IMMEDIATE")
+        if not _is_ours(connection):
+            if connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+                raise ConfigurationError(
+                    f"{self._path} is another database, not a spool: name a file of its own."
+                )
+            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+            connection.execute(_TABLE)
+        connection.commit()
+
+
+def _is_ours(connection: sqlite3.Connection) -> bool:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    return bool(application == _APPLICATION)
+
+
+def _is_full(error: Exception) -> bool:
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF == sqlite3.SQLITE_FULL
+
+
+def _row(arrival: Arrival) -> tuple[bytes, bytes, int, str, str]:
+    last = arrival.last_received_at or arrival.received_at
+    return (
+        fingerprint(arrival),
+        arrival.body,
+        arrival.attempts,
+        arrival.received_at.isoformat(timespec="microseconds"),
+        last.isoformat(timespec="microseconds"),
+    )

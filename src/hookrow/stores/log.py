@@ -1,0 +1,77 @@
+"""Reading and tending the log: a protocol beside the store's, which only writes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from hookrow.entry import Ending, Logged, kept_message_id, kept_recipient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """Which entries are meant: those that match all that is not None.
+
+    `since` is when they came first, or later; `parked` those that are tried again.
+    """
+
+    ids: Collection[int] | None = None
+    outcome: Ending | None = None
+    record_type: str | None = None
+    recipient: str | None = None
+    message_id: str | None = None
+    since: datetime | None = None
+    parked: bool = False
+
+    @property
+    def equal(self) -> Mapping[str, object]:
+        """What a column has to equal, by its name."""
+        wanted = {
+            "outcome": self.outcome,
+            "record_type": self.record_type,
+            "recipient": kept_recipient(self.recipient),
+            "message_id": kept_message_id(self.message_id),
+        }
+        return {name: value for name, value in wanted.items() if value is not None}
+
+    def matches(self, entry: Logged) -> bool:
+        """Tell whether an entry is meant."""
+        return (
+            (self.ids is None or entry.id in self.ids)
+            and (self.since is None or entry.received_at >= self.since)
+            and (not self.parked or entry.retry_at is not None)
+            and all(getattr(entry, name) == value for name, value in self.equal.items())
+        )
+
+
+class LogReader(Protocol):
+    """The log of a store. Each call is a transaction of its own; they raise a `StoreError`."""
+
+    def newest(self, query: Query, *, before: int | None = None, limit: int) -> Sequence[Logged]:
+        """Return the newest entries, newest first; of lower ids than `before`, to page on."""
+
+    def oldest(self, query: Query, *, after: int = 0, limit: int) -> Sequence[Logged]:
+        """Return the oldest entries, oldest first; of higher ids than `after`, to page on."""
+
+    def due(self, now: datetime, *, limit: int) -> Sequence[Logged]:
+        """Take parked entries that are due, longest due first, and put off when to try again.
+
+        What another process takes at the same time is left to it.
+        """
+
+    def parked(self, message_ids: Collection[str]) -> Sequence[Logged]:
+        """Return the parked entries of these messages, oldest first."""
+
+    def prune(self, *, before: datetime, now: datetime, bodies_only: bool) -> Iterator[int]:
+        """Delete what came last before then, or only the bodies; yield how many, batch by batch.
+
+        What is parked stays until it is too old to be tried again.
+        """
+
+    def forget(self, email: str) -> int:
+        """Erase the address and the bodies of a person; return in how many entries."""
+
+    def counts(self) -> Mapping[Ending, int]:
+        """Return how many entries ended in each way."""

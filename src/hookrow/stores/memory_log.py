@@ -1,0 +1,91 @@
+"""The log of the memory store: a dict, read and tended as a database's is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from itertools import islice
+from operator import attrgetter
+
+from hookrow.entry import PARKED_FOR, Ending, Entry, Logged, followed, kept_recipient, retry_at
+from hookrow.stores.log import Query
+
+
+@dataclass(slots=True)
+class MemoryLog:
+    """The entries by fingerprint, in the order in which they came."""
+
+    entries: dict[bytes, Logged] = field(default_factory=dict)
+    _last_id: int = 0
+
+    def keep(self, entries: Iterable[Entry]) -> None:
+        """Add entries, each to the one that is there."""
+        for entry in entries:
+            there = self.entries.get(entry.fingerprint)
+            if there is None:
+                self._last_id += 1
+                new = Logged(**asdict(entry), id=self._last_id, first_outcome=entry.outcome)
+                self.entries[entry.fingerprint] = new
+            else:
+                self._put(followed(there, entry))
+
+    def newest(self, query: Query, *, before: int | None = None, limit: int) -> Sequence[Logged]:
+        """Return the newest entries, newest first."""
+        matching = (each for each in self._matching(query) if before is None or each.id < before)
+        return list(islice(matching, limit))
+
+    def oldest(self, query: Query, *, after: int = 0, limit: int) -> Sequence[Logged]:
+        """Return the oldest entries, oldest first."""
+        return [each for each in reversed(self._matching(query)) if each.id > after][:limit]
+
+    def due(self, now: datetime, *, limit: int) -> Sequence[Logged]:
+        """Take parked entries that are due, and put off when to try again."""
+        due = [(each.retry_at, each) for each in self._all() if each.retry_at is not None]
+        taken = [each for at, each in sorted(due, key=lambda pair: pair[0]) if at <= now][:limit]
+        for each in taken:
+            self._put(replace(each, retry_at=retry_at(each.received_at, now)))
+        return taken
+
+    def parked(self, message_ids: Collection[str]) -> Sequence[Logged]:
+        """Return the parked entries of these messages, oldest first."""
+        return [
+            each
+            for each in self._all()
+            if each.retry_at is not None and each.message_id in message_ids
+        ]
+
+    def prune(self, *, before: datetime, now: datetime, bodies_only: bool) -> Iterator[int]:
+        """Delete what came last before then, or only the bodies, in one batch."""
+        pruned = 0
+        for each in self._all():
+            parked = each.retry_at is not None and each.received_at >= now - PARKED_FOR
+            if parked or each.last_received_at >= before or (bodies_only and each.body is None):
+                continue
+            if bodies_only:
+                self._put(replace(each, body=None, retry_at=None))
+            else:
+                del self.entries[each.fingerprint]
+            pruned += 1
+        yield pruned
+
+    def forget(self, email: str) -> int:
+        """Erase the address and the bodies of a person; return in how many entries."""
+        theirs = [each for each in self._all() if each.recipient == kept_recipient(email)]
+        for each in theirs:
+            self._put(replace(each, recipient=None, body=None, retry_at=None))
+        return len(theirs)
+
+    def counts(self) -> Mapping[Ending, int]:
+        """Return how many entries ended in each way."""
+        return Counter(each.outcome for each in self._all())
+
+    def _all(self) -> list[Logged]:
+        return sorted(self.entries.values(), key=attrgetter("id"))
+
+    def _put(self, entry: Logged) -> None:
+        self.entries[entry.fingerprint] = entry
+
+    def _matching(self, query: Query) -> list[Logged]:
+        return [each for each in reversed(self._all()) if query.matches(each)]

@@ -1,0 +1,85 @@
+"""What became of a notification, in words: for the command, and whoever shows the log."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from hookrow.entry import Ending, Logged
+from hookrow.notification import Recorded, RowId
+from hookrow.replay import Rehearsal
+
+_WHY = {
+    Ending.SUBSCRIBER_NOT_FOUND: "nobody had {address}",
+    Ending.DISPATCH_NOT_FOUND: "no dispatch had {id}",
+    Ending.RECIPIENT_MISMATCH: "the dispatch with {id} was another subscriber's",
+    Ending.UNSUPPORTED: "its type was not supported, or something that it needs was missing",
+    Ending.FAILED: "the database failed at it, or one of its rows was held",
+}
+
+
+def story(entry: Logged) -> str:
+    """Tell how it ended and why, in a sentence."""
+    parts = []
+    if entry.first_outcome in _WHY:
+        parts.append(f"{_why(entry.first_outcome, entry)} when it came")
+    parts.append(many(entry.attempts, "attempt"))
+    took = _long(entry.ended_at - entry.received_at)
+    if entry.outcome is Ending.RECORDED:
+        parts.append(f"recorded {took} later" if len(parts) > 1 else f"recorded within {took}")
+    elif entry.outcome is not entry.first_outcome:
+        parts.append(f"{took} later {_why(entry.outcome, entry)}")
+    if entry.retry_at:
+        parts.append(f"tried again {at(entry.retry_at)}")
+    elif entry.outcome not in {Ending.RECORDED, Ending.UNSUPPORTED}:
+        parts.append("not tried again any more")
+    return "; ".join(parts)
+
+
+def told(rehearsal: Rehearsal) -> list[str]:
+    """Tell what a rehearsal changed, row by row."""
+    if not isinstance(rehearsal.outcome, Recorded):
+        return [f"would be refused: {rehearsal.outcome.text}"]
+    changed = [
+        f"{_name(row)}: {column} {_shown(state[column])} -> {_shown(rehearsal.after[row][column])}"
+        for row, state in rehearsal.before.items()
+        for column in state
+        if state[column] != rehearsal.after[row][column]
+    ]
+    return changed or ["would change nothing: its rows have it, or something newer"]
+
+
+def _why(ending: Ending, entry: Logged) -> str:
+    return _WHY[ending].format(
+        address=f"the address {entry.recipient}" if entry.recipient else "its address",
+        id=f"the id {entry.message_id}" if entry.message_id else "its id, for it named none",
+    )
+
+
+def _name(row: RowId) -> str:
+    kind, key = row
+    keys = key if isinstance(key, tuple) else (key,)
+    return f"{kind.name.lower()} {' '.join(map(str, keys))}"
+
+
+def _shown(value: object) -> str:
+    return at(value) if isinstance(value, datetime) else str(value or "null")
+
+
+def printable(text: str) -> str:
+    """Escape what a terminal would obey, or what would look like another line."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
+def at(time: datetime | None) -> str:
+    """Write a time in UTC, to the second."""
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}" if time else "unknown"
+
+
+def many(number: int, what: str) -> str:
+    """Write a number of things."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _long(time: timedelta) -> str:
+    seconds = time.total_seconds()
+    return f"{seconds:.0f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"

@@ -1,0 +1,88 @@
+"""PostgreSQL goes away in the middle of the load, and comes back: nothing is lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from traffic import Load, is_well, report, spooled
+
+from command import Command
+from postgres import Server
+from wire import eventually
+
+DEADLINE = 5.0
+"""In seconds; when the server answers at the latest. Tests give it two more."""
+
+
+def survive(url: str, folder: Path, outage: Callable[[], object], *, pause: float = 0.02) -> Load:
+    """Have an outage in the middle of the load; return the load once all is recorded.
+
+    Meanwhile there are only 200 and 503, all in time; then only 200 again.
+    """
+    load = Load(url, pause=pause)
+    spool = folder / "spool"
+    with Command(folder).serving("--database-url", url, "--spool", spool) as serving:
+        with load.on(serving.port):
+            time.sleep(1)
+            outage()
+            eventually(lambda: is_well(load), seconds=30)
+        eventually(lambda: spooled(spool) == 0, seconds=60)
+        load.wait_until_recorded(seconds=30)
+    assert set(load.statuses()) <= {200, 503}, load.told()
+    assert load.slowest < DEADLINE + 2, load.told()
+    assert load.lost(answered=None) == []
+    assert load.unposted() == []
+    assert "a fault to be reported" not in serving.log, serving.log
+    report(load.told(), "counted more often than posted:", len(load.miscounted()))
+    return load
+
+
+def test_an_immediate_restart(postgres: Server, postgres_url: str, tmp_path: Path) -> None:
+    """The database crashes and recovers."""
+
+    def outage() -> None:
+        postgres.crash()
+        time.sleep(1)
+        postgres.start()
+
+    load = survive(postgres_url, tmp_path, outage)
+    assert load.statuses()[503], "there was no outage"
+
+
+@pytest.mark.slow
+def test_a_stop_of_20_seconds(postgres: Server, postgres_url: str, tmp_path: Path) -> None:
+    """The database is stopped, and there for nobody for 20 seconds."""
+
+    def outage() -> None:
+        postgres.stop()
+        time.sleep(20)
+        postgres.start()
+
+    load = survive(postgres_url, tmp_path, outage)
+    assert load.statuses()[503], "there was no outage"
+
+
+def test_connections_are_terminated(postgres: Server, postgres_url: str, tmp_path: Path) -> None:
+    """All connections are cut, again and again."""
+
+    def outage() -> None:
+        for _ in range(10):
+            eventually(lambda: postgres.terminate(postgres_url))
+            time.sleep(0.3)
+
+    survive(postgres_url, tmp_path, outage)
+
+
+@pytest.mark.slow
+def test_a_freeze_of_8_seconds(postgres: Server, postgres_url: str, tmp_path: Path) -> None:
+    """The database takes what it is sent and says nothing for 8 seconds."""
+
+    def outage() -> None:
+        with postgres.frozen():
+            time.sleep(8)
+
+    load = survive(postgres_url, tmp_path, outage)
+    assert load.statuses()[503], "there was no outage"

@@ -1,0 +1,600 @@
+"""What every store with a log does with it, and what one without does.
+
+Times are within an hour of noon; what a test says of the log it reads by a way that
+is not the store's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from contract import NOON, SECOND, arrival, fill, opens, statuses
+from homes import SUPPRESSION, Home, columns_of
+
+from hookrow import Arrival, Opened, Reactivated, Recorded, Suppressed
+from hookrow.entry import Ending, Entry, entries
+from hookrow.notification import (
+    EventTime,
+    Notification,
+    RowId,
+    SetTime,
+    Suppressible,
+    Unsupported,
+)
+from hookrow.quiet import Quiet
+from hookrow.recording import keep_failed, record
+from hookrow.replay import GROUP, matching, record_late, record_ready, rehearse
+from hookrow.retry import failures
+from hookrow.stores.log import LogReader, Query
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+
+HOSTILE = (
+    *("'; DROP TABLE hookrow_notifications; --", "%s %(rows)s :rows $1 ?", "\\u0000 \\x00 \\"),
+    *('{"a": [1, null]}', "[]", "null", "\x01\x1f\x7f\r\n\t\v", "\u2028\ufeff\ufffd\U0010ffff"),
+    *("", " ", "'", '"', "``", "{}", "\N{KELVIN SIGN}ß🦄"),
+)
+"""Texts that an INSERT, JSON, a driver or a placeholder might trip over."""
+
+
+def entry(number: int = 1, **columns: Any) -> Entry:  # noqa: ANN401 - of any column
+    """Return an entry that was recorded at noon; the number tells it apart."""
+    given = {
+        "fingerprint": number.to_bytes(16),
+        "record_type": "Open",
+        "message_id": f"m-{number}",
+        "recipient": f"s{number}@example.com",
+        "occurred_at": NOON - SECOND,
+        "outcome": Ending.RECORDED,
+        "status": 200,
+        "attempts": 1,
+        "received_at": NOON,
+        "last_received_at": NOON,
+        "ended_at": NOON + SECOND,
+        "retry_at": None,
+        "body": f'{{"n": {number}}}',
+    }
+    return Entry(**{**given, **columns})
+
+
+def parked(number: int, *, minutes: float, **columns: Any) -> Entry:  # noqa: ANN401 - as above
+    """Return an entry that came at noon, and is tried again so much later."""
+    return entry(
+        number,
+        **{
+            "outcome": Ending.DISPATCH_NOT_FOUND,
+            "status": 404,
+            "retry_at": NOON + minutes * MINUTE,
+            **columns,
+        },
+    )
+
+
+def keep(home: Home, *kept: Entry) -> None:
+    """Keep entries in a transaction of their own."""
+    with home.store.transaction() as transaction:
+        transaction.keep(kept)
+
+
+def reader(home: Home) -> LogReader:
+    """Return what reads the log."""
+    assert home.store.log is not None
+    return home.store.log
+
+
+def logged(home: Home) -> list[dict[str, Any]]:
+    """Read the log without its ids, which are the database's to assign."""
+    return [{name: row[name] for name in row if name != "id"} for row in home.logged()]
+
+
+def timeless(home: Home) -> list[dict[str, Any]]:
+    """Read the log in the order of fingerprints, without ids and what depends on the clock."""
+    gone = {"id", "ended_at", "retry_at"}
+    rows = [{name: row[name] for name in row if name not in gone} for row in home.logged()]
+    return sorted(rows, key=lambda row: bytes(row["fingerprint"]))
+
+
+def as_rows(*kept: Entry) -> list[dict[str, Any]]:
+    """Return what the log is to hold of entries that are new in it."""
+    return [
+        {**asdict(each), "outcome": each.outcome.value, "first_outcome": each.outcome.value}
+        for each in kept
+    ]
+
+
+def numbers(found: Iterable[Entry]) -> list[int]:
+    """Tell entries apart as they were made."""
+    return [int.from_bytes(each.fingerprint) for each in found]
+
+
+class KeepContract:
+    """Writing to the log."""
+
+    @pytest.fixture(autouse=True)
+    def _empty(self, home: Home) -> None:
+        """Begin with no rows and an empty log."""
+        home.fill()
+
+    @pytest.mark.parametrize("text", HOSTILE)
+    def test_an_entry_is_kept_to_the_letter(self, home: Home, text: str) -> None:
+        """Whatever its texts say."""
+        said = entry(record_type=text, message_id=text, recipient=text, body=text)
+        keep(home, said)
+        assert logged(home) == as_rows(said)
+
+    def test_every_value_is_kept(self, home: Home) -> None:
+        """Every byte of a fingerprint, the first and the last time there is, and None."""
+        nothing: dict[str, Any] = dict.fromkeys(
+            ("record_type", "message_id", "recipient", "body", "occurred_at")
+        )
+        first, last = (at.replace(tzinfo=UTC) for at in (datetime.min, datetime.max))  # noqa: DTZ901 - it gets one
+        kept = [
+            *(
+                entry(fingerprint=bytes(range(start, start + 16)), attempts=start)
+                for start in range(0, 256, 16)
+            ),
+            entry(1, **{**nothing, "fingerprint": b"\xff" * 16, "attempts": 2**40}),
+        ]
+        kept[0] = replace(kept[0], occurred_at=first, received_at=first, retry_at=last)
+        keep(home, *kept)
+        assert logged(home) == as_rows(*kept)
+
+    def test_long_texts_and_large_groups_are_kept(self, home: Home) -> None:
+        """As long as a column is wide, in letters of four bytes, and three thousand at once."""
+        letters = {"record_type": 64, "message_id": 255, "recipient": 320, "body": 10**6}
+        wide = entry(1, **{name: "🦄" * length for name, length in letters.items()})
+        many = [entry(number) for number in range(2, 3000)]
+        keep(home, wide, *many)
+        assert logged(home) == as_rows(wide, *many)
+
+    def test_no_entries_are_no_error(self, home: Home) -> None:
+        """Nothing is kept."""
+        keep(home)
+        assert logged(home) == []
+
+    def test_what_comes_again_is_added_up(self, home: Home) -> None:
+        """Attempts add up, the newest end counts, the first and the last arrival, the first end."""
+        first = parked(1, minutes=1)
+        again = entry(
+            1,
+            attempts=2,
+            received_at=NOON + MINUTE,
+            last_received_at=NOON + HOUR,
+            ended_at=NOON + HOUR,
+            # One body is one notification, so that these do not come to differ.
+            record_type="other",
+            message_id="other",
+            recipient="other",
+            occurred_at=None,
+            body="other",
+        )
+        keep(home, first)
+        keep(home, again, entry(2))
+        ended = replace(
+            first,
+            attempts=3,
+            last_received_at=NOON + HOUR,
+            outcome=Ending.RECORDED,
+            status=200,
+            ended_at=NOON + HOUR,
+            retry_at=None,
+        )
+        both = as_rows(ended, entry(2))
+        both[0]["first_outcome"] = "dispatch_not_found"
+        assert logged(home) == both
+
+    def test_a_clock_may_jump_back(self, home: Home) -> None:
+        """What arrives later with an earlier time is the first arrival, and how it ended."""
+        keep(home, entry(last_received_at=NOON + HOUR))
+        late = parked(1, minutes=-9, received_at=NOON - HOUR, last_received_at=NOON - MINUTE)
+        keep(home, replace(late, ended_at=NOON - MINUTE))
+        [row] = logged(home)
+        times = (NOON - HOUR, NOON + HOUR, NOON - MINUTE, NOON - 9 * MINUTE)
+        names = ("received_at", "last_received_at", "ended_at", "retry_at")
+        assert tuple(row[name] for name in names) == times
+        assert (row["outcome"], row["first_outcome"]) == ("dispatch_not_found", "recorded")
+
+    def test_what_was_erased_comes_back(self, home: Home) -> None:
+        """A body and an address that are not there are taken from what comes again."""
+        keep(home, entry(body=None, recipient=None))
+        keep(home, entry())
+        assert logged(home) == as_rows(entry(attempts=2))
+        keep(home, entry(body=None, recipient=None))
+        assert logged(home) == as_rows(entry(attempts=3))
+
+    def test_it_is_rolled_back_with_the_transaction(self, home: Home) -> None:
+        """What is not committed is not in the log, and what was there is as it was."""
+        keep(home, entry())
+        before = home.logged()
+        with pytest.raises(ZeroDivisionError), home.store.transaction() as transaction:  # noqa: PT012
+            transaction.keep([entry(), entry(2)])
+            raise ZeroDivisionError
+        assert home.logged() == before
+
+    def test_every_end_is_kept(self, home: Home) -> None:
+        """Recorded or refused: each notification of a group is in the log, once."""
+        fill(home)
+        now = datetime.now(UTC)
+        told = [
+            Arrival(opens(*names), repr(names).encode(), now)
+            for names in (
+                ("ada@example.com", "m-ada"),
+                ("nobody@example.com", "m-ada"),
+                ("ada@example.com", "m-nowhere"),
+                ("Bea.Upper@Example.com", "m-ada"),
+            )
+        ]
+        unsupported = Arrival(None, b"?", now, unsupported=Unsupported("Bounce", "Ada@x", "m"))
+        group = [*told, unsupported, told[1], unsupported]
+        assert statuses(record(home.store, group)) == [200, 404, 404, 400, 422, 404, 422]
+        kept = {row["body"]: row for row in logged(home)}
+        columns = ("outcome", "status", "attempts", "recipient", "message_id", "record_type")
+        found = [
+            tuple(kept[each.body.decode()][name] for name in columns)
+            for each in (*told, unsupported)
+        ]
+        assert found == [
+            ("recorded", 200, 1, "ada@example.com", "m-ada", "Open"),
+            ("subscriber_not_found", 404, 2, "nobody@example.com", "m-ada", "Open"),
+            ("dispatch_not_found", 404, 1, "ada@example.com", "m-nowhere", "Open"),
+            ("recipient_mismatch", 400, 1, "bea.upper@example.com", "m-ada", "Open"),
+            ("unsupported", 422, 2, "ada@x", "m", "Bounce"),
+        ]
+        assert [kept[each.body.decode()]["retry_at"] is None for each in (*told, unsupported)] == [
+            *(True, False, False, False, True)
+        ]
+
+    @pytest.mark.parametrize("bodies", [True, False])
+    def test_hostile_notifications_are_kept(self, home: Home, *, bodies: bool) -> None:
+        """NUL, what is no UTF-8, half a surrogate pair, and a mebibyte of it all."""
+        fill(home)
+        said = [
+            *(("a\0b", b"\0"), ("\ud800", b"\xff\xfe"), ("x" * 999, b"")),
+            *(("\0" * 999, b"\0\xff" * 2**19), ("ZOË@Example.COM", b"0")),
+            *((text, ascii(text).encode()) for text in HOSTILE),
+        ]
+        now = datetime.now(UTC)
+        told = [Arrival(opens(text, text), body, now) for text, body in said]
+        outcomes = record(home.store, told, bodies=bodies)
+        assert statuses(outcomes) == [404] * len(told)
+        rows = logged(home)
+        assert len(rows) == len(told)
+        assert {row["body"] is None for row in rows} == {not bodies}
+        assert {row["retry_at"] is None for row in rows} == {not bodies}
+        addresses = {row["recipient"] for row in rows}
+        assert {"a\\x00b", "\\ud800", "x" * 320, ("\\x00" * 80), "zoË@example.com"} < addresses
+        assert not [row for row in rows if len(row["message_id"]) > 255]
+
+    def test_failed_work_is_kept(self, home: Home) -> None:
+        """Without its changes, and to be tried again."""
+        fill(home)
+        before = home.rows()
+        now = datetime.now(UTC)
+        told = [Arrival(opens("ada@example.com", "m-ada"), b"1", now), Arrival(None, b"2", now)]
+        keep_failed(home.store, told)
+        kept = {row["body"]: row for row in logged(home)}
+        assert [(kept[n]["outcome"], kept[n]["status"]) for n in "12"] == [
+            ("failed", 503),
+            ("unsupported", 422),
+        ]
+        assert [kept[n]["retry_at"] is None for n in "12"] == [False, True]
+        assert home.rows() == before
+
+
+class ReadContract:
+    """Reading and tending the log."""
+
+    @pytest.fixture
+    def log(self, home: Home) -> LogReader:
+        """Begin with no rows and an empty log."""
+        home.fill()
+        return reader(home)
+
+    def test_an_entry_is_read_as_it_was_kept(self, home: Home, log: LogReader) -> None:
+        """With its id, and how it ended at first."""
+        keep(home, parked(1, minutes=1))
+        keep(home, entry(1))
+        [found] = log.newest(Query(), limit=9)
+        [row] = home.logged()
+        ends = (Ending.RECORDED, Ending.DISPATCH_NOT_FOUND)
+        assert asdict(found) == {**row, "outcome": ends[0], "first_outcome": ends[1]}
+
+    def test_it_is_read_page_by_page(self, home: Home, log: LogReader) -> None:
+        """Newest or oldest first, each entry once, and then nothing."""
+        for number in range(1, 8):
+            keep(home, entry(9 - number))  # ids go by arrival, not by fingerprint
+        pages, before = [], None
+        while page := log.newest(Query(), before=before, limit=3):
+            pages.append(numbers(page))
+            before = page[-1].id
+        assert pages == [[2, 3, 4], [5, 6, 7], [8]]
+        pages, after = [], 0
+        while page := log.oldest(Query(), after=after, limit=3):
+            pages.append(numbers(page))
+            after = page[-1].id
+        assert pages == [[8, 7, 6], [5, 4, 3], [2]]
+
+    @pytest.mark.parametrize(
+        ("query", "expected"),
+        [
+            (Query(), [1, 2, 3, 4]),
+            (Query(outcome=Ending.RECORDED), [1, 3]),
+            (Query(record_type="Delivery"), [3]),
+            (Query(recipient="S2@EXAMPLE.com"), [2]),
+            (Query(recipient="s2@example.co_"), []),
+            (Query(recipient=""), []),
+            (Query(message_id="m-2"), [2]),
+            (Query(message_id="M-2"), []),
+            (Query(since=NOON + MINUTE), [3, 4]),
+            (Query(since=NOON + MINUTE + SECOND), [4]),
+            (Query(parked=True), [2]),
+            (Query(parked=True, outcome=Ending.RECORDED), []),
+            (Query(ids=()), []),
+        ],
+    )
+    def test_what_is_meant_is_found(
+        self, home: Home, log: LogReader, query: Query, expected: list[int]
+    ) -> None:
+        """All that is asked for has to match; an email does in either case."""
+        keep(
+            home,
+            entry(1),
+            parked(2, minutes=1),
+            entry(3, record_type="Delivery", received_at=NOON + MINUTE),
+            entry(4, outcome=Ending.UNSUPPORTED, recipient=None, received_at=NOON + HOUR),
+        )
+        assert numbers(log.oldest(query, limit=9)) == expected
+        assert numbers(log.newest(query, limit=9)) == expected[::-1]
+
+    def test_entries_are_found_by_id(self, home: Home, log: LogReader) -> None:
+        """Those that are there."""
+        keep(home, *map(entry, range(1, 5)))
+        ids = [row["id"] for row in home.logged()]
+        found = log.oldest(Query(ids=[ids[3], ids[1], ids[3] + 99]), limit=9)
+        assert numbers(found) == [2, 4]
+
+    def test_what_is_due_is_taken_and_put_off(self, home: Home, log: LogReader) -> None:
+        """The longest due first, as many as asked for; and then the next."""
+        keep(home, entry(1), *(parked(n, minutes=10 - n) for n in range(2, 8)))
+        now = NOON + 7 * MINUTE
+        assert numbers(log.due(now, limit=2)) == [7, 6]
+        assert numbers(log.due(now, limit=2)) == [5, 4]
+        assert numbers(log.due(now, limit=9)) == [3]
+        assert log.due(now, limit=9) == []
+        again = {row["retry_at"] for row in logged(home)[2:]}
+        assert again == {now + 8 * MINUTE}
+        assert logged(home)[:2] == as_rows(entry(1), parked(2, minutes=8))
+
+    @pytest.mark.parametrize(
+        ("age", "pause"),
+        [
+            (-HOUR, MINUTE),
+            (timedelta(0), MINUTE),
+            (MINUTE, 2 * MINUTE),
+            (3 * MINUTE, 4 * MINUTE),
+            (59 * MINUTE, HOUR),
+            (3 * DAY - SECOND, HOUR),
+            (3 * DAY, None),
+        ],
+    )
+    def test_the_pauses_grow(
+        self, home: Home, log: LogReader, age: timedelta, pause: timedelta | None
+    ) -> None:
+        """By what has passed, to an hour; after three days it is the last try."""
+        keep(home, parked(1, minutes=-120))
+        assert numbers(log.due(NOON + age, limit=1)) == [1]
+        [row] = home.logged()
+        assert row["retry_at"] == (None if pause is None else NOON + age + pause)
+
+    def test_what_is_parked_for_a_message_is_found(self, home: Home, log: LogReader) -> None:
+        """Oldest first, due or not; what is not parked is not."""
+        keep(
+            home,
+            parked(1, minutes=60),
+            parked(2, minutes=0, message_id="m-1"),
+            parked(3, minutes=0),
+            entry(4, message_id="m-1"),
+            parked(5, minutes=0),
+        )
+        assert numbers(log.parked(["m-3", "m-1", "m-nowhere"])) == [1, 2, 3]
+        assert numbers(log.parked([])) == []
+        assert len([row for row in home.logged() if row["retry_at"] == NOON]) == 3
+
+    @pytest.fixture
+    def old(self, home: Home, log: LogReader) -> LogReader:
+        """Keep entries of several ages: 1 to 3 may go, the others are parked or young."""
+        days_ago = {1: 9, 2: 4, 3: 5, 4: 2, 5: 3, 6: 1}
+        for number, days in days_ago.items():
+            came = NOON - days * DAY
+            last = NOON - DAY if number == 5 else came
+            made = entry(number, received_at=came, last_received_at=last)
+            keep(home, replace(made, retry_at=NOON) if number in {3, 4} else made)
+        return log
+
+    def test_what_is_old_is_deleted(self, old: LogReader) -> None:
+        """What came last before then; what is parked only when it is too old to be tried again."""
+        pruned = old.prune(before=NOON - 36 * HOUR, now=NOON, bodies_only=False)
+        assert sum(pruned) == 3
+        assert numbers(old.oldest(Query(), limit=9)) == [4, 5, 6]
+        assert sum(old.prune(before=NOON - 36 * HOUR, now=NOON, bodies_only=False)) == 0
+
+    def test_only_bodies_are_erased(self, home: Home, old: LogReader) -> None:
+        """Then nothing is left to be tried again, and all else is."""
+        before = home.logged()
+        assert sum(old.prune(before=NOON - 36 * HOUR, now=NOON, bodies_only=True)) == 3
+        for row in before[:3]:
+            row.update(body=None, retry_at=None)
+        assert home.logged() == before
+        assert sum(old.prune(before=NOON - 36 * HOUR, now=NOON, bodies_only=True)) == 0
+
+    @pytest.mark.parametrize("bodies_only", [True, False])
+    def test_an_empty_log_can_be_tended(self, log: LogReader, *, bodies_only: bool) -> None:
+        """Nothing is pruned, forgotten or counted."""
+        assert sum(log.prune(before=NOON, now=NOON, bodies_only=bodies_only)) == 0
+        assert log.forget("ada@example.com") == 0
+        assert dict(log.counts()) == {}
+
+    def test_a_long_log_is_tended_in_batches(self, home: Home, log: LogReader) -> None:
+        """Over the borders of batches too, wherever ids begin."""
+        keep(home, *(entry(n, recipient=f"s{n % 2}@example.com") for n in range(1, 2501)))
+        assert log.forget("s1@example.com") == 1250
+        assert sum(log.prune(before=NOON + SECOND, now=NOON, bodies_only=True)) == 1250
+        keep(home, entry(2501, last_received_at=NOON + HOUR, received_at=NOON + HOUR))
+        assert sum(log.prune(before=NOON + SECOND, now=NOON, bodies_only=False)) == 2500
+        assert numbers(log.oldest(Query(), limit=9)) == [2501]
+
+    def test_the_store_can_be_used_while_it_is_pruned(self, home: Home, log: LogReader) -> None:
+        """Between two batches nothing is held: who shows the progress stops nobody."""
+        keep(home, entry(1))
+        for pruned in log.prune(before=NOON + SECOND, now=NOON, bodies_only=False):
+            assert pruned == 1
+            keep(home, entry(2))
+        assert numbers(log.oldest(Query(), limit=9)) == [2]
+
+    def test_a_person_is_forgotten(self, home: Home, log: LogReader) -> None:
+        """In whatever case: address and bodies go, all else stays, and nothing is tried again."""
+        keep(home, entry(1), parked(2, minutes=1, recipient="s1@example.com"), parked(3, minutes=1))
+        before = home.logged()
+        assert log.forget("S1@Example.com") == 2
+        for row in before[:2]:
+            row.update(recipient=None, body=None, retry_at=None)
+        assert home.logged() == before
+        assert log.forget("S1@Example.com") == 0
+
+    def test_entries_are_counted(self, home: Home, log: LogReader) -> None:
+        """By how they ended last."""
+        keep(home, entry(1), parked(2, minutes=1), entry(3), parked(4, minutes=1))
+        keep(home, entry(4))
+        assert dict(log.counts()) == {Ending.RECORDED: 3, Ending.DISPATCH_NOT_FOUND: 1}
+
+
+def _late(*told: Notification) -> list[Arrival]:
+    """Return notifications that came at noon as they arrive from the log."""
+    return [Arrival(each, repr(each).encode(), NOON, live=False, attempts=0) for each in told]
+
+
+def _live(arrivals: Sequence[Arrival]) -> list[Arrival]:
+    """Return the arrivals as they first came."""
+    return [replace(each, live=True, attempts=1) for each in arrivals]
+
+
+class ReplayContract:
+    """Recording what came earlier, and trying out what that would change."""
+
+    @pytest.fixture(autouse=True)
+    def _filled(self, home: Home) -> None:
+        """Begin with a few rows and an empty log."""
+        fill(home)
+
+    def test_rows_are_read_as_they_are(self, home: Home) -> None:
+        """What notifications set in each, of the columns that there are, uncommitted or not."""
+        ada: RowId = (Suppressible.SUBSCRIBER, home.key(1))
+        sent: RowId = (Suppressible.DISPATCH, home.key(1))
+        with home.store.transaction() as transaction:
+            change = SetTime(home.key(1), EventTime.OPENED, NOON, guarded=False)
+            transaction.lock([change.row])
+            transaction.save([change])
+            found = transaction.read([sent, ada])
+            assert transaction.read([]) == {}
+        assert list(found) == [sent, ada]
+        assert found[sent]["opened_at"] == NOON
+        for row, name in ((ada, "subscribers"), (sent, "dispatches")):
+            there = set(columns_of(home.schema, name)) & {*SUPPRESSION, "delivered_at"}
+            assert {found[row][each] for each in there} <= {None}
+
+    def test_a_rehearsal_says_what_would_change(self, home: Home) -> None:
+        """The rows before and after; and then nothing has changed."""
+        before = home.rows(), home.logged()
+        [told] = _late(opens("ada@example.com", "m-ada"))
+        rehearsal = rehearse(home.store, told)
+        row = (Suppressible.DISPATCH, home.key(1))
+        assert isinstance(rehearsal.outcome, Recorded)
+        assert list(rehearsal.before) == list(rehearsal.after) == [row]
+        assert rehearsal.before[row]["opened_at"] is None
+        assert rehearsal.after[row] == {**rehearsal.before[row], "opened_at": NOON}
+        assert (home.rows(), home.logged()) == before
+
+    def test_a_rehearsal_of_a_refusal_changes_nothing(self, home: Home) -> None:
+        """It tells how it would end, and no row."""
+        [told] = _late(opens("ada@example.com", "m-nowhere"))
+        rehearsal = rehearse(home.store, told)
+        assert statuses([rehearsal.outcome]) == [404]
+        assert rehearsal.before == rehearsal.after == {}
+
+    def test_a_rehearsal_minds_the_guard(self, home: Home) -> None:
+        """Where the row holds something newer, before and after are the same."""
+        newer = arrival(Opened("ada@example.com", "m-ada", NOON + SECOND))
+        record(home.store, [newer])
+        [told] = _late(opens("ada@example.com", "m-ada"))
+        rehearsal = rehearse(home.store, told)
+        assert isinstance(rehearsal.outcome, Recorded)
+        assert rehearsal.before == rehearsal.after
+        assert [state["opened_at"] for state in rehearsal.after.values()] == [NOON + SECOND]
+
+    def test_a_rehearsal_ends_as_the_recording(self, home: Home) -> None:
+        """Of a suppression: each row that it is about, as it is afterwards."""
+        [told] = _late(Suppressed("ada@example.com", "m-ada", NOON, "HardBounce"))
+        rehearsal = rehearse(home.store, told)
+        assert [rehearsal.outcome] == record_late(home.store, [told], quiet=Quiet())
+        with home.store.transaction() as transaction:
+            assert transaction.read(rehearsal.after.keys()) == rehearsal.after
+
+    def test_late_ones_are_recorded_and_not_counted(self, home: Home) -> None:
+        """As they came: what is newer stays, what is refused is refused again."""
+        told = _late(opens("ada@example.com", "m-ada"), opens("ada@example.com", "m-nowhere"))
+        record(home.store, _live([*told, told[1]]))
+        first = timeless(home)
+        assert statuses(record_late(home.store, told, quiet=Quiet())) == [200, 404]
+        assert timeless(home) == first
+
+    def test_only_the_ready_are_recorded(self, home: Home) -> None:
+        """The others stay in the log as they are, when to try them again included."""
+        told = _late(
+            opens("ada@example.com", "m-ada"),
+            opens("ada@example.com", "m-nowhere"),
+            Reactivated("nobody@example.com", None, NOON),
+        )
+        keep(home, *entries(_live(told), failures(told), NOON))
+        before = {row["body"]: row for row in home.logged()}
+        assert list(record_ready(home.store, told[1:], quiet=Quiet())) == []
+        [(ready, outcome)] = record_ready(home.store, told, quiet=Quiet())
+        assert (ready, statuses([outcome])) == (told[0], [200])
+        after = {row["body"]: row for row in home.logged()}
+        recorded = after[told[0].body.decode()]
+        assert {body: row for body, row in after.items() if row != before[body]} == {
+            recorded["body"]: recorded
+        }
+        columns = ("outcome", "first_outcome", "status", "attempts", "retry_at")
+        assert [recorded[name] for name in columns] == ["recorded", "failed", 200, 1, None]
+
+    def test_all_that_is_meant_comes_in_groups(self, home: Home) -> None:
+        """Oldest first, each once."""
+        keep(home, *map(entry, range(1, 2 * GROUP + 2)))
+        groups = list(matching(reader(home), Query(outcome=Ending.RECORDED)))
+        assert [len(group) for group in groups] == [GROUP, GROUP, 1]
+        assert numbers(each for group in groups for each in group) == list(range(1, 2 * GROUP + 2))
+
+
+class LogContract(KeepContract, ReadContract, ReplayContract):
+    """All that a store with a log does."""
+
+
+class NoLogContract:
+    """A store whose log is turned off."""
+
+    def test_nothing_is_kept(self, home: Home) -> None:
+        """Notifications are recorded as ever, and there is nothing to be read."""
+        fill(home)
+        assert home.store.log is None
+        told = _late(opens("ada@example.com", "m-ada"), opens("ada@example.com", "m-nowhere"))
+        assert statuses(record(home.store, told)) == [200, 404]
+        keep_failed(home.store, told)
+        keep(home, entry())
+        assert home.logged() == []
+        assert [row["opened_at"] for row in home.rows()["dispatches"]] == [NOON, None, None, None]
