@@ -15,7 +15,7 @@ import uvicorn
 from data import SECRET
 from hookrow import Schema, receiver
 from hookrow.asgi import Receive, Scope, Send
-from hookrow.protocol import Protocol
+from hookrow.protocol import LimitedProtocol
 from hookrow.server import Server
 from hookrow.settings import Settings
 
@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--no-log", action="store_true")
     parser.add_argument("--sweep", action="store_true")
     given = parser.parse_args()
-    vars(receiver)["SWEEP"] = PAUSE
+    vars(receiver)["SWEEP_EVERY"] = PAUSE
     settings = Settings(
         secrets=(SECRET,),
         database_url=given.target,
@@ -56,7 +56,7 @@ def main() -> None:
     config = uvicorn.Config(
         floor if is_floor else Server(settings),
         loop="uvloop",
-        http="httptools" if is_floor else Protocol,
+        http="httptools" if is_floor else LimitedProtocol,
         access_log=False,
         log_level="warning",
     )

@@ -143,7 +143,7 @@ def spool(tmp_path: Path) -> Spool:
 @pytest.fixture(autouse=True)
 def _in_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look every tenth of a second whether the database is back."""
-    monkeypatch.setattr("hookrow.drain.EVERY", 0.1)
+    monkeypatch.setattr("hookrow.drain.DRAIN_EVERY", 0.1)
     monkeypatch.setattr("hookrow.drain.REST", 0.0)
     monkeypatch.setattr("hookrow.retry.REST", 0.1)
 
@@ -173,12 +173,12 @@ def _drain(
     *,
     store: SQLStore | None = None,
     bodies: bool = True,
-    parks: bool = False,
+    swept: bool = False,
 ) -> Drain:
     def read(body: bytes, at: datetime) -> Arrival:
         return Arrival(parse(body), body, at)
 
-    return Drain(spool, store or database.store, read, tell, bodies=bodies, parks=parks)
+    return Drain(spool, store or database.store, read, tell, bodies=bodies, swept=swept)
 
 
 def _put(spool: Spool, *payloads: object, at: datetime | None = None) -> None:
@@ -348,7 +348,7 @@ class TestDrain:
         assert row["suppressed_at"] == (None if stays else NOON)
         assert row["suppression_changed_at"] == (at if stays else NOON)
 
-    @pytest.mark.parametrize(("log", "parks"), [(True, True), (True, False), (False, False)])
+    @pytest.mark.parametrize(("log", "swept"), [(True, True), (True, False), (False, False)])
     def test_a_poisoned_one(
         self,
         database: Database,
@@ -356,26 +356,26 @@ class TestDrain:
         caplog: pytest.LogCaptureFixture,
         *,
         log: bool,
-        parks: bool,
+        swept: bool,
     ) -> None:
         """What the database refuses keeps back no other; it is left to the sweep, or stays."""
         database.poison()
         _put(spool, OPENING, DELIVERY, testing.delivery(BEA, BEAS, at=NOON))
         with closing(SQLStore(database.url) if log else database.without_log()) as store:
-            drain = _drain(spool, database, store=store, parks=parks)
+            drain = _drain(spool, database, store=store, swept=swept)
             for _ in range(5):
                 drain()
             assert database.dispatch(1)["delivered_at"] == NOON
-            assert [body for body, _ in _waiting(spool)] == ([] if parks else [_body(DELIVERY)])
+            assert [body for body, _ in _waiting(spool)] == ([] if swept else [_body(DELIVERY)])
             failed = [each for each in database.logged() if each.outcome is Ending.FAILED]
             assert len(failed) == log
             assert all(each.attempts == 1 for each in database.logged())
             database.cure()
             drain()
             assert not _waiting(spool)
-            assert database.dispatch(0)["delivered_at"] == (None if parks else NOON)
+            assert database.dispatch(0)["delivered_at"] == (None if swept else NOON)
             assert all(each.attempts == 1 for each in database.logged())
-        assert len([each for each in caplog.messages if "It fails to record" in each]) == 1
+        assert len([each for each in caplog.messages if "Cannot record" in each]) == 1
         assert ADA not in caplog.text
 
     @pytest.mark.parametrize("log", [True, False])

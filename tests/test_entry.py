@@ -100,6 +100,23 @@ class TestEntries:
             *("subscriber_not_found", "dispatch_not_found", "recipient_mismatch", "failed")
         }
 
+    @pytest.mark.parametrize(
+        ("recipient", "message_id", "refusal", "parked"),
+        [
+            ("ada@x", None, Refusal.DISPATCH_NOT_FOUND, False),
+            ("ada@x", "m\0", Refusal.DISPATCH_NOT_FOUND, False),
+            (None, "m", Refusal.SUBSCRIBER_NOT_FOUND, False),
+            ("ada@x", None, Refusal.SUBSCRIBER_NOT_FOUND, True),
+            ("ada@x", None, Refusal.FAILED, True),
+        ],
+    )
+    def test_what_names_no_row_is_not_parked(
+        self, recipient: str | None, message_id: str | None, refusal: Refusal, *, parked: bool
+    ) -> None:
+        """For no row that it could mean can ever be there."""
+        told = replace(arrival(), notification=Opened(recipient, message_id, NOON))
+        assert (entry(told, refusal.refused()).retry_at is not None) is parked
+
     def test_without_bodies_nothing_is_parked(self) -> None:
         """For nothing could be tried again."""
         made = entry(arrival(), GONE, bodies=False)

@@ -16,9 +16,21 @@ import pytest
 
 import world
 from command import run_script
-from hookrow import Arrival, Head, Postmark, Receiver, Recorded, Refusal, Refused, Request, testing
+from hookrow import (
+    Arrival,
+    Head,
+    Postmark,
+    Receiver,
+    Recorded,
+    Refusal,
+    Refused,
+    Request,
+    Response,
+    testing,
+)
 from hookrow.hooks import BACKLOG, SLOW, Hook
 from hookrow.stores.engines import opened
+from hookrow.stores.memory import MemoryStore
 from hookrow.stores.sql import SQLStore
 from wire import eventually
 
@@ -241,6 +253,24 @@ class TestReceiver:
         assert _post(receiver, {"RecordType": "Click"}) == 422
         receiver.close(PATIENCE)
         assert [outcome.refusal for _, outcome in heard.calls] == [Refusal.UNSUPPORTED]
+
+    @pytest.mark.parametrize("queue", [True, False])
+    def test_without_a_log(self, *, queue: bool) -> None:
+        """What is not supported is refused at once; `on_refused` hears of it all the same."""
+        recorded, refused = _Heard(), _Heard()
+        receiver = Receiver(
+            Postmark("secret"), MemoryStore(log=None), on_recorded=recorded, on_refused=refused
+        )
+        request = _request({"RecordType": "Click"})
+        answer = (receiver if queue else receiver.answer)(request)
+        assert isinstance(answer, Response)
+        assert answer.status == 422
+        receiver.close(PATIENCE)
+        ((arrival, outcome),) = refused.calls
+        assert (arrival.body, arrival.notification) == (request.body, None)
+        assert outcome == Refusal.UNSUPPORTED.refused()
+        assert threading.current_thread() not in refused.threads
+        assert not recorded.calls
 
     def test_of_answer(self, receive: Callable[..., Receiver]) -> None:
         """A notification recorded in the calling thread is told off it, and cannot be changed."""

@@ -25,7 +25,7 @@ from hookrow import (
     testing,
 )
 from hookrow.entry import Ending, Logged
-from hookrow.parked import EVERY, MOST, Parked
+from hookrow.parked import MOST, SWEEP_EVERY, Parked
 from hookrow.postmark import parse
 from hookrow.recording import record
 from hookrow.replay import GROUP, record_ready
@@ -164,7 +164,7 @@ class TestSweep:
         site.fall_due()
         recorded: list[int] = []
         monkeypatch.setattr(site.parked, "_tell", lambda told, _: recorded.append(len(told)))
-        assert (EVERY, MOST, GROUP) == (60.0, 1000, 64)
+        assert (SWEEP_EVERY, MOST, GROUP) == (60.0, 1000, 64)
         assert site.parked.sweep() == 1000
         assert recorded == [64] * 15 + [40]
         assert site.parked.sweep() == 100
@@ -225,7 +225,7 @@ class TestSweep:
 
     def test_by_the_receiver(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
         """A receiver that is asked to sweeps by itself, once it is started, and tells its hooks."""
-        monkeypatch.setattr("hookrow.receiver.SWEEP", 0.05)
+        monkeypatch.setattr("hookrow.receiver.SWEEP_EVERY", 0.05)
         heard: list[bytes] = []
 
         def hear(arrival: Arrival, _: Recorded) -> None:

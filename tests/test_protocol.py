@@ -13,7 +13,7 @@ import pytest
 from hookrow import Postmark, Receiver
 from hookrow.asgi import ASGI
 from hookrow.http import LARGEST_BODY
-from hookrow.protocol import LARGEST_HEAD, LARGEST_REST, Protocol
+from hookrow.protocol import LARGEST_HEAD, LARGEST_REST, LimitedProtocol
 from hookrow.stores.memory import MemoryStore
 from wire import (
     SECRET,
@@ -39,7 +39,7 @@ CHUNKED = b"Transfer-Encoding: chunked"
 def port() -> Iterator[int]:
     """Serve a receiver to which nobody is known; return the port."""
     receiver = Receiver(Postmark(SECRET), MemoryStore())
-    with uvicorn_serving(ASGI(receiver), http=Protocol) as port:
+    with uvicorn_serving(ASGI(receiver), http=LimitedProtocol) as port:
         yield port
     receiver.close()
 
@@ -77,6 +77,13 @@ class TestHead:
             connection.send(begin + b"x" * (LARGEST_HEAD + 1))
             answer = connection.answer()
             assert (answer.status, answer.header("connection")) == (431, "close")
+            assert connection.is_over()
+
+    def test_too_long_at_once(self, port: int) -> None:
+        """A head that is whole and too long is answered 431, and nothing else."""
+        with Connection(port) as connection:
+            connection.send(b"GET / HTTP/1.1\r\nX: " + b"x" * (LARGEST_HEAD + 1) + b"\r\n\r\n")
+            assert connection.answer().status == 431
             assert connection.is_over()
 
     @pytest.mark.parametrize("piece", [b"x" * 65536, b"X: x\r\n" * 10000], ids=["line", "lines"])

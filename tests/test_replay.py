@@ -13,12 +13,12 @@ import psycopg
 import pytest
 from sqlalchemy import insert, text
 
-from hookrow import Arrival, Postmark, Recorded, Suppressed
+from hookrow import Arrival, Postmark, Recorded, Schema, Suppressed
 from hookrow.entry import Ending, Logged, entries
 from hookrow.notification import Outcome, Refusal
 from hookrow.quiet import Quiet
 from hookrow.recording import record
-from hookrow.replay import arrival, matching, record_late, record_ready, rehearse
+from hookrow.replay import arrivals_of, matching, record_late, record_ready, rehearse
 from hookrow.stores import Locked, Rejected, Unavailable
 from hookrow.stores.engines import opened
 from hookrow.stores.log import Query
@@ -52,31 +52,34 @@ class TestArrival:
     def test_it_comes_again_as_it_came(self) -> None:
         """With its first time and its fingerprint; not live, and no attempt more."""
         entry = logged(BODY)
-        assert arrival(entry, PARSE) == Arrival(
-            Suppressed(ADA, None, None, "HardBounce"),
-            BODY,
-            NOON,
-            live=False,
-            attempts=0,
-            fingerprint=entry.fingerprint,
-        )
+        assert arrivals_of([entry], PARSE) == [
+            Arrival(
+                Suppressed(ADA, None, None, "HardBounce"),
+                BODY,
+                NOON,
+                live=False,
+                attempts=0,
+                fingerprint=entry.fingerprint,
+            )
+        ]
 
     def test_it_keeps_its_fingerprint_where_another_is_read_of_it(self) -> None:
         """A newer version may understand what an older one did not: it is the same row."""
         entry = replace(logged(b'{"RecordType": "Bounce"}'), retry_at=NOON)
-        again = arrival(entry, lambda _: Suppressed(ADA, None, NOON, "HardBounce"))
-        assert again is not None
+        [again] = arrivals_of([entry], lambda _: Suppressed(ADA, None, NOON, "HardBounce"))
         assert again.fingerprint == entry.fingerprint
         assert entry.fingerprint[:4] == bytes(4)
 
     @pytest.mark.parametrize("body", [b"\xff", b"\0", b'{"Name": "\xe4"}'])
     def test_what_is_escaped_does_not_come_again(self, body: bytes) -> None:
         """It is not what was posted."""
-        assert arrival(logged(body), PARSE) is None
+        assert arrivals_of([logged(body)], PARSE) == []
 
     def test_what_is_erased_does_not_come_again(self) -> None:
-        """There is nothing left to read."""
-        assert arrival(replace(logged(BODY), body=None), PARSE) is None
+        """There is nothing left to read; its neighbours come all the same."""
+        erased, kept = replace(logged(BODY), body=None), logged(BODY)
+        [again] = arrivals_of([erased, kept, erased], PARSE)
+        assert again.body == BODY
 
 
 def suppressions(*emails: str, reason: str = "HardBounce") -> list[Arrival]:
@@ -106,6 +109,15 @@ def ends(store: SQLStore) -> dict[str | None, Logged]:
     return {entry.recipient: entry for group in matching(store.log, Query()) for entry in group}
 
 
+def test_a_host_without_lists(database_url: str) -> None:
+    """A rehearsal reads the tables that there are."""
+    filled(database_url).close()
+    with closing(SQLStore(database_url, Schema(subscriptions=None))) as store:
+        [told] = suppressions(ADA)
+        rehearsal = rehearse(store, told)
+    assert [kind.name for kind, _ in rehearsal.after] == ["SUBSCRIBER"]
+
+
 class TestRecordLate:
     def test_what_the_database_refuses_fails_alone(
         self, store: SQLStore, database_url: str, caplog: pytest.LogCaptureFixture
@@ -123,7 +135,7 @@ class TestRecordLate:
         ]
         assert (kept[BEA].attempts, kept[BEA].retry_at is None) == (0, False)
         [logged] = caplog.messages
-        assert logged.startswith("It fails to record Suppressed None of 'b***@example.com': ")
+        assert logged.startswith("Cannot record Suppressed None of 'b***@example.com': ")
         assert "much too long" not in logged
 
     def test_what_is_held(self, postgres_url: str) -> None:
@@ -199,15 +211,15 @@ class TestRecordLate:
     def test_nothing_is_no_error(self, store: SQLStore) -> None:
         """No arrivals, no outcomes."""
         assert record_late(store, [], quiet=Quiet()) == []
-        assert list(record_ready(store, [], quiet=Quiet())) == []
+        assert record_ready(store, [], quiet=Quiet()) == ([], [])
 
 
 def test_only_the_ready_are_recorded(store: SQLStore) -> None:
     """Each with how it ended; of the others nothing is written."""
     told = suppressions(ADA, "nobody@example.com", BEA)
-    ended = record_ready(store, told, quiet=Quiet())
-    assert [each for each, _ in ended] == [told[0], told[2]]
-    assert all(isinstance(outcome, Recorded) for _, outcome in ended)
+    ready, outcomes = record_ready(store, told, quiet=Quiet())
+    assert ready == [told[0], told[2]]
+    assert [type(outcome) for outcome in outcomes] == [Recorded, Recorded]
     assert ends(store).keys() == {ADA, BEA}
 
 

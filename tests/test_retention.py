@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from hookrow import Arrival, Recorded, Refusal
+from hookrow import Arrival, Opened, Recorded, Refusal
 from hookrow.entry import entries
 from hookrow.retention import pruned
 from hookrow.stores.log import Query
@@ -39,7 +39,8 @@ def test_pruned(
     for outcome in (Recorded(()), Refusal.SUBSCRIBER_NOT_FOUND.refused()):
         for days in AGES:
             body = f"{outcome} {days}".encode()
-            arrival = Arrival(None, body, now - days * DAY)
+            told = Opened("ada@example.com", "m-1", now)
+            arrival = Arrival(told, body, now - days * DAY)
             with store.transaction() as transaction:
                 transaction.keep(entries([arrival], [outcome], arrival.received_at))
     assert store.log is not None

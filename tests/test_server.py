@@ -420,6 +420,9 @@ class TestSecretFile:
             server.wait_until_it_says("The secrets were read anew", workers)
             assert self.statuses(server) == [404, 401, 401]
             assert server.workers() == before
+            secrets.write_text("short")
+            server.send(signal.SIGHUP)
+            server.wait_until_it_says("It has 5 characters and can be guessed", workers)
         assert "Traceback" not in server.log
 
     @pytest.mark.usefixtures("_logging_as_before")

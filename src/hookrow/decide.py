@@ -55,6 +55,11 @@ def fold(email: str) -> str:
     return email.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
 
 
+def is_email(text: str | None) -> TypeGuard[str]:
+    """Tell whether a subscriber can have such an email."""
+    return _storable(text, LONGEST_EMAIL)
+
+
 def is_message_id(text: str | None) -> TypeGuard[str]:
     """Tell whether a dispatch can have such a message id."""
     return _storable(text, LONGEST_MESSAGE_ID)
@@ -71,7 +76,7 @@ def mentioned(arrivals: Iterable[Arrival]) -> Mentioned:
     changed: set[tuple[str, str]] = set()
     for arrival in arrivals:
         notification = arrival.notification
-        if notification is None or not _storable(notification.recipient, LONGEST_EMAIL):
+        if notification is None or not is_email(notification.recipient):
             continue
         email = fold(notification.recipient)
         emails.add(email)
@@ -124,6 +129,13 @@ def refuse_held(outcomes: Iterable[Outcome], held: Collection[RowId]) -> list[Ou
         if isinstance(outcome, Recorded) and any(change.row in held for change in outcome.changes)
         else outcome
         for outcome in outcomes
+    ]
+
+
+def fail(arrivals: Iterable[Arrival], refusal: Refusal = Refusal.FAILED) -> list[Outcome]:
+    """Refuse arrivals that could not be worked on; the unsupported need no work."""
+    return [
+        (refusal if arrival.notification else Refusal.UNSUPPORTED).refused() for arrival in arrivals
     ]
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from time import monotonic, sleep
 
-from hookrow.entry import PARKED_FOR
+from hookrow.entry import retry_at
 from hookrow.notification import Arrival, Outcome, Recorded, Refusal
 from hookrow.quiet import Quiet
-from hookrow.replay import GROUP, PAUSE, record_late
+from hookrow.replay import GROUP, PAUSE, Tell, record_late
 from hookrow.retry import describe
 from hookrow.spool import Spool, Spooled
 from hookrow.stores import Store, StoreError
@@ -18,8 +18,8 @@ from hookrow.stores import Store, StoreError
 REST = 10.0
 """In seconds; how long what has to stay is left alone."""
 
-EVERY = 2.0
-"""In seconds; how often it is looked whether the database is back."""
+DRAIN_EVERY = 2.0
+"""In seconds; how often the drain tries the database."""
 
 _UNAVAILABLE = Refusal.UNAVAILABLE.refused()
 """How it ends where nothing keeps it, and so nothing has counted it."""
@@ -29,7 +29,7 @@ class Drain:
     """Records what is in the spool, oldest first.
 
     `read` makes an arrival of a body and when it came; `tell` hears how they end.
-    Where the log `parks` what fails, nothing that it has stays in the spool.
+    Where a sweep tries again what failed (`swept`), nothing that the log has stays here.
     """
 
     def __init__(
@@ -37,22 +37,25 @@ class Drain:
         spool: Spool,
         store: Store,
         read: Callable[[bytes, datetime], Arrival],
-        tell: Callable[[Sequence[Arrival], Sequence[Outcome]], None],
+        tell: Tell,
         *,
         bodies: bool,
-        parks: bool,
+        swept: bool,
     ) -> None:
         self._spool = spool
         self._store = store
         self._read = read
         self._tell = tell
         self._bodies = bodies
-        self._parks = parks
+        self._swept = swept
         self._resting_until = 0.0
         self._quiet = Quiet()
 
     def __call__(self) -> None:
-        """Empty the spool, where no other process does. Raises a `StoreError` where it stops."""
+        """Empty the spool, where no other process does.
+
+        Raises a `StoreError`, or what the spool raises, where it stops.
+        """
         if monotonic() < self._resting_until or not self._spool.after(0, limit=1):
             return
         with self._store.transaction():
@@ -102,10 +105,10 @@ class Drain:
         if isinstance(outcome, Recorded):
             return True
         match outcome.refusal:
-            case Refusal.FAILED if self._parks:
+            case Refusal.FAILED if self._swept:
                 return True
             case Refusal.FAILED | Refusal.UNAVAILABLE:
-                if datetime.now(UTC) - arrival.received_at < PARKED_FOR:
+                if retry_at(arrival.received_at, datetime.now(UTC)) is not None:
                     return False
             case _ if self._store.log is not None:
                 return True

@@ -13,10 +13,11 @@ from enum import Enum
 from hashlib import blake2b
 from typing import TypeVar
 
-from hookrow.decide import LONGEST_EMAIL, LONGEST_MESSAGE_ID, fold
+from hookrow.decide import LONGEST_EMAIL, LONGEST_MESSAGE_ID, fold, is_email, is_message_id
 from hookrow.notification import (
     Arrival,
     Delivered,
+    Notification,
     Opened,
     Outcome,
     Reactivated,
@@ -115,6 +116,7 @@ def entries(
 def followed(earlier: E, later: Entry) -> E:
     """Return the entry of a notification that came again: its end is the later one.
 
+    What was recorded already has been since then.
     What was erased meanwhile is there again, unless it is only applied once more.
     """
     came = later.attempts > 0
@@ -127,7 +129,9 @@ def followed(earlier: E, later: Entry) -> E:
         attempts=earlier.attempts + later.attempts,
         received_at=min(earlier.received_at, later.received_at),
         last_received_at=max(earlier.last_received_at, later.last_received_at),
-        ended_at=later.ended_at,
+        ended_at=earlier.ended_at
+        if earlier.outcome is later.outcome is Ending.RECORDED
+        else later.ended_at,
         retry_at=later.retry_at,
     )
 
@@ -162,6 +166,11 @@ def body_of(entry: Entry) -> bytes | None:
     return body if _digest(body) == entry.fingerprint[4:] else None
 
 
+def kept_record_type(text: str | None) -> str | None:
+    """Return a type as the log has it: escaped and cut."""
+    return _shown(text, LONGEST_RECORD_TYPE)
+
+
 def kept_message_id(text: str | None) -> str | None:
     """Return a message id as the log has it: escaped and cut."""
     return _shown(text, LONGEST_MESSAGE_ID)
@@ -180,7 +189,7 @@ def _entry(arrival: Arrival, outcome: Outcome, ended_at: datetime, *, bodies: bo
     ending = Ending[refusal.name] if refusal else Ending.RECORDED
     return Entry(
         fingerprint=fingerprint(arrival),
-        record_type=_shown(record_type, LONGEST_RECORD_TYPE),
+        record_type=kept_record_type(record_type),
         message_id=kept_message_id(said.message_id),
         recipient=kept_recipient(said.recipient),
         occurred_at=notification.at if notification else None,
@@ -190,9 +199,20 @@ def _entry(arrival: Arrival, outcome: Outcome, ended_at: datetime, *, bodies: bo
         received_at=arrival.received_at,
         last_received_at=arrival.last_received_at or arrival.received_at,
         ended_at=ended_at,
-        retry_at=retry_at(arrival.received_at, ended_at) if bodies and ending in PARKED else None,
+        retry_at=retry_at(arrival.received_at, ended_at)
+        if bodies and _may_end_otherwise(ending, notification)
+        else None,
         body=_escaped(arrival.body) if bodies else None,
     )
+
+
+def _may_end_otherwise(ending: Ending, notification: Notification | None) -> bool:
+    """Tell whether trying again makes sense; what names no row that there could be never will."""
+    if notification is None or ending not in PARKED:
+        return False
+    if ending is Ending.SUBSCRIBER_NOT_FOUND:
+        return is_email(notification.recipient)
+    return ending is not Ending.DISPATCH_NOT_FOUND or is_message_id(notification.message_id)
 
 
 def _digest(body: bytes) -> bytes:

@@ -14,7 +14,7 @@ BACKLOG = 10_000
 """How many calls of a hook may wait; what comes when so many do is left out."""
 
 SLOW = 30.0
-"""In seconds; a call that takes longer is taken for one that hangs, and told of."""
+"""In seconds; a call that takes longer is counted as hung, and logged at the next one."""
 
 End = TypeVar("End", bound=Outcome)
 

@@ -214,7 +214,11 @@ class Refusal(Enum):
         "Dispatch subscriber {owner} does not match payload recipient {recipient}",
     )
     UNAVAILABLE = (503, "Try again later", {"Retry-After": "30"})
-    FAILED = (503, "Try again later", {"Retry-After": "60"})  # now, but is tried again later
+    FAILED = (
+        503,
+        "Try again later",
+        {"Retry-After": "60"},
+    )  # not UNAVAILABLE's value: Enum would take the two for one
 
     def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
         self.status = status

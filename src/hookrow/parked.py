@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime
 from time import sleep
@@ -10,19 +10,17 @@ from time import sleep
 from hookrow.batch import GroupCommit
 from hookrow.decide import is_message_id
 from hookrow.entry import Logged
-from hookrow.notification import Arrival, Outcome, Recorded
+from hookrow.notification import Recorded
 from hookrow.quiet import Quiet
-from hookrow.replay import GROUP, PAUSE, Parse, arrival, record_ready
+from hookrow.replay import GROUP, PAUSE, Parse, Tell, arrivals_of, record_ready
 from hookrow.stores import Store
 from hookrow.stores.log import LogReader
 
-EVERY = 60.0
-"""In seconds; how often it is looked for what is due."""
+SWEEP_EVERY = 60.0
+"""In seconds; how often a sweep looks for what is due."""
 
 MOST = 1000
 """How many a sweep takes; what else is due waits for the next one."""
-
-Tell = Callable[[Sequence[Arrival], Sequence[Outcome]], None]
 
 
 class Parked:
@@ -72,9 +70,9 @@ class Parked:
         ]
 
     def _record(self, found: Sequence[Logged]) -> int:
-        arrivals = [each for entry in found if (each := arrival(entry, self._parse))]
+        arrivals = arrivals_of(found, self._parse)
         if not arrivals:
             return 0
-        ended = record_ready(self._store, arrivals, quiet=self._quiet)
-        self._tell([each for each, _ in ended], [outcome for _, outcome in ended])
-        return sum(isinstance(outcome, Recorded) for _, outcome in ended)
+        ready, outcomes = record_ready(self._store, arrivals, quiet=self._quiet)
+        self._tell(ready, outcomes)
+        return sum(isinstance(outcome, Recorded) for outcome in outcomes)

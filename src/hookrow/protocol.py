@@ -25,14 +25,14 @@ SLOWEST = 15.0
 """In seconds; a connection on which a head, or that rest, takes longer is closed."""
 
 
-class Protocol(HttpToolsProtocol):
-    """One connection."""
+class LimitedProtocol(HttpToolsProtocol):
+    """One connection: uvicorn's own, closed where a head or a rest is too long or too slow."""
 
     _timer: asyncio.TimerHandle | None = None
     _in_head = True
     _whole = True
     _size = 0
-    _trailers = 0
+    _fields = 0
 
     def connection_made(  # type: ignore[override] # as uvicorn has it
         self, transport: asyncio.Transport
@@ -61,31 +61,36 @@ class Protocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Wait for the rest of the head."""
         super().on_message_begin()
-        self._in_head, self._whole, self._size = True, False, 0
+        self._in_head, self._whole, self._size, self._fields = True, False, 0, 0
         self._limit_time()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header; a trailer is one too, and might go on for ever."""
         super().on_header(name, value)
-        if not self._in_head:
-            self._trailers += len(name) + len(value)
-            if self._trailers > LARGEST_HEAD:
-                self._refuse()
+        self._fields += len(name) + len(value)
+        if self._fields > LARGEST_HEAD:
+            self._refuse()
 
     def on_headers_complete(self) -> None:
         """Answer."""
-        self._in_head, self._size, self._trailers = False, 0, 0
+        if self.transport.is_closing():
+            return
+        self._in_head, self._size, self._fields = False, 0, 0
         self._end_limit()
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         """Take a part of a body; what is none, as the line of a trailer, has a limit."""
+        if self.transport.is_closing():
+            return
         if not self.cycle.response_complete:
             self._size = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Wait for the next head, as long as a connection may idle."""
+        if self.transport.is_closing():
+            return
         self._whole, self._size = True, 0
         self._end_limit()
         super().on_message_complete()

@@ -1,4 +1,4 @@
-"""Says a thing once: what repeats is counted, and told with the next line."""
+"""Says a thing once in ten seconds; `Quiet` also counts what it left out."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ SILENCE = 10.0
 class Quiet:
     """A logger that leaves out messages which were logged just now, whatever their values."""
 
-    def __init__(self, name: str = "hookrow", *, seconds: float = SILENCE) -> None:
-        self._logger = logging.getLogger(name)
+    def __init__(self, *, seconds: float = SILENCE) -> None:
+        self._logger = logging.getLogger("hookrow")
         self._seconds = seconds
         self._silent_until: dict[tuple[int, str], float] = {}
         self._left_out: Counter[tuple[int, str]] = Counter()

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from hookrow.batch import GroupCommit, Overloaded
 from hookrow.deadline import Deadline
+from hookrow.decide import fail
 from hookrow.errors import ConfigurationError
 from hookrow.hooks import Hook
 from hookrow.http import Head, Request, Response, refuse, respond
@@ -28,12 +29,11 @@ from hookrow.notification import (
     Refused,
     Unsupported,
 )
-from hookrow.parked import EVERY as SWEEP
-from hookrow.parked import Parked
+from hookrow.parked import SWEEP_EVERY, Parked
 from hookrow.periodic import Periodic
 from hookrow.quiet import Quiet
 from hookrow.recording import keep_failed, record
-from hookrow.retry import Retry, failures
+from hookrow.retry import Retry
 from hookrow.stores import Store
 
 ENDPOINT = "/provider/webhooks"
@@ -78,8 +78,8 @@ class Receiver:
     a file for what comes while the database cannot be reached. `keep_bodies=False`
     keeps no body in the log, so that nothing of it can be tried again.
     `on_recorded` and `on_refused` are called after the commit with the `Arrival`
-    and its `Outcome`, in a thread of their own, whenever a notification ends so; an
-    answer of 503 is no end.
+    and its `Outcome`, in a thread of their own, whenever a notification ends so, hence
+    again for one that comes again; an answer of 503 is no end.
 
     Raises `ConfigurationError` where one of these cannot work, and for a mount path
     that no request could have.
@@ -114,29 +114,30 @@ class Receiver:
         self._logs = store.log is not None
         self._parks = self._logs and keep_bodies
         self._tasks: list[Periodic] = []
-        self._keep: Callable[[Sequence[Arrival]], object] = _leave
+        self._spool: Callable[[Sequence[Arrival]], object] = _leave
+        self._overflow: GroupCommit[Arrival, Response] | None = None
         if spool is not None:
-            from hookrow.drain import EVERY, Drain  # noqa: PLC0415 - sqlite3 is loaded where asked
+            from hookrow.drain import DRAIN_EVERY, Drain  # noqa: PLC0415 - sqlite3 is loaded where asked
             from hookrow.spool import Spool  # noqa: PLC0415 - as above
 
             opened = Spool(spool)
-            self._keep = opened.put
-            drain = Drain(opened, store, self._read, self._tell, bodies=keep_bodies, parks=sweep)
-            self._tasks.append(Periodic(drain, seconds=EVERY, name="emptying of the spool"))
+            self._spool = opened.put
+            self._overflow = GroupCommit(self._put_off, group=group, backlog=backlog, weigh=_size)
+            drain = Drain(opened, store, self._read, self._tell, bodies=keep_bodies, swept=sweep)
+            self._tasks.append(Periodic(drain, seconds=DRAIN_EVERY, name="emptying of the spool"))
         self._record = Retry(
             partial(record, store, bodies=keep_bodies),
-            fail=partial(keep_failed, store, bodies=keep_bodies) if self._logs else _leave,
-            spool=self._keep,
+            fail=partial(keep_failed, store, bodies=keep_bodies),
+            spool=self._spool,
             seconds=deadline,
         )
         self._commit = GroupCommit(self._respond, group=group, backlog=backlog, weigh=_size)
-        self._overflow = GroupCommit(self._put_off, group=group, backlog=backlog, weigh=_size)
         self._deadline = Deadline[Response](deadline)
         self._on_recorded = Hook(on_recorded, "on_recorded") if on_recorded else None
         self._on_refused = Hook(on_refused, "on_refused") if on_refused else None
         self._parked = Parked(store, store.log, provider.parse, self._tell) if store.log else None
         if self._parked is not None and sweep:
-            self._tasks.append(Periodic(self._parked.sweep, seconds=SWEEP, name="sweep"))
+            self._tasks.append(Periodic(self._parked.sweep, seconds=SWEEP_EVERY, name="sweep"))
         self._quiet = Quiet()
 
     def admit(self, head: Head) -> Response | None:
@@ -154,10 +155,9 @@ class Receiver:
         """Record an admitted request in the receiver's thread, with all that wait there."""
         self.start()
         arrival = self._read(request.body, datetime.now(UTC))
-        refusal = Refusal.UNAVAILABLE if arrival.notification else Refusal.UNSUPPORTED
-        late = refuse(refusal)
         if arrival.notification is None and not self._logs:
-            return late
+            return self._refuse(arrival)
+        late = _UNAVAILABLE if arrival.notification else _UNSUPPORTED
         try:
             return self._deadline.watch(self._commit.submit(arrival), late=late)
         except Overloaded:
@@ -172,7 +172,7 @@ class Receiver:
         """
         arrival = self._read(request.body, datetime.now(UTC))
         if arrival.notification is None and not self._logs:
-            return refuse(Refusal.UNSUPPORTED)
+            return self._refuse(arrival)
         return self._respond([arrival])[0]
 
     def start(self) -> None:
@@ -183,9 +183,9 @@ class Receiver:
     def revisit(self, *message_ids: str) -> Future[int]:
         """Try again what is parked for these messages: call it when their dispatches are committed.
 
-        It is done in a thread of its own; the future is how many were recorded. What
-        cannot be done now is left to the sweep. Raises `ConfigurationError` where
-        there is no log.
+        It is done in a thread of its own; the future is how many were recorded, or a
+        `StoreError`. What cannot be done now, or is being refused at this moment, is
+        left to the sweep. Raises `ConfigurationError` where there is no log.
         """
         if self._parked is None:
             raise ConfigurationError("Without a log nothing is parked.")
@@ -211,14 +211,20 @@ class Receiver:
             return Arrival(notification, body, received_at)
         return Arrival(None, body, received_at, unsupported=self._provider.describe(body))
 
+    def _refuse(self, arrival: Arrival) -> Response:
+        """Refuse at once what is unsupported: there is no log that has to keep it first."""
+        outcome = Refusal.UNSUPPORTED.refused()
+        self._tell([arrival], [outcome])
+        return respond(outcome)
+
     def _respond(self, arrivals: Sequence[Arrival]) -> list[Response]:
         outcomes = self._record(arrivals)
         if not self._parks:
-            self._keep_failed(arrivals, outcomes)
+            self._spool_failed(arrivals, outcomes)
         self._tell(arrivals, outcomes)
         return [respond(outcome) for outcome in outcomes]
 
-    def _keep_failed(self, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> None:
+    def _spool_failed(self, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> None:
         """Keep in the spool what failed and no log tries again; a log that is there counted it."""
         failed = [
             replace(arrival, attempts=0)
@@ -226,7 +232,7 @@ class Receiver:
             if isinstance(outcome, Refused) and outcome.refusal is Refusal.FAILED
         ]
         if failed:
-            self._keep(failed)
+            self._spool(failed)
 
     def _tell(self, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> None:
         """Call the hooks, off this thread."""
@@ -246,7 +252,7 @@ class Receiver:
     def _spill(self, arrival: Arrival, late: Response) -> Response | Future[Response]:
         """Keep in the spool what the backlog has no room for, and answer then."""
         self._quiet.warning("No more notifications can be taken just now: answering 503.")
-        if self._keep is _leave:
+        if self._overflow is None:
             return late
         try:
             return self._deadline.watch(self._overflow.submit(arrival), late=late)
@@ -254,8 +260,12 @@ class Receiver:
             return late
 
     def _put_off(self, arrivals: Sequence[Arrival]) -> list[Response]:
-        self._keep(arrivals)
-        return [respond(each) for each in failures(arrivals, Refusal.UNAVAILABLE)]
+        self._spool(arrivals)
+        return [respond(each) for each in fail(arrivals, Refusal.UNAVAILABLE)]
+
+
+_UNAVAILABLE = refuse(Refusal.UNAVAILABLE)
+_UNSUPPORTED = refuse(Refusal.UNSUPPORTED)
 
 
 def _leave(arrivals: Sequence[Arrival]) -> None:

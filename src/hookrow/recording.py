@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from hookrow.decide import decide, mentioned, merge, refuse_held, wanted
+from hookrow.decide import decide, fail, mentioned, merge, refuse_held, wanted
 from hookrow.entry import entries
 from hookrow.notification import Arrival, Outcome
-from hookrow.retry import failures
 from hookrow.stores import Store
 
 
@@ -33,10 +32,12 @@ def record(
 
 
 def keep_failed(store: Store, arrivals: Sequence[Arrival], *, bodies: bool = True) -> None:
-    """Keep in the log that the work on the arrivals failed: evidence, and to be tried again.
+    """Keep in the log, where there is one, that the work on the arrivals failed.
 
-    Raises a `StoreError`.
+    It is evidence, and what is tried again. Raises a `StoreError`.
     """
-    kept = entries(arrivals, failures(arrivals), datetime.now(UTC), bodies=bodies)
+    if store.log is None:
+        return
+    kept = entries(arrivals, fail(arrivals), datetime.now(UTC), bodies=bodies)
     with store.transaction() as transaction:
         transaction.keep(kept)

@@ -6,19 +6,19 @@ so that it never takes the place of something newer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic, sleep
 from typing import TypeAlias
 
-from hookrow.decide import decide, mentioned, merge, wanted
+from hookrow.decide import decide, fail, mentioned, merge, wanted
 from hookrow.entry import Logged, body_of
 from hookrow.notification import Arrival, Notification, Outcome, Recorded, Refusal, RowId
 from hookrow.quiet import Quiet
 from hookrow.recording import keep_failed, record
-from hookrow.retry import Attempt, describe, failures, insist
+from hookrow.retry import Attempt, describe, insist
 from hookrow.stores import Conflict, Locked, State, Store, StoreError, Unavailable
 from hookrow.stores.log import LogReader, Query
 
@@ -26,12 +26,15 @@ GROUP = 64
 """How many notifications share a transaction: fewer than live ones, whom it must not hold up."""
 
 PAUSE = 0.02
-"""In seconds, between two groups: on SQLite who waits for its turn looks only now and then."""
+"""In seconds, between two groups: on SQLite a waiting writer polls, and may find it taken."""
 
 PATIENCE = 5.0
 """In seconds; how long a group that meets others is tried again."""
 
 Parse: TypeAlias = Callable[[bytes], Notification | None]
+
+Tell: TypeAlias = Callable[[Sequence[Arrival], Sequence[Outcome]], object]
+"""Hears of arrivals, and how they ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +50,20 @@ class _Undone(Exception):
     """Ends a transaction whose changes are not wanted."""
 
 
-def arrival(entry: Logged, parse: Parse) -> Arrival | None:
-    """Return the notification as it arrives again; None where its body is not there."""
-    body = body_of(entry)
-    if body is None:
-        return None
-    return Arrival(
-        parse(body),
-        body,
-        entry.received_at,
-        live=False,
-        attempts=0,
-        fingerprint=entry.fingerprint,
-    )
+def arrivals_of(entries: Iterable[Logged], parse: Parse) -> list[Arrival]:
+    """Return notifications as they arrive again, but for those whose body is not there."""
+    return [
+        Arrival(
+            parse(body),
+            body,
+            entry.received_at,
+            live=False,
+            attempts=0,
+            fingerprint=entry.fingerprint,
+        )
+        for entry in entries
+        if (body := body_of(entry)) is not None
+    ]
 
 
 def record_late(
@@ -78,19 +82,19 @@ def record_late(
     except Exception as error:  # noqa: BLE001 - the data, or a fault of ours: the others go on
         if len(arrivals) > 1:
             return _record_singly(store, arrivals, quiet, bodies=bodies)
-        quiet.error("It fails to record %s: %s", describe(arrivals[0]), type(error).__name__)
+        quiet.error("Cannot record %s: %s", describe(arrivals[0]), type(error).__name__)
         return _kept(store, arrivals, bodies=bodies)
     return _waited_for(attempt, arrivals, outcomes)
 
 
 def record_ready(
     store: Store, arrivals: Sequence[Arrival], *, quiet: Quiet
-) -> Sequence[tuple[Arrival, Outcome]]:
-    """Record those arrivals whose rows exist now, and leave the others as they are."""
+) -> tuple[Sequence[Arrival], Sequence[Outcome]]:
+    """Record those arrivals whose rows exist now; return them, and how they ended."""
     with store.transaction() as transaction:
         rows = transaction.find(mentioned(arrivals))
     ready = [each for each in arrivals if isinstance(decide(each, rows), Recorded)]
-    return list(zip(ready, record_late(store, ready, quiet=quiet), strict=True)) if ready else []
+    return ready, record_late(store, ready, quiet=quiet) if ready else []
 
 
 def rehearse(store: Store, arrival: Arrival) -> Rehearsal:
@@ -140,12 +144,12 @@ def _record_singly(
     with suppress(StoreError):
         for each in arrivals:
             outcomes += record_late(store, [each], quiet=quiet, bodies=bodies)
-    return outcomes + failures(arrivals[len(outcomes) :], Refusal.UNAVAILABLE)
+    return outcomes + fail(arrivals[len(outcomes) :], Refusal.UNAVAILABLE)
 
 
 def _kept(store: Store, arrivals: Sequence[Arrival], *, bodies: bool) -> list[Outcome]:
     try:
         keep_failed(store, arrivals, bodies=bodies)
     except StoreError:
-        return failures(arrivals, Refusal.UNAVAILABLE)
-    return failures(arrivals)
+        return fail(arrivals, Refusal.UNAVAILABLE)
+    return fail(arrivals)

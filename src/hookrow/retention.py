@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
+from hookrow.entry import PARKED_FOR
 from hookrow.stores.log import LogReader
 
 
@@ -16,7 +17,8 @@ def pruned(
     None keeps them for ever. Raises a `StoreError`.
     """
     now = datetime.now(UTC)
-    if keep is not None:
-        yield from log.prune(before=now - keep, now=now, bodies_only=False)
-    if keep_bodies is not None:
-        yield from log.prune(before=now - keep_bodies, now=now, bodies_only=True)
+    for age, bodies_only in ((keep, False), (keep_bodies, True)):
+        if age is not None:
+            yield from log.prune(
+                before=now - age, parked_before=now - PARKED_FOR, bodies_only=bodies_only
+            )

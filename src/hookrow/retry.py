@@ -13,6 +13,7 @@ from time import monotonic, sleep
 from traceback import format_tb
 from typing import Protocol
 
+from hookrow.decide import fail
 from hookrow.notification import Arrival, Outcome, Refusal
 from hookrow.quiet import Quiet
 from hookrow.stores import Conflict, Locked, Rejected, StoreError
@@ -87,11 +88,11 @@ class Retry:
         except Exception as error:  # noqa: BLE001 - there is still the spool
             self._quiet.error("The log cannot be written: %s: %s", type(error).__name__, error)
             self._spool(arrivals)
-        return failures(arrivals)
+        return fail(arrivals)
 
     def _unavailable(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
         self._spool(arrivals)
-        return failures(arrivals, Refusal.UNAVAILABLE)
+        return fail(arrivals, Refusal.UNAVAILABLE)
 
     def _rest(self, arrivals: Sequence[Arrival], why: str) -> None:
         self._resting_until = monotonic() + REST
@@ -116,13 +117,6 @@ def insist(
             if skip_locked or monotonic() > until:
                 raise
             skip_locked = True
-
-
-def failures(arrivals: Sequence[Arrival], refusal: Refusal = Refusal.FAILED) -> list[Outcome]:
-    """Refuse arrivals that could not be worked on; the unsupported need no work."""
-    return [
-        (refusal if arrival.notification else Refusal.UNSUPPORTED).refused() for arrival in arrivals
-    ]
 
 
 def describe(arrival: Arrival) -> str:

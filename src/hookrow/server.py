@@ -29,12 +29,12 @@ from uvicorn.supervisors import Multiprocess
 
 from hookrow import __version__, migrations
 from hookrow.asgi import ASGI, Receive, Scope, Send
-from hookrow.check import Level, check_database, check_secrets
+from hookrow.check import Finding, Level, check_database, check_secrets
 from hookrow.errors import ConfigurationError
 from hookrow.health import Liveness, Readiness
 from hookrow.periodic import Periodic
 from hookrow.postmark import Postmark
-from hookrow.protocol import Protocol
+from hookrow.protocol import LimitedProtocol
 from hookrow.quiet import Once
 from hookrow.receiver import Receiver
 from hookrow.retention import pruned
@@ -93,12 +93,14 @@ class Server:
 
     def reload(self) -> None:
         """Accept from now on what the secret file says; where it is wrong, what it said before."""
+        self._count_secrets()
         try:
             self._provider.accept(*self._settings.accepted())
         except ConfigurationError as error:
             log.error("The secrets stay as they were. %s", error)  # noqa: TRY400 - it says all
         else:
             log.info("The secrets were read anew.")
+            _warn_of(check_secrets(self._settings))
 
     def close(self) -> None:
         """Record what waits, then leave the database."""
@@ -179,7 +181,7 @@ def serve(settings: Settings, *, host: str, port: int, workers: int, log_level: 
         host=host,
         port=port,
         loop="uvloop",
-        http=Protocol,
+        http=LimitedProtocol,
         ws="none",
         access_log=False,
         server_header=False,
@@ -207,8 +209,7 @@ def _prepare(settings: Settings) -> None:
     secret = check_secrets(settings)
     if secret.level is Level.ERROR:
         raise ConfigurationError(secret.text)
-    if secret.level is Level.WARNING:
-        log.warning("The webhook secret: %s", secret.text)
+    _warn_of(secret)
     if settings.spool is not None:
         Spool(settings.spool)  # or it would be reported by each worker
     if settings.keep_bodies == timedelta(0):
@@ -224,6 +225,11 @@ def _prepare(settings: Settings) -> None:
         for finding in check_database(engine, settings.schema):
             if finding.level is Level.ERROR and finding.about != "database":
                 raise ConfigurationError(finding.text)
+
+
+def _warn_of(secret: Finding) -> None:
+    if secret.level is Level.WARNING:
+        log.warning("The webhook secret: %s", secret.text)
 
 
 def _listen(host: str, port: int) -> None:

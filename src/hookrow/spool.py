@@ -46,6 +46,11 @@ ON CONFLICT (fingerprint) DO UPDATE SET
     last_received_at = max(last_received_at, excluded.last_received_at)
 """
 
+_COUNT = "UPDATE arrivals SET attempts = attempts + ? WHERE id = ?"
+
+FAULTS = (OSError, sqlite3.Error, ConfigurationError)
+"""What may go wrong with a file, or who took its place."""
+
 
 @dataclass(frozen=True, slots=True)
 class Spooled:
@@ -62,7 +67,8 @@ class Spool:
     """A file of arrivals, each notification once, of at most `limit` bytes.
 
     Only its owner may read it. Processes may share it. Raises `ConfigurationError`
-    where there can be no such file.
+    where there can be no such file. `after`, `take`, `remove` and `drained` raise one
+    of `FAULTS` where the file fails.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, limit: int = LARGEST) -> None:
@@ -83,7 +89,7 @@ class Spool:
         try:
             with self._open() as connection:
                 connection.executemany(_PUT, [_row(arrival) for arrival in arrivals])
-        except (OSError, sqlite3.Error, ConfigurationError) as error:
+        except FAULTS as error:
             if _is_full(error) and len(arrivals) > 1:  # for all of them: some may fit
                 half = len(arrivals) // 2
                 self.put(arrivals[:half])
@@ -112,20 +118,14 @@ class Spool:
     def take(self, spooled: Sequence[Spooled]) -> None:
         """Take their attempts off, to be counted elsewhere."""
         with self._open() as connection:
-            connection.executemany(
-                "UPDATE arrivals SET attempts = attempts - ? WHERE id = ?",
-                [(each.attempts, each.id) for each in spooled],
-            )
+            connection.executemany(_COUNT, [(-each.attempts, each.id) for each in spooled])
 
     def put_back(self, spooled: Sequence[Spooled]) -> None:
         """Put their attempts back. Never raises: if it cannot, they are not counted."""
         try:
             with self._open() as connection:
-                connection.executemany(
-                    "UPDATE arrivals SET attempts = attempts + ? WHERE id = ?",
-                    [(each.attempts, each.id) for each in spooled],
-                )
-        except (OSError, sqlite3.Error, ConfigurationError) as error:
+                connection.executemany(_COUNT, [(each.attempts, each.id) for each in spooled])
+        except FAULTS as error:
             self._quiet.warning("The spool lost count of some notifications: %s", error)
 
     def remove(self, spooled: Sequence[Spooled]) -> None:

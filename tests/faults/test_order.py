@@ -35,7 +35,7 @@ from hookrow.entry import LONGEST_PAUSE
 from hookrow.parked import Parked
 from hookrow.quiet import Quiet
 from hookrow.recording import keep_failed, record
-from hookrow.replay import arrival, record_late
+from hookrow.replay import arrivals_of, record_late
 from hookrow.spool import Spool
 from hookrow.stores import Store
 from hookrow.stores.log import LogReader, Query
@@ -382,7 +382,7 @@ class Course(RuleBasedStateMachine):
     @rule()
     def drain(self) -> None:
         """Record what was put aside: the database is back."""
-        Drain(self._spool(), self._place.store, _read, _tell, bodies=True, parks=True)()
+        Drain(self._spool(), self._place.store, _read, _tell, bodies=True, swept=True)()
         for payload, times in self._spooled.values():
             self._model.keep(payload, self._model.record(payload, live=False), times)
         self._spooled.clear()
@@ -394,9 +394,9 @@ class Course(RuleBasedStateMachine):
         if not logged:
             return
         chosen = data.draw(st.lists(st.sampled_from(logged), unique=True))
-        record_late(
-            self._place.store, [_found(arrival(each, parse)) for each in chosen], quiet=Quiet()
-        )
+        arrivals = arrivals_of(chosen, parse)
+        assert len(arrivals) == len(chosen)
+        record_late(self._place.store, arrivals, quiet=Quiet())
         for each in chosen:
             payload = self._model.log[_found(each.body)]["payload"]
             self._model.keep(payload, self._model.record(payload, live=False))

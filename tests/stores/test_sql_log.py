@@ -18,6 +18,7 @@ from log_contract import entry, keep, logged, numbers, parked, reader
 from sqlalchemy import Engine, event, text
 
 from hookrow import Schema, SchemaMismatch
+from hookrow.entry import PARKED_FOR
 from hookrow.recording import record
 from hookrow.stores import Locked
 from hookrow.stores.log import LogReader, Query
@@ -76,7 +77,10 @@ class TestSharing:
         """While another does, nothing is done."""
         keep(pg, entry())
         prune = partial(
-            reader(pg).prune, before=NOON + SECOND, now=NOON + DAY, bodies_only=bodies_only
+            reader(pg).prune,
+            before=NOON + SECOND,
+            parked_before=NOON + DAY - PARKED_FOR,
+            bodies_only=bodies_only,
         )
         with psycopg.connect(empty_postgres_url) as other:
             other.execute("SELECT pg_advisory_xact_lock(%s)", (PRUNING,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -15,11 +15,12 @@ from click.core import ParameterSource
 
 from hookrow.cli.options import DATABASE_URL, ID, JSON, KEEP, KEEP_BODIES, F, Moment
 from hookrow.entry import Ending, Logged
-from hookrow.errors import ConfigurationError
-from hookrow.notification import Outcome, Recorded
+from hookrow.errors import ConfigurationError, HookrowError
+from hookrow.notification import Outcome, Recorded, Refusal
 from hookrow.postmark import parse
 from hookrow.quiet import Quiet
 from hookrow.schema import Schema
+from hookrow.stores import Locked, StoreError
 from hookrow.stores.log import LogReader, Query
 from hookrow.story import at, many, printable, story, told
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:  # SQLAlchemy is loaded when a command runs, so that --help is
 
 _COLUMNS = "{:>8}  {:20}  {:18}  {:28}  {:36}  {}"
 
-_OUTCOME = click.Choice([ending.value for ending in Ending])
+_OUTCOME = click.Choice(Ending, case_sensitive=False)
 
 
 def filters(command: F) -> F:
@@ -63,7 +64,7 @@ def log(  # noqa: PLR0913 - one for each option
     *,
     recipient: str | None,
     since: datetime | None,
-    outcome: str | None,
+    outcome: Ending | None,
     record_type: str | None,
     message_id: str | None,
     parked: bool,
@@ -79,7 +80,7 @@ def log(  # noqa: PLR0913 - one for each option
                 raise click.UsageError(f"Options go behind {context.invoked_subcommand!r}.")
         return
     query = Query(
-        outcome=None if outcome is None else Ending(outcome),
+        outcome=outcome,
         record_type=record_type,
         recipient=recipient,
         message_id=message_id,
@@ -105,7 +106,7 @@ def log(  # noqa: PLR0913 - one for each option
 @click.pass_obj
 def show(schema: Schema, *, id_: int, as_json: bool, database_url: str) -> None:
     """Tell everything about one notification."""
-    from hookrow.replay import arrival, rehearse
+    from hookrow.replay import arrivals_of, rehearse
 
     with _opened(database_url, schema) as (store, reader):
         found = reader.newest(Query(ids=[id_]), limit=1)
@@ -115,8 +116,8 @@ def show(schema: Schema, *, id_: int, as_json: bool, database_url: str) -> None:
         if as_json:
             click.echo(_as_json(entry))
             return
-        again = arrival(entry, parse)
-        changes = told(rehearse(store, again)) if again else ["its body is not kept as it came"]
+        again = arrivals_of([entry], parse)
+        changes = told(rehearse(store, *again)) if again else ["its body is not kept as it came"]
     came = at(entry.received_at)
     if entry.last_received_at != entry.received_at:
         came += f", last {at(entry.last_received_at)}"
@@ -159,7 +160,7 @@ def replay(
     ids: Sequence[int],
     recipient: str | None,
     since: datetime | None,
-    outcome: str | None,
+    outcome: Ending | None,
     dry_run: bool,
     database_url: str,
 ) -> None:
@@ -168,7 +169,7 @@ def replay(
     A replay never takes the place of something newer: a time is set where there is
     none or an earlier one, a suppression where nothing changed since.
     """
-    from hookrow.replay import arrival, matching, record_late, rehearse
+    from hookrow.replay import matching
 
     if not (ids or recipient or since or outcome):
         raise click.UsageError("Say which: by ID, --outcome, --since or --recipient.")
@@ -176,27 +177,51 @@ def replay(
         ids=ids or None,
         recipient=recipient,
         since=since,
-        outcome=None if outcome is None else Ending(outcome),
+        outcome=outcome,
     )
     counts: Counter[str] = Counter()
     quiet = Quiet()
-    with _opened(database_url, schema) as (store, reader), ExitStack() as stack:
-        groups = matching(reader, query)
-        bar = click.progressbar(groups, label="Replaying", file=sys.stderr, hidden=dry_run)
-        for group in stack.enter_context(bar):
-            arrivals = {entry: arrival(entry, parse) for entry in group}
-            known = {entry: each for entry, each in arrivals.items() if each}
-            counts["without the body that came"] += len(arrivals) - len(known)
-            if dry_run:
-                for entry, each in known.items():
-                    rehearsal = rehearse(store, each)
-                    counts[_ending(rehearsal.outcome)] += 1
-                    click.echo(f"{_line(entry)}\n    {'; '.join(told(rehearsal))}")
-            elif known:
-                counts.update(map(_ending, record_late(store, list(known.values()), quiet=quiet)))
+    with (
+        _opened(database_url, schema) as (store, reader),
+        click.progressbar(
+            matching(reader, query), label="Replaying", file=sys.stderr, hidden=dry_run
+        ) as groups,
+    ):
+        for group in groups:
+            try:
+                outcomes = _rehearsed(store, group) if dry_run else _recorded(store, group, quiet)
+            except StoreError as error:
+                raise HookrowError(f"Stopped after {counts.total()}: {error}") from error
+            counts["without the body that came"] += len(group) - len(outcomes)
+            counts.update(map(_ending, outcomes))
     ends = ", ".join(f"{number} {name}" for name, number in counts.items() if number)
     done = "would be replayed" if dry_run else "replayed"
     click.echo(f"{many(counts.total(), 'notification')} {done}{': ' if ends else ''}{ends}.")
+
+
+def _rehearsed(store: SQLStore, entries: Sequence[Logged]) -> Sequence[Outcome]:
+    """Print what each would change; return how they would end."""
+    from hookrow.replay import arrivals_of, rehearse
+
+    outcomes: list[Outcome] = []
+    for entry in entries:
+        for again in arrivals_of([entry], parse):
+            try:
+                rehearsal = rehearse(store, again)
+            except Locked:
+                click.echo(f"{_line(entry)}\n    one of its rows is held just now")
+                outcomes.append(Refusal.FAILED.refused())
+            else:
+                click.echo(f"{_line(entry)}\n    {'; '.join(told(rehearsal))}")
+                outcomes.append(rehearsal.outcome)
+    return outcomes
+
+
+def _recorded(store: SQLStore, entries: Sequence[Logged], quiet: Quiet) -> Sequence[Outcome]:
+    from hookrow.replay import arrivals_of, record_late
+
+    again = arrivals_of(entries, parse)
+    return record_late(store, again, quiet=quiet) if again else []
 
 
 @click.command()

@@ -66,9 +66,9 @@ class Moment(click.ParamType):  # type: ignore[type-arg] # as above
 
 
 def duration(text: str) -> timedelta | None:
-    """Return how long a number and a unit are; None where it is another text, or nothing."""
+    """Return how long a number and a unit are; None where it is another text."""
     match = re.fullmatch(r"(\d{1,6})([smhdw])", text, re.ASCII)
-    return timedelta(**{_UNITS[match[2]]: int(match[1])}) or None if match else None
+    return timedelta(**{_UNITS[match[2]]: int(match[1])}) if match else None
 
 
 def option(name: str, **attributes: Any) -> Callable[[F], F]:  # noqa: ANN401 - click's own

@@ -22,7 +22,7 @@ from hookrow.schema import Schema
 from hookrow.stores import Unavailable
 from hookrow.stores.engines import absent, begin, reading, supported
 from hookrow.stores.faults import fault
-from hookrow.stores.tables import metadata
+from hookrow.stores.tables import metadata, notifications
 
 VERSION_TABLE = "hookrow_version"
 
@@ -35,7 +35,7 @@ _UPGRADE_LOCK = 0x686F6F6B726F77
 """Of PostgreSQL's advisory locks, the one that one upgrade at a time holds: "hookrow"."""
 
 
-LOG = Schema().log
+LOG = notifications.name
 """The table of the log that migrations make; a host may make one of another name."""
 
 _BRANCHES: Mapping[str, Callable[[Schema], bool]] = {
@@ -139,7 +139,7 @@ def _refuse_strangers(connection: Connection, branch: str, revisions: Sequence[s
     script = ScriptDirectory.from_config(_config())
     if any(branch in script.get_revision(revision).branch_labels for revision in revisions):
         return
-    ours = {str(LOG)} if branch == "log" else set(metadata.tables) - {str(LOG)}
+    ours = {LOG} if branch == "log" else set(metadata.tables) - {LOG}
     strangers = sorted(set(inspect(connection).get_table_names()) & ours)
     if strangers:
         raise ConfigurationError(

@@ -6,18 +6,29 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Insert, LargeBinary, MetaData, Text, bindparam, case, cast, func, select
+from sqlalchemy import (
+    Insert,
+    LargeBinary,
+    MetaData,
+    Text,
+    and_,
+    bindparam,
+    case,
+    cast,
+    func,
+    select,
+)
 from sqlalchemy import column as column_
 from sqlalchemy.dialects import postgresql, sqlite
 
-from hookrow.entry import Entry
+from hookrow.entry import Ending, Entry
 from hookrow.stores.tables import log_table
 
-_NEWEST = ("outcome", "status", "ended_at", "retry_at")
+_NEWEST = ("outcome", "status", "retry_at")
 """The columns in which an entry that came again takes the place of the earlier one."""
 
 _ERASED = ("recipient", "body")
-"""The columns that may be erased; what comes again is kept again, but not by a replay."""
+"""The columns that `forget` and `prune` empty: a new arrival fills them, a replay does not."""
 
 
 class Keeping:
@@ -69,10 +80,15 @@ class Keeping:
         """Complete the INSERT: an entry that is there adds up what came, and ends as newly."""
         new, old = insert.excluded, self._table.c
         first, last = "received_at", "last_received_at"
+        recorded = Ending.RECORDED.value
         adding: Insert = insert.on_conflict_do_update(
             index_elements=[old.fingerprint],
             set_={
                 **{name: new[name] for name in _NEWEST},
+                "ended_at": case(
+                    (and_(old.outcome == recorded, new.outcome == recorded), old.ended_at),
+                    else_=new.ended_at,
+                ),
                 **{
                     name: case(
                         (new.attempts > 0, func.coalesce(old[name], new[name])), else_=old[name]

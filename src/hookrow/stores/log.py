@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from hookrow.entry import Ending, Logged, kept_message_id, kept_recipient
+from hookrow.entry import Ending, Logged, kept_message_id, kept_recipient, kept_record_type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Query:
         """What a column has to equal, by its name."""
         wanted = {
             "outcome": self.outcome,
-            "record_type": self.record_type,
+            "record_type": kept_record_type(self.record_type),
             "recipient": kept_recipient(self.recipient),
             "message_id": kept_message_id(self.message_id),
         }
@@ -64,14 +64,19 @@ class LogReader(Protocol):
     def parked(self, message_ids: Collection[str]) -> Sequence[Logged]:
         """Return the parked entries of these messages, oldest first."""
 
-    def prune(self, *, before: datetime, now: datetime, bodies_only: bool) -> Iterator[int]:
+    def prune(
+        self, *, before: datetime, parked_before: datetime, bodies_only: bool
+    ) -> Iterator[int]:
         """Delete what came last before then, or only the bodies; yield how many, batch by batch.
 
         What is parked stays until it is too old to be tried again.
         """
 
     def forget(self, email: str) -> int:
-        """Erase the address and the bodies of a person; return in how many entries."""
+        """Erase the address and the bodies of a person; return in how many entries.
+
+        Bodies that could not be read are searched for the address.
+        """
 
     def counts(self) -> Mapping[Ending, int]:
         """Return how many entries ended in each way."""

@@ -9,7 +9,7 @@ from datetime import datetime
 from itertools import islice
 from operator import attrgetter
 
-from hookrow.entry import PARKED_FOR, Ending, Entry, Logged, followed, kept_recipient, retry_at
+from hookrow.entry import Ending, Entry, Logged, followed, kept_recipient, retry_at
 from hookrow.stores.log import Query
 
 
@@ -56,11 +56,13 @@ class MemoryLog:
             if each.retry_at is not None and each.message_id in message_ids
         ]
 
-    def prune(self, *, before: datetime, now: datetime, bodies_only: bool) -> Iterator[int]:
+    def prune(
+        self, *, before: datetime, parked_before: datetime, bodies_only: bool
+    ) -> Iterator[int]:
         """Delete what came last before then, or only the bodies, in one batch."""
         pruned = 0
         for each in self._all():
-            parked = each.retry_at is not None and each.received_at >= now - PARKED_FOR
+            parked = each.retry_at is not None and each.received_at >= parked_before
             if parked or each.last_received_at >= before or (bodies_only and each.body is None):
                 continue
             if bodies_only:
@@ -72,7 +74,13 @@ class MemoryLog:
 
     def forget(self, email: str) -> int:
         """Erase the address and the bodies of a person; return in how many entries."""
-        theirs = [each for each in self._all() if each.recipient == kept_recipient(email)]
+        address = kept_recipient(email) or ""
+        theirs = [
+            each
+            for each in self._all()
+            if each.recipient == address
+            or (each.recipient is None and address in (each.body or "").lower())
+        ]
         for each in theirs:
             self._put(replace(each, recipient=None, body=None, retry_at=None))
         return len(theirs)

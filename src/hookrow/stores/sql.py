@@ -175,7 +175,7 @@ class SQLTransaction:
             return ()
         held = set(rows) if self._skip_locked else set()
         for kind in Suppressible:
-            keys = [key for row_kind, key in rows if row_kind is kind]
+            keys = _keys(kind, rows)
             if keys:
                 statement = self._statements.lock(kind, skip_locked=self._skip_locked)
                 got = self._connection.execute(statement, self._statements.by(keys))
@@ -202,12 +202,12 @@ class SQLTransaction:
         """Read what notifications set in the rows."""
         states: dict[RowId, State] = {}
         for kind in Suppressible:
-            keys = [key for row_kind, key in rows if row_kind is kind]
+            keys = _keys(kind, rows)
+            if not keys:
+                continue
+            width, names = len(self._statements.key(kind)), self._statements.names(kind)
             statement = self._statements.state(kind)
-            found = self._connection.execute(statement, self._statements.by(keys)) if keys else ()
-            for row in found:
-                width = len(self._statements.key(kind))
-                names = self._statements.names(kind)
+            for row in self._connection.execute(statement, self._statements.by(keys)):
                 states[kind, _key(row[:width])] = dict(zip(names, row[width:], strict=True))
         return {row: states[row] for row in rows if row in states}
 
@@ -240,6 +240,10 @@ def _rolled_back(connection: Connection) -> Iterator[None]:
             with suppress(connection.dialect.loaded_dbapi.Error):
                 connection.connection.rollback()
         raise
+
+
+def _keys(kind: Suppressible, rows: Collection[RowId]) -> Sequence[Key | tuple[Key, Key]]:
+    return [key for row_kind, key in rows if row_kind is kind]
 
 
 def _key(row: Sequence[Key]) -> Key | tuple[Key, Key]:

@@ -28,7 +28,7 @@ from sqlalchemy import (
     update,
 )
 
-from hookrow.entry import PARKED_FOR, Ending, Logged, kept_message_id, kept_recipient, retry_at
+from hookrow.entry import Ending, Logged, kept_recipient, retry_at
 from hookrow.stores import Conflict
 from hookrow.stores.engines import reading
 from hookrow.stores.faults import faults
@@ -36,7 +36,7 @@ from hookrow.stores.log import Query
 from hookrow.stores.tables import log_table
 
 BATCH = 1000
-"""Of ids; how many a statement that tends the log goes through, so that it holds nobody up."""
+"""In ids; the widest range that one statement changes, so that it holds nobody up."""
 
 TRIES = 5
 """How often a batch is tried that meets writers."""
@@ -95,16 +95,20 @@ class SQLLog:
     def parked(self, message_ids: Collection[str]) -> Sequence[Logged]:
         """Return the parked entries of these messages, oldest first."""
         table = self._table
-        of_them = table.c.message_id.in_([kept_message_id(each) for each in message_ids])
+        of_them = table.c.message_id.in_(list(message_ids))
         parked = table.c.retry_at.is_not(None)
-        return self._read(select(table).where(of_them, parked).order_by(table.c.id))
+        found = select(table).where(of_them, parked).order_by(table.c.id)
+        with self._begun() as connection:
+            return [_logged(row) for row in connection.execute(found)]
 
-    def prune(self, *, before: datetime, now: datetime, bodies_only: bool) -> Iterator[int]:
+    def prune(
+        self, *, before: datetime, parked_before: datetime, bodies_only: bool
+    ) -> Iterator[int]:
         """Delete what came last before then, or only the bodies, batch by batch."""
         table = self._table
         over = and_(
             table.c.last_received_at < before,
-            or_(table.c.retry_at.is_(None), table.c.received_at < now - PARKED_FOR),
+            or_(table.c.retry_at.is_(None), table.c.received_at < parked_before),
         )
         change = (
             update(table).where(over, table.c.body.is_not(None)).values(body=None, retry_at=None)
@@ -126,7 +130,13 @@ class SQLLog:
 
     def forget(self, email: str) -> int:
         """Erase the address and the bodies of a person; return in how many entries."""
-        theirs = self._table.c.recipient == kept_recipient(email)
+        column, address = self._table.c, kept_recipient(email) or ""
+        # A body that could not be read has told nobody whose it is.
+        unread = column.recipient.is_(None)
+        theirs = or_(
+            column.recipient == address,
+            and_(unread, func.lower(column.body).contains(address, autoescape=True)),
+        )
         erase = update(self._table).where(theirs).values(recipient=None, body=None, retry_at=None)
         return sum(
             self._insist(partial(_changed, change=erase.where(batch))) for batch in self._batches()
@@ -140,7 +150,7 @@ class SQLLog:
         return Counter({Ending(name): count for name, count in rows})
 
     def _insist(self, work: Callable[[Connection], T]) -> T:
-        """Do a batch, once more where it met a writer, who locks entries in another order."""
+        """Do a batch, up to `TRIES` times: writers lock entries in another order."""
         for _ in range(TRIES - 1):
             with suppress(Conflict), self._begun() as connection:
                 return work(connection)
@@ -174,7 +184,7 @@ class SQLLog:
     def _batches(self) -> Iterator[ColumnElement[bool]]:
         """Yield a condition for each range of ids, oldest first."""
         id_ = self._table.c.id
-        with self._reading() as connection:
+        with self._begun() as connection:
             first, last = connection.execute(select(func.min(id_), func.max(id_))).one()
         for low in range(first or 0, (last or 0) + 1, BATCH):
             yield id_.between(low, low + BATCH - 1)

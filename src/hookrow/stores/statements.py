@@ -28,7 +28,7 @@ from sqlalchemy.types import TypeEngine
 
 from hookrow.notification import EventTime, Suppressible
 from hookrow.schema import SUPPRESSION, Schema
-from hookrow.stores.arrays import unbounded, unnested
+from hookrow.stores.arrays import Given, unbounded, unnested
 from hookrow.stores.keeping import Keeping
 from hookrow.stores.tables import UTCDateTime, folded
 
@@ -37,9 +37,6 @@ Types: TypeAlias = Mapping[str, TypeEngine[Any]]
 
 Columns: TypeAlias = Mapping[str, Column[Any]]
 """Of one role: the columns that its table has, by our name for them."""
-
-Given: TypeAlias = Mapping[str, ColumnElement[Any]]
-"""Of one update: what each of its parameters is in SQL, by name."""
 
 _TIMES = frozenset({"delivered_at", "opened_at", "suppressed_at", "suppression_changed_at"})
 
