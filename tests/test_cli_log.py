@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import psycopg
 import pytest
 
 import world
@@ -358,8 +359,28 @@ class TestForget:
         again = command.call("log", "forget", ADA)
         assert again.stdout == "Erased in 0 notifications.\n"
 
+    @pytest.mark.parametrize("text", ["", "ada", "example.com"])
+    def test_no_address(self, command: Command, url: str, text: str) -> None:
+        """What is no address is refused, and nothing is erased."""
+        receive(url, BOUNCE)
+        done = command.call("log", "forget", text)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"{text!r} is no address." in done.stderr
+        assert listed(command)[0]["body"] is not None
+
 
 class TestReplay:
+    def test_held(self, command: Command, postgres_url: str) -> None:
+        """A rehearsal says which row is held, and goes on to the next."""
+        world.fill(postgres_url)
+        receive(postgres_url, DELIVERY, STRANGER)
+        with psycopg.connect(postgres_url) as host:
+            host.execute("SELECT FROM hookrow_dispatches FOR UPDATE")
+            done = command.call(*("replay", "1", "2", "--dry-run", "--database-url", postgres_url))
+        assert done.returncode == 0
+        assert "one of its rows is held just now" in done.stdout
+        assert "would be refused: Engine::Subscriber not found" in done.stdout
+
     @pytest.mark.parametrize(
         ("arguments", "recorded"),
         [

@@ -106,8 +106,9 @@ class TestEntries:
             ("ada@x", None, Refusal.DISPATCH_NOT_FOUND, False),
             ("ada@x", "m\0", Refusal.DISPATCH_NOT_FOUND, False),
             (None, "m", Refusal.SUBSCRIBER_NOT_FOUND, False),
-            ("ada@x", None, Refusal.SUBSCRIBER_NOT_FOUND, True),
-            ("ada@x", None, Refusal.FAILED, True),
+            ("ada@x", None, Refusal.SUBSCRIBER_NOT_FOUND, False),
+            ("ada@x", "m", Refusal.SUBSCRIBER_NOT_FOUND, True),
+            ("ada@x", "m", Refusal.FAILED, True),
         ],
     )
     def test_what_names_no_row_is_not_parked(
@@ -116,6 +117,8 @@ class TestEntries:
         """For no row that it could mean can ever be there."""
         told = replace(arrival(), notification=Opened(recipient, message_id, NOON))
         assert (entry(told, refusal.refused()).retry_at is not None) is parked
+        change = replace(told, notification=Reactivated("ada@x", None, NOON))
+        assert entry(change, Refusal.SUBSCRIBER_NOT_FOUND.refused()).retry_at is not None
 
     def test_without_bodies_nothing_is_parked(self) -> None:
         """For nothing could be tried again."""

@@ -207,12 +207,11 @@ def _entry(arrival: Arrival, outcome: Outcome, ended_at: datetime, *, bodies: bo
 
 
 def _may_end_otherwise(ending: Ending, notification: Notification | None) -> bool:
-    """Tell whether trying again makes sense; what names no row that there could be never will."""
-    if notification is None or ending not in PARKED:
+    """Tell whether trying again makes sense: not for what names no row that there could be."""
+    if notification is None or ending not in PARKED or not is_email(notification.recipient):
         return False
-    if ending is Ending.SUBSCRIBER_NOT_FOUND:
-        return is_email(notification.recipient)
-    return ending is not Ending.DISPATCH_NOT_FOUND or is_message_id(notification.message_id)
+    needs_dispatch = isinstance(notification, Delivered | Opened)
+    return is_message_id(notification.message_id) or not needs_dispatch
 
 
 def _digest(body: bytes) -> bytes:

@@ -157,7 +157,7 @@ class Spool:
         """Open the file for one transaction: no connection is left for a fork to share."""
         if not self._path.exists():
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
-        with closing(sqlite3.connect(self._path, timeout=2.0)) as connection:
+        with closing(sqlite3.connect(self._path, timeout=5.0)) as connection:
             self._prepare(connection)
             with connection:
                 yield connection

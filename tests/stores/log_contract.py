@@ -497,7 +497,7 @@ class ReadContract:
     ) -> None:
         """A body that told nobody whose it is goes where the address is in it."""
         keep(home, *(entry(n, recipient=None, body=f'{{"To": "S{n}@x.com"') for n in (1, 2)))
-        assert log.forget("s1@x.com") == 1
+        assert [log.forget(each) for each in ("", "1@x.com", "s1@x.co", "s1@x.com")] == [0, 0, 0, 1]
         assert [row["body"] for row in home.logged()] == [None, '{"To": "S2@x.com"']
 
     def test_entries_are_counted(self, home: Home, log: LogReader) -> None:

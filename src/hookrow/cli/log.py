@@ -144,6 +144,8 @@ def forget(schema: Schema, *, email: str, database_url: str) -> None:
 
     What was parked for them is not tried again.
     """
+    if "@" not in email:
+        raise click.UsageError(f"{email!r} is no address.")
     with _opened(database_url, schema) as (_, reader):
         click.echo(f"Erased in {many(reader.forget(email), 'notification')}.")
 

@@ -75,7 +75,7 @@ class LogReader(Protocol):
     def forget(self, email: str) -> int:
         """Erase the address and the bodies of a person; return in how many entries.
 
-        Bodies that could not be read are searched for the address.
+        Bodies that could not be read are searched for the address, as a JSON string.
         """
 
     def counts(self) -> Mapping[Ending, int]:

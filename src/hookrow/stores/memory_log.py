@@ -9,6 +9,7 @@ from datetime import datetime
 from itertools import islice
 from operator import attrgetter
 
+from hookrow.decide import fold
 from hookrow.entry import Ending, Entry, Logged, followed, kept_recipient, retry_at
 from hookrow.stores.log import Query
 
@@ -74,12 +75,12 @@ class MemoryLog:
 
     def forget(self, email: str) -> int:
         """Erase the address and the bodies of a person; return in how many entries."""
-        address = kept_recipient(email) or ""
+        address = kept_recipient(email)
         theirs = [
             each
             for each in self._all()
             if each.recipient == address
-            or (each.recipient is None and address in (each.body or "").lower())
+            or (each.recipient is None and f'"{address}"' in fold(each.body or ""))
         ]
         for each in theirs:
             self._put(replace(each, recipient=None, body=None, retry_at=None))

@@ -28,12 +28,12 @@ from sqlalchemy import (
     update,
 )
 
-from hookrow.entry import Ending, Logged, kept_recipient, retry_at
+from hookrow.entry import Ending, Logged, kept_message_id, kept_recipient, retry_at
 from hookrow.stores import Conflict
 from hookrow.stores.engines import reading
 from hookrow.stores.faults import faults
 from hookrow.stores.log import Query
-from hookrow.stores.tables import log_table
+from hookrow.stores.tables import folded, log_table
 
 BATCH = 1000
 """In ids; the widest range that one statement changes, so that it holds nobody up."""
@@ -95,7 +95,7 @@ class SQLLog:
     def parked(self, message_ids: Collection[str]) -> Sequence[Logged]:
         """Return the parked entries of these messages, oldest first."""
         table = self._table
-        of_them = table.c.message_id.in_(list(message_ids))
+        of_them = table.c.message_id.in_([kept_message_id(each) for each in message_ids])
         parked = table.c.retry_at.is_not(None)
         found = select(table).where(of_them, parked).order_by(table.c.id)
         with self._begun() as connection:
@@ -130,13 +130,10 @@ class SQLLog:
 
     def forget(self, email: str) -> int:
         """Erase the address and the bodies of a person; return in how many entries."""
-        column, address = self._table.c, kept_recipient(email) or ""
+        column, address = self._table.c, kept_recipient(email)
         # A body that could not be read has told nobody whose it is.
-        unread = column.recipient.is_(None)
-        theirs = or_(
-            column.recipient == address,
-            and_(unread, func.lower(column.body).contains(address, autoescape=True)),
-        )
+        quoted = folded(column.body).contains(f'"{address}"', autoescape=True)
+        theirs = or_(column.recipient == address, and_(column.recipient.is_(None), quoted))
         erase = update(self._table).where(theirs).values(recipient=None, body=None, retry_at=None)
         return sum(
             self._insist(partial(_changed, change=erase.where(batch))) for batch in self._batches()
