@@ -200,3 +200,10 @@ def test_in_vain(command: Command, arguments: Sequence[str], says: str) -> None:
     assert done.stderr.splitlines()[-1].startswith("Error: ")
     assert says in done.stderr
     assert "hunter2" not in done.stderr
+
+
+def test_too_many(command: Command) -> None:
+    """More than can be made at once are refused before any is."""
+    done = command.call("simulate", "open", ADA, "--count", 100_000, "--repeat", 3)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "That is 300,000 posts: at most 200,000 at a time." in done.stderr

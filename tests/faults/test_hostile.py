@@ -111,15 +111,18 @@ def test_endless_bodies(postgres_url: str, tmp_path: Path) -> None:
     def endless(over: Event) -> None:
         while not over.is_set():
             with suppress(OSError), Connection(serving.port) as connection:
+                begun.append(connection)
                 connection.send(head(extra=[b"Transfer-Encoding: chunked"]))
                 while not over.is_set():
                     connection.send(part)
                     sent.append(len(part))
 
     sent: list[int] = []
+    begun: list[Connection] = []
     with besieged(postgres_url, tmp_path) as serving, _at_it(*[endless] * 20):
         time.sleep(6)
     report(f"{sum(sent) // 1024**2} MiB of chunks were sent")
+    assert len(begun) > 2 * 20, "they were not cut off"
 
 
 @pytest.mark.slow

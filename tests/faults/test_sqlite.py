@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 import pytest
-from traffic import Load, is_well, report, spooled
+from traffic import Load, is_well, report, see_through
 
 from command import HOOKROW, Command, Serving
 from wire import eventually
@@ -117,11 +117,7 @@ def _survive(url: str, folder: Path, full: Full) -> None:
             with full(serving):
                 eventually(lambda: load.statuses()[503] > 500)
             eventually(lambda: is_well(load), seconds=20)
-        eventually(lambda: spooled(spool) == 0, seconds=20)
-        load.wait_until_recorded(seconds=20)
-    report(load.told())
-    assert set(load.statuses()) == {200, 503}, load.told()
-    assert load.unposted() == []
+        see_through(load, spool)
 
 
 def test_the_file_may_only_be_read(sqlite_url: str, tmp_path: Path) -> None:
@@ -141,8 +137,4 @@ def test_the_file_may_only_be_read(sqlite_url: str, tmp_path: Path) -> None:
             for each in tmp_path.glob("hookrow.db*"):  # what SQLite made beside it is no better
                 each.chmod(0o600)
             eventually(lambda: is_well(load), seconds=20)
-        eventually(lambda: spooled(spool) == 0, seconds=20)
-        load.wait_until_recorded(seconds=20)
-    report(load.told())
-    assert set(load.statuses()) == {200, 503}, load.told()
-    assert load.unposted() == []
+        see_through(load, spool)

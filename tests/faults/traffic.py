@@ -25,7 +25,7 @@ from sqlalchemy import func, insert, select
 from hookrow import testing
 from hookrow.stores.engines import opened
 from hookrow.stores.tables import dispatches, lists, notifications, subscribers, subscriptions
-from wire import PATIENCE, Connection, request
+from wire import PATIENCE, Connection, eventually, request
 
 CLIENTS = 16
 
@@ -325,6 +325,18 @@ def states(database: Database) -> dict[int, dict[str, dict[str, Any]]]:
                 column: value for column, value in row.items() if column.endswith("_at")
             }
     return held
+
+
+def see_through(load: Load, spool: Path, *, seconds: float = 20) -> None:
+    """See an outage to its end: the spool is emptied, and all is recorded as it was posted.
+
+    There was an outage, and what was answered in it was 503 and nothing else.
+    """
+    eventually(lambda: spooled(spool) == 0, seconds=seconds)
+    load.wait_until_recorded(seconds)
+    report(load.told())
+    assert set(load.statuses()) == {200, 503}, load.told()
+    assert load.unposted() == []
 
 
 def spooled(spool: Path) -> int:
