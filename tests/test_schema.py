@@ -183,3 +183,68 @@ class TestNearest:
     def test_far(self) -> None:
         """A name that is like none gets no hint."""
         assert nearest("zzz", ["dispatches", "subscribers"]) == ""
+
+
+class TestLists:
+    def test_through_a_message(self) -> None:
+        """A dispatch then has a message, whose list counts, and none of its own."""
+        schema = Schema(messages=Role("campaigns", {"list_id": "audience_id"}))
+        assert schema.columns("messages") == {"id": "id", "list_id": "audience_id"}
+        assert "list_id" not in schema.columns("dispatches")
+        assert schema.columns("dispatches")["message_id"] == "message_id"
+
+    def test_none(self) -> None:
+        """A host without lists needs no column for one."""
+        assert "list_id" not in Schema(subscriptions=None).columns("dispatches")
+
+    @pytest.mark.parametrize(
+        ("dispatches", "lists", "said"),
+        [
+            ({"list_id": "audience"}, True, "have a list, and messages"),
+            ({"message_id": None}, True, "need the column 'message_id'"),
+            ({}, False, "of which there are none"),
+        ],
+    )
+    def test_two_ways_or_none(
+        self, dispatches: dict[str, str | None], said: str, *, lists: bool
+    ) -> None:
+        """A list is reached in one way: what leads nowhere, or twice, is refused."""
+        with pytest.raises(ConfigurationError, match=said):
+            Schema(
+                dispatches=Role("sends", dispatches),
+                subscriptions=Role("members") if lists else None,
+                messages=Role("campaigns"),
+            )
+
+
+class TestReasons:
+    def test_verbatim(self) -> None:
+        """Without words of the host's a reason is kept as it came."""
+        assert Schema().reason("HardBounce") == "HardBounce"
+
+    def test_of_the_host(self) -> None:
+        """A reason is what the host has for it, or what it has for all others; none stays none."""
+        schema = Schema(reasons={"HardBounce": 1, "*": 9})
+        assert [schema.reason(word) for word in ("HardBounce", "Spite", None)] == [1, 9, None]
+
+    def test_another_word(self) -> None:
+        """Words without one for all others leave those as they came."""
+        assert Schema(reasons={"HardBounce": "bounced"}).reason("Spite") == "Spite"
+
+    @pytest.mark.parametrize("reasons", [{"HardBounce": 1}, {"HardBounce": 1, "*": "other"}])
+    def test_impossible(self, reasons: dict[str, str | int]) -> None:
+        """Numbers need one for whatever else may come, and no text among them."""
+        with pytest.raises(ConfigurationError, match="reasons"):
+            Schema(reasons=reasons)
+
+
+class TestFold:
+    def test_unknown(self) -> None:
+        """A fold that there is not is refused, with those that there are."""
+        with pytest.raises(ConfigurationError, match="write ascii, lower, exact or citext"):
+            Schema(subscribers=Role("people", fold="upper"))  # type: ignore[arg-type] # the point
+
+    def test_without_an_email(self) -> None:
+        """Only the subscribers have an email to be folded."""
+        with pytest.raises(ConfigurationError, match="no email"):
+            Schema(dispatches=Role("sends", fold="lower"))

@@ -74,17 +74,19 @@ def mentioned(arrivals: Iterable[Arrival]) -> Mentioned:
     emails: set[str] = set()
     message_ids: set[str] = set()
     changed: set[tuple[str, str]] = set()
+    recipients: set[str] = set()
     for arrival in arrivals:
         notification = arrival.notification
         if notification is None or not is_email(notification.recipient):
             continue
         email = fold(notification.recipient)
         emails.add(email)
+        recipients.add(notification.recipient)
         if is_message_id(notification.message_id):
             message_ids.add(notification.message_id)
             if isinstance(notification, Suppressed | Reactivated):
                 changed.add((notification.message_id, email))
-    return Mentioned(emails, message_ids, changed)
+    return Mentioned(emails, message_ids, changed, recipients)
 
 
 def decide(arrival: Arrival, rows: Rows) -> Outcome:

@@ -97,13 +97,15 @@ class Arrival:
 class Mentioned:
     """What a group of arrivals mentions, and so all that a store has to look for.
 
-    `emails` are ASCII-lowered. `changed` pairs a message id with the email of
-    the subscriber whose subscription to that dispatch's list may change.
+    `emails` are ASCII-lowered, `recipients` the same as they came. `changed` pairs a
+    message id with the email of the subscriber whose subscription to that dispatch's
+    list may change.
     """
 
     emails: Collection[str]
     message_ids: Collection[str]
     changed: Collection[tuple[str, str]]
+    recipients: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

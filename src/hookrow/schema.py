@@ -1,6 +1,7 @@
 """Which tables and columns play our roles: plain names, the same for every store.
 
-What a database really has is for `stores/verification` to find out.
+What a database really has is for `stores/verification` to find out, and what a
+Django project has for `django/mapping`.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from typing import Literal, TypeAlias, get_args
 
 from hookrow.errors import ConfigurationError
 from hookrow.notification import Suppressible
@@ -18,12 +20,28 @@ _REQUIRED = {
     "subscribers": ("id", "email", "suppressed_at"),
     "dispatches": ("id", "provider_message_id", "subscriber_id", "delivered_at", "opened_at"),
     "subscriptions": ("list_id", "subscriber_id"),
+    "messages": ("id", "list_id"),
 }
 _OPTIONAL = {
     "subscribers": ("suppression_reason", "suppression_changed_at"),
-    "dispatches": ("list_id", *SUPPRESSION),
+    "dispatches": ("list_id", "message_id", *SUPPRESSION),
     "subscriptions": SUPPRESSION,
+    "messages": (),
 }
+
+Fold: TypeAlias = Literal["ascii", "lower", "exact", "citext"]
+"""How a table's emails are indexed, and so looked for.
+
+`ascii`: on `lower(email COLLATE "C")`, as ours are; `lower`: on `lower(email)`;
+`exact`: on the column itself, which finds an email as it came or in lower case;
+`citext`: on a column of that type, on SQLite one of `COLLATE NOCASE`.
+"""
+
+Given: TypeAlias = str | int | bool | None
+"""What a column has to equal; None is null."""
+
+OTHERWISE = "*"
+"""Among `Schema.reasons`, what stands for every reason that is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +49,17 @@ class Role:
     """The table that plays a role, and its columns where they have names of their own.
 
     `Role("people", {"email": "address"})`: a column that is not named keeps our
-    name; an optional one that the table does not have is None.
+    name; an optional one that the table does not have is None. A table in another
+    schema than the usual one is `"crm.people"`.
+
+    `where` hides every row whose columns, by the table's own names, do not equal
+    these: `{"deleted_at": None}`. `fold` is of the subscribers alone.
     """
 
     table: str
     columns: Mapping[str, str | None] = field(default_factory=dict)
+    where: Mapping[str, Given] = field(default_factory=dict, kw_only=True)
+    fold: Fold = field(default="ascii", kw_only=True)
 
     def column(self, name: str) -> str | None:
         """Return what the table calls our column, or None where it has none."""
@@ -46,15 +70,21 @@ class Role:
 class Schema:
     """The tables of a host, ours by default. A host without lists has no subscriptions.
 
+    With `messages` a dispatch's list is that of its message: `dispatches.message_id`
+    is a `messages.id`, whose `list_id` counts.
+    `reasons` are what the host keeps for the provider's reasons, `"*"` for all
+    others; without them a reason is kept as it came.
     `log` is the table of the log, which is ours always; None turns the log off.
 
-    Raises `ConfigurationError` for a column that no role has, or one that is
-    needed and left out.
+    Raises `ConfigurationError` for a column that no role has, one that is needed and
+    left out, and what does not go together.
     """
 
     subscribers: Role = Role("hookrow_subscribers")
     dispatches: Role = Role("hookrow_dispatches")
     subscriptions: Role | None = Role("hookrow_subscriptions")
+    messages: Role | None = None
+    reasons: Mapping[str, str | int] | None = None
     log: str | None = "hookrow_notifications"
 
     def __post_init__(self) -> None:
@@ -62,6 +92,10 @@ class Schema:
             raise ConfigurationError("The log needs a table: name it, or None for no log.")
         for name, role in self.roles.items():
             _check(name, role)
+        if self.messages is not None:
+            self._check_messages()
+        if self.reasons is not None:
+            _check_reasons(self.reasons)
 
     @property
     def roles(self) -> Mapping[str, Role]:
@@ -70,6 +104,7 @@ class Schema:
             "subscribers": self.subscribers,
             "dispatches": self.dispatches,
             "subscriptions": self.subscriptions,
+            "messages": self.messages,
         }
         return {name: role for name, role in roles.items() if role is not None}
 
@@ -82,16 +117,49 @@ class Schema:
     def undated(self) -> Collection[Suppressible]:
         """The kinds of row that do not keep when their suppression last changed."""
         return frozenset(
-            Suppressible(name)
-            for name, role in self.roles.items()
-            if role.column("suppression_changed_at") is None
+            kind
+            for kind in Suppressible
+            if kind.value in self.roles
+            and self.roles[kind.value].column("suppression_changed_at") is None
         )
 
     def columns(self, name: str) -> Mapping[str, str]:
         """Return the columns of the role of that name: ours and, for each, the table's."""
         role = self.roles[name]
         named = {ours: role.column(ours) for ours in (*_REQUIRED[name], *_OPTIONAL[name])}
-        return {ours: theirs for ours, theirs in named.items() if theirs is not None}
+        return {
+            ours: theirs
+            for ours, theirs in named.items()
+            if theirs is not None and ours not in self._unused(name)
+        }
+
+    def reason(self, word: str | None) -> str | int | None:
+        """Return what the host keeps for a reason, or for none."""
+        if word is None or self.reasons is None:
+            return word
+        return self.reasons.get(word, self.reasons.get(OTHERWISE, word))
+
+    def _unused(self, name: str) -> Collection[str]:
+        """Return those of our columns that this host has no use for."""
+        if name != "dispatches":
+            return ()
+        if self.subscriptions is None:
+            return ("list_id", "message_id")
+        return ("message_id",) if self.messages is None else ("list_id",)
+
+    def _check_messages(self) -> None:
+        if self.subscriptions is None:
+            raise ConfigurationError(
+                "Messages lead to lists, of which there are none: leave them out."
+            )
+        if self.dispatches.column("message_id") is None:
+            raise ConfigurationError(
+                "The dispatches need the column 'message_id', which leads to the messages: name it."
+            )
+        if self.dispatches.columns.get("list_id") is not None:
+            raise ConfigurationError(
+                "The dispatches have a list, and messages that have one: leave out one of the two."
+            )
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
@@ -115,3 +183,20 @@ def _check(name: str, role: Role) -> None:
             raise ConfigurationError(f"The role {name!r} needs the column {column!r}: name it.")
         if theirs and [*map(role.column, known)].count(theirs) > 1:
             raise ConfigurationError(f"The role {name!r} names the column {theirs!r} twice.")
+    if role.fold not in get_args(Fold):
+        raise ConfigurationError(
+            f"The role {name!r} folds emails as {role.fold!r}: "
+            f"write {', '.join(get_args(Fold)[:-1])} or {get_args(Fold)[-1]}."
+        )
+    if role.fold != "ascii" and name != "subscribers":
+        raise ConfigurationError(f"The role {name!r} has no email that could be folded.")
+
+
+def _check_reasons(reasons: Mapping[str, str | int]) -> None:
+    numbers = [word for word, kept in reasons.items() if isinstance(kept, int)]
+    if numbers and OTHERWISE not in reasons:
+        raise ConfigurationError("reasons: numbers need one for all others: {'*': 9}, for example.")
+    if len(numbers) not in {0, len(reasons)}:
+        raise ConfigurationError(
+            "reasons: some are text and some are numbers; take one of the two."
+        )

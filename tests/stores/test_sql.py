@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from types import ModuleType
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -183,7 +184,7 @@ class TestConstruction:
         """`mail.hookrow_subscribers` is a table in PostgreSQL's schema `mail`."""
         engine = connect(empty_postgres_url)
         roles = {name: Role(f"mail.{role.table}") for name, role in OURS.roles.items()}
-        schema = Schema(**roles, log=f"mail.{OURS.log}")
+        schema = replace(OURS, **roles, log=f"mail.{OURS.log}")  # type: ignore[arg-type] # the roles
         with engine.begin() as connection:
             connection.execute(text("CREATE SCHEMA mail"))
             translated = connection.execution_options(schema_translate_map={None: "mail"})
