@@ -1,0 +1,206 @@
+"""The contract of a mapping: what has to hold between a store and the tables of a host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+
+from hookrow.decide import decide, mentioned, merge, wanted
+from hookrow.notification import (
+    Arrival,
+    Delivered,
+    Notification,
+    Opened,
+    Reactivated,
+    Refusal,
+    Suppressed,
+    Suppressible,
+)
+from hookrow.recording import record
+from hookrow.testing.ground import Ground, Mail, same
+from hookrow.testing.payloads import bounce, delivery, opening, reactivation, suppression
+from hookrow.testing.posting import SECRET
+
+NOON = datetime(2025, 3, 4, 12, 0, 0, 123456, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+class StoreContract(Ground):
+    """Tests that prove a mapping of your own: subclass it, and say how rows are saved.
+
+    A subclass sets `store` and defines `add_subscriber`, `add_dispatch` and, where there
+    are lists, `add_list` and `add_subscription`. It runs under pytest and, beside
+    `unittest.TestCase`, under unittest and Django. Each test saves rows of its own,
+    whatever is there already, and deletes none.
+    """
+
+    def test_a_delivery_sets_its_time(self) -> None:
+        """A delivery sets `delivered_at` of its dispatch, and nothing else."""
+        mail, before = self._mails()
+        self._post(delivery(mail.email, mail.message_id, at=NOON))
+        self._expect("a delivery", before, {mail.dispatch: {"delivered_at": NOON}})
+
+    def test_an_open_sets_its_time(self) -> None:
+        """An open sets `opened_at` of its dispatch, and nothing else."""
+        mail, before = self._mails()
+        self._post(opening(mail.email, mail.message_id, at=NOON))
+        self._expect("an open", before, {mail.dispatch: {"opened_at": NOON}})
+
+    def test_the_last_time_to_arrive_counts(self) -> None:
+        """A time takes the place of one that arrived before it, also of a later one."""
+        mail, before = self._mails()
+        for at in (NOON, NOON + HOUR, NOON - HOUR):
+            self._post(delivery(mail.email, mail.message_id, at=at))
+            self._expect("one more delivery", before, {mail.dispatch: {"delivered_at": at}})
+
+    def test_a_suppression_reaches_its_rows(self) -> None:
+        """It reaches the subscriber, the dispatch and the subscription, as far as they keep it."""
+        mail, before = self._mails()
+        self._post(suppression(mail.email, mail.message_id, at=NOON, reason="SpamComplaint"))
+        self._expect("a suppression", before, self._suppressed(mail.rows, NOON, "SpamComplaint"))
+
+    def test_a_suppression_without_a_message_reaches_the_subscriber(self) -> None:
+        """It names no message: no dispatch and no subscription is suppressed."""
+        mail, before = self._mails()
+        self._post(suppression(mail.email, None, at=NOON))
+        changes = self._suppressed([mail.subscriber], NOON, "HardBounce")
+        self._expect("a suppression without a message", before, changes)
+
+    def test_a_suppression_is_lifted(self) -> None:
+        """A reactivation lifts the suppression from all that it was on."""
+        mail, before = self._mails()
+        self._post(suppression(mail.email, mail.message_id, at=NOON))
+        self._post(reactivation(mail.email, mail.message_id, at=NOON + HOUR))
+        self._expect("a reactivation", before, self._suppressed(mail.rows, NOON + HOUR, None))
+
+    def test_a_late_change_undoes_nothing_newer(self) -> None:
+        """An older change leaves a row alone; one that keeps no date takes what comes last."""
+        mail, before = self._mails()
+        self._post(reactivation(mail.email, mail.message_id, at=NOON))
+        self._post(suppression(mail.email, mail.message_id, at=NOON - HOUR))
+        undated = [row for row in mail.rows if row[0] in self._undated()]
+        changes = self._suppressed(mail.rows, NOON, None)
+        changes |= self._suppressed(undated, NOON - HOUR, "HardBounce")
+        self._expect("a suppression that came late", before, changes)
+
+    def test_a_stranger_is_refused(self) -> None:
+        """Nobody has the email: 404, and nothing is changed."""
+        mail, before = self._mails()
+        payload = delivery(f"not-{mail.email}", mail.message_id, at=NOON)
+        self._refuse(payload, Refusal.SUBSCRIBER_NOT_FOUND)
+        self._expect("a delivery to a stranger", before)
+
+    def test_an_unknown_message_is_refused(self) -> None:
+        """No dispatch has the id, which counts to the letter: 404, and nothing is changed."""
+        mail, before = self._mails()
+        for message_id in (None, "", f"{mail.message_id}0", mail.message_id.upper()):
+            payload = delivery(mail.email, message_id, at=NOON)
+            self._refuse(payload, Refusal.DISPATCH_NOT_FOUND)
+        self._expect("deliveries of unknown messages", before)
+
+    def test_another_recipient_is_refused(self) -> None:
+        """The dispatch belongs to somebody else: 400, which says to whom; nothing is changed."""
+        mail, before = self._mails()
+        other = self._mail(self.add_list())
+        payload = opening(other.email, mail.message_id, at=NOON)
+        names = {"owner": mail.email, "recipient": other.email}
+        self._refuse(payload, Refusal.RECIPIENT_MISMATCH, **names)
+        self._expect("an open by somebody else", before)
+
+    def test_what_is_not_supported_is_refused(self) -> None:
+        """Another record type is answered 422, and changes nothing."""
+        mail, before = self._mails()
+        self._refuse(bounce(mail.email, mail.message_id, at=NOON), Refusal.UNSUPPORTED)
+        self._expect("a bounce", before)
+
+    def test_nobody_comes_in_without_the_secret(self) -> None:
+        """A wrong secret is answered 401, and changes nothing."""
+        mail, before = self._mails()
+        payload = delivery(mail.email, mail.message_id, at=NOON)
+        self._refuse(payload, Refusal.UNAUTHENTIC, secret=SECRET[::-1])
+        self._expect("a delivery with a wrong secret", before)
+
+    def test_an_email_is_found_whatever_its_case(self) -> None:
+        """ASCII letters match in either case; an email that is spelled as the row always does."""
+        mail, before = self._mails()
+        self._post(opening(mail.email.upper(), mail.message_id, at=NOON))
+        self._expect("an open in upper case", before, {mail.dispatch: {"opened_at": NOON}})
+        mixed = self._mail(self.add_list(), "Ada")
+        self._post(opening(mixed.email, mixed.message_id, at=NOON))
+
+    def test_a_message_id_that_is_null_matches_nothing(self) -> None:
+        """A dispatch that is not sent yet is nobody's message, also not of one without an id."""
+        mail, before = self._mails()
+        unsent = self.add_dispatch(None, mail.owner, mail.list)
+        before |= self._states([(Suppressible.DISPATCH, unsent)])
+        self._refuse(delivery(mail.email, None, at=NOON), Refusal.DISPATCH_NOT_FOUND)
+        self._expect("a delivery without a message id", before)
+        self._post(suppression(mail.email, None, at=NOON))
+        changes = self._suppressed([mail.subscriber], NOON, "HardBounce")
+        self._expect("a suppression without a message id", before, changes)
+
+    def test_a_replay_takes_the_place_of_nothing_newer(self) -> None:
+        """What is recorded later than it came sets a time only where there is none or an older."""
+        mail, before = self._mails()
+        who = (mail.email, mail.message_id)
+        self._post(delivery(*who, at=NOON))
+        self._post(reactivation(*who, at=NOON))
+        self._replay(Delivered(*who, NOON - HOUR), Suppressed(*who, NOON - HOUR, "HardBounce"))
+        changes = self._suppressed(mail.rows, NOON, None)
+        changes[mail.dispatch] = {**changes[mail.dispatch], "delivered_at": NOON}
+        self._expect("a replay of something older", before, changes)
+        self._replay(Delivered(*who, NOON + HOUR), Opened(*who, NOON))
+        times = {"delivered_at": NOON + HOUR, "opened_at": NOON}
+        changes[mail.dispatch] = {**changes[mail.dispatch], **times}
+        self._expect("a replay of something newer", before, changes)
+
+    def test_a_group_ends_as_one_by_one(self) -> None:
+        """Notifications that share a transaction end as they would have, each by itself."""
+        together, alone = self._mail(self.add_list()), self._mail(self.add_list())
+        grouped = record(self.store, _story(together))
+        single = [record(self.store, [arrival])[0] for arrival in _story(alone)]
+        same("The ends of a group", [*map(type, grouped)], [*map(type, single)])
+        for row, twin in zip(together.rows, alone.rows, strict=True):
+            same(f"After a group, the {row[0].value}' row", self.read(row), self.read(twin))
+
+    def test_an_error_leaves_nothing_half_done(self) -> None:
+        """Where a transaction fails, all that was saved in it is undone."""
+        mail, before = self._mails()
+        told = [_arrival(Suppressed(mail.email, mail.message_id, NOON, "HardBounce"))]
+        with suppress(_Undone), self.store.transaction() as transaction:
+            rows = transaction.find(mentioned(told))
+            outcomes = [decide(each, rows) for each in told]
+            transaction.lock(wanted(outcomes))
+            transaction.save(merge(outcomes))
+            raise _Undone
+        self._expect("a transaction that failed", before)
+
+    def _replay(self, *notifications: Notification) -> None:
+        """Record what came earlier."""
+        record(self.store, [_arrival(each, live=False) for each in notifications])
+
+
+class _Undone(Exception):
+    """Ends a transaction whose changes are not wanted."""
+
+
+def _arrival(notification: Notification, *, live: bool = True) -> Arrival:
+    return Arrival(notification, repr(notification).encode(), NOON, live)
+
+
+def _story(mail: Mail) -> Sequence[Arrival]:
+    """Return notifications that are about the same rows, and come in no good order."""
+    who = (mail.email, mail.message_id)
+    return [
+        _arrival(Delivered(*who, NOON)),
+        _arrival(Suppressed(*who, NOON, "HardBounce")),
+        _arrival(Opened(*who, NOON + HOUR), live=False),
+        _arrival(Delivered(*who, NOON - HOUR)),
+        _arrival(Opened(f"not-{mail.email}", mail.message_id, NOON)),
+        _arrival(Reactivated(*who, NOON - HOUR)),
+        _arrival(Suppressed(*who, NOON, "SpamComplaint")),
+        _arrival(Delivered(*who, NOON - 2 * HOUR), live=False),
+        _arrival(Opened(*who, NOON), live=False),
+        _arrival(Reactivated(mail.email, None, NOON + HOUR), live=False),
+    ]

@@ -1,0 +1,142 @@
+"""Posting a payload as the provider would: what the target is decides the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from inspect import signature
+from typing import TypeAlias, TypeGuard
+from urllib.parse import quote, urlsplit
+from wsgiref.types import WSGIApplication
+
+import msgspec
+
+from hookrow.errors import ConfigurationError
+from hookrow.http import Handler, Head, Request
+from hookrow.receiver import ENDPOINT, Receiver
+from hookrow.testing.applications import (
+    Answer,
+    ASGIApplication,
+    NotPosted,
+    call_asgi,
+    call_wsgi,
+)
+
+SECRET = "a-secret-for-tests"  # noqa: S105 - everybody may know it
+"""What `post` sends unless it is told another, and what a `memory_receiver` expects."""
+
+Target: TypeAlias = str | Handler | ASGIApplication | WSGIApplication
+"""A web address, a receiver, or an application of the host."""
+
+
+def post(
+    target: Target,
+    payload: object,
+    *,
+    secret: str | None = SECRET,
+    path: str | None = None,
+    timeout: float = 10.0,
+) -> Answer:
+    """Post a payload as the provider would; return the answer's status and text.
+
+    Without a secret the header is left out. A web address says the path itself; a
+    receiver or an application is asked for `path`, by default `/provider/webhooks`.
+    A receiver records in the calling thread, where a test's own transaction is.
+    An application is called here, without a server or lifespan events, and what it
+    raises comes through. No redirect is followed and no proxy asked.
+
+    Raises `ConfigurationError` for what cannot be posted, and `NotPosted` where no
+    answer comes within `timeout` seconds (which a WSGI application may exceed).
+    """
+    headers = _headers(secret)
+    try:
+        body = msgspec.json.encode(payload)
+    except ValueError as error:
+        raise ConfigurationError(f"The payload cannot be written as JSON: {error}.") from error
+    if isinstance(target, str):
+        if path is not None:
+            raise ConfigurationError("A web address says the path itself: leave it out.")
+        return _post(target, body, headers, timeout)
+    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    request = Request(Head("POST", path or ENDPOINT, raw), body)
+    if _is_handler(target):
+        return _call(target, request, timeout)
+    if _is_wsgi(target):
+        return call_wsgi(target, request)
+    if _is_asgi(target):
+        return call_asgi(target, request, timeout)
+    raise ConfigurationError(
+        f"Nothing can be posted to {target!r:.80}: "
+        "give a web address, a receiver, or an ASGI or WSGI application."
+    )
+
+
+def _headers(secret: str | None) -> Mapping[str, str]:
+    """Return the headers that the provider sends. Raises without quoting the secret."""
+    headers = {"Content-Type": "application/json", "User-Agent": "Postmark"}
+    if secret is None:
+        return headers
+    if any(letter > "\xff" or letter in "\r\n\0" for letter in secret):
+        raise ConfigurationError("The secret has a character that no header carries.")
+    return headers | {"X-Provider-Secret": secret}
+
+
+def _post(url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> Answer:
+    connection, path = _connect(url, timeout)
+    try:
+        connection.request("POST", path, body, headers)
+        response = connection.getresponse()
+        return response.status, response.read().decode(errors="replace")
+    except (OSError, HTTPException) as error:
+        raise NotPosted(f"No answer from {url}: {error!s:.200}") from error
+    finally:
+        connection.close()
+
+
+def _connect(url: str, timeout: float) -> tuple[HTTPConnection, str]:
+    """Return a connection that is not open yet, and the path to ask it for."""
+    try:
+        parts = urlsplit(url)
+        kind = {"http": HTTPConnection, "https": HTTPSConnection}[parts.scheme]
+        connection = kind(parts.hostname or "", parts.port, timeout=timeout)
+        if parts.username is not None:
+            raise ConfigurationError("Leave the user and the password out of the web address.")
+    except (KeyError, ValueError, HTTPException):
+        raise ConfigurationError(
+            f"{url!r} is no web address: begin it with http:// or https://."
+        ) from None
+    target = parts._replace(scheme="", netloc="", fragment="").geturl() or "/"
+    return connection, quote(target, safe="/%?&=+:;,@!$'()*~")
+
+
+def _call(handler: Handler, request: Request, timeout: float) -> Answer:
+    # A test may be in a transaction, and on a connection, that is its own thread's.
+    answers = handler.answer if isinstance(handler, Receiver) else handler
+    answer = handler.admit(request.head) or answers(request)
+    try:
+        response = answer.result(timeout) if isinstance(answer, Future) else answer
+    except TimeoutError as error:
+        raise NotPosted(f"No answer within {timeout} seconds.") from error
+    return response.status, response.body.decode(errors="replace")
+
+
+def _is_handler(target: object) -> TypeGuard[Handler]:
+    return hasattr(target, "admit")
+
+
+def _is_wsgi(target: object) -> TypeGuard[WSGIApplication]:
+    return _takes(target, 2)
+
+
+def _is_asgi(target: object) -> TypeGuard[ASGIApplication]:
+    return _takes(target, 3)
+
+
+def _takes(target: object, arguments: int) -> bool:
+    """Tell whether it can be called with so many arguments."""
+    try:
+        signature(target).bind(*range(arguments))  # type: ignore[arg-type] # it may be anything
+    except (TypeError, ValueError):  # no callable; none whose signature is known
+        return False
+    return True
