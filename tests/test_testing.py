@@ -444,9 +444,17 @@ class TestASGI:
         with pytest.raises(fault):
             post(broken, {})
 
+    def test_the_current_event_loop_stays(self) -> None:
+        """A test's own event loop, which does not run just now, is the current one still."""
+        with asyncio.Runner() as runner:
+            loop = runner.get_loop()
+            asyncio.set_event_loop(loop)
+            assert post(ASGI(Receiver(Postmark(SECRET), MemoryStore(log=None))), {})[0] == 422
+            assert asyncio.get_event_loop() is loop
+
     def test_within_an_event_loop(self) -> None:
         """It would have to wait: that is refused, and told what to write instead."""
-        host = HOSTS["asgi"](Receiver(Postmark(SECRET), _store()))
+        host = ASGI(Receiver(Postmark(SECRET), _store()))
         payload = testing.opening("ada@example.com", "m-1", at=AT)
 
         async def test() -> tuple[int, str]:

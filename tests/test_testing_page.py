@@ -77,3 +77,9 @@ def test_every_method_is_in_the_table() -> None:
     documented = set(re.findall(r"^\| `(\w+)", table, re.MULTILINE))
     public = {name for name in dir(StoreContract) if not name.startswith(("_", "test_"))}
     assert documented == public | {"store"}
+
+
+@pytest.mark.parametrize("name", testing.__all__)
+def test_every_public_name_is_on_the_page(name: str) -> None:
+    """What can be imported is documented."""
+    assert re.search(rf"\b{name}\b", PAGE)

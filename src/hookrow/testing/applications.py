@@ -35,7 +35,9 @@ def call_asgi(application: ASGIApplication, request: Request, timeout: float) ->
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(_ask(application, request, timeout))
+        # With a factory the thread's current event loop, which may be a test's, stays as it is.
+        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+            return runner.run(_ask(application, request, timeout))
     raise ConfigurationError("An event loop runs here: write `await asyncio.to_thread(post, ...)`.")
 
 
@@ -79,10 +81,10 @@ async def _ask(application: ASGIApplication, request: Request, timeout: float) -
     async def send(message: dict[str, Any]) -> None:
         if message["type"] == "http.response.start":
             statuses.append(message["status"])
-        elif message["type"] == "http.response.body":
-            sent.extend(message.get("body", b""))
-            if not message.get("more_body", False):
-                ended.set()
+            return
+        sent.extend(message.get("body", b""))
+        if not message.get("more_body", False):
+            ended.set()
 
     try:
         async with asyncio.timeout(timeout) as limit:
