@@ -67,6 +67,16 @@ class StoreContract(Ground):
         changes = self._suppressed([mail.subscriber], NOON, "HardBounce")
         self._expect("a suppression without a message", before, changes)
 
+    def test_a_suppression_takes_the_dispatch_of_anybody(self) -> None:
+        """Of a message to somebody else: their dispatch, and the Recipient's own subscription."""
+        list_ = self.add_list()
+        mail, other = self._mail(list_), self._mail(list_)
+        before = self._states([*mail.rows, *other.rows])
+        self._post(suppression(other.email, mail.message_id, at=NOON))
+        rows = [mail.dispatch, *(row for row in other.rows if row != other.dispatch)]
+        changes = self._suppressed(rows, NOON, "HardBounce")
+        self._expect("a suppression that names somebody else's message", before, changes)
+
     def test_a_suppression_is_lifted(self) -> None:
         """A reactivation lifts the suppression from all that it was on."""
         mail, before = self._mails()

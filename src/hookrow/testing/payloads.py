@@ -116,7 +116,7 @@ def click(recipient: str, message_id: str | None, *, at: datetime) -> Payload:
 
 
 def inbound(recipient: str, message_id: str | None, *, at: datetime) -> Payload:
-    """Return a mail that came in at `at`, which has no record type and is not supported."""
+    """Return a mail that the recipient wrote back at `at`: it has no record type, no support."""
     return {
         "MessageStream": "inbound",
         "MessageID": message_id,
