@@ -382,10 +382,11 @@ class TestPostToAnApplication:
             with pytest.raises(ConfigurationError, match="give a web address, a receiver"):
                 post(target, {})  # type: ignore[arg-type] # that is what is tried
 
-    def test_payload_that_cannot_be_written(self) -> None:
+    @pytest.mark.parametrize("value", ["\ud800", object()])
+    def test_payload_that_cannot_be_written(self, value: object) -> None:
         """What JSON cannot say is refused before anything is asked."""
         with pytest.raises(ConfigurationError, match="cannot be written as JSON"):
-            post("http://127.0.0.1/", {"text": "\ud800"})
+            post("http://127.0.0.1/", {"a": value})
 
 
 class TestASGI:

@@ -52,7 +52,7 @@ def post(
     headers = _headers(secret)
     try:
         body = msgspec.json.encode(payload)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise ConfigurationError(f"The payload cannot be written as JSON: {error}.") from error
     if isinstance(target, str):
         if path is not None:
