@@ -301,7 +301,8 @@ HOSTS: dict[str, Callable[[Receiver], Any]] = {
     "fastapi": _fastapi,
     "flask": lambda receiver: MountedInFlask(Flask(__name__), {"/mail": _wsgi(receiver)}),
     "litestar": lambda receiver: Litestar(
-        [asgi("/mail", is_mount=True, copy_scope=True)(ASGI(receiver))]
+        [asgi("/mail", is_mount=True, copy_scope=True)(ASGI(receiver))],
+        logging_config=None,  # by default it sets up the root logger, for all tests that follow
     ),
     "quart": _quart,
     "receiver": lambda receiver: receiver,
