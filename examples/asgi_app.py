@@ -34,14 +34,15 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer at /dispatches; all else is for the webhook: POST /mail/provider/webhooks."""
     if scope["type"] != "http" or not scope["path"].startswith("/dispatches"):
         await webhook(scope, receive, send)
-    elif scope["method"] == "POST":
+        return
+    if scope["method"] == "POST":
         await to_thread(save, **dict(parse_qsl(scope["query_string"].decode())))
-        await send({"type": "http.response.start", "status": 201})
-        await send({"type": "http.response.body"})
+        status, text = 201, b""
     else:
-        told = await to_thread(look, scope["path"].removeprefix("/dispatches/"))
-        await send({"type": "http.response.start", "status": 200})
-        await send({"type": "http.response.body", "body": told.encode()})
+        status, text = 200, await to_thread(look, scope["path"].removeprefix("/dispatches/"))
+    headers = [(b"content-length", b"%d" % len(text))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": text})
 
 
 def save(email: str, message_id: str) -> None:
@@ -54,10 +55,10 @@ def save(email: str, message_id: str) -> None:
         connection.execute(insert(dispatches).values(row))
 
 
-def look(message_id: str) -> str:
+def look(message_id: str) -> bytes:
     """Tell what became of a message."""
     wanted = dispatches.c.provider_message_id == message_id
     with engine.connect() as connection:
         times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(wanted)
         row = connection.execute(times).one()
-    return f"delivered at {row.delivered_at}, opened at {row.opened_at}\n"
+    return f"delivered at {row.delivered_at}, opened at {row.opened_at}\n".encode()
