@@ -1,15 +1,14 @@
-"""hookrow in plain ASGI: what you send is saved by this application, what became of it by hookrow.
+"""hookrow in plain ASGI: this saves what it sends, hookrow records what became of it.
 
-Run it:   pip install 'hookrow[sql]' uvicorn
-          HOOKROW_SECRET=the-secret-of-this-example uvicorn asgi_app:app
-Send:     curl -X POST 'localhost:8000/dispatches?email=ada@example.com&message_id=m-1'
-Post:     pip install 'hookrow[serve]'
-          hookrow simulate delivery ada@example.com m-1 \
-              --url http://localhost:8000/mail/provider/webhooks \
-              --secret the-secret-of-this-example
-Look:     curl localhost:8000/dispatches/m-1
+pip install 'hookrow[serve]'
+export HOOKROW_SECRET=the-secret-of-this-example
+uvicorn asgi_app:app &
+curl -X POST 'http://127.0.0.1:8000/dispatches?email=ada@example.com&message_id=m-1'
+hookrow simulate delivery ada@example.com m-1 --url http://127.0.0.1:8000/mail/provider/webhooks
+curl http://127.0.0.1:8000/dispatches/m-1
 """
 
+import json
 import os
 from asyncio import to_thread
 from urllib.parse import parse_qsl
@@ -40,7 +39,7 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
         status, text = 201, b""
     else:
         status, text = 200, await to_thread(look, scope["path"].removeprefix("/dispatches/"))
-    headers = [(b"content-length", b"%d" % len(text))]
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(text))]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": text})
 
@@ -61,4 +60,4 @@ def look(message_id: str) -> bytes:
     with engine.connect() as connection:
         times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(wanted)
         row = connection.execute(times).one()
-    return f"delivered at {row.delivered_at}, opened at {row.opened_at}\n".encode()
+    return json.dumps(row._asdict(), default=str).encode()

@@ -1,13 +1,11 @@
-"""hookrow in Flask: what you send is saved by this application, what became of it by hookrow.
+"""hookrow in Flask: this saves what it sends, hookrow records what became of it.
 
-Run it:   pip install 'hookrow[sql]' flask gunicorn
-          HOOKROW_SECRET=the-secret-of-this-example gunicorn --threads 64 flask_app:app
-Send:     curl -X POST 'localhost:8000/dispatches?email=ada@example.com&message_id=m-1'
-Post:     pip install 'hookrow[serve]'
-          hookrow simulate delivery ada@example.com m-1 \
-              --url http://localhost:8000/mail/provider/webhooks \
-              --secret the-secret-of-this-example
-Look:     curl localhost:8000/dispatches/m-1
+pip install 'hookrow[serve]' flask gunicorn
+export HOOKROW_SECRET=the-secret-of-this-example
+gunicorn --threads 64 flask_app:app &
+curl -X POST 'http://127.0.0.1:8000/dispatches?email=ada@example.com&message_id=m-1'
+hookrow simulate delivery ada@example.com m-1 --url http://127.0.0.1:8000/mail/provider/webhooks
+curl http://127.0.0.1:8000/dispatches/m-1
 """
 
 import os
@@ -45,10 +43,10 @@ def send() -> tuple[str, int]:
 
 
 @app.get("/dispatches/<message_id>")
-def show(message_id: str) -> dict[str, str]:
+def show(message_id: str) -> dict[str, str | None]:
     """Tell what became of a message."""
     wanted = dispatches.c.provider_message_id == message_id
     with engine.connect() as connection:
         times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(wanted)
         row = connection.execute(times).one()
-    return {"delivered_at": str(row.delivered_at), "opened_at": str(row.opened_at)}
+    return {name: at and at.isoformat() for name, at in row._asdict().items()}

@@ -1,13 +1,11 @@
-"""hookrow in Litestar: what you send is saved by this application, what became of it by hookrow.
+"""hookrow in Litestar: this saves what it sends, hookrow records what became of it.
 
-Run it:   pip install 'hookrow[sql]' litestar granian
-          HOOKROW_SECRET=the-secret-of-this-example granian --interface asgi litestar_app:app
-Send:     curl -X POST 'localhost:8000/dispatches?email=ada@example.com&message_id=m-1'
-Post:     pip install 'hookrow[serve]'
-          hookrow simulate delivery ada@example.com m-1 \
-              --url http://localhost:8000/mail/provider/webhooks \
-              --secret the-secret-of-this-example
-Look:     curl localhost:8000/dispatches/m-1
+pip install 'hookrow[serve]' litestar granian
+export HOOKROW_SECRET=the-secret-of-this-example
+granian --interface asgi litestar_app:app &
+curl -X POST 'http://127.0.0.1:8000/dispatches?email=ada@example.com&message_id=m-1'
+hookrow simulate delivery ada@example.com m-1 --url http://127.0.0.1:8000/mail/provider/webhooks
+curl http://127.0.0.1:8000/dispatches/m-1
 """
 
 import os
@@ -47,7 +45,7 @@ def show(message_id: str) -> dict[str, datetime | None]:
     with engine.connect() as connection:
         times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(wanted)
         row = connection.execute(times).one()
-    return {"delivered_at": row.delivered_at, "opened_at": row.opened_at}
+    return row._asdict()
 
 
 webhook = asgi("/mail", is_mount=True, copy_scope=True)(ASGI(receiver))

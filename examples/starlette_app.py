@@ -1,13 +1,11 @@
-"""hookrow in Starlette: what you send is saved by this application, what became of it by hookrow.
+"""hookrow in Starlette: this saves what it sends, hookrow records what became of it.
 
-Run it:   pip install 'hookrow[sql]' starlette uvicorn
-          HOOKROW_SECRET=the-secret-of-this-example uvicorn starlette_app:app
-Send:     curl -X POST 'localhost:8000/dispatches?email=ada@example.com&message_id=m-1'
-Post:     pip install 'hookrow[serve]'
-          hookrow simulate delivery ada@example.com m-1 \
-              --url http://localhost:8000/mail/provider/webhooks \
-              --secret the-secret-of-this-example
-Look:     curl localhost:8000/dispatches/m-1
+pip install 'hookrow[serve]' starlette
+export HOOKROW_SECRET=the-secret-of-this-example
+uvicorn starlette_app:app &
+curl -X POST 'http://127.0.0.1:8000/dispatches?email=ada@example.com&message_id=m-1'
+hookrow simulate delivery ada@example.com m-1 --url http://127.0.0.1:8000/mail/provider/webhooks
+curl http://127.0.0.1:8000/dispatches/m-1
 """
 
 import os
@@ -50,7 +48,7 @@ def show(request: Request) -> Response:
     with engine.connect() as connection:
         times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(wanted)
         row = connection.execute(times).one()
-    return JSONResponse({"delivered_at": str(row.delivered_at), "opened_at": str(row.opened_at)})
+    return JSONResponse({name: at and at.isoformat() for name, at in row._asdict().items()})
 
 
 app = Starlette(

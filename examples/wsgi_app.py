@@ -1,15 +1,14 @@
-"""hookrow in plain WSGI: what you send is saved by this application, what became of it by hookrow.
+"""hookrow in plain WSGI: this saves what it sends, hookrow records what became of it.
 
-Run it:   pip install 'hookrow[sql]' gunicorn
-          HOOKROW_SECRET=the-secret-of-this-example gunicorn --threads 64 wsgi_app:app
-Send:     curl -X POST 'localhost:8000/dispatches?email=ada@example.com&message_id=m-1'
-Post:     pip install 'hookrow[serve]'
-          hookrow simulate delivery ada@example.com m-1 \
-              --url http://localhost:8000/mail/provider/webhooks \
-              --secret the-secret-of-this-example
-Look:     curl localhost:8000/dispatches/m-1
+pip install 'hookrow[serve]' gunicorn
+export HOOKROW_SECRET=the-secret-of-this-example
+gunicorn --threads 64 wsgi_app:app &
+curl -X POST 'http://127.0.0.1:8000/dispatches?email=ada@example.com&message_id=m-1'
+hookrow simulate delivery ada@example.com m-1 --url http://127.0.0.1:8000/mail/provider/webhooks
+curl http://127.0.0.1:8000/dispatches/m-1
 """
 
+import json
 import os
 from collections.abc import Iterable
 from urllib.parse import parse_qsl
@@ -39,8 +38,10 @@ def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[byt
         save(**dict(parse_qsl(environ["QUERY_STRING"])))
         start_response("201 Created", [("Content-Length", "0")])
         return []
-    told = look(environ["PATH_INFO"].removeprefix("/dispatches/")).encode()
-    start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(len(told)))])
+    told = look(environ["PATH_INFO"].removeprefix("/dispatches/"))
+    start_response(
+        "200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(told)))]
+    )
     return [told]
 
 
@@ -54,10 +55,10 @@ def save(email: str, message_id: str) -> None:
         connection.execute(insert(dispatches).values(row))
 
 
-def look(message_id: str) -> str:
+def look(message_id: str) -> bytes:
     """Tell what became of a message."""
     wanted = dispatches.c.provider_message_id == message_id
     with engine.connect() as connection:
         times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(wanted)
         row = connection.execute(times).one()
-    return f"delivered at {row.delivered_at}, opened at {row.opened_at}\n"
+    return json.dumps(row._asdict(), default=str).encode()

@@ -58,6 +58,7 @@ def running(
                 **clean_environment(),
                 "PYTHONPATH": f"{folder}:{EXAMPLES}",
                 "PYTHONUNBUFFERED": "1",
+                "HOME": str(folder),  # where gunicorn would put its control socket
                 **variables,
             },
             stdin=subprocess.DEVNULL,
