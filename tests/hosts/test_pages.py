@@ -97,7 +97,9 @@ def test_a_page_shows_the_example(page: str) -> None:
     [code], [install] = blocks(page, "python"), blocks(page, "sh")
     assert example.endswith(f'"""\n\n{code}')
     assert install in example
-    for line in re.findall(r"^\$ (export|curl|hookrow)(.*)$", blocks(page, "console")[0], re.M):
+    for line in re.findall(
+        r"^\$ (export|curl|hookrow)(.*)$", blocks(page, "console")[0], re.MULTILINE
+    ):
         assert "".join(line) in example
 
 
