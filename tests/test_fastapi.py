@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fastapi import Depends, FastAPI
+from fastapi import BackgroundTasks, Depends, FastAPI
 
 from command import run_script
 from hookrow import Postmark, Receiver, Refusal
@@ -59,14 +59,18 @@ def test_request(receiver: Receiver) -> None:
 
 
 def test_dependencies_of_the_host(receiver: Receiver) -> None:
-    """What the host hangs on the router is called, before the receiver is."""
+    """What the host hangs on the router is called before the receiver is, and its tasks after."""
     called = []
+
+    async def note(tasks: BackgroundTasks) -> None:
+        called.append("before")
+        tasks.add_task(called.append, "after")
+
     app = FastAPI()
-    noted = Depends(lambda: called.append("before"))
-    app.include_router(router(receiver), prefix="/mail", dependencies=[noted])
+    app.include_router(router(receiver), prefix="/mail", dependencies=[Depends(note)])
     with uvicorn_serving(app) as port:
         assert ask(port, request(b"{", f"/mail{ENDPOINT}")).status == 422
-    assert called == ["before"]
+    assert called == ["before", "after"]
 
 
 def test_without_fastapi() -> None:

@@ -60,11 +60,11 @@ def router(receiver: Handler) -> APIRouter:
     The prefix is the mount: the receiver has no `mount_path`. All answers are the
     receiver's own, and FastAPI reads no body. Dependencies of the host come first.
     """
-    answer = _Answer(ASGI(receiver))
+    app = ASGI(receiver)
 
     async def webhook() -> Response:
         """Record a notification of the email provider."""
-        return answer
+        return _Answer(app)
 
     made = APIRouter()
     made.add_api_route(
@@ -89,8 +89,10 @@ class _Answer(Response):
         self._webhook = webhook
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer."""
+        """Answer, and then do what the host's dependencies left to be done."""
         await self._webhook({**scope, "path": ENDPOINT, "root_path": ""}, receive, send)
+        if self.background is not None:
+            await self.background()
 
 
 def _answers() -> dict[int | str, dict[str, Any]]:

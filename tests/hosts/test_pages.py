@@ -95,12 +95,11 @@ def test_a_page_shows_the_example(page: str) -> None:
     """The code on the page is the example's, which says the same commands at its top."""
     example = (EXAMPLES / f"{page}_app.py").read_text(encoding="utf-8")
     [code], [install] = blocks(page, "python"), blocks(page, "sh")
+    [session] = blocks(page, "console")
     assert example.endswith(f'"""\n\n{code}')
     assert install in example
-    for line in re.findall(
-        r"^\$ (export|curl|hookrow)(.*)$", blocks(page, "console")[0], re.MULTILINE
-    ):
-        assert "".join(line) in example
+    for line in re.findall(r"^\$ ((?:export|curl|hookrow) .*)$", session, re.MULTILINE):
+        assert line in example
 
 
 def test_every_page_is_in_the_table() -> None:
