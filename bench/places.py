@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
-from socket import create_server
+from socket import create_server, socket
 from tempfile import TemporaryDirectory
 
 from sqlalchemy import text
@@ -63,20 +63,49 @@ def facts(postgres: str) -> str:
 
 @contextmanager
 def server(target: str, *flags: str) -> Iterator[tuple[int, int]]:
-    """Run a server until the block ends; yield its port and its process id."""
-    with create_server(("127.0.0.1", 0), backlog=1024) as listener:
-        port, descriptor = listener.getsockname()[1], listener.fileno()
-        command = [sys.executable, str(HERE / "server.py"), str(descriptor), target, *flags]
-        with subprocess.Popen(command, pass_fds=[descriptor]) as process:
-            try:
-                # It listens before it is ready; this waits for its first answer.
-                connection = HTTPConnection("127.0.0.1", port, timeout=10)
-                connection.request("GET", "/")
-                connection.getresponse()
-                connection.close()
-                yield port, process.pid
-            finally:
-                process.terminate()
+    """Run a server of our own until the block ends; yield its port and its process id."""
+    with (
+        _listening() as listener,
+        _running(listener, HERE / "server.py", listener.fileno(), target, *flags) as run,
+    ):
+        yield run
+
+
+@contextmanager
+def gunicorn(target: str, threads: int) -> Iterator[tuple[int, int]]:
+    """Run gunicorn on a database, or "floor", until the block ends; yield as `server` does."""
+    app = "threaded:floor" if target == "floor" else "threaded:app"
+    options = ("--threads", threads, "--log-level", "error", "--chdir", HERE)
+    with (
+        _listening() as listener,
+        _running(
+            listener,
+            *("-m", "gunicorn", app, "--bind", f"fd://{listener.fileno()}", *options),
+            BENCH_DATABASE_URL=target,
+        ) as (port, pid),
+    ):
+        workers = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        yield port, int(workers[0])
+
+
+def _listening() -> socket:
+    return create_server(("127.0.0.1", 0), backlog=1024)
+
+
+@contextmanager
+def _running(listener: socket, *arguments: object, **variables: str) -> Iterator[tuple[int, int]]:
+    port, descriptor = listener.getsockname()[1], listener.fileno()
+    command = [sys.executable, *map(str, arguments)]
+    with subprocess.Popen(command, pass_fds=[descriptor], env=os.environ | variables) as process:
+        try:
+            # It listens before it is ready; this waits for its first answer.
+            connection = HTTPConnection("127.0.0.1", port, timeout=10)
+            connection.request("GET", "/")
+            connection.getresponse()
+            connection.close()
+            yield port, process.pid
+        finally:
+            process.terminate()
 
 
 def load(port: int, connections: int, seconds: float = SECONDS) -> dict[str, float]:

@@ -25,11 +25,12 @@ from hookrow.recording import record
 from hookrow.stores import Store
 from hookrow.stores.sql import SQLStore
 from log import growing, sweeping
-from places import attacked, databases, facts, load, server
+from places import attacked, databases, facts, gunicorn, load, server
 from report import Row, figure, head, loaded, show
 
 GROUPS = (1, 64, 256)
 CLIENTS = (1, 64, 256)
+THREADS = 128
 MANY = 300_000
 PARKED = 1_000_000
 SECONDS = 0.5
@@ -100,6 +101,20 @@ def serving(urls: dict[str, str]) -> Iterator[Row]:
         yield figure(f"HTTP, {name}, 64 clients, log to no log", ratio, target=">= 0.5")
 
 
+def threading(urls: dict[str, str]) -> Iterator[Row]:
+    """Put gunicorn with threads under load: an empty callable, and WSGI on each database."""
+    rates = {}
+    for what, target in {"floor": "floor", **urls}.items():
+        with gunicorn(target, THREADS) as (port, pid):
+            measured = load(port, THREADS)
+            rates[what] = measured["rate"]
+            ratio = rates[what] / rates["floor"]
+            yield loaded(f"gunicorn, {what}", THREADS, measured, pid, ratio=ratio)
+    for name in urls:
+        what = f"WSGI, {name}, {THREADS} threads, to empty"
+        yield figure(what, rates[name] / rates["floor"], target=">= 0.4")
+
+
 def suffering(name: str, url: str) -> Iterator[Row]:
     """Put a server under load while hostile clients are at it; the ratio is that of p99."""
     with server(url) as (port, pid):
@@ -138,6 +153,8 @@ def main() -> None:
             note(recording(name, url))
         head("to floor")
         note(serving(urls))
+        head("to floor")
+        note(threading(urls))
         head("to quiet")
         note(suffering("postgresql", urls["postgresql"]))
         print()

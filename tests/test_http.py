@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from hookrow.http import LARGEST_BODY, SLOWEST_BODY, Head, Response, refuse, respond
+from hookrow.http import (
+    LARGEST_BODY,
+    SLOWEST_BODY,
+    Head,
+    Response,
+    declared_length,
+    oversized,
+    refuse,
+    respond,
+)
 from hookrow.notification import Recorded, Refusal, Refused
 
 ENDPOINT = "/provider/webhooks"
@@ -87,6 +96,26 @@ class TestHeader:
     def test_bytes_as_they_came(self, came: bytes) -> None:
         """A value is not decoded, and nothing else of it is taken off: its bytes are what came."""
         assert Head("POST", "/", [(b"a", came)]).header("a") == came
+
+
+class TestDeclaredLength:
+    @pytest.mark.parametrize(
+        ("came", "length"),
+        [(b"0", 0), (b" 12 ", 12), (b"", None), (b"x", None), (b"-1", None), (b"1, 1", None)],
+    )
+    def test_length(self, came: bytes, length: int | None) -> None:
+        """A length is a number that is not negative; anything else is none."""
+        assert declared_length(Head("POST", "/", [(b"content-length", came)])) == length
+
+    def test_none(self) -> None:
+        """A head need not declare one."""
+        assert declared_length(Head("POST", "/", ())) is None
+
+    @pytest.mark.parametrize(("length", "over"), [(LARGEST_BODY, False), (LARGEST_BODY + 1, True)])
+    def test_oversized(self, length: int, *, over: bool) -> None:
+        """A body that is declared longer than it may be is refused."""
+        head = Head("POST", "/", [(b"content-length", b"%d" % length)])
+        assert oversized(head) == (refuse(Refusal.TOO_LARGE) if over else None)
 
 
 class TestRespond:

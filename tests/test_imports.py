@@ -125,9 +125,9 @@ class TestImportingHookrow:
         }
         assert ours == {f"hookrow.{name}" for name in (*CORE, *shell)}
 
-    @pytest.mark.parametrize("module", ["hookrow.asgi", "hookrow.stores.memory"])
+    @pytest.mark.parametrize("module", ["hookrow.asgi", "hookrow.wsgi", "hookrow.stores.memory"])
     def test_no_extra_needed(self, module: str) -> None:
-        """The ASGI host and the store in memory need no extra, either."""
+        """The ASGI and WSGI hosts and the store in memory need no extra, either."""
         packages = {name.partition(".")[0] for name in _loaded_by(f"import {module}")}
         assert {"hookrow", "msgspec"} <= packages - sys.stdlib_module_names <= WITHOUT_EXTRAS
 

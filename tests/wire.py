@@ -60,11 +60,18 @@ class Connection:
 
     def send(self, data: bytes) -> None:
         """Send bytes; what a server that has answered already no longer takes is dropped."""
-        self._socket.sendall(data)
+        with suppress(ConnectionError):
+            self._socket.sendall(data)
 
     def line(self) -> bytes:
         """Return the next line that comes, without its end."""
         return self._file.readline().rstrip(b"\r\n")
+
+    def interim(self, status: int) -> None:
+        """Wait for a response that comes before the answer."""
+        assert self.line().startswith(b"HTTP/1.1 %d " % status)
+        while self.line():
+            pass
 
     def answer(self, *, of_head: bool = False) -> Answer:
         """Wait for a response; `of_head`, for a request by HEAD, that it has no body."""

@@ -14,7 +14,16 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from hookrow.http import LARGEST_BODY, SLOWEST_BODY, Handler, Head, Request, Response, refuse
+from hookrow.http import (
+    LARGEST_BODY,
+    SLOWEST_BODY,
+    Handler,
+    Head,
+    Request,
+    Response,
+    oversized,
+    refuse,
+)
 from hookrow.notification import Refusal
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -47,7 +56,7 @@ class ASGI:
 
     async def _answer(self, head: Head, receive: Receive) -> Response | None:
         """Return the response, or None where the client went away before it said all."""
-        refusal = await self._call(self._handler.admit, head) or _oversized(head)
+        refusal = await self._call(self._handler.admit, head) or oversized(head)
         if refusal is not None:
             return refusal
         try:
@@ -115,15 +124,6 @@ class _Waker:
 
 def _head(scope: Scope) -> Head:
     return Head(scope["method"], scope["path"], scope["headers"], scope.get("root_path", ""))
-
-
-def _oversized(head: Head) -> Response | None:
-    """Refuse a body by the length that the head declares for it."""
-    try:
-        length = int(head.header("content-length") or 0)
-    except ValueError:  # no number, or too long for Python: what comes is counted anyway
-        return None
-    return refuse(Refusal.TOO_LARGE) if length > LARGEST_BODY else None
 
 
 async def _body(receive: Receive) -> bytes | None:

@@ -110,4 +110,22 @@ def plain(status: int, text: str, headers: Mapping[str, str] | None = None) -> R
     return Response(status, text.encode(), MappingProxyType(sent))
 
 
+def declared_length(head: Head) -> int | None:
+    """Return how long the head says that the body is, in bytes; None where it says no length."""
+    try:
+        length = int(head.header("content-length") or -1)
+    except ValueError:  # no number, or too long for Python: what comes is counted anyway
+        return None
+    return length if length >= 0 else None
+
+
+def oversized(head: Head) -> Response | None:
+    """Refuse a body by the length that the head declares for it."""
+    length = declared_length(head)
+    return refuse(Refusal.TOO_LARGE) if length is not None and length > LARGEST_BODY else None
+
+
 _RECORDED = plain(200, "")
+
+LENGTH_REQUIRED = plain(411, "Length Required")
+"""For a body without a length, on a host that cannot tell where it ends (RFC 9110, 15.5.12)."""

@@ -1,28 +1,29 @@
-"""What every host does: each test here runs over a real socket, on whatever host brings it.
+"""What every host does: each test here runs over a real socket, against a process of its own.
 
-A subclass says how it serves a handler, and where. Nothing here knows ASGI.
+A subclass names an application of `examples` and a server. Nothing here knows ASGI or WSGI.
 """
 
 from __future__ import annotations
 
 import json
-import logging
+import signal
 import sqlite3
 import time
 from base64 import b64decode
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from contextlib import AbstractContextManager, ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+from process import Command, running
 from sqlalchemy import make_url
 
 import world
-from hookrow import Handler, Head, Postmark, Receiver, Request, Response, testing
+from command import Serving
+from hookrow import testing
 from hookrow.http import LARGEST_BODY
-from hookrow.stores.sql import SQLStore
 from wire import (
     ENDPOINT,
     PATIENCE,
@@ -33,11 +34,15 @@ from wire import (
     ask,
     chunk,
     eventually,
+    get,
     head,
     request,
 )
 
 PREVIOUS = "the-secret-of-last-year"
+
+HASTE = 0.3
+"""In seconds; how long a body may take where that is tested."""
 
 ADA, ADAS = "ada@example.com", "6f1d0a4e-3b52-4c8e-9a17-0c5be2d4f901"
 BEA, BEAS = "bea+news@example.org", "0d9c7b36-52ae-4f0b-8d31-7a6e94c1b802"
@@ -90,60 +95,94 @@ class Site:
         return closing(connection)
 
 
-class Stage:
-    """The handler of a server that outlives a test: each test brings its own receiver."""
-
-    blocking = False
-    receiver: Receiver
-
-    def admit(self, head: Head) -> Response | None:
-        """Pass it on."""
-        return self.receiver.admit(head)
-
-    def __call__(self, request: Request) -> Response | Future[Response]:
-        """Pass it on."""
-        return self.receiver(request)
-
-
 class HostContract:
-    """The contract; a subclass says what it is served by."""
+    """The contract; a subclass says which application it runs, and under which server.
 
-    mount: str
-    """Where the handler is mounted: "" or for example "/mail"."""
+    Where a host cannot keep a part of it, the subclass says so by name, and why.
+    """
 
-    slowest_body: str
-    """The name of what limits how long a body may take, for `monkeypatch`."""
+    command: Command
+    """What it is served by; a subclass makes it a static method."""
 
-    @classmethod
-    def serve(cls, handler: Handler) -> AbstractContextManager[int]:
-        """Serve the handler at `mount`; the value is the port."""
-        raise NotImplementedError
+    app: str
+    """The example, as a server takes it: "module:name"."""
+
+    mount = "/mail"
+    """Where the receiver is mounted."""
+
+    continues_first = False
+    """The server says "100 Continue" by itself, before the application has seen the head."""
+
+    drops_unread = False
+    """The server closes a connection on which a large body was answered before it was read."""
+
+    overshoot = 1
+    """In bytes; how far a body of no declared length goes over 1 MiB before it is noticed."""
+
+    reads_body_first = False
+    """The host reads the whole body before the receiver sees the head."""
+
+    takes_chunks = True
+    """A body of no declared length reaches the receiver; else it is answered 411."""
 
     @pytest.fixture(scope="class")
     @classmethod
-    def stage(cls) -> Iterator[tuple[int, Stage]]:
-        """Serve for all tests of the class, for a server takes its time to stop."""
-        stage = Stage()
-        with cls.serve(stage) as port:
-            yield port, stage
+    def database_url(cls, tmp_path_factory: pytest.TempPathFactory) -> str:
+        """Name a database for all tests of the class."""
+        return f"sqlite:///{tmp_path_factory.mktemp('database')}/hookrow.db"
+
+    @classmethod
+    @contextmanager
+    def running(cls, database_url: str, app: str) -> Iterator[Serving]:
+        """Run an application on the database until the block ends."""
+        file = Path(make_url(database_url).database or "")
+        variables = {
+            "HOOKROW_DATABASE_URL": database_url,
+            "HOOKROW_SECRET": SECRET,
+            "HOOKROW_PREVIOUS_SECRET": PREVIOUS,
+        }
+        with running(cls.command, app, file.parent, variables) as serving:
+            yield serving
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def server(cls, database_url: str) -> Iterator[Serving]:
+        """Serve for all tests of the class, for a server takes its time to start."""
+        with cls.running(database_url, cls.app) as serving:
+            yield serving
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def hasty_server(cls, database_url: str) -> Iterator[Serving]:
+        """Serve with less patience for bodies, for the tests of slow ones."""
+        module, _, name = cls.app.partition(":")
+        folder = Path(make_url(database_url).database or "").parent
+        (folder / "hasty.py").write_text(
+            f"import hookrow.http\nhookrow.http.SLOWEST_BODY = {HASTE}\n"
+            f"from {module} import {name} as app\n"
+        )
+        with cls.running(database_url, "hasty:app") as serving:
+            yield serving
 
     @pytest.fixture
-    def site(
-        self, stage: tuple[int, Stage], sqlite_url: str, caplog: pytest.LogCaptureFixture
-    ) -> Iterator[Site]:
-        """Put a receiver with two secrets on a database; nothing may be logged as wrong."""
-        caplog.set_level(logging.WARNING)
-        world.fill(sqlite_url)
-        store = SQLStore(sqlite_url)
-        port, at = stage
-        at.receiver = Receiver(Postmark(SECRET, PREVIOUS), store)
-        yield Site(port, self.mount, sqlite_url)
-        at.receiver.close(PATIENCE)
-        store.close()
-        logged = [record.getMessage() for record in caplog.get_records("call")]
-        # A deadline of an earlier test may end while this one runs.
-        expected = ("Not done within", "Somebody came without the secret")
-        assert [text for text in logged if not text.startswith(expected)] == []
+    def site(self, server: Serving, database_url: str) -> Iterator[Site]:
+        """Begin with a fresh world; nothing may be logged as wrong."""
+        with self._site(server, database_url) as site:
+            yield site
+
+    @pytest.fixture
+    def hasty_site(self, hasty_server: Serving, database_url: str) -> Iterator[Site]:
+        """Begin as `site` does, where a body may take HASTE seconds."""
+        with self._site(hasty_server, database_url) as site:
+            yield site
+
+    @contextmanager
+    def _site(self, server: Serving, database_url: str) -> Iterator[Site]:
+        world.fill(database_url)
+        before = len(server.log)
+        yield Site(server.port, self.mount, database_url)
+        logged = server.log[before:]
+        assert not any(word in logged for word in ("Traceback", "ERROR", "CRITICAL")), logged
 
     # -- what is answered, to the byte ------------------------------------------------
 
@@ -226,10 +265,7 @@ class HostContract:
     def test_cases_without_the_secret(self, site: Site) -> None:
         """Without the secret each of them is answered 401, and nothing changes."""
         before = site.rows()
-        with Connection(site.port) as connection:
-            for body, _ in CASES.values():
-                connection.send(request(body, site.path, secret=None))
-                assert connection.answer().status == 401
+        assert {site.post(body, secret=None).status for body, _ in CASES.values()} == {401}
         assert site.rows() == before
 
     # -- where, and how ---------------------------------------------------------------
@@ -368,12 +404,18 @@ class HostContract:
                 site.mount + path, method=method, secret=secret, length=1000, extra=expect
             )
             connection.send(started)
+            if expect and self.continues_first:
+                connection.interim(100)
+            if self.reads_body_first:
+                connection.send(b"x" * 1000)
             assert connection.answer().status == status
 
     def test_before_an_unfinished_body(self, site: Site) -> None:
         """A wrong secret is answered though the body has begun and does not end."""
         with Connection(site.port) as connection:
             connection.send(head(site.path, secret="wrong", length=1000) + b"{")
+            if self.reads_body_first:
+                connection.send(b"x" * 999)
             assert connection.answer().status == 401
 
     def test_continue(self, site: Site) -> None:
@@ -381,7 +423,7 @@ class HostContract:
         with Connection(site.port) as connection:
             expect = [b"Expect: 100-continue"]
             connection.send(head(site.path, length=len(DELIVERY), extra=expect))
-            assert (connection.line(), connection.line()) == (b"HTTP/1.1 100 Continue", b"")
+            connection.interim(100)
             connection.send(DELIVERY)
             assert connection.answer().status == 200
         assert site.delivered_at() == AT
@@ -407,6 +449,8 @@ class HostContract:
         """A body of which the head says that it is over 1 MiB is refused by the head alone."""
         with Connection(site.port) as connection:
             connection.send(head(site.path, length=LARGEST_BODY + 1))
+            if self.reads_body_first:
+                connection.send(b"x" * (LARGEST_BODY + 1))
             answer = connection.answer()
         assert (answer.status, answer.body) == (413, b"Webhook payload too large")
         assert answer.header("content-type") == TEXT
@@ -417,8 +461,8 @@ class HostContract:
             connection.send(head(site.path, extra=[b"Transfer-Encoding: chunked"]))
             for _ in range(16):
                 connection.send(chunk(b" " * (LARGEST_BODY // 16)))
-            connection.send(chunk(b" "))
-            assert connection.answer().status == 413
+            connection.send(chunk(b" " * self.overshoot))
+            assert connection.answer().status == (413 if self.takes_chunks else 411)
 
     @pytest.mark.parametrize("pieces", [1, 16])
     def test_largest(self, site: Site, pieces: int) -> None:
@@ -433,22 +477,26 @@ class HostContract:
                 for at in range(0, len(body), size):
                     connection.send(chunk(body[at : at + size]))
                 connection.send(chunk(b""))
-            assert connection.answer().status == 200
-        assert site.delivered_at() == AT
+            taken = pieces == 1 or self.takes_chunks
+            assert connection.answer().status == (200 if taken else 411)
+        assert site.delivered_at() == (AT if taken else None)
 
     def test_after_too_large(self, site: Site) -> None:
-        """A server that refused a large body goes on, with others and with the same client."""
+        """A server that refused a large body goes on, with others and the same client."""
         with Connection(site.port) as connection:
             connection.send(request(b"x" * (2 * LARGEST_BODY), site.path))
             assert connection.answer().status == 413
-            connection.send(request(DELIVERY, site.path))
-            assert connection.answer().status == 200
+            if self.drops_unread:
+                assert connection.is_over()
+            else:
+                connection.send(request(DELIVERY, site.path))
+                assert connection.answer().status == 200
         assert site.post(DELIVERY).status == 200
 
     @pytest.mark.parametrize("begin", [b"", DELIVERY[:50]])
-    def test_slow_body(self, site: Site, begin: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_slow_body(self, hasty_site: Site, begin: bytes) -> None:
         """A body that is not complete in time is answered 408, and changes nothing."""
-        monkeypatch.setattr(self.slowest_body, 0.2)
+        site = hasty_site
         with Connection(site.port) as connection:
             connection.send(head(site.path, length=len(DELIVERY)) + begin)
             answer = connection.answer()
@@ -456,11 +504,10 @@ class HostContract:
         assert answer.header("content-type") == TEXT
         assert site.delivered_at() is None
 
-    def test_trickling_body(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_trickling_body(self, hasty_site: Site) -> None:
         """The time is for the whole body: who sends a byte now and then gains none."""
-        monkeypatch.setattr(self.slowest_body, 0.3)
-        with Connection(site.port) as connection:
-            connection.send(head(site.path, length=len(DELIVERY)))
+        with Connection(hasty_site.port) as connection:
+            connection.send(head(hasty_site.path, length=len(DELIVERY)))
             began = time.monotonic()
             for letter in DELIVERY[:8]:
                 connection.send(bytes([letter]))
@@ -523,3 +570,36 @@ class HostContract:
                 assert ask(site.port, request(b"{", site.path + "/x")).status == 404
                 assert site.post(DELIVERY, secret="wrong").status == 401
             assert waiting.answer().status == 200
+
+    # -- the application around it -----------------------------------------------------
+
+    def test_own_routes(self, site: Site) -> None:
+        """What the host saves when it sends is found, and what became of it can be shown."""
+        self.send(site, "grace@example.com", "m-9")
+        payload = testing.delivery("grace@example.com", "m-9", at=AT)
+        assert "None" in self.show(site, "m-9") or "null" in self.show(site, "m-9")
+        assert site.post(json.dumps(payload).encode()).status == 200
+        assert "2026-03-04" in self.show(site, "m-9")
+
+    def send(self, site: Site, email: str, message_id: str) -> None:
+        """Have the host save a subscriber and a dispatch."""
+        path = f"/dispatches?email={email}&message_id={message_id}"
+        assert ask(site.port, request(b"", path, secret=None)).status == 201
+
+    def show(self, site: Site, message_id: str) -> str:
+        """Have the host show a dispatch."""
+        return get(site.port, f"/dispatches/{message_id}").body.decode()
+
+    def test_stop(self, site: Site, database_url: str) -> None:
+        """On SIGTERM what waits is recorded and answered, and the server ends."""
+        with self.running(database_url, self.app) as stopping, Connection(stopping.port) as waiting:
+            with site.lock():
+                waiting.send(request(DELIVERY, site.path))
+                assert ask(stopping.port, request(b"{", site.path + "/x")).status == 404
+                stopping.send(signal.SIGTERM)
+                time.sleep(0.3)  # by then it knows; if it does not, the same has to hold
+            assert waiting.answer().status == 200
+            # uvicorn sends itself the signal once more when it is done.
+            assert stopping.ended() in {0, -signal.SIGTERM}
+        assert site.delivered_at() == AT
+        assert "Traceback" not in stopping.log

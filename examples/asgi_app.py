@@ -1,0 +1,63 @@
+"""hookrow in plain ASGI: this saves what it sends, hookrow records what became of it.
+
+pip install 'hookrow[serve]'
+export HOOKROW_SECRET=the-secret-of-this-example
+uvicorn asgi_app:app &
+curl -X POST 'http://127.0.0.1:8000/dispatches?email=ada@example.com&message_id=m-1'
+hookrow simulate delivery ada@example.com m-1 --url http://127.0.0.1:8000/mail/provider/webhooks
+curl http://127.0.0.1:8000/dispatches/m-1
+"""
+
+import json
+import os
+from asyncio import to_thread
+from urllib.parse import parse_qsl
+
+from sqlalchemy import insert, select
+
+from hookrow import Postmark, Receiver, Schema
+from hookrow.asgi import ASGI, Receive, Scope, Send
+from hookrow.migrations import upgrade
+from hookrow.stores.engines import open_engine
+from hookrow.stores.sql import SQLStore
+from hookrow.stores.tables import dispatches, subscribers
+
+engine = open_engine(os.environ.get("HOOKROW_DATABASE_URL", "sqlite:///hookrow.db"))
+upgrade(engine, Schema())  # makes the tables, for this application has none of its own
+secrets = map(os.environ.get, ("HOOKROW_SECRET", "HOOKROW_PREVIOUS_SECRET"))
+receiver = Receiver(Postmark(*filter(None, secrets)), SQLStore(engine), mount_path="/mail")
+webhook = ASGI(receiver)
+
+
+async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer at /dispatches; all else is for the webhook: POST /mail/provider/webhooks."""
+    if scope["type"] != "http" or not scope["path"].startswith("/dispatches"):
+        await webhook(scope, receive, send)
+        return
+    if scope["method"] == "POST":
+        await to_thread(save, **dict(parse_qsl(scope["query_string"].decode())))
+        status, text = 201, b""
+    else:
+        status, text = 200, await to_thread(look, scope["path"].removeprefix("/dispatches/"))
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(text))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": text})
+
+
+def save(email: str, message_id: str) -> None:
+    """Save whom a message goes to, and its dispatch."""
+    with engine.begin() as connection:
+        known = select(subscribers.c.id).where(subscribers.c.email == email)
+        new = insert(subscribers).values(email=email).returning(subscribers.c.id)
+        owner = connection.scalar(known) or connection.scalar(new)
+        row = {"provider_message_id": message_id, "subscriber_id": owner}
+        connection.execute(insert(dispatches).values(row))
+
+
+def look(message_id: str) -> bytes:
+    """Tell what became of a message."""
+    wanted = dispatches.c.provider_message_id == message_id
+    with engine.connect() as connection:
+        times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(wanted)
+        row = connection.execute(times).one()
+    return json.dumps(row._asdict(), default=str).encode()

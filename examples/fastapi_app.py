@@ -1,0 +1,51 @@
+"""hookrow in FastAPI: this saves what it sends, hookrow records what became of it.
+
+pip install 'hookrow[serve]' fastapi
+export HOOKROW_SECRET=the-secret-of-this-example
+uvicorn fastapi_app:app &
+curl -X POST 'http://127.0.0.1:8000/dispatches?email=ada@example.com&message_id=m-1'
+hookrow simulate delivery ada@example.com m-1 --url http://127.0.0.1:8000/mail/provider/webhooks
+curl http://127.0.0.1:8000/dispatches/m-1
+"""
+
+import os
+from datetime import datetime
+
+from fastapi import FastAPI
+from sqlalchemy import insert, select
+
+from hookrow import Postmark, Receiver, Schema
+from hookrow.fastapi import router
+from hookrow.migrations import upgrade
+from hookrow.stores.engines import open_engine
+from hookrow.stores.sql import SQLStore
+from hookrow.stores.tables import dispatches, subscribers
+
+engine = open_engine(os.environ.get("HOOKROW_DATABASE_URL", "sqlite:///hookrow.db"))
+upgrade(engine, Schema())  # makes the tables, for this application has none of its own
+secrets = map(os.environ.get, ("HOOKROW_SECRET", "HOOKROW_PREVIOUS_SECRET"))
+receiver = Receiver(Postmark(*filter(None, secrets)), SQLStore(engine))
+
+app = FastAPI()
+app.include_router(router(receiver), prefix="/mail")  # POST /mail/provider/webhooks
+
+
+@app.post("/dispatches", status_code=201)
+def send(email: str, message_id: str) -> None:
+    """Save whom a message goes to, and its dispatch."""
+    with engine.begin() as connection:
+        known = select(subscribers.c.id).where(subscribers.c.email == email)
+        new = insert(subscribers).values(email=email).returning(subscribers.c.id)
+        owner = connection.scalar(known) or connection.scalar(new)
+        row = {"provider_message_id": message_id, "subscriber_id": owner}
+        connection.execute(insert(dispatches).values(row))
+
+
+@app.get("/dispatches/{message_id}")
+def show(message_id: str) -> dict[str, datetime | None]:
+    """Tell what became of a message."""
+    wanted = dispatches.c.provider_message_id == message_id
+    with engine.connect() as connection:
+        times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(wanted)
+        row = connection.execute(times).one()
+    return row._asdict()

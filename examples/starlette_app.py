@@ -1,0 +1,60 @@
+"""hookrow in Starlette: this saves what it sends, hookrow records what became of it.
+
+pip install 'hookrow[serve]' starlette
+export HOOKROW_SECRET=the-secret-of-this-example
+uvicorn starlette_app:app &
+curl -X POST 'http://127.0.0.1:8000/dispatches?email=ada@example.com&message_id=m-1'
+hookrow simulate delivery ada@example.com m-1 --url http://127.0.0.1:8000/mail/provider/webhooks
+curl http://127.0.0.1:8000/dispatches/m-1
+"""
+
+import os
+
+from sqlalchemy import insert, select
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount, Route
+
+from hookrow import Postmark, Receiver, Schema
+from hookrow.asgi import ASGI
+from hookrow.migrations import upgrade
+from hookrow.stores.engines import open_engine
+from hookrow.stores.sql import SQLStore
+from hookrow.stores.tables import dispatches, subscribers
+
+engine = open_engine(os.environ.get("HOOKROW_DATABASE_URL", "sqlite:///hookrow.db"))
+upgrade(engine, Schema())  # makes the tables, for this application has none of its own
+secrets = map(os.environ.get, ("HOOKROW_SECRET", "HOOKROW_PREVIOUS_SECRET"))
+receiver = Receiver(Postmark(*filter(None, secrets)), SQLStore(engine))
+
+
+def send(request: Request) -> Response:
+    """Save whom a message goes to, and its dispatch."""
+    email, message_id = request.query_params["email"], request.query_params["message_id"]
+    with engine.begin() as connection:
+        known = select(subscribers.c.id).where(subscribers.c.email == email)
+        new = insert(subscribers).values(email=email).returning(subscribers.c.id)
+        owner = connection.scalar(known) or connection.scalar(new)
+        row = {"provider_message_id": message_id, "subscriber_id": owner}
+        connection.execute(insert(dispatches).values(row))
+    return Response(status_code=201)
+
+
+def show(request: Request) -> Response:
+    """Tell what became of a message."""
+    message_id = request.path_params["message_id"]
+    wanted = dispatches.c.provider_message_id == message_id
+    with engine.connect() as connection:
+        times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(wanted)
+        row = connection.execute(times).one()
+    return JSONResponse({name: at and at.isoformat() for name, at in row._asdict().items()})
+
+
+app = Starlette(
+    routes=[
+        Route("/dispatches", send, methods=["POST"]),
+        Route("/dispatches/{message_id}", show),
+        Mount("/mail", ASGI(receiver)),  # POST /mail/provider/webhooks
+    ]
+)

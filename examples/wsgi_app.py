@@ -1,0 +1,64 @@
+"""hookrow in plain WSGI: this saves what it sends, hookrow records what became of it.
+
+pip install 'hookrow[serve]' gunicorn
+export HOOKROW_SECRET=the-secret-of-this-example
+gunicorn --threads 64 wsgi_app:app &
+curl -X POST 'http://127.0.0.1:8000/dispatches?email=ada@example.com&message_id=m-1'
+hookrow simulate delivery ada@example.com m-1 --url http://127.0.0.1:8000/mail/provider/webhooks
+curl http://127.0.0.1:8000/dispatches/m-1
+"""
+
+import json
+import os
+from collections.abc import Iterable
+from urllib.parse import parse_qsl
+from wsgiref.types import StartResponse, WSGIEnvironment
+
+from sqlalchemy import insert, select
+
+from hookrow import Postmark, Receiver, Schema
+from hookrow.migrations import upgrade
+from hookrow.stores.engines import open_engine
+from hookrow.stores.sql import SQLStore
+from hookrow.stores.tables import dispatches, subscribers
+from hookrow.wsgi import WSGI
+
+engine = open_engine(os.environ.get("HOOKROW_DATABASE_URL", "sqlite:///hookrow.db"))
+upgrade(engine, Schema())  # makes the tables, for this application has none of its own
+secrets = map(os.environ.get, ("HOOKROW_SECRET", "HOOKROW_PREVIOUS_SECRET"))
+receiver = Receiver(Postmark(*filter(None, secrets)), SQLStore(engine), mount_path="/mail")
+webhook = WSGI(receiver)
+
+
+def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    """Answer at /dispatches; all else is for the webhook: POST /mail/provider/webhooks."""
+    if not environ["PATH_INFO"].startswith("/dispatches"):
+        return webhook(environ, start_response)
+    if environ["REQUEST_METHOD"] == "POST":
+        save(**dict(parse_qsl(environ["QUERY_STRING"])))
+        start_response("201 Created", [("Content-Length", "0")])
+        return []
+    told = look(environ["PATH_INFO"].removeprefix("/dispatches/"))
+    start_response(
+        "200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(told)))]
+    )
+    return [told]
+
+
+def save(email: str, message_id: str) -> None:
+    """Save whom a message goes to, and its dispatch."""
+    with engine.begin() as connection:
+        known = select(subscribers.c.id).where(subscribers.c.email == email)
+        new = insert(subscribers).values(email=email).returning(subscribers.c.id)
+        owner = connection.scalar(known) or connection.scalar(new)
+        row = {"provider_message_id": message_id, "subscriber_id": owner}
+        connection.execute(insert(dispatches).values(row))
+
+
+def look(message_id: str) -> bytes:
+    """Tell what became of a message."""
+    wanted = dispatches.c.provider_message_id == message_id
+    with engine.connect() as connection:
+        times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(wanted)
+        row = connection.execute(times).one()
+    return json.dumps(row._asdict(), default=str).encode()

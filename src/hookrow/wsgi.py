@@ -1,0 +1,130 @@
+"""WSGI: carries a handler into Flask, Pyramid, Bottle or a bare server.
+
+https://peps.python.org/pep-3333/ is the specification. A notification waits in the
+server's own thread; those of all its threads share their commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from http import HTTPStatus
+from time import monotonic
+from wsgiref.types import StartResponse, WSGIEnvironment
+
+from hookrow.http import (
+    LARGEST_BODY,
+    LENGTH_REQUIRED,
+    SLOWEST_BODY,
+    Handler,
+    Head,
+    Request,
+    Response,
+    declared_length,
+    oversized,
+    refuse,
+)
+from hookrow.notification import Refusal
+
+PIECE = 64 * 1024
+"""In bytes; how much is read at a time, between two looks at the clock."""
+
+_SOCKETS = ("gunicorn.socket", "werkzeug.socket")
+"""Where servers hand out the connection. Others have time limits of their own."""
+
+
+class WSGI:
+    """A WSGI application that lets a handler answer.
+
+    Below a path of another application: `DispatcherMiddleware(app, {"/mail": WSGI(receiver)})`.
+    """
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer one request."""
+        asked = head(environ)
+        response = self._answer(asked, environ)
+        headers = [*response.headers.items(), ("Content-Length", str(len(response.body)))]
+        start_response(f"{response.status} {HTTPStatus(response.status).phrase}", headers)
+        return [] if asked.method == "HEAD" else [response.body]
+
+    def _answer(self, asked: Head, environ: WSGIEnvironment) -> Response:
+        refusal = self._handler.admit(asked)
+        if refusal is not None:
+            return refusal
+        posted = body(asked, environ)
+        if isinstance(posted, Response):
+            return posted
+        answer = self._handler(Request(asked, posted))
+        return answer.result() if isinstance(answer, Future) else answer
+
+
+def head(environ: WSGIEnvironment) -> Head:
+    """Return what a server says of a request; its text is bytes, each shown as a character."""
+    root, path = _text(environ.get("SCRIPT_NAME", "")), _text(environ.get("PATH_INFO", ""))
+    headers = [
+        (name.removeprefix("HTTP_").replace("_", "-").encode(), value.encode("latin-1"))
+        for name, value in environ.items()
+        if name.startswith("HTTP_") or name in {"CONTENT_LENGTH", "CONTENT_TYPE"}
+    ]
+    return Head(environ["REQUEST_METHOD"], root + path, headers, root)
+
+
+def body(asked: Head, environ: WSGIEnvironment) -> bytes | Response:
+    """Read the body, at most 1 MiB in 15 seconds; return it, or why it is refused.
+
+    Without a length it is read where the server knows its end (`wsgi.input_terminated`).
+    Else it is empty, unless it comes in chunks: 411. One that ends too early is as good
+    as one that is too slow, for nobody is left who could hear the answer: 408.
+    """
+    length = declared_length(asked)
+    if length is None and not environ.get("wsgi.input_terminated"):
+        return LENGTH_REQUIRED if asked.header("transfer-encoding") else b""
+    refusal = oversized(asked)
+    if refusal is not None:
+        return refusal
+    read = _read(environ, LARGEST_BODY + 1 if length is None else length)
+    if read is None or len(read) < (length or 0):
+        return refuse(Refusal.TIMED_OUT)
+    return refuse(Refusal.TOO_LARGE) if len(read) > LARGEST_BODY else read
+
+
+def _read(environ: WSGIEnvironment, size: int) -> bytes | None:
+    """Read up to so many bytes; None where they did not come in time, or came ill-formed."""
+    until = monotonic() + SLOWEST_BODY
+    read = bytearray()
+    with _limiting(environ) as limit:
+        while len(read) < size:
+            seconds = until - monotonic()
+            if seconds <= 0:
+                return None
+            limit(seconds)
+            try:
+                piece = environ["wsgi.input"].read(min(PIECE, size - len(read)))
+            except Exception:  # noqa: BLE001 - each server has errors of its own for it
+                return None
+            if not piece:
+                break
+            read += piece
+    return bytes(read)
+
+
+@contextmanager
+def _limiting(environ: WSGIEnvironment) -> Iterator[Callable[[float], None]]:
+    """Yield what limits how long a read may wait for the client, in seconds."""
+    connection = next((environ[name] for name in _SOCKETS if name in environ), None)
+    if connection is None:
+        yield lambda _: None
+        return
+    before = connection.gettimeout()
+    try:
+        yield connection.settimeout
+    finally:
+        connection.settimeout(before)
+
+
+def _text(shown: str) -> str:
+    return shown.encode("latin-1").decode(errors="replace")

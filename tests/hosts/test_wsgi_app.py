@@ -1,0 +1,14 @@
+"""The contract of a host, in `examples/wsgi_app.py` under gunicorn."""
+
+from __future__ import annotations
+
+from host import HostContract
+from process import gunicorn
+
+
+class TestWSGI(HostContract):
+    command = staticmethod(gunicorn)
+    app = "wsgi_app:app"
+    continues_first = True
+    drops_unread = True  # after 64 KiB that it reads for nothing
+    overshoot = 1024  # it reads no less at a time
