@@ -19,6 +19,7 @@ from contract import (
     opens,
     statuses,
 )
+from fitted import FITTED, make_home
 from homes import OURS, SPARSE, THEIRS, UNDATED, Home, SQLHome, connect
 from log_contract import LogContract, NoLogContract, ReplayContract
 from sqlalchemy import Engine, create_engine, event, insert, make_url, select, text
@@ -34,10 +35,7 @@ from postgres import Server
 @pytest.fixture(scope="class", params=["sqlite", "postgres"])
 def home(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Iterator[Home]:
     """Make the tables of the class's schema, and a store for them."""
-    url = new_database(request.param)
-    with closing(
-        SQLHome(url, request.cls.schema, lend=getattr(request.cls, "lend", False))
-    ) as home:
+    with closing(make_home(new_database(request.param), request.cls.schema)) as home:
         yield home
 
 
@@ -47,6 +45,10 @@ class TestOurTables(StoreContract, LogContract):
 
 class TestTheirTables(StoreContract, HostContract, ReplayContract):
     schema = THEIRS
+
+
+class TestFittedTables(StoreContract, HostContract, ReplayContract):
+    schema = FITTED
 
 
 class TestSparseTables(StoreContract, NoLogContract):

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import (
     ARRAY,
+    Boolean,
     Column,
     ColumnElement,
     MetaData,
@@ -17,20 +18,25 @@ from sqlalchemy import (
     and_,
     any_,
     bindparam,
+    false,
+    literal_column,
     null,
     or_,
     select,
+    true,
     type_coerce,
     union_all,
     update,
 )
 from sqlalchemy.types import TypeEngine
 
-from hookrow.notification import EventTime, Suppressible
+from hookrow.notification import EventTime, Mentioned, Suppressible
 from hookrow.schema import SUPPRESSION, Schema
+from hookrow.schema import Given as Value
+from hookrow.stores import folds
 from hookrow.stores.arrays import Given, unbounded, unnested
 from hookrow.stores.keeping import Keeping
-from hookrow.stores.tables import UTCDateTime, folded
+from hookrow.stores.tables import UTCDateTime
 
 Types: TypeAlias = Mapping[str, TypeEngine[Any]]
 """Of one table: the type of each column, by the table's own name for it."""
@@ -57,15 +63,23 @@ class Statements:
     once and an UPDATE is one statement. `by` and `of` shape the parameters.
 
     `types` are those of each role's table, by the role's name; whatever the
-    schema names is in them.
+    schema names is in them. Every statement passes over the rows that a role's
+    `where` hides, but for the owner of a dispatch, whom an answer may have to name.
     """
 
     def __init__(self, schema: Schema, types: Mapping[str, Types], *, arrays: bool) -> None:
         self._arrays = arrays
-        self.roles = {
-            name: _columns(role.table, schema.columns(name), types[name])
+        self.fold = schema.subscribers.fold
+        tables = {name: _table(schema, name, types[name]) for name in schema.roles}
+        self.roles: Mapping[str, Columns] = {
+            name: {ours: table.c[theirs] for ours, theirs in schema.columns(name).items()}
+            for name, table in tables.items()
+        }
+        self.visible = {
+            name: [_equals(tables[name].c[column], value) for column, value in role.where.items()]
             for name, role in schema.roles.items()
         }
+        """Of each role: what is true of the rows that it has."""
         # One statement for both: it is a round trip less.
         self.find = union_all(self._subscribers(), self._dispatches())
         self.subscriptions = self._keys(Suppressible.SUBSCRIPTION) if schema.subscriptions else None
@@ -73,6 +87,11 @@ class Statements:
         self.lock = cache(self._lock)
         self.set_time = cache(self._set_time)
         self.set_suppression = cache(self._set_suppression)
+
+    def mentioning(self, mentioned: Mentioned) -> dict[str, Any]:
+        """Return the parameters of `find`."""
+        emails = folds.given(self.fold, mentioned)
+        return {"emails": list(emails), "message_ids": list(mentioned.message_ids)}
 
     def by(self, keys: Collection[Any]) -> dict[str, Any]:
         """Return the parameters of a select."""
@@ -97,34 +116,37 @@ class Statements:
         return {name: [row[name] for row in rows] for name in rows[0]} if self._arrays else rows
 
     def _subscribers(self) -> Select[Any]:
-        """By folded `emails`: id and email, and nothing where `_dispatches` has its columns."""
+        """By `emails`: id and email, and nothing where `_dispatches` has its columns."""
         role = self.roles["subscribers"]
         others = list(self._dispatches().selected_columns)[2:]
         nothing = [type_coerce(null(), column.type) for column in others]
         return select(role["id"], role["email"], *nothing).where(
-            self._one_of(folded(role["email"]), "emails")
+            folds.found(self.fold, role["email"], arrays=self._arrays), *self.visible["subscribers"]
         )
 
     def _dispatches(self) -> Select[Any]:
         """By `message_ids`: its owner's id and email, message id, the dispatch's id, its list."""
         role, owner = self.roles["dispatches"], self.roles["subscribers"]
-        belongs = role["subscriber_id"] == owner["id"]
-        return (
-            select(
-                role["subscriber_id"],
-                owner["email"],
-                role["provider_message_id"],
-                role["id"],
-                role.get("list_id", null()).label("list_id"),
-            )
-            .outerjoin_from(role["id"].table, owner["id"].table, belongs)
-            .where(self._one_of(role["provider_message_id"], "message_ids"))
+        message = self.roles.get("messages", {})
+        list_ = role.get("list_id", message.get("list_id", null()))
+        found = select(
+            role["subscriber_id"],
+            owner["email"],
+            role["provider_message_id"],
+            role["id"],
+            list_.label("list_id"),
+        ).outerjoin_from(role["id"].table, owner["id"].table, role["subscriber_id"] == owner["id"])
+        if message:
+            sent = and_(role["message_id"] == message["id"], *self.visible["messages"])
+            found = found.outerjoin(message["id"].table, sent)
+        return found.where(
+            self._one_of(role["provider_message_id"], "message_ids"), *self.visible["dispatches"]
         )
 
     def _keys(self, kind: Suppressible) -> Select[Any]:
         """By keys of a kind of row: those that exist, and for pairs perhaps more."""
         columns = self.key(kind)
-        return select(*columns).where(self._among(*columns))
+        return select(*columns).where(self._among(*columns), *self.visible[kind.value])
 
     def _lock(self, kind: Suppressible, *, skip_locked: bool) -> Select[Any]:
         """Lock rows in the order of their keys: the order in which every process does it.
@@ -164,7 +186,7 @@ class Statements:
     def _update(self, kind: Suppressible, given: Given) -> Update:
         columns = self.key(kind)
         matches = [column == given[f"key_{n}"] for n, column in enumerate(columns)]
-        return update(columns[0].table).where(*matches)
+        return update(columns[0].table).where(*matches, *self.visible[kind.value])
 
     def _given(self, kind: Suppressible, new: Columns) -> Given:
         """Return the parameters of an update: the key's and those of the `new` columns."""
@@ -187,14 +209,33 @@ class Statements:
         return column.in_(bindparam(name, expanding=True))
 
 
-def _columns(table: str, names: Mapping[str, str], types: Types) -> Columns:
-    schema, _, name = table.rpartition(".")
-    columns = {
-        ours: Column(theirs, _utc(types[theirs]) if ours in _TIMES else types[theirs])
-        for ours, theirs in names.items()
-    }
-    Table(name, MetaData(), *columns.values(), schema=schema or None)
-    return columns
+def _table(schema: Schema, name: str, types: Types) -> Table:
+    """Return the table of a role, with the columns that the schema names."""
+    role, columns = schema.roles[name], schema.columns(name)
+    times = {theirs for ours, theirs in columns.items() if ours in _TIMES}
+    namespace, _, bare = role.table.rpartition(".")
+    return Table(
+        bare,
+        MetaData(),
+        *(
+            Column(theirs, _utc(types[theirs]) if theirs in times else types[theirs])
+            for theirs in dict.fromkeys((*columns.values(), *role.where))
+        ),
+        schema=namespace or None,
+    )
+
+
+def _equals(column: Column[Any], value: Value) -> ColumnElement[bool]:
+    if value is None or (value is False and not isinstance(column.type, Boolean)):
+        return column.is_(None)
+    if isinstance(value, bool):
+        return column == (true() if value else false())
+    # Not as a parameter, with which no index on just these rows would be used.
+    return column == literal_column(str(value) if isinstance(value, int) else _quoted(value))
+
+
+def _quoted(text: str) -> str:
+    return "'{}'".format(text.replace("'", "''"))
 
 
 def _utc(type_: TypeEngine[Any]) -> UTCDateTime:
