@@ -68,7 +68,7 @@ MEMBERS_TABLE = "CREATE TABLE members (campaign_id integer, person_id integer)"
 def execute(url: str, *statements: str) -> None:
     """Run statements on a database."""
     engine = open_engine(url)
-    with engine.begin() as connection:
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         for statement in statements:
             connection.execute(text(statement))
     engine.dispose()

@@ -164,7 +164,7 @@ class TestConstruction:
     def test_another_type_is_refused(self, database: Any) -> None:  # noqa: ANN401 - as a host may
         """What is neither a URL nor an engine is no database."""
         with pytest.raises(
-            ConfigurationError, match=r"takes a database URL or an sqlalchemy\.Engine"
+            ConfigurationError, match=r"takes a database URL, or an sqlalchemy\.Engine"
         ):
             SQLStore(database)
 

@@ -17,71 +17,115 @@ from sqlalchemy import (
     Integer,
     Select,
     Uuid,
+    select,
     text,
 )
+from sqlalchemy.dialects.postgresql import CITEXT
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateIndex
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.elements import ClauseElement, ColumnElement
 
+from hookrow.schema import Fold
+from hookrow.stores import folds
 from hookrow.stores.statements import Statements
-from hookrow.stores.tables import folded
+
+_LONGEST_NAME = 63
+"""In characters, of an index in PostgreSQL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """The CREATE INDEX that a lookup lacks, and the fold of emails that has its index already."""
+
+    statement: str
+    fold: Fold | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Lookup:
-    """A statement and parameters for it, what it has to search by, and what to index for that."""
+    """A statement and parameters for it, what to index for it, and how its plan names that."""
 
     statement: Select[Any] | CompoundSelect[Any]
     parameters: Mapping[str, Sequence[object]]
-    sought: Column[Any]
     indexed: Sequence[ColumnElement[Any]]
+    sought: Column[Any]
+    by: str
 
 
-def missing(connection: Connection, statements: Statements) -> Iterator[str]:
-    """Yield the CREATE INDEX of each index that a lookup lacks.
+def missing(connection: Connection, statements: Statements) -> Iterator[Missing]:
+    """Yield each index that a lookup lacks.
 
     The planner is asked, not the catalogue: only it knows which index it can use.
     """
     if connection.dialect.name == "postgresql":
         # A small table is read whole whatever its indexes; ask what were if it could not be.
         connection.execute(text("SET LOCAL enable_seqscan = off"))
+    if not _is_served(connection, email := _email(statements, statements.fold)):
+        others = (fold for fold in _folds(statements) if fold != statements.fold)
+        there = (fold for fold in others if _is_served(connection, _email(statements, fold)))
+        yield Missing(_create(connection, email), next(there, None))
     for lookup in _lookups(statements):
-        plan = connection.execute(_Explain(lookup.statement), lookup.parameters)
-        if not any(_searches(str(row[-1]), lookup) for row in plan):
-            name = f"hookrow_{lookup.sought.table.name}_{lookup.sought.name}"
-            index = Index(name[:_LONGEST_NAME], *lookup.indexed)
-            yield str(CreateIndex(index).compile(dialect=connection.dialect))
+        if not _is_served(connection, lookup):
+            yield Missing(_create(connection, lookup))
 
 
-_LONGEST_NAME = 63
-"""In characters, of an index in PostgreSQL."""
+def _folds(statements: Statements) -> Iterator[Fold]:
+    """Yield the folds that could be, the most lenient first."""
+    is_citext = isinstance(statements.roles["subscribers"]["email"].type, CITEXT)
+    if is_citext or not statements.arrays:
+        yield "citext"
+    yield from ("ascii", "lower", "exact")
+
+
+def _email(statements: Statements, fold: Fold) -> _Lookup:
+    """Return the half of `find` that looks for emails, by any fold."""
+    email = statements.roles["subscribers"]["email"]
+    indexed = folds.indexed(fold, email, arrays=statements.arrays)
+    searched = folds.found(fold, email, arrays=statements.arrays)
+    statement = select(email).where(searched, *statements.visible["subscribers"])
+    by = _named(email) if indexed is email else f"{_named(email)}|<expr>"
+    return _Lookup(statement, {"emails": [""]}, [indexed], email, by)
 
 
 def _lookups(statements: Statements) -> Iterator[_Lookup]:
-    email = statements.roles["subscribers"]["email"]
+    """Yield what is looked for besides emails."""
     message_id = statements.roles["dispatches"]["provider_message_id"]
     both = {"emails": [""], "message_ids": [""]}
-    yield _Lookup(statements.find, both, email, [folded(email)])
-    yield _Lookup(statements.find, both, message_id, [message_id])
+    yield _Lookup(statements.find, both, [message_id], message_id, _named(message_id))
+    for name in ("subscribers", "dispatches", "messages"):
+        if name in statements.roles:
+            id_ = statements.roles[name]["id"]
+            key = {"key_0": [_sample(id_)]}
+            yield _Lookup(statements.by_id(name), key, [id_], id_, f"{_named(id_)}|rowid")
     if statements.subscriptions is not None:
         role = statements.roles["subscriptions"]
         pair = [role["list_id"], role["subscriber_id"]]
         parameters = statements.by([tuple(_sample(column) for column in pair)])
         # There may be few lists, with many subscribers each: these tell the rows apart.
-        yield _Lookup(statements.subscriptions, parameters, role["subscriber_id"], pair)
+        yield _Lookup(statements.subscriptions, parameters, pair, pair[1], _named(pair[1]))
 
 
-def _searches(line: str, lookup: _Lookup) -> bool:
-    """Tell whether a plan's line searches an index by what the lookup has to search by.
+def _named(column: Column[Any]) -> str:
+    return rf"\b{re.escape(column.name)}\b"
 
-    PostgreSQL prints the condition; SQLite prints the columns, and <expr> for what is none.
+
+def _is_served(connection: Connection, lookup: _Lookup) -> bool:
+    """Tell whether the plan searches an index by what the lookup has to search by.
+
+    PostgreSQL prints the condition; SQLite prints the columns, <expr> for what is none,
+    and rowid for a key that is the table's own.
     """
-    sought = rf"\b{re.escape(lookup.sought.name)}\b"
-    if not any(each is lookup.sought for each in lookup.indexed):
-        sought += "|<expr>"
-    pattern = rf"(Index Cond: .*|SEARCH .* INDEX .*\(.*)({sought})"
-    return re.search(pattern, line, re.IGNORECASE) is not None
+    plan = connection.execute(_Explain(lookup.statement), lookup.parameters)
+    pattern = rf"(Index Cond: .*|SEARCH .* (INDEX|KEY) .*\(.*)({lookup.by})"
+    return any(re.search(pattern, str(row[-1]), re.IGNORECASE) for row in plan.all())
+
+
+def _create(connection: Connection, lookup: _Lookup) -> str:
+    """Return the CREATE INDEX, which on PostgreSQL holds up no writer."""
+    name = f"hookrow_{lookup.sought.table.name}_{lookup.sought.name}"[:_LONGEST_NAME]
+    index = Index(name, *lookup.indexed, postgresql_concurrently=True)
+    return str(CreateIndex(index).compile(dialect=connection.dialect))
 
 
 def _sample(column: Column[Any]) -> object:

@@ -44,6 +44,11 @@ from hookrow.stores.watch import watch
 
 log = logging.getLogger("hookrow")
 
+_NO_DATABASE = (
+    "A store takes a database URL, or an sqlalchemy.Engine that is not async, but no {}: "
+    'pass create_engine("postgresql+psycopg://..."), or that URL as text.'
+)
+
 
 class SQLStore:
     """The rows of a database, in the tables that the schema names.
@@ -64,9 +69,7 @@ class SQLStore:
             self._engine, self._own = open_engine(database), True
             renew_after_fork(self)
         else:
-            raise ConfigurationError(
-                f"A store takes a database URL or an sqlalchemy.Engine, not {type(database)}."
-            )
+            raise ConfigurationError(_NO_DATABASE.format(type(database).__name__))
         self._schema = schema
         self._statements: Statements | None = None
         self.log = SQLLog(self._engine, schema.log, self._committed) if schema.log else None
@@ -167,7 +170,13 @@ class SQLTransaction:
             for subscriber in subscribers.get(email, ())
             if dispatch.list is not None
         }
-        return Rows(subscribers, dispatches, self._subscriptions(pairs), self._schema.undated)
+        return Rows(
+            subscribers,
+            dispatches,
+            self._subscriptions(pairs),
+            self._schema.undated,
+            exact=self._schema.subscribers.fold == "exact",
+        )
 
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
         """Lock the rows, kind by kind; on SQLite the transaction holds the whole file."""

@@ -31,7 +31,7 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeEngine
 
 from hookrow.notification import EventTime, Mentioned, Suppressible
-from hookrow.schema import SUPPRESSION, Schema
+from hookrow.schema import SUPPRESSION, TIMES, Schema
 from hookrow.schema import Given as Value
 from hookrow.stores import folds
 from hookrow.stores.arrays import Given, unbounded, unnested
@@ -43,8 +43,6 @@ Types: TypeAlias = Mapping[str, TypeEngine[Any]]
 
 Columns: TypeAlias = Mapping[str, Column[Any]]
 """Of one role: the columns that its table has, by our name for them."""
-
-_TIMES = frozenset({"delivered_at", "opened_at", "suppressed_at", "suppression_changed_at"})
 
 _SET = ("delivered_at", "opened_at", *SUPPRESSION)
 
@@ -68,7 +66,7 @@ class Statements:
     """
 
     def __init__(self, schema: Schema, types: Mapping[str, Types], *, arrays: bool) -> None:
-        self._arrays = arrays
+        self.arrays = arrays
         self.fold = schema.subscribers.fold
         tables = {name: _table(schema, name, types[name]) for name in schema.roles}
         self.roles: Mapping[str, Columns] = {
@@ -106,6 +104,11 @@ class Statements:
         """Return what notifications set in a row of the kind, by our names."""
         return [name for name in _SET if name in self.roles[kind.value]]
 
+    def by_id(self, name: str) -> Select[Any]:
+        """By ids of a role: those that exist."""
+        id_ = self.roles[name]["id"]
+        return select(id_).where(self._one_of(id_, "key_0"), *self.visible[name])
+
     def state(self, kind: Suppressible) -> Select[Any]:
         """By keys of a kind of row: each key, and then what notifications set."""
         columns = [self.roles[kind.value][name] for name in self.names(kind)]
@@ -113,7 +116,7 @@ class Statements:
 
     def of(self, rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]] | dict[str, Any]:
         """Return the parameters of an update of the rows."""
-        return {name: [row[name] for row in rows] for name in rows[0]} if self._arrays else rows
+        return {name: [row[name] for row in rows] for name in rows[0]} if self.arrays else rows
 
     def _subscribers(self) -> Select[Any]:
         """By `emails`: id and email, and nothing where `_dispatches` has its columns."""
@@ -121,7 +124,7 @@ class Statements:
         others = list(self._dispatches().selected_columns)[2:]
         nothing = [type_coerce(null(), column.type) for column in others]
         return select(role["id"], role["email"], *nothing).where(
-            folds.found(self.fold, role["email"], arrays=self._arrays), *self.visible["subscribers"]
+            folds.found(self.fold, role["email"], arrays=self.arrays), *self.visible["subscribers"]
         )
 
     def _dispatches(self) -> Select[Any]:
@@ -192,7 +195,7 @@ class Statements:
         """Return the parameters of an update: the key's and those of the `new` columns."""
         keys = {f"key_{n}": column for n, column in enumerate(self.key(kind))}
         types = {name: column.type for name, column in (keys | dict(new)).items()}
-        if self._arrays:
+        if self.arrays:
             return unnested(types)
         return {name: bindparam(name, type_=type_) for name, type_ in types.items()}
 
@@ -204,7 +207,7 @@ class Statements:
         return and_(*(self._one_of(column, f"key_{n}") for n, column in enumerate(columns)))
 
     def _one_of(self, column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
-        if self._arrays:
+        if self.arrays:
             return column == any_(bindparam(name, type_=ARRAY(unbounded(column.type))))
         return column.in_(bindparam(name, expanding=True))
 
@@ -212,7 +215,7 @@ class Statements:
 def _table(schema: Schema, name: str, types: Types) -> Table:
     """Return the table of a role, with the columns that the schema names."""
     role, columns = schema.roles[name], schema.columns(name)
-    times = {theirs for ours, theirs in columns.items() if ours in _TIMES}
+    times = {theirs for ours, theirs in columns.items() if ours in TIMES}
     namespace, _, bare = role.table.rpartition(".")
     return Table(
         bare,
