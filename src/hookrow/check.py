@@ -167,7 +167,7 @@ def _check_emails(engine: Engine, statements: Statements) -> Iterator[Finding]:
         yield Finding(
             Level.WARNING,
             "emails",
-            f"Several rows have the same but for case, of {count} in all, such as "
-            f"{masked(example)}: the row that is spelled as the Recipient is is taken, else that "
-            "of the lowest id.",
+            f"There are several rows of {count} email{'s' if count > 1 else ''}, such as "
+            f"{masked(example)}, that differ by case: the one spelled as the Recipient is taken, "
+            "else the lowest id.",
         )

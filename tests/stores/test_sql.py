@@ -168,6 +168,12 @@ class TestConstruction:
         ):
             SQLStore(database)
 
+    def test_an_async_engine_of_sqlalchemys_is_refused(self) -> None:
+        """The error says what to pass instead."""
+        engine: Any = type("AsyncEngine", (), {})()  # a real one needs greenlet
+        with pytest.raises(ConfigurationError, match=r"no AsyncEngine: pass create_engine\("):
+            SQLStore(engine)
+
     def test_an_async_engine_is_refused(self) -> None:
         """A lent engine with an async driver cannot be used from our thread; it is said at once."""
         engine = create_engine("postgresql+psycopg_async://ada@localhost/mail")

@@ -10,7 +10,6 @@ from uuid import UUID
 
 from sqlalchemy import (
     Column,
-    CompoundSelect,
     Connection,
     Executable,
     Index,
@@ -34,6 +33,15 @@ _LONGEST_NAME = 63
 """In characters, of an index in PostgreSQL."""
 
 
+_KEYS = (
+    ("subscribers", "id"),
+    ("dispatches", "provider_message_id"),
+    ("dispatches", "id"),
+    ("messages", "id"),
+)
+"""By what rows are found and changed, besides emails and pairs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Missing:
     """The CREATE INDEX that a lookup lacks, and the fold of emails that has its index already."""
@@ -44,9 +52,10 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class _Lookup:
-    """A statement and parameters for it, what to index for it, and how its plan names that."""
+    """What rows are searched for, with parameters; what to index; and how a plan names that."""
 
-    statement: Select[Any] | CompoundSelect[Any]
+    role: str
+    condition: ColumnElement[bool]
     parameters: Mapping[str, Sequence[object]]
     indexed: Sequence[ColumnElement[Any]]
     sought: Column[Any]
@@ -61,12 +70,14 @@ def missing(connection: Connection, statements: Statements) -> Iterator[Missing]
     if connection.dialect.name == "postgresql":
         # A small table is read whole whatever its indexes; ask what were if it could not be.
         connection.execute(text("SET LOCAL enable_seqscan = off"))
-    if not _is_served(connection, email := _email(statements, statements.fold)):
+    if not _is_served(connection, statements, email := _email(statements, statements.fold)):
         others = (fold for fold in _folds(statements) if fold != statements.fold)
-        there = (fold for fold in others if _is_served(connection, _email(statements, fold)))
+        there = (
+            fold for fold in others if _is_served(connection, statements, _email(statements, fold))
+        )
         yield Missing(_create(connection, email), next(there, None))
     for lookup in _lookups(statements):
-        if not _is_served(connection, lookup):
+        if not _is_served(connection, statements, lookup):
             yield Missing(_create(connection, lookup))
 
 
@@ -82,43 +93,47 @@ def _email(statements: Statements, fold: Fold) -> _Lookup:
     """Return the half of `find` that looks for emails, by any fold."""
     email = statements.roles["subscribers"]["email"]
     indexed = folds.indexed(fold, email, arrays=statements.arrays)
-    searched = folds.found(fold, email, arrays=statements.arrays)
-    statement = select(email).where(searched, *statements.visible["subscribers"])
+    condition = folds.found(fold, email, arrays=statements.arrays)
     by = _named(email) if indexed is email else f"{_named(email)}|<expr>"
-    return _Lookup(statement, {"emails": [""]}, [indexed], email, by)
+    return _Lookup("subscribers", condition, {"emails": [""]}, [indexed], email, by)
 
 
 def _lookups(statements: Statements) -> Iterator[_Lookup]:
     """Yield what is looked for besides emails."""
-    message_id = statements.roles["dispatches"]["provider_message_id"]
-    both = {"emails": [""], "message_ids": [""]}
-    yield _Lookup(statements.find, both, [message_id], message_id, _named(message_id))
-    for name in ("subscribers", "dispatches", "messages"):
+    for name, ours in _KEYS:
         if name in statements.roles:
-            id_ = statements.roles[name]["id"]
-            key = {"key_0": [_sample(id_)]}
-            yield _Lookup(statements.by_id(name), key, [id_], id_, f"{_named(id_)}|rowid")
-    if statements.subscriptions is not None:
+            column = statements.roles[name][ours]
+            parameters = statements.by([_sample(column)])
+            condition = statements.among(column)
+            yield _Lookup(name, condition, parameters, [column], column, f"{_named(column)}|rowid")
+    if "subscriptions" in statements.roles:
         role = statements.roles["subscriptions"]
         pair = [role["list_id"], role["subscriber_id"]]
         parameters = statements.by([tuple(_sample(column) for column in pair)])
         # There may be few lists, with many subscribers each: these tell the rows apart.
-        yield _Lookup(statements.subscriptions, parameters, pair, pair[1], _named(pair[1]))
+        by = _named(pair[1])
+        yield _Lookup("subscriptions", statements.among(*pair), parameters, pair, pair[1], by)
 
 
 def _named(column: Column[Any]) -> str:
     return rf"\b{re.escape(column.name)}\b"
 
 
-def _is_served(connection: Connection, lookup: _Lookup) -> bool:
+def _is_served(connection: Connection, statements: Statements, lookup: _Lookup) -> bool:
     """Tell whether the plan searches an index by what the lookup has to search by.
 
     PostgreSQL prints the condition; SQLite prints the columns, <expr> for what is none,
-    and rowid for a key that is the table's own.
+    and rowid for a key that is the table's own. An index on just the rows that are not
+    hidden serves too; but where all are asked for, one on other columns of theirs does
+    not come between.
     """
-    plan = connection.execute(_Explain(lookup.statement), lookup.parameters)
     pattern = rf"(Index Cond: .*|SEARCH .* (INDEX|KEY) .*\(.*)({lookup.by})"
-    return any(re.search(pattern, str(row[-1]), re.IGNORECASE) for row in plan.all())
+    for visible in ([], statements.visible[lookup.role]):
+        select_ = select(lookup.sought).where(lookup.condition, *visible)
+        plan = connection.execute(_Explain(select_), lookup.parameters).all()
+        if any(re.search(pattern, str(row[-1]), re.IGNORECASE) for row in plan):
+            return True
+    return False
 
 
 def _create(connection: Connection, lookup: _Lookup) -> str:
@@ -142,7 +157,7 @@ def _sample(column: Column[Any]) -> object:
 class _Explain(Executable, ClauseElement):
     inherit_cache = False
 
-    def __init__(self, statement: Select[Any] | CompoundSelect[Any]) -> None:
+    def __init__(self, statement: Select[Any]) -> None:
         self.statement = statement
 
 

@@ -104,11 +104,6 @@ class Statements:
         """Return what notifications set in a row of the kind, by our names."""
         return [name for name in _SET if name in self.roles[kind.value]]
 
-    def by_id(self, name: str) -> Select[Any]:
-        """By ids of a role: those that exist."""
-        id_ = self.roles[name]["id"]
-        return select(id_).where(self._one_of(id_, "key_0"), *self.visible[name])
-
     def state(self, kind: Suppressible) -> Select[Any]:
         """By keys of a kind of row: each key, and then what notifications set."""
         columns = [self.roles[kind.value][name] for name in self.names(kind)]
@@ -117,6 +112,19 @@ class Statements:
     def of(self, rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]] | dict[str, Any]:
         """Return the parameters of an update of the rows."""
         return {name: [row[name] for row in rows] for name in rows[0]} if self.arrays else rows
+
+    def among(self, *columns: ColumnElement[Any]) -> ColumnElement[bool]:
+        """Compare each column with its own set: for pairs these are more than were asked for.
+
+        Of pairs as such SQLite would make a search through the whole table.
+        """
+        return and_(*(self.one_of(column, f"key_{n}") for n, column in enumerate(columns)))
+
+    def one_of(self, column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
+        """Compare with the values of a parameter."""
+        if self.arrays:
+            return column == any_(bindparam(name, type_=ARRAY(unbounded(column.type))))
+        return column.in_(bindparam(name, expanding=True))
 
     def _subscribers(self) -> Select[Any]:
         """By `emails`: id and email, and nothing where `_dispatches` has its columns."""
@@ -143,13 +151,13 @@ class Statements:
             sent = and_(role["message_id"] == message["id"], *self.visible["messages"])
             found = found.outerjoin(message["id"].table, sent)
         return found.where(
-            self._one_of(role["provider_message_id"], "message_ids"), *self.visible["dispatches"]
+            self.one_of(role["provider_message_id"], "message_ids"), *self.visible["dispatches"]
         )
 
     def _keys(self, kind: Suppressible) -> Select[Any]:
         """By keys of a kind of row: those that exist, and for pairs perhaps more."""
         columns = self.key(kind)
-        return select(*columns).where(self._among(*columns), *self.visible[kind.value])
+        return select(*columns).where(self.among(*columns), *self.visible[kind.value])
 
     def _lock(self, kind: Suppressible, *, skip_locked: bool) -> Select[Any]:
         """Lock rows in the order of their keys: the order in which every process does it.
@@ -198,18 +206,6 @@ class Statements:
         if self.arrays:
             return unnested(types)
         return {name: bindparam(name, type_=type_) for name, type_ in types.items()}
-
-    def _among(self, *columns: ColumnElement[Any]) -> ColumnElement[bool]:
-        """Compare each column with its own set: for pairs these are more than were asked for.
-
-        Of pairs as such SQLite would make a search through the whole table.
-        """
-        return and_(*(self._one_of(column, f"key_{n}") for n, column in enumerate(columns)))
-
-    def _one_of(self, column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
-        if self.arrays:
-            return column == any_(bindparam(name, type_=ARRAY(unbounded(column.type))))
-        return column.in_(bindparam(name, expanding=True))
 
 
 def _table(schema: Schema, name: str, types: Types) -> Table:
