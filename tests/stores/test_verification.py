@@ -7,11 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from contract import NOON, arrival
 from homes import connect
 from sqlalchemy import Engine, text
 
-from hookrow import Role, Schema, SchemaMismatch
+from hookrow import Role, Schema, SchemaMismatch, Suppressed
+from hookrow.recording import record
 from hookrow.schema import SUPPRESSION
+from hookrow.stores.sql import SQLStore
 from hookrow.stores.verification import verify
 
 REST = {"suppression_changed_at": None}
@@ -143,7 +146,7 @@ class TestReasons:
         ("type_", "reasons", "said"),
         [
             ("integer", {"HardBounce": 1, "*": 9}, None),
-            ("bigint", None, "cannot hold the reason 'HardBounce'. Give `reasons`"),
+            ("bigint", None, "BIGINT, which holds no words: give `reasons`"),
             ("integer", {"HardBounce": "bounced"}, "cannot hold the reason 'bounced'"),
             ("text", {"HardBounce": 1, "*": 9}, "cannot hold the reason 1"),
             ("text", {"HardBounce": "bounced"}, None),
@@ -174,6 +177,19 @@ class TestReasons:
         engine = make(empty_postgres_url, WORDS, people__suppression_reason="word")
         found = refused(engine, replace(HOST, reasons=reasons))
         assert (found is None) if said is None else (said in (found or ""))
+
+    def test_enum_is_written(self, empty_postgres_url: str) -> None:
+        """The enum's word for what came, and for all others."""
+        engine = make(empty_postgres_url, WORDS, people__suppression_reason="word")
+        schema = replace(HOST, reasons={"HardBounce": "bounced", "*": "other"})
+        with engine.begin() as connection:
+            connection.execute(text("INSERT INTO people (id, email) VALUES (1, 'a'), (2, 'b')"))
+        told = [Suppressed("a", None, NOON, "HardBounce"), Suppressed("b", None, NOON, "Spite")]
+        record(SQLStore(engine, schema), [arrival(each) for each in told])
+        with engine.connect() as connection:
+            kept = connection.execute(text("SELECT suppression_reason FROM people ORDER BY id"))
+            assert kept.scalars().all() == ["bounced", "other"]
+        engine.dispose()
 
     def test_too_long(self, empty_postgres_url: str) -> None:
         """A word that the column would not take is found before it comes."""

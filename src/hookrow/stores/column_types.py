@@ -40,7 +40,8 @@ class _Column:
     strict: bool
 
     def __str__(self) -> str:
-        return f"The column {self.name!r} of {self.table!r} is of the type {self.type}"
+        kind = f"enum {self.type.name}" if isinstance(self.type, Enum) else str(self.type)
+        return f"The column {self.name!r} of {self.table!r} is of the type {kind}"
 
 
 def check_types(schema: Schema, types: Mapping[str, Types], *, strict: bool) -> None:
@@ -99,13 +100,16 @@ def _check_time(column: _Column) -> None:
 def _check_reasons(column: _Column, reasons: Mapping[str, str | int] | None) -> None:
     if isinstance(column.type, Enum) and OTHERWISE not in (reasons or {}):
         raise SchemaMismatch(
-            f"{column}, which has a few words: give `reasons`, with one of them for each of the "
-            "provider's and, as '*', for all others."
+            f"{column}: give `reasons`, with one of its words for each of the provider's and, as "
+            "'*', for all others."
         )
-    for kept in ["HardBounce"] if reasons is None else reasons.values():
+    if reasons is None and not _takes(column, ""):
+        raise SchemaMismatch(f"{column}, which holds no words: give `reasons` that it can hold.")
+    for kept in (reasons or {}).values():
         if not _takes(column, kept):
-            hint = _nearest(column, kept) or " Give `reasons` that it can."
-            raise SchemaMismatch(f"{column}, which cannot hold the reason {kept!r}.{hint}")
+            raise SchemaMismatch(
+                f"{column}, which cannot hold the reason {kept!r}.{_nearest(column, kept)}"
+            )
 
 
 def _check_where(column: _Column, value: Given) -> None:
