@@ -9,6 +9,7 @@ import pytest
 from contract import arrival, opens
 from homes import connect
 from sqlalchemy import Engine, text
+from test_statements import explained
 
 from hookrow import Role, Schema
 from hookrow.recording import record
@@ -91,6 +92,20 @@ def test_its_own_index_serves(engine: Engine, fold: Fold) -> None:
         if fold != "citext" or name == "citext":  # a column of that type makes all indexes its own
             assert bool(lacks) is not serves
         make(engine, f"DROP INDEX {name}_emails")
+
+
+def test_the_whole_statement_uses_it(engine: Engine, fold: Fold) -> None:
+    """For one email and for many, beside the search for dispatches."""
+    make(engine, f"CREATE INDEX by_fold ON people ({INDEXES[engine.dialect.name][fold]})")
+    engine.dispose()
+    statements = verify(engine, host(fold))
+    for count in (1, 100):
+        emails = [f"s{n}@example.com" for n in range(count)]
+        given = {"emails": emails, "message_ids": emails}
+        plan = explained(engine, statements.find, given)
+        assert "by_fold" in plan
+        assert "Seq Scan" not in plan
+        assert "SCAN people" not in plan
 
 
 def test_whom_it_finds(engine: Engine, fold: Fold) -> None:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from sqlalchemy import (
     Column,
+    CompoundSelect,
     Connection,
     Executable,
     Index,
@@ -130,7 +131,7 @@ def _is_served(connection: Connection, statements: Statements, lookup: _Lookup) 
     pattern = rf"(Index Cond: .*|SEARCH .* (INDEX|KEY) .*\(.*)({lookup.by})"
     for visible in ([], statements.visible[lookup.role]):
         select_ = select(lookup.sought).where(lookup.condition, *visible)
-        plan = connection.execute(_Explain(select_), lookup.parameters).all()
+        plan = connection.execute(Explain(select_), lookup.parameters).all()
         if any(re.search(pattern, str(row[-1]), re.IGNORECASE) for row in plan):
             return True
     return False
@@ -154,18 +155,20 @@ def _sample(column: Column[Any]) -> object:
             return ""
 
 
-class _Explain(Executable, ClauseElement):
+class Explain(Executable, ClauseElement):
+    """A statement that is not run: its plan is returned, a line a row, as the last column."""
+
     inherit_cache = False
 
-    def __init__(self, statement: Select[Any]) -> None:
+    def __init__(self, statement: Select[Any] | CompoundSelect[Any]) -> None:
         self.statement = statement
 
 
-@compiles(_Explain)
-def _explain(element: _Explain, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401 - passed on
+@compiles(Explain)
+def _explain(element: Explain, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401 - passed on
     return f"EXPLAIN {compiler.process(element.statement, **options)}"
 
 
-@compiles(_Explain, "sqlite")
-def _explain_query_plan(element: _Explain, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401 - passed on
+@compiles(Explain, "sqlite")
+def _explain_query_plan(element: Explain, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401 - passed on
     return f"EXPLAIN QUERY PLAN {compiler.process(element.statement, **options)}"
