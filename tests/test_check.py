@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from sqlalchemy import make_url, text
+from sqlalchemy.exc import SQLAlchemyError
 
 from command import Command
 from hookrow import Role, Schema
@@ -68,7 +71,7 @@ MEMBERS_TABLE = "CREATE TABLE members (campaign_id integer, person_id integer)"
 def execute(url: str, *statements: str) -> None:
     """Run statements on a database."""
     engine = open_engine(url)
-    with engine.begin() as connection:
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         for statement in statements:
             connection.execute(text(statement))
     engine.dispose()
@@ -354,6 +357,78 @@ class TestTables:
         )
         execute(empty_postgres_url, *advised(found(empty_postgres_url, THEIRS)))
         assert about(found(empty_postgres_url, THEIRS), "indexes").level is Level.OK
+
+
+class TestHosts:
+    """What works on a host's tables, and could be better."""
+
+    @pytest.fixture
+    def url(self, empty_database_url: str) -> str:
+        """Return a database with tables of a host's own, and all the indexes that they need."""
+        execute(empty_database_url, PEOPLE, SENDS_TABLE, MEMBERS_TABLE)
+        execute(empty_database_url, *advised(found(empty_database_url, THEIRS)))
+        return empty_database_url
+
+    def test_another_fold(self, empty_database_url: str) -> None:
+        """Where emails have another index, its fold is named beside the index that lacks."""
+        execute(empty_database_url, PEOPLE, SENDS_TABLE, MEMBERS_TABLE)
+        execute(empty_database_url, "CREATE INDEX plain ON people (address)")
+        [finding] = [each for each in found(empty_database_url, THEIRS) if "address" in each.text]
+        assert 'There is an index for fold="exact": write that, or another. Run: C' in finding.text
+        role = replace(THEIRS.subscribers, fold="exact")
+        assert len(advised(found(empty_database_url, replace(THEIRS, subscribers=role)))) == 2
+
+    def test_messages(self, url: str) -> None:
+        """Where a list hangs on a message, that is found by an index too."""
+        execute(url, "CREATE TABLE mailings (id integer, campaign_id integer)")
+        columns = {**SENDS, "message_id": "campaign_id", **BARE}
+        schema = replace(
+            THEIRS,
+            dispatches=Role("sends", columns),
+            messages=Role("mailings", {"list_id": "campaign_id"}),
+        )
+        [statement] = advised(found(url, schema))
+        assert "ON mailings (id)" in statement
+        execute(url, statement)
+        assert about(found(url, schema), "indexes").level is Level.OK
+
+    def test_without_keys(self, url: str) -> None:
+        """A table needs no primary key, but an index by which a row is changed."""
+        execute(url, "ALTER TABLE people RENAME TO readers")
+        execute(url, "CREATE TABLE people AS SELECT * FROM readers")
+        key, email = sorted(advised(found(url, THEIRS)), key=len)
+        assert "ON people (id)" in key
+        assert "address" in email
+
+    def test_emails_that_differ_by_case(self, url: str) -> None:
+        """How many, one of them without its name, and which row is taken."""
+        values = "(1, 'ada@example.com'), (2, 'ADA@example.com'), (3, 'bea@example.com')"
+        execute(url, f"INSERT INTO people (id, address) VALUES {values}")
+        finding = about(found(url, THEIRS), "emails")
+        assert finding.level is Level.WARNING
+        assert "of 1 email, such as a***@example.com" in finding.text
+        assert "the lowest id" in finding.text
+
+    def test_a_table_too_large_to_read(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What takes too long is a warning, and the rest is looked at."""
+        slow = SQLAlchemyError("too long")
+        monkeypatch.setattr("hookrow.check.duplicates", Mock(side_effect=slow))
+        findings = found(url, THEIRS)
+        assert about(findings, "emails").text.startswith("They could not be compared")
+        assert about(findings, "indexes").level is Level.OK
+
+    def test_times_without_a_zone(self, empty_postgres_url: str) -> None:
+        """Each is named with the statement that keeps the instant, and that helps."""
+        execute(empty_postgres_url, PEOPLE, SENDS_TABLE, MEMBERS_TABLE)
+        execute(empty_postgres_url, "INSERT INTO people VALUES (1, 'a', '2026-03-04 05:06:07')")
+        warned = [each for each in found(empty_postgres_url, THEIRS) if each.about == "times"]
+        assert len(warned) == 3
+        execute(empty_postgres_url, *(each.text.partition("run: ")[2] for each in warned))
+        assert "times" not in {each.about for each in found(empty_postgres_url, THEIRS)}
+        with opened(empty_postgres_url) as engine, engine.connect() as connection:
+            assert connection.scalar(text("SELECT suppressed_at FROM people")) == datetime(
+                2026, 3, 4, 5, 6, 7, tzinfo=UTC
+            )
 
 
 class TestCommand:

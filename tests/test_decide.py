@@ -317,6 +317,21 @@ class TestDuplicates:
             outcome = _decide(Reactivated(recipient, None, NOW), Rows({ADA: subscribers}, {}))
             assert [change.key for change in _suppressions(outcome)] == [id_]
 
+    def test_exact_emails(self) -> None:
+        """Of exact emails one means those as it came or in lower case, and no others."""
+        upper = [Subscriber(1, "ADA@example.com"), Subscriber(2, "Ada@example.com")]
+        for found, recipient, ended in (
+            (upper, "Ada@example.com", 2),
+            (upper, "aDA@example.com", Refusal.SUBSCRIBER_NOT_FOUND.refused()),
+            ([*upper, Subscriber(3, ADA)], "aDA@example.com", 3),
+        ):
+            rows = Rows({ADA: found}, {}, exact=True)
+            outcome = _decide(Reactivated(recipient, None, NOW), rows)
+            if isinstance(outcome, Recorded):
+                assert [change.key for change in _suppressions(outcome)] == [ended]
+            else:
+                assert outcome == ended
+
     def test_the_same_email_twice(self) -> None:
         """Of two rows with the very email the one with the lowest id wins."""
         rows = Rows({ADA: [Subscriber(3, ADA), Subscriber(2, ADA), Subscriber(1, "ADA@x")]}, {})

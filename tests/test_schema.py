@@ -175,7 +175,8 @@ class TestSchema:
 
 class TestNearest:
     def test_near(self) -> None:
-        """A name that was mistyped gets a hint at the one that was meant."""
+        """A name that was mistyped gets a hint at the one that was meant, whatever its case."""
+        assert nearest("PEOPLE", ["People"]) == " Did you mean 'People'?"
         assert nearest("subscriber", ["dispatches", "subscribers"]) == (
             " Did you mean 'subscribers'?"
         )
@@ -248,3 +249,19 @@ class TestFold:
         """Only the subscribers have an email to be folded."""
         with pytest.raises(ConfigurationError, match="no email"):
             Schema(dispatches=Role("sends", fold="lower"))
+
+
+class TestWhere:
+    @pytest.mark.parametrize(
+        ("name", "column"), [("subscribers", "suppressed_at"), ("dispatches", "opened_at")]
+    )
+    def test_what_notifications_set(self, name: str, column: str) -> None:
+        """A row that one notification would hide from the next is refused, by the table's name."""
+        roles: dict[str, Any] = {name: Role("t", {column: "at"}, where={"at": None})}
+        with pytest.raises(ConfigurationError, match=f"{name!r} hides rows by 'at'"):
+            Schema(**roles)
+
+    def test_another_column(self) -> None:
+        """Any other may hide rows, also one that has a part in the role."""
+        role = Role("sends", where={"list_id": 7, "draft": False})
+        assert Schema(dispatches=role).dispatches is role

@@ -584,7 +584,7 @@ class TestHealth:
             for statement in (
                 "UPDATE hookrow_version SET version_num = '9999' WHERE version_num = '0001'",
                 "INSERT INTO hookrow_version VALUES ('0001')",
-                "DROP TABLE hookrow_version",
+                "ALTER TABLE hookrow_dispatches RENAME TO sends",
             ):
                 with closing(sqlite3.connect(command.folder / "hookrow.db")) as database:
                     database.execute(statement)

@@ -58,6 +58,28 @@ class TestRead:
             ),
         )
 
+    def test_everything_of_tables(self, file: Path) -> None:
+        """What a schema can say a file can: `false` of a hidden column stays as it is."""
+        file.write_text("""
+            [tables]
+            messages = { table = "campaigns", columns = { list_id = "audience" } }
+            reasons = { HardBounce = 1, "*" = 9 }
+
+            [tables.subscribers]
+            table = "people"
+            where = { deleted_at = false, active = true, tenant = "acme", state = 1 }
+            fold = "lower"
+        """)
+        assert read(file, KNOWN)[1] == Schema(
+            subscribers=Role(
+                "people",
+                where={"deleted_at": False, "active": True, "tenant": "acme", "state": 1},
+                fold="lower",
+            ),
+            messages=Role("campaigns", {"list_id": "audience"}),
+            reasons={"HardBounce": 1, "*": 9},
+        )
+
     @pytest.mark.parametrize(
         ("content", "says"),
         [
@@ -107,6 +129,24 @@ class TestRead:
                 "'colums'. Did you mean 'columns'?",
                 id="unknown part of a role",
             ),
+            pytest.param(
+                b"[tables.subscribers]\ntable = 'people'\nfold = 'lowr'",
+                "no fold 'lowr'. Did you mean 'lower'?",
+                id="unknown fold",
+            ),
+            pytest.param(
+                b"[tables.subscribers]\ntable = 'people'\nwhere = { state = 1.5 }",
+                "$.subscribers.where",
+                id="hidden by a fraction",
+            ),
+            pytest.param(
+                b"[tables]\nreasons = { HardBounce = 1 }",
+                "numbers need one for all others",
+                id="numbers without the others",
+            ),
+            pytest.param(
+                b"[tables]\nreasons = { HardBounce = false }", "$.reasons", id="reason that is none"
+            ),
         ],
     )
     def test_refused(self, file: Path, content: bytes, says: str) -> None:
@@ -150,8 +190,14 @@ class TestSettings:
             keep=None,
             keep_bodies=timedelta(0),
             schema=Schema(
-                subscribers=Role("people", {"email": "address", "suppression_reason": None}),
+                subscribers=Role(
+                    "people",
+                    {"email": "address", "suppression_reason": None},
+                    where={"deleted_at": None, "active": True, "state": 1, "tenant": "acme"},
+                    fold="citext",
+                ),
                 subscriptions=None,
+                reasons={"HardBounce": 1, "*": 9},
             ),
         )
         assert msgspec.json.decode(msgspec.json.encode(settings), type=Settings) == settings

@@ -13,13 +13,17 @@ from sqlalchemy.exc import SQLAlchemyError
 from hookrow import migrations
 from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.postmark import Postmark
+from hookrow.retry import masked
 from hookrow.schema import Schema
 from hookrow.settings import Settings
 from hookrow.stores import Unavailable
+from hookrow.stores.duplicates import duplicates
 from hookrow.stores.engines import absent, opened, shown
 from hookrow.stores.faults import fault
 from hookrow.stores.indexes import missing
+from hookrow.stores.statements import Statements
 from hookrow.stores.verification import verify
+from hookrow.stores.zones import naive
 
 SHORTEST_SECRET = 16
 """In characters; a shorter secret can be guessed, and is warned of."""
@@ -50,7 +54,7 @@ def check(settings: Settings) -> Iterator[Finding]:
             findings = list(check_database(engine, settings.schema))
             yield from findings
             if all(finding.level is Level.OK for finding in findings):
-                yield from _check_indexes(engine, settings.schema)
+                yield from _check_tables(engine, verify(engine, settings.schema))
     except ConfigurationError as error:
         yield Finding(Level.ERROR, "database", str(error))
 
@@ -89,16 +93,25 @@ def check_database(engine: Engine, schema: Schema) -> Iterator[Finding]:
         yield Finding(Level.ERROR, "database", f"{error}. Start it, or set HOOKROW_DATABASE_URL.")
         return
     yield Finding(Level.OK, "database", f"{shown(engine.url)} answers.")
+    fit = _check_fit(engine, schema)
     if wanted := migrations.heads(schema):
-        revision = _check_revision(current, wanted)
+        by_the_host = not current and fit.level is Level.OK
+        revision = _THEIR_OWN if by_the_host else _check_revision(current, wanted)
         yield revision
         if revision.level is Level.ERROR:
             return
+    yield fit
+
+
+_THEIR_OWN = Finding(Level.OK, "migrations", "Migrations of your own made our tables.")
+
+
+def _check_fit(engine: Engine, schema: Schema) -> Finding:
     try:
         verify(engine, schema)
-        yield Finding(Level.OK, "tables", "All tables and columns are there.")
     except HookrowError as error:
-        yield Finding(Level.ERROR, "tables", str(error))
+        return Finding(Level.ERROR, "tables", str(error))
+    return Finding(Level.OK, "tables", "All tables and columns are there.")
 
 
 def _check_revision(current: Sequence[str], wanted: Sequence[str]) -> Finding:
@@ -112,14 +125,49 @@ def _check_revision(current: Sequence[str], wanted: Sequence[str]) -> Finding:
     return Finding(Level.ERROR, "migrations", f"Our tables are {found}. Run: hookrow db upgrade")
 
 
-def _check_indexes(engine: Engine, schema: Schema) -> Iterator[Finding]:
+def _check_tables(engine: Engine, statements: Statements) -> Iterator[Finding]:
+    """Look at what works, and could be better."""
+    for column, statement in naive(engine.dialect, statements):
+        yield Finding(
+            Level.WARNING,
+            "times",
+            f"{column} holds no time zone; it is given UTC. To keep one, run: {statement}",
+        )
+    yield from _check_emails(engine, statements)
+    yield from _check_indexes(engine, statements)
+
+
+def _check_indexes(engine: Engine, statements: Statements) -> Iterator[Finding]:
     try:
         with engine.connect() as connection:
-            statements = list(missing(connection, verify(engine, schema)))
+            lacking = list(missing(connection, statements))
     except SQLAlchemyError as error:
         yield Finding(Level.ERROR, "indexes", f"A lookup fails: {fault(error)}")
         return
-    for statement in statements:
-        yield Finding(Level.WARNING, "indexes", f"A lookup reads a whole table. Run: {statement}")
-    if not statements:
+    for each in lacking:
+        other = f' There is an index for fold="{each.fold}": write that, or another.'
+        yield Finding(
+            Level.WARNING,
+            "indexes",
+            f"A lookup reads a whole table.{other if each.fold else ''} Run: {each.statement}",
+        )
+    if not lacking:
         yield Finding(Level.OK, "indexes", "Every lookup has an index.")
+
+
+def _check_emails(engine: Engine, statements: Statements) -> Iterator[Finding]:
+    try:
+        with engine.connect() as connection:
+            connection.detach()  # what limits the time is gone with it
+            count, example = duplicates(connection, statements)
+    except SQLAlchemyError as error:
+        yield Finding(Level.WARNING, "emails", f"They could not be compared: {fault(error)}")
+        return
+    if count:
+        yield Finding(
+            Level.WARNING,
+            "emails",
+            f"There are several rows of {count} email{'s' if count > 1 else ''}, such as "
+            f"{masked(example)}, that differ by case: the one spelled as the Recipient is taken, "
+            "else the lowest id.",
+        )

@@ -154,8 +154,10 @@ def _storable(text: str | None, longest: int) -> TypeGuard[str]:
 def _subscriber(recipient: str | None, rows: Rows) -> Subscriber | None:
     if recipient is None:
         return None
+    lowered = fold(recipient)
+    found = rows.subscribers.get(lowered, ())
     return min(
-        rows.subscribers.get(fold(recipient), ()),
+        (row for row in found if not rows.exact or row.email in {recipient, lowered}),
         key=lambda row: (row.email != recipient, row.id),
         default=None,
     )

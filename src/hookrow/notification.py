@@ -144,13 +144,15 @@ class Rows:
 
     `subscribers` by ASCII-lowered email and `dispatches` by message id hold every
     row that matches; `subscriptions` the (list, subscriber) pairs that exist.
-    `undated` are the kinds of row that do not keep when they last changed.
+    `undated` are the kinds of row that do not keep when they last changed. With `exact`
+    an email means the rows that have it as it came or in lower case, and no others.
     """
 
     subscribers: Mapping[str, Sequence[Subscriber]]
     dispatches: Mapping[str, Sequence[Dispatch]]
     subscriptions: Collection[tuple[Key, Key]] = ()
     undated: Collection[Suppressible] = ()
+    exact: bool = False
 
 
 class EventTime(Enum):

@@ -124,6 +124,11 @@ def describe(arrival: Arrival) -> str:
     notification = arrival.notification
     if notification is None:
         return "an unsupported notification"
-    local, at, domain = (notification.recipient or "").rpartition("@")
-    masked = f"{(local or domain)[:1]}***{at}{domain if at else ''}"
-    return f"{type(notification).__name__} {notification.message_id!a:.80} of {masked!a:.80}"
+    recipient = masked(notification.recipient or "")
+    return f"{type(notification).__name__} {notification.message_id!a:.80} of {recipient!a:.80}"
+
+
+def masked(email: str) -> str:
+    """Return the address as it may be shown: its first letter, and where it is."""
+    local, at, domain = email.rpartition("@")
+    return f"{(local or domain)[:1]}***{at}{domain if at else ''}"

@@ -16,6 +16,8 @@ from hookrow.notification import Suppressible
 
 SUPPRESSION = ("suppressed_at", "suppression_reason", "suppression_changed_at")
 
+TIMES = frozenset({"delivered_at", "opened_at", "suppressed_at", "suppression_changed_at"})
+
 _REQUIRED = {
     "subscribers": ("id", "email", "suppressed_at"),
     "dispatches": ("id", "provider_message_id", "subscriber_id", "delivered_at", "opened_at"),
@@ -53,7 +55,8 @@ class Role:
     schema than the usual one is `"crm.people"`.
 
     `where` hides every row whose columns, by the table's own names, do not equal
-    these: `{"deleted_at": None}`. `fold` is of the subscribers alone.
+    these: `{"deleted_at": None}`; False of a column that is not boolean is null too,
+    which a file of settings could not say. `fold` is of the subscribers alone.
     """
 
     table: str
@@ -92,6 +95,7 @@ class Schema:
             raise ConfigurationError("The log needs a table: name it, or None for no log.")
         for name, role in self.roles.items():
             _check(name, role)
+            _check_where(name, role)
         if self.messages is not None:
             self._check_messages()
         if self.reasons is not None:
@@ -164,8 +168,9 @@ class Schema:
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """Return a hint at the name that was meant, empty where none is near."""
-    near = get_close_matches(name, list(names), n=1)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    lowered = {each.lower(): each for each in names}
+    near = get_close_matches(name.lower(), lowered, n=1)
+    return f" Did you mean {lowered[near[0]]!r}?" if near else ""
 
 
 def _check(name: str, role: Role) -> None:
@@ -190,6 +195,16 @@ def _check(name: str, role: Role) -> None:
         )
     if role.fold != "ascii" and name != "subscribers":
         raise ConfigurationError(f"The role {name!r} has no email that could be folded.")
+
+
+def _check_where(name: str, role: Role) -> None:
+    """Refuse to hide rows by what notifications set: one would hide a row from the next."""
+    for column in (*_REQUIRED[name], *_OPTIONAL[name]):
+        if column in {*TIMES, *SUPPRESSION} and role.column(column) in role.where:
+            raise ConfigurationError(
+                f"The role {name!r} hides rows by {role.column(column)!r}, which notifications "
+                "set: hide them by another column."
+            )
 
 
 def _check_reasons(reasons: Mapping[str, str | int]) -> None:

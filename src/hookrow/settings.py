@@ -11,13 +11,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 import msgspec
 
 from hookrow.errors import ConfigurationError
 from hookrow.receiver import endpoint_path
-from hookrow.schema import Role, Schema, nearest
+from hookrow.schema import Fold, Role, Schema, nearest
 
 DEFAULT_FILE = Path("hookrow.toml")
 
@@ -90,24 +90,31 @@ def endpoint(host: str, port: int, mount_path: str) -> str:
 
 
 def _schema(tables: object) -> Schema:
-    """Make a schema of plain values, in which `false` stands for None."""
+    """Make a schema of plain values, in which `false` stands for None.
+
+    Not so in `where`: there it depends on the column, which the store knows.
+    """
+    _refuse_unknown("role", tables, Schema.__slots__)
+    for role in tables.values() if isinstance(tables, Mapping) else ():
+        if isinstance(role, Mapping) and "table" in role:
+            _refuse_unknown("part of a role", role, Role.__slots__)
+            _refuse_unknown("fold", [role.get("fold", "ascii")], get_args(Fold))
     try:
         schema: Schema = msgspec.convert(_none_for_false(tables), Schema)
     except msgspec.ValidationError as error:
         raise ConfigurationError(f"{error}.") from error
-    _refuse_unknown("role", tables, Schema.__slots__)
-    for role in tables.values() if isinstance(tables, Mapping) else ():
-        _refuse_unknown("part of a role", role, Role.__slots__)
     return schema
 
 
 def _refuse_unknown(what: str, given: object, known: Collection[str]) -> None:
-    for name in given if isinstance(given, Mapping) else ():
-        if name not in known:
+    for name in given if isinstance(given, Mapping | list) else ():
+        if isinstance(name, str) and name not in known:
             raise ConfigurationError(f"no {what} {name!r}.{nearest(name, known)}")
 
 
 def _none_for_false(value: object) -> object:
     if isinstance(value, Mapping):
-        return {key: _none_for_false(part) for key, part in value.items()}
+        return {
+            key: part if key == "where" else _none_for_false(part) for key, part in value.items()
+        }
     return None if value is False else value

@@ -190,7 +190,11 @@ class MemoryHome:
         """Do nothing."""
 
     def _columns(self) -> Mapping[str, list[str]]:
-        return {name: columns_of(self.schema, name) for name in self.schema.roles}
+        return {
+            name: columns_of(self.schema, name)
+            for name in self._tables()
+            if name in self.schema.roles
+        }
 
     def _tables(self) -> Mapping[str, dict[Any, dict[str, Any]]]:
         return {
@@ -203,7 +207,7 @@ class MemoryHome:
 class SQLHome:
     """A home in an empty database, in the tables of the schema, which it makes."""
 
-    def __init__(self, url: str, schema: Schema, *, lend: bool = False) -> None:
+    def __init__(self, url: str, schema: Schema) -> None:
         self.schema = schema
         self._engine = connect(url)
         self._ours = schema.subscribers == OURS.subscribers
@@ -219,7 +223,7 @@ class SQLHome:
             upgrade(self._engine, schema)
         elif self._log is not None:
             self._log.create(self._engine)
-        self.store = SQLStore(self._engine if lend else url, schema)
+        self.store = SQLStore(url, schema)
 
     def key(self, number: int) -> Key:
         """Return a number for our own tables, for a host's what else its database likes."""

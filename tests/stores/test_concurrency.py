@@ -300,10 +300,6 @@ OBSTACLES = {
     "check": """
         ALTER TABLE hookrow_subscribers ADD CHECK (length(suppression_reason) < 6)
     """,
-    "enum": """
-        CREATE TYPE reason AS ENUM ('Short');
-        ALTER TABLE hookrow_subscribers ALTER suppression_reason TYPE reason USING NULL
-    """,
     "trigger": """
         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
             IF length(NEW.suppression_reason) > 5 THEN RAISE EXCEPTION 'no, %', NEW.email; END IF;

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
+import sys
 import threading
 import traceback
 from collections.abc import Iterator
@@ -75,6 +77,33 @@ class TestOpenEngine:
         with pytest.raises(ConfigurationError, match=instead) as caught:
             open_engine(url)
         assert "async" in str(caught.value)
+
+    @pytest.mark.parametrize(
+        ("url", "said"),
+        [
+            ("postgresql+pg8000://ada@localhost/mail", "with pg8000: write postgresql:// instead"),
+            ("sqlite+pysqlcipher:///hookrow.db", "with pysqlcipher: write sqlite:// instead"),
+        ],
+    )
+    def test_a_driver_without_our_limits_is_refused(self, url: str, said: str) -> None:
+        """It may be lent, in an engine."""
+        with pytest.raises(ConfigurationError, match=said):
+            open_engine(url)
+
+    @pytest.mark.parametrize(
+        ("module", "url", "said"),
+        [
+            ("psycopg", "postgresql://ada@localhost/mail", "pip install 'hookrow[postgres]'"),
+            ("psycopg2", "postgresql+psycopg2://ada@localhost/mail", "write postgresql:// instead"),
+        ],
+    )
+    def test_a_driver_that_is_not_installed_is_refused(
+        self, monkeypatch: pytest.MonkeyPatch, module: str, url: str, said: str
+    ) -> None:
+        """The error says what to install, or to write."""
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(ConfigurationError, match=re.escape(said)):
+            open_engine(url)
 
     @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite:///:memory:"])
     def test_a_file_in_memory_is_refused(self, url: str) -> None:

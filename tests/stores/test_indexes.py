@@ -31,7 +31,7 @@ TABLES = """
 
 
 def _run(engine: Engine, *statements: str) -> None:
-    with engine.begin() as connection:
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         for statement in statements:
             connection.execute(text(statement))
 
@@ -39,7 +39,7 @@ def _run(engine: Engine, *statements: str) -> None:
 def _missing(engine: Engine, schema: Schema) -> list[str]:
     statements = verify(engine, schema)
     with engine.connect() as connection:
-        return list(missing(connection, statements))
+        return [each.statement for each in missing(connection, statements)]
 
 
 @pytest.fixture

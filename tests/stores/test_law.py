@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 import pytest
 from contract import NOON, SECOND
-from homes import OURS, SPARSE, UNDATED, Home, MemoryHome, Rows, SQLHome
+from fitted import FITTED, make_home
+from homes import OURS, SPARSE, UNDATED, Home, MemoryHome, Rows
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from log_contract import timeless
@@ -162,7 +163,7 @@ def _ends(
     return outcomes, home.rows(), timeless(home)
 
 
-SCHEMAS = {"dated": OURS, "undated": UNDATED, "sparse": SPARSE}
+SCHEMAS = {"dated": OURS, "undated": UNDATED, "sparse": SPARSE, "fitted": FITTED}
 
 
 @pytest.fixture(scope="module", params=["memory", "sqlite", "postgres"])
@@ -181,7 +182,7 @@ def home(
     if place == "memory":
         yield MemoryHome(schema)
         return
-    with closing(SQLHome(new_database(place), schema)) as home:
+    with closing(make_home(new_database(place), schema)) as home:
         yield home
 
 

@@ -19,6 +19,7 @@ from contract import (
     opens,
     statuses,
 )
+from fitted import FITTED, make_home
 from homes import OURS, SPARSE, THEIRS, UNDATED, Home, SQLHome, connect
 from log_contract import LogContract, NoLogContract, ReplayContract
 from sqlalchemy import Engine, create_engine, event, insert, make_url, select, text
@@ -34,10 +35,7 @@ from postgres import Server
 @pytest.fixture(scope="class", params=["sqlite", "postgres"])
 def home(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Iterator[Home]:
     """Make the tables of the class's schema, and a store for them."""
-    url = new_database(request.param)
-    with closing(
-        SQLHome(url, request.cls.schema, lend=getattr(request.cls, "lend", False))
-    ) as home:
+    with closing(make_home(new_database(request.param), request.cls.schema)) as home:
         yield home
 
 
@@ -47,6 +45,10 @@ class TestOurTables(StoreContract, LogContract):
 
 class TestTheirTables(StoreContract, HostContract, ReplayContract):
     schema = THEIRS
+
+
+class TestFittedTables(StoreContract, HostContract, ReplayContract):
+    schema = FITTED
 
 
 class TestSparseTables(StoreContract, NoLogContract):
@@ -162,9 +164,15 @@ class TestConstruction:
     def test_another_type_is_refused(self, database: Any) -> None:  # noqa: ANN401 - as a host may
         """What is neither a URL nor an engine is no database."""
         with pytest.raises(
-            ConfigurationError, match=r"takes a database URL or an sqlalchemy\.Engine"
+            ConfigurationError, match=r"takes a database URL, or an sqlalchemy\.Engine"
         ):
             SQLStore(database)
+
+    def test_an_async_engine_of_sqlalchemys_is_refused(self) -> None:
+        """The error says what to pass instead."""
+        engine: Any = type("AsyncEngine", (), {})()  # a real one needs greenlet
+        with pytest.raises(ConfigurationError, match=r"no AsyncEngine: pass create_engine\("):
+            SQLStore(engine)
 
     def test_an_async_engine_is_refused(self) -> None:
         """A lent engine with an async driver cannot be used from our thread; it is said at once."""

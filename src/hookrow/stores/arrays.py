@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from sqlalchemy import ARRAY, CHAR, ColumnElement, Enum, String, Text, bindparam, column, func
+from sqlalchemy.dialects.postgresql import CITEXT
 from sqlalchemy.types import TypeEngine, UserDefinedType
 
 Given: TypeAlias = Mapping[str, ColumnElement[Any]]
@@ -23,7 +24,7 @@ def unnested(types: Mapping[str, TypeEngine[Any]]) -> Given:
 def unbounded(type_: TypeEngine[Any]) -> TypeEngine[Any]:
     """Return the type to pass a value in, which a cast to VARCHAR(5) would cut in silence."""
     match type_:
-        case Enum():
+        case Enum() | CITEXT():
             return type_
         case CHAR():
             return _Bpchar()

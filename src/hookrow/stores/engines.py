@@ -23,6 +23,9 @@ LOCK_TIMEOUT = 2
 STATEMENT_TIMEOUT = 4
 """In seconds; how long one statement may take."""
 
+_DRIVERS = {"pysqlite", "psycopg", "psycopg2"}
+"""Those that know the limits that are set here."""
+
 _OLDEST = {"postgresql": (13,), "sqlite": (3, 35)}
 _NAMES = {"postgresql": "PostgreSQL", "sqlite": "SQLite"}
 
@@ -43,10 +46,20 @@ def open_engine(url: str | URL) -> Engine:
             f"write {parsed.get_backend_name()}:// instead."
         ) from None
     supported(parsed.get_backend_name(), is_async=dialect.is_async)
+    if dialect.driver not in _DRIVERS:
+        raise ConfigurationError(
+            f"hookrow opens no database with {dialect.driver}: "
+            f"write {parsed.get_backend_name()}:// instead, or lend an engine."
+        )
     try:
         return _sqlite(parsed) if dialect.name == "sqlite" else _postgres(parsed)
     except ModuleNotFoundError as error:
-        raise MissingExtra("PostgreSQL", "postgres") from error
+        if dialect.driver == "psycopg":
+            raise MissingExtra("PostgreSQL", "postgres") from error
+        raise ConfigurationError(
+            f"The driver {dialect.driver} is not installed: install it, or write "
+            "postgresql:// instead, which is psycopg."
+        ) from error
 
 
 @contextmanager

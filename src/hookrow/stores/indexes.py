@@ -17,71 +17,131 @@ from sqlalchemy import (
     Integer,
     Select,
     Uuid,
+    select,
     text,
 )
+from sqlalchemy.dialects.postgresql import CITEXT
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateIndex
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.elements import ClauseElement, ColumnElement
 
+from hookrow.schema import Fold
+from hookrow.stores import folds
 from hookrow.stores.statements import Statements
-from hookrow.stores.tables import folded
+
+_LONGEST_NAME = 63
+"""In characters, of an index in PostgreSQL."""
+
+
+_KEYS = (
+    ("subscribers", "id"),
+    ("dispatches", "provider_message_id"),
+    ("dispatches", "id"),
+    ("messages", "id"),
+)
+"""By what rows are found and changed, besides emails and pairs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """The CREATE INDEX that a lookup lacks, and the fold of emails that has its index already."""
+
+    statement: str
+    fold: Fold | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Lookup:
-    """A statement and parameters for it, what it has to search by, and what to index for that."""
+    """What rows are searched for, with parameters; what to index; and how a plan names that."""
 
-    statement: Select[Any] | CompoundSelect[Any]
+    role: str
+    condition: ColumnElement[bool]
     parameters: Mapping[str, Sequence[object]]
-    sought: Column[Any]
     indexed: Sequence[ColumnElement[Any]]
+    sought: Column[Any]
+    by: str
 
 
-def missing(connection: Connection, statements: Statements) -> Iterator[str]:
-    """Yield the CREATE INDEX of each index that a lookup lacks.
+def missing(connection: Connection, statements: Statements) -> Iterator[Missing]:
+    """Yield each index that a lookup lacks.
 
     The planner is asked, not the catalogue: only it knows which index it can use.
     """
     if connection.dialect.name == "postgresql":
         # A small table is read whole whatever its indexes; ask what were if it could not be.
         connection.execute(text("SET LOCAL enable_seqscan = off"))
+    if not _is_served(connection, statements, email := _email(statements, statements.fold)):
+        others = (fold for fold in _folds(statements) if fold != statements.fold)
+        there = (
+            fold for fold in others if _is_served(connection, statements, _email(statements, fold))
+        )
+        yield Missing(_create(connection, email), next(there, None))
     for lookup in _lookups(statements):
-        plan = connection.execute(_Explain(lookup.statement), lookup.parameters)
-        if not any(_searches(str(row[-1]), lookup) for row in plan):
-            name = f"hookrow_{lookup.sought.table.name}_{lookup.sought.name}"
-            index = Index(name[:_LONGEST_NAME], *lookup.indexed)
-            yield str(CreateIndex(index).compile(dialect=connection.dialect))
+        if not _is_served(connection, statements, lookup):
+            yield Missing(_create(connection, lookup))
 
 
-_LONGEST_NAME = 63
-"""In characters, of an index in PostgreSQL."""
+def _folds(statements: Statements) -> Iterator[Fold]:
+    """Yield the folds that could be, the most lenient first."""
+    is_citext = isinstance(statements.roles["subscribers"]["email"].type, CITEXT)
+    if is_citext or not statements.arrays:
+        yield "citext"
+    yield from ("ascii", "lower", "exact")
+
+
+def _email(statements: Statements, fold: Fold) -> _Lookup:
+    """Return the half of `find` that looks for emails, by any fold."""
+    email = statements.roles["subscribers"]["email"]
+    indexed = folds.indexed(fold, email, arrays=statements.arrays)
+    condition = folds.found(fold, email, arrays=statements.arrays)
+    by = _named(email) if indexed is email else f"{_named(email)}|<expr>"
+    return _Lookup("subscribers", condition, {"emails": [""]}, [indexed], email, by)
 
 
 def _lookups(statements: Statements) -> Iterator[_Lookup]:
-    email = statements.roles["subscribers"]["email"]
-    message_id = statements.roles["dispatches"]["provider_message_id"]
-    both = {"emails": [""], "message_ids": [""]}
-    yield _Lookup(statements.find, both, email, [folded(email)])
-    yield _Lookup(statements.find, both, message_id, [message_id])
-    if statements.subscriptions is not None:
+    """Yield what is looked for besides emails."""
+    for name, ours in _KEYS:
+        if name in statements.roles:
+            column = statements.roles[name][ours]
+            parameters = statements.by([_sample(column)])
+            condition = statements.among(column)
+            yield _Lookup(name, condition, parameters, [column], column, f"{_named(column)}|rowid")
+    if "subscriptions" in statements.roles:
         role = statements.roles["subscriptions"]
         pair = [role["list_id"], role["subscriber_id"]]
         parameters = statements.by([tuple(_sample(column) for column in pair)])
         # There may be few lists, with many subscribers each: these tell the rows apart.
-        yield _Lookup(statements.subscriptions, parameters, role["subscriber_id"], pair)
+        by = _named(pair[1])
+        yield _Lookup("subscriptions", statements.among(*pair), parameters, pair, pair[1], by)
 
 
-def _searches(line: str, lookup: _Lookup) -> bool:
-    """Tell whether a plan's line searches an index by what the lookup has to search by.
+def _named(column: Column[Any]) -> str:
+    return rf"\b{re.escape(column.name)}\b"
 
-    PostgreSQL prints the condition; SQLite prints the columns, and <expr> for what is none.
+
+def _is_served(connection: Connection, statements: Statements, lookup: _Lookup) -> bool:
+    """Tell whether the plan searches an index by what the lookup has to search by.
+
+    PostgreSQL prints the condition; SQLite prints the columns, <expr> for what is none,
+    and rowid for a key that is the table's own. An index on just the rows that are not
+    hidden serves too; but where all are asked for, one on other columns of theirs does
+    not come between.
     """
-    sought = rf"\b{re.escape(lookup.sought.name)}\b"
-    if not any(each is lookup.sought for each in lookup.indexed):
-        sought += "|<expr>"
-    pattern = rf"(Index Cond: .*|SEARCH .* INDEX .*\(.*)({sought})"
-    return re.search(pattern, line, re.IGNORECASE) is not None
+    pattern = rf"(Index Cond: .*|SEARCH .* (INDEX|KEY) .*\(.*)({lookup.by})"
+    for visible in ([], statements.visible[lookup.role]):
+        select_ = select(lookup.sought).where(lookup.condition, *visible)
+        plan = connection.execute(Explain(select_), lookup.parameters).all()
+        if any(re.search(pattern, str(row[-1]), re.IGNORECASE) for row in plan):
+            return True
+    return False
+
+
+def _create(connection: Connection, lookup: _Lookup) -> str:
+    """Return the CREATE INDEX, which on PostgreSQL holds up no writer."""
+    name = f"hookrow_{lookup.sought.table.name}_{lookup.sought.name}"[:_LONGEST_NAME]
+    index = Index(name, *lookup.indexed, postgresql_concurrently=True)
+    return str(CreateIndex(index).compile(dialect=connection.dialect))
 
 
 def _sample(column: Column[Any]) -> object:
@@ -95,18 +155,20 @@ def _sample(column: Column[Any]) -> object:
             return ""
 
 
-class _Explain(Executable, ClauseElement):
+class Explain(Executable, ClauseElement):
+    """A statement that is not run: its plan is returned, a line a row, as the last column."""
+
     inherit_cache = False
 
     def __init__(self, statement: Select[Any] | CompoundSelect[Any]) -> None:
         self.statement = statement
 
 
-@compiles(_Explain)
-def _explain(element: _Explain, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401 - passed on
+@compiles(Explain)
+def _explain(element: Explain, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401 - passed on
     return f"EXPLAIN {compiler.process(element.statement, **options)}"
 
 
-@compiles(_Explain, "sqlite")
-def _explain_query_plan(element: _Explain, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401 - passed on
+@compiles(Explain, "sqlite")
+def _explain_query_plan(element: Explain, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401 - passed on
     return f"EXPLAIN QUERY PLAN {compiler.process(element.statement, **options)}"

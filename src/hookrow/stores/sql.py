@@ -44,6 +44,11 @@ from hookrow.stores.watch import watch
 
 log = logging.getLogger("hookrow")
 
+_NO_DATABASE = (
+    "A store takes a database URL, or an sqlalchemy.Engine that is not async, but no {}: "
+    'pass create_engine("postgresql+psycopg://..."), or that URL as text.'
+)
+
 
 class SQLStore:
     """The rows of a database, in the tables that the schema names.
@@ -64,9 +69,7 @@ class SQLStore:
             self._engine, self._own = open_engine(database), True
             renew_after_fork(self)
         else:
-            raise ConfigurationError(
-                f"A store takes a database URL or an sqlalchemy.Engine, not {type(database)}."
-            )
+            raise ConfigurationError(_NO_DATABASE.format(type(database).__name__))
         self._schema = schema
         self._statements: Statements | None = None
         self.log = SQLLog(self._engine, schema.log, self._committed) if schema.log else None
@@ -80,7 +83,7 @@ class SQLStore:
         """Begin a transaction; see `Store.transaction`."""
         with self._committed() as connection:
             yield SQLTransaction(
-                connection, self._verified(), self._schema.undated, skip_locked=skip_locked
+                connection, self._verified(), self._schema, skip_locked=skip_locked
             )
 
     @contextmanager
@@ -142,13 +145,13 @@ class SQLTransaction:
         self,
         connection: Connection,
         statements: Statements,
-        undated: Collection[Suppressible],
+        schema: Schema,
         *,
         skip_locked: bool,
     ) -> None:
         self._connection = connection
         self._statements = statements
-        self._undated = undated
+        self._schema = schema
         self._skip_locked = skip_locked
 
     def find(self, mentioned: Mentioned) -> Rows:
@@ -167,7 +170,13 @@ class SQLTransaction:
             for subscriber in subscribers.get(email, ())
             if dispatch.list is not None
         }
-        return Rows(subscribers, dispatches, self._subscriptions(pairs), self._undated)
+        return Rows(
+            subscribers,
+            dispatches,
+            self._subscriptions(pairs),
+            self._schema.undated,
+            exact=self._schema.subscribers.fold == "exact",
+        )
 
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
         """Lock the rows, kind by kind; on SQLite the transaction holds the whole file."""
@@ -189,7 +198,7 @@ class SQLTransaction:
         forms: defaultdict[Update, list[dict[str, Any]]] = defaultdict(list)
         for change in changes:
             if (form := self._form(change)) is not None:
-                forms[form].append(_parameters(change))
+                forms[form].append(self._parameters(change))
         for form, rows in forms.items():
             self._connection.execute(form, self._statements.of(rows))
 
@@ -216,10 +225,21 @@ class SQLTransaction:
             return self._statements.set_time(change.column, guarded=change.guarded)
         return self._statements.set_suppression(change.kind, guarded=change.guarded)
 
+    def _parameters(self, change: Change) -> dict[str, Any]:
+        if isinstance(change, SetTime):
+            return {"key_0": change.dispatch, "new_at": change.at}
+        key = change.key if isinstance(change.key, tuple) else (change.key,)
+        return {
+            **{f"key_{n}": part for n, part in enumerate(key)},
+            "new_suppressed_at": None if change.reason is None else change.at,
+            "new_suppression_reason": self._schema.reason(change.reason),
+            "new_suppression_changed_at": change.at,
+        }
+
     def _found(self, mentioned: Mentioned) -> Sequence[Any]:
         if not mentioned.emails:
             return ()
-        parameters = {"emails": list(mentioned.emails), "message_ids": list(mentioned.message_ids)}
+        parameters = self._statements.mentioning(mentioned)
         return self._connection.execute(self._statements.find, parameters).all()
 
     def _subscriptions(self, pairs: Collection[tuple[Key, Key]]) -> Collection[tuple[Key, Key]]:
@@ -249,15 +269,3 @@ def _keys(kind: Suppressible, rows: Collection[RowId]) -> Sequence[Key | tuple[K
 def _key(row: Sequence[Key]) -> Key | tuple[Key, Key]:
     """Return the key as `RowId` has it: one column by itself, two as a pair."""
     return (row[0], row[1]) if len(row) > 1 else row[0]
-
-
-def _parameters(change: Change) -> dict[str, Any]:
-    if isinstance(change, SetTime):
-        return {"key_0": change.dispatch, "new_at": change.at}
-    key = change.key if isinstance(change.key, tuple) else (change.key,)
-    return {
-        **{f"key_{n}": part for n, part in enumerate(key)},
-        "new_suppressed_at": None if change.reason is None else change.at,
-        "new_suppression_reason": change.reason,
-        "new_suppression_changed_at": change.at,
-    }

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import (
     ARRAY,
+    Boolean,
     Column,
     ColumnElement,
     MetaData,
@@ -17,28 +18,31 @@ from sqlalchemy import (
     and_,
     any_,
     bindparam,
+    false,
+    literal_column,
     null,
     or_,
     select,
+    true,
     type_coerce,
     union_all,
     update,
 )
 from sqlalchemy.types import TypeEngine
 
-from hookrow.notification import EventTime, Suppressible
-from hookrow.schema import SUPPRESSION, Schema
+from hookrow.notification import EventTime, Mentioned, Suppressible
+from hookrow.schema import SUPPRESSION, TIMES, Schema
+from hookrow.schema import Given as Value
+from hookrow.stores import folds
 from hookrow.stores.arrays import Given, unbounded, unnested
 from hookrow.stores.keeping import Keeping
-from hookrow.stores.tables import UTCDateTime, folded
+from hookrow.stores.tables import UTCDateTime
 
 Types: TypeAlias = Mapping[str, TypeEngine[Any]]
 """Of one table: the type of each column, by the table's own name for it."""
 
 Columns: TypeAlias = Mapping[str, Column[Any]]
 """Of one role: the columns that its table has, by our name for them."""
-
-_TIMES = frozenset({"delivered_at", "opened_at", "suppressed_at", "suppression_changed_at"})
 
 _SET = ("delivered_at", "opened_at", *SUPPRESSION)
 
@@ -57,15 +61,23 @@ class Statements:
     once and an UPDATE is one statement. `by` and `of` shape the parameters.
 
     `types` are those of each role's table, by the role's name; whatever the
-    schema names is in them.
+    schema names is in them. Every statement passes over the rows that a role's
+    `where` hides, but for the owner of a dispatch, whom an answer may have to name.
     """
 
     def __init__(self, schema: Schema, types: Mapping[str, Types], *, arrays: bool) -> None:
-        self._arrays = arrays
-        self.roles = {
-            name: _columns(role.table, schema.columns(name), types[name])
+        self.arrays = arrays
+        self.fold = schema.subscribers.fold
+        tables = {name: _table(schema, name, types[name]) for name in schema.roles}
+        self.roles: Mapping[str, Columns] = {
+            name: {ours: table.c[theirs] for ours, theirs in schema.columns(name).items()}
+            for name, table in tables.items()
+        }
+        self.visible = {
+            name: [_equals(tables[name].c[column], value) for column, value in role.where.items()]
             for name, role in schema.roles.items()
         }
+        """Of each role: what is true of the rows that it has."""
         # One statement for both: it is a round trip less.
         self.find = union_all(self._subscribers(), self._dispatches())
         self.subscriptions = self._keys(Suppressible.SUBSCRIPTION) if schema.subscriptions else None
@@ -73,6 +85,11 @@ class Statements:
         self.lock = cache(self._lock)
         self.set_time = cache(self._set_time)
         self.set_suppression = cache(self._set_suppression)
+
+    def mentioning(self, mentioned: Mentioned) -> dict[str, Any]:
+        """Return the parameters of `find`."""
+        emails = folds.given(self.fold, mentioned)
+        return {"emails": list(emails), "message_ids": list(mentioned.message_ids)}
 
     def by(self, keys: Collection[Any]) -> dict[str, Any]:
         """Return the parameters of a select."""
@@ -94,37 +111,53 @@ class Statements:
 
     def of(self, rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]] | dict[str, Any]:
         """Return the parameters of an update of the rows."""
-        return {name: [row[name] for row in rows] for name in rows[0]} if self._arrays else rows
+        return {name: [row[name] for row in rows] for name in rows[0]} if self.arrays else rows
+
+    def among(self, *columns: ColumnElement[Any]) -> ColumnElement[bool]:
+        """Compare each column with its own set: for pairs these are more than were asked for.
+
+        Of pairs as such SQLite would make a search through the whole table.
+        """
+        return and_(*(self.one_of(column, f"key_{n}") for n, column in enumerate(columns)))
+
+    def one_of(self, column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
+        """Compare with the values of a parameter."""
+        if self.arrays:
+            return column == any_(bindparam(name, type_=ARRAY(unbounded(column.type))))
+        return column.in_(bindparam(name, expanding=True))
 
     def _subscribers(self) -> Select[Any]:
-        """By folded `emails`: id and email, and nothing where `_dispatches` has its columns."""
+        """By `emails`: id and email, and nothing where `_dispatches` has its columns."""
         role = self.roles["subscribers"]
         others = list(self._dispatches().selected_columns)[2:]
         nothing = [type_coerce(null(), column.type) for column in others]
         return select(role["id"], role["email"], *nothing).where(
-            self._one_of(folded(role["email"]), "emails")
+            folds.found(self.fold, role["email"], arrays=self.arrays), *self.visible["subscribers"]
         )
 
     def _dispatches(self) -> Select[Any]:
         """By `message_ids`: its owner's id and email, message id, the dispatch's id, its list."""
         role, owner = self.roles["dispatches"], self.roles["subscribers"]
-        belongs = role["subscriber_id"] == owner["id"]
-        return (
-            select(
-                role["subscriber_id"],
-                owner["email"],
-                role["provider_message_id"],
-                role["id"],
-                role.get("list_id", null()).label("list_id"),
-            )
-            .outerjoin_from(role["id"].table, owner["id"].table, belongs)
-            .where(self._one_of(role["provider_message_id"], "message_ids"))
+        message = self.roles.get("messages", {})
+        list_ = role.get("list_id", message.get("list_id", null()))
+        found = select(
+            role["subscriber_id"],
+            owner["email"],
+            role["provider_message_id"],
+            role["id"],
+            list_.label("list_id"),
+        ).outerjoin_from(role["id"].table, owner["id"].table, role["subscriber_id"] == owner["id"])
+        if message:
+            sent = and_(role["message_id"] == message["id"], *self.visible["messages"])
+            found = found.outerjoin(message["id"].table, sent)
+        return found.where(
+            self.one_of(role["provider_message_id"], "message_ids"), *self.visible["dispatches"]
         )
 
     def _keys(self, kind: Suppressible) -> Select[Any]:
         """By keys of a kind of row: those that exist, and for pairs perhaps more."""
         columns = self.key(kind)
-        return select(*columns).where(self._among(*columns))
+        return select(*columns).where(self.among(*columns), *self.visible[kind.value])
 
     def _lock(self, kind: Suppressible, *, skip_locked: bool) -> Select[Any]:
         """Lock rows in the order of their keys: the order in which every process does it.
@@ -164,37 +197,44 @@ class Statements:
     def _update(self, kind: Suppressible, given: Given) -> Update:
         columns = self.key(kind)
         matches = [column == given[f"key_{n}"] for n, column in enumerate(columns)]
-        return update(columns[0].table).where(*matches)
+        return update(columns[0].table).where(*matches, *self.visible[kind.value])
 
     def _given(self, kind: Suppressible, new: Columns) -> Given:
         """Return the parameters of an update: the key's and those of the `new` columns."""
         keys = {f"key_{n}": column for n, column in enumerate(self.key(kind))}
         types = {name: column.type for name, column in (keys | dict(new)).items()}
-        if self._arrays:
+        if self.arrays:
             return unnested(types)
         return {name: bindparam(name, type_=type_) for name, type_ in types.items()}
 
-    def _among(self, *columns: ColumnElement[Any]) -> ColumnElement[bool]:
-        """Compare each column with its own set: for pairs these are more than were asked for.
 
-        Of pairs as such SQLite would make a search through the whole table.
-        """
-        return and_(*(self._one_of(column, f"key_{n}") for n, column in enumerate(columns)))
+def _table(schema: Schema, name: str, types: Types) -> Table:
+    """Return the table of a role, with the columns that the schema names."""
+    role, columns = schema.roles[name], schema.columns(name)
+    times = {theirs for ours, theirs in columns.items() if ours in TIMES}
+    namespace, _, bare = role.table.rpartition(".")
+    return Table(
+        bare,
+        MetaData(),
+        *(
+            Column(theirs, _utc(types[theirs]) if theirs in times else types[theirs])
+            for theirs in dict.fromkeys((*columns.values(), *role.where))
+        ),
+        schema=namespace or None,
+    )
 
-    def _one_of(self, column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
-        if self._arrays:
-            return column == any_(bindparam(name, type_=ARRAY(unbounded(column.type))))
-        return column.in_(bindparam(name, expanding=True))
+
+def _equals(column: Column[Any], value: Value) -> ColumnElement[bool]:
+    if value is None or (value is False and not isinstance(column.type, Boolean)):
+        return column.is_(None)
+    if isinstance(value, bool):
+        return column == (true() if value else false())
+    # Not as a parameter, with which no index on just these rows would be used.
+    return column == literal_column(str(value) if isinstance(value, int) else _quoted(value))
 
 
-def _columns(table: str, names: Mapping[str, str], types: Types) -> Columns:
-    schema, _, name = table.rpartition(".")
-    columns = {
-        ours: Column(theirs, _utc(types[theirs]) if ours in _TIMES else types[theirs])
-        for ours, theirs in names.items()
-    }
-    Table(name, MetaData(), *columns.values(), schema=schema or None)
-    return columns
+def _quoted(text: str) -> str:
+    return "'{}'".format(text.replace("'", "''"))
 
 
 def _utc(type_: TypeEngine[Any]) -> UTCDateTime:

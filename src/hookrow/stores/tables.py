@@ -5,6 +5,7 @@ A host that has its own four names them in a `Schema`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,6 +29,8 @@ from sqlalchemy import (
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
+
+from hookrow.schema import Schema
 
 
 class UTCDateTime(TypeDecorator[datetime]):
@@ -200,6 +203,24 @@ def log_table(name: str, metadata: MetaData) -> Table:
         name = f"hookrow_notifications_parked_{column.name}"
         Index(name, column, postgresql_where=parked, sqlite_where=parked)
     return table
+
+
+def attach(to: MetaData, schema: Schema = Schema()) -> Sequence[Table]:  # noqa: B008 - frozen
+    """Put those of our tables that the schema needs into a host's metadata; return them.
+
+    They are the four where all roles are ours, as for `hookrow db upgrade`, and the
+    log. Their types are SQLAlchemy's own, so that what Alembic writes imports nothing
+    of ours.
+    """
+    made = []
+    if schema.ours:
+        made += [table.to_metadata(to) for table in (subscribers, lists, subscriptions, dispatches)]
+    if schema.log is not None:
+        made.append(log_table(schema.log, to))
+    for column in (column for table in made for column in table.c):
+        if isinstance(column.type, UTCDateTime):
+            column.type = DateTime(timezone=True)
+    return made
 
 
 notifications = log_table("hookrow_notifications", metadata)

@@ -5,21 +5,23 @@ What is missing is told by name. How fast it is found is for `indexes` to say.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterator
+from typing import Any
 
-from sqlalchemy import Engine, Inspector, MetaData, String, inspect
+from sqlalchemy import Engine, Inspector, MetaData, inspect
+from sqlalchemy.dialects.postgresql import DOMAIN
 from sqlalchemy.exc import NoSuchTableError, SQLAlchemyError
 from sqlalchemy.pool import SingletonThreadPool, StaticPool
+from sqlalchemy.types import TypeEngine
 
 from hookrow.errors import SchemaMismatch
 from hookrow.schema import Schema, nearest
 from hookrow.stores import Unavailable
+from hookrow.stores.column_types import check_types
 from hookrow.stores.engines import check_version
 from hookrow.stores.faults import fault
 from hookrow.stores.statements import Statements, Types
 from hookrow.stores.tables import log_table
-
-_TEXT = {"email", "provider_message_id"}
 
 
 def verify(engine: Engine, schema: Schema) -> Statements:
@@ -40,20 +42,20 @@ def verify(engine: Engine, schema: Schema) -> Statements:
                 _check_log(inspector, schema.log)
     except SQLAlchemyError as error:
         raise Unavailable(str(fault(error))) from error
-    return Statements(schema, types, arrays=engine.dialect.name == "postgresql")
+    on_postgres = engine.dialect.name == "postgresql"
+    check_types(schema, types, strict=on_postgres)
+    return Statements(schema, types, arrays=on_postgres)
 
 
 def _types(inspector: Inspector, schema: Schema, name: str) -> Types:
     """Return the types of the columns of a role's table, which has all that it needs."""
-    table, columns = schema.roles[name].table, schema.columns(name)
-    types = _reflected(inspector, name, table)
-    for column in columns.values():
+    role = schema.roles[name]
+    types = _reflected(inspector, name, role.table)
+    for column in (*schema.columns(name).values(), *role.where):
         if column not in types:
             raise SchemaMismatch(
-                f"The table {table!r} has no column {column!r}.{nearest(column, types)}"
+                f"The table {role.table!r} has no column {column!r}.{nearest(column, types)}"
             )
-    if inspector.dialect.name == "postgresql":
-        _check_text(table, [columns[ours] for ours in _TEXT & columns.keys()], types)
     return types
 
 
@@ -75,21 +77,33 @@ def _check_log(inspector: Inspector, name: str) -> None:
 
 
 def _reflected(inspector: Inspector, name: str, table: str) -> Types:
+    """Return the types of a table's columns, or of a view's."""
     namespace, _, bare = table.rpartition(".")
+    if namespace and namespace not in inspector.get_schema_names():
+        raise _no_table(inspector, name, table)
     try:
         columns = inspector.get_columns(bare, schema=namespace or None)
     except NoSuchTableError:
-        tables = inspector.get_table_names(schema=namespace or None)
-        raise SchemaMismatch(
-            f"The database has no table {table!r} for the {name}.{nearest(bare, tables)}"
-        ) from None
-    return {column["name"]: column["type"] for column in columns}
+        raise _no_table(inspector, name, table) from None
+    return {column["name"]: _base(column["type"]) for column in columns}
 
 
-def _check_text(table: str, columns: Collection[str], types: Types) -> None:
-    for column in columns:
-        if not isinstance(types[column], String):
-            raise SchemaMismatch(
-                f"The column {column!r} of {table!r} is of the type {types[column]}, "
-                "and has to be text: what comes is compared with it as it came."
-            )
+def _base(type_: TypeEngine[Any]) -> TypeEngine[Any]:
+    return _base(type_.data_type) if isinstance(type_, DOMAIN) else type_
+
+
+def _no_table(inspector: Inspector, name: str, table: str) -> SchemaMismatch:
+    bare = table.rpartition(".")[2]
+    elsewhere = [each for each in _tables(inspector) if each.rpartition(".")[2] == bare]
+    hint = f" Did you mean {elsewhere[0]!r}?" if elsewhere else nearest(table, _tables(inspector))
+    return SchemaMismatch(f"The database has no table {table!r} for the {name}.{hint}")
+
+
+def _tables(inspector: Inspector) -> Iterator[str]:
+    """Yield the name of each table and view, as a `Role` has it."""
+    for namespace in inspector.get_schema_names():
+        if namespace == "information_schema":
+            continue
+        names = (*inspector.get_table_names(namespace), *inspector.get_view_names(namespace))
+        usual = namespace == inspector.default_schema_name
+        yield from names if usual else (f"{namespace}.{each}" for each in names)
