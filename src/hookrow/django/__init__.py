@@ -1,0 +1,1 @@
+"""hookrow in a Django project."""
