@@ -1,0 +1,10 @@
+"""The pages: the admin, and the endpoint below /mail/."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.urls import path
+
+urlpatterns = [
+    path("admin/", admin.site.urls),
+]
