@@ -26,7 +26,7 @@ from hookrow.errors import SchemaMismatch
 from hookrow.notification import Suppressible
 from hookrow.schema import Fold, Role, Schema, nearest
 
-AnyField: TypeAlias = Field[Any, Any]
+AnyField: TypeAlias = "Field[Any, Any]"
 
 LOG = "hookrow.Notification"
 

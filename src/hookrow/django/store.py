@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Model, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models import Model, OuterRef, Q, QuerySet, Subquery, TextField, Value
 from django.db.models.functions import Lower
 
 from hookrow.decide import fold
@@ -205,7 +205,7 @@ class DjangoTransaction:
     def _list(self, played: Played) -> Any:  # noqa: ANN401 - a path or an expression
         if "message_id" in played.paths:
             return self._one("messages", played.paths["message_id"], "list_id")
-        return played.paths.get("list_id", Value(None))
+        return played.paths.get("list_id", Value(None, TextField()))
 
     def _one(self, name: str, outer: str, wanted: str) -> Subquery:
         """Look up a column of another role, by the id that the outer query has for it."""
