@@ -132,4 +132,4 @@ class _Closing(DjangoStore):
                 yield transaction
         finally:
             if current_thread() is not main_thread():
-                connections[self._using].close()
+                connections[self.using].close()

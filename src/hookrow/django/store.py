@@ -53,14 +53,14 @@ class DjangoStore:
 
     def __init__(self, schema: Schema = Schema(), using: str = "default") -> None:  # noqa: B008 - frozen
         supported(using)
-        self._using = using
+        self.using = using
         self._models = models(schema)
         self.log = DjangoLog(using) if schema.log else None
 
     @contextmanager
     def transaction(self, *, skip_locked: bool = False) -> Iterator[DjangoTransaction]:
         """Begin a transaction, or inside one of the host's a savepoint; see `Store.transaction`."""
-        with begun(self._using) as connection:
+        with begun(self.using) as connection:
             yield DjangoTransaction(self._models, connection, skip_locked=skip_locked)
 
 

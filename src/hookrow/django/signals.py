@@ -1,0 +1,24 @@
+"""Signals: the host's own code hears how a notification ended, after the commit.
+
+Each is sent with `arrival` (a `hookrow.Arrival`) and `outcome`, by `hookrow.Receiver`.
+What a receiver of one raises is logged by Django, and changes no answer.
+"""
+
+from __future__ import annotations
+
+from django.dispatch import Signal
+
+from hookrow.notification import Arrival, Outcome, Recorded
+from hookrow.receiver import Receiver
+
+notification_recorded = Signal()
+"""It was processed; `outcome` is a `Recorded`."""
+
+notification_refused = Signal()
+"""It was not; `outcome` is a `Refused`. What is answered 503 has not ended, and is not sent."""
+
+
+def send(arrival: Arrival, outcome: Outcome) -> None:
+    """Tell whoever listens. Never raises."""
+    signal = notification_recorded if isinstance(outcome, Recorded) else notification_refused
+    signal.send_robust(Receiver, arrival=arrival, outcome=outcome)
