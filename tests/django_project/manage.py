@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import socket
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from command import Command
+from wire import PATIENCE, eventually, free_port
 
 TESTS = Path(__file__).parents[1]
 
@@ -34,3 +38,28 @@ class Manage(Command):
         done = self.execute(sys.executable, "-c", code, *arguments)
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    @contextmanager
+    def runserver(self) -> Iterator[int]:
+        """Run Django's own server until the block ends; yield its port."""
+        port = free_port()
+        process = subprocess.Popen(
+            [*self._program, "runserver", "--noreload", f"127.0.0.1:{port}"],
+            cwd=self.folder,
+            env=self.environment({}),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            eventually(lambda: _listens(port))
+            yield port
+        finally:
+            process.terminate()
+            process.wait(PATIENCE)
+
+
+def _listens(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
