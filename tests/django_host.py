@@ -11,6 +11,7 @@ from itertools import count
 
 from django.conf import settings
 from django.db import connections
+from django.test import override_settings
 
 import django
 from django_project.settings import database
@@ -38,6 +39,16 @@ settings.configure(
 django.setup()
 
 _numbers = count()
+
+
+@contextmanager
+def project(url: str, **hookrow: object) -> Iterator[str]:
+    """Have the project record in this database, with such settings; return its alias."""
+    with (
+        alias(url) as name,
+        override_settings(HOOKROW={"SECRET": SECRET, "DATABASE": name, **hookrow}),
+    ):
+        yield name
 
 
 @contextmanager

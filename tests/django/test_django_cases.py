@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from django.test import Client, override_settings
+from django.test import Client
 
 import django_host
 from test_cases import ALL, Case, SQLSite, _with_arrival, expect
@@ -21,9 +21,8 @@ PATH = "/mail/provider/webhooks"
 def site(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Iterator[SQLSite]:
     """Make one database for all cases, and have Django record in it."""
     url = new_database(request.param)
-    with closing(SQLSite(url)) as site, django_host.alias(url) as alias:
-        with override_settings(HOOKROW={"SECRET": SECRET, "DATABASE": alias}):
-            yield site
+    with closing(SQLSite(url)) as site, django_host.project(url):
+        yield site
 
 
 @pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)

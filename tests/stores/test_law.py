@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import pytest
 from contract import NOON, SECOND
+from django_home import BARE, CRM, LEAN, DjangoHome
 from homes import OURS, SPARSE, UNDATED, Home, MemoryHome, Rows, SQLHome
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -20,7 +21,13 @@ from hookrow.recording import record
 Group: TypeAlias = list[Arrival]
 World: TypeAlias = dict[str, list[dict[str, Any]]]
 
-EXAMPLES = {"memory": 200, "sqlite": 40, "postgres": 40}
+EXAMPLES = {
+    "memory": 200,
+    "sqlite": 40,
+    "postgres": 40,
+    "django-sqlite": 20,
+    "django-postgres": 20,
+}
 """How many groups are tried; a database is three hundred times as slow as a dict."""
 
 # Few values, so that they meet: one row, one time, twice.
@@ -163,9 +170,11 @@ def _ends(
 
 
 SCHEMAS = {"dated": OURS, "undated": UNDATED, "sparse": SPARSE}
+MODELS = {"dated": CRM, "undated": BARE, "sparse": LEAN}
+"""The same for Django, in models of a host's."""
 
 
-@pytest.fixture(scope="module", params=["memory", "sqlite", "postgres"])
+@pytest.fixture(scope="module", params=EXAMPLES)
 def place(request: pytest.FixtureRequest) -> str:
     """Return where the rows are."""
     where: str = request.param
@@ -180,6 +189,11 @@ def home(
     schema = SCHEMAS[request.param]
     if place == "memory":
         yield MemoryHome(schema)
+        return
+    if place.startswith("django-"):
+        url = new_database(place.removeprefix("django-"))
+        with closing(DjangoHome(url, MODELS[request.param])) as home:
+            yield home
         return
     with closing(SQLHome(new_database(place), schema)) as home:
         yield home

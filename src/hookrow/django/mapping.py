@@ -171,11 +171,11 @@ def _check_types(schema: Schema, played: Played) -> None:
 
 
 def _check_reason(schema: Schema, field: AnyField) -> None:
-    kept = {type(each) for each in (schema.reasons or {"": ""}).values()}
-    if isinstance(field, IntegerField | ForeignKey) and kept != {int}:
+    numbers = any(isinstance(each, int) for each in (schema.reasons or {}).values())
+    if isinstance(field, IntegerField | ForeignKey) and not numbers:
         raise SchemaMismatch(
             f"{field} holds numbers: say which in `reasons`, "
             "{'HardBounce': 1, '*': 9} for example."
         )
-    if isinstance(field, CharField | TextField) and kept != {str}:
+    if isinstance(field, CharField | TextField) and numbers:
         raise SchemaMismatch(f"{field} holds text: say text in `reasons`, or leave them out.")

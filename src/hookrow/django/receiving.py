@@ -59,7 +59,7 @@ class InRequest(Receiver):
     def ended(self, arrival: Arrival, outcome: Outcome) -> None:
         """Send the signal; inside a transaction of the host's when that is committed."""
         if connections[self._using].in_atomic_block:
-            on_commit(partial(send, arrival, outcome), using=self._using, robust=True)
+            on_commit(partial(send, arrival, outcome), using=self._using)
         else:
             send(arrival, outcome)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Model, OuterRef, Q, QuerySet, Subquery, TextField, Value
+from django.db.models import ForeignKey, Model, OuterRef, Q, QuerySet, Subquery, TextField, Value
 from django.db.models.functions import Lower
 
 from hookrow.decide import fold
@@ -211,7 +211,10 @@ class DjangoTransaction:
         """Look up a column of another role, by the id that the outer query has for it."""
         played = self._roles[name]
         found = self._all(played).filter(**{played.paths["id"]: OuterRef(outer)}, **played.where)
-        return Subquery(found.values(played.paths[wanted])[:1])
+        field = played.fields[wanted]
+        while isinstance(field, ForeignKey):  # a subquery does not see what it holds
+            field = field.target_field
+        return Subquery(found.values(played.paths[wanted])[:1], output_field=field)
 
     def _subscriptions(self, pairs: Collection[tuple[Key, Key]]) -> Collection[tuple[Key, Key]]:
         if not pairs or Suppressible.SUBSCRIPTION.value not in self._roles:

@@ -53,13 +53,15 @@ def _own(connection: BaseDatabaseWrapper) -> ExitStack:
     """Begin one of our own, on a new connection where the server left the one that idled."""
     if connection.errors_occurred:
         connection.close_if_unusable_or_obsolete()
-    idled = connection.connection is not None
+    idled = connection.connection
     try:
         return _entered(connection)
     except Error:
-        if not idled or connection.is_usable():
+        # Django has replaced one that was lost, or left it for us to close.
+        if idled is None or (connection.connection is idled and connection.is_usable()):
             raise
-        connection.close()
+        if connection.connection is idled:
+            connection.close()
         return _entered(connection)
 
 
