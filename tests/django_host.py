@@ -52,11 +52,11 @@ def project(url: str, **hookrow: object) -> Iterator[str]:
 
 
 @contextmanager
-def alias(url: str) -> Iterator[str]:
-    """Add a database to the project's, and return its alias."""
+def alias(url: str, **more: object) -> Iterator[str]:
+    """Add a database to the project's, with more settings, and return its alias."""
     name = f"home{next(_numbers)}"
     added = connections.configure_settings(
-        {"default": settings.DATABASES["default"], name: database(url)}
+        {"default": settings.DATABASES["default"], name: {**database(url), **more}}
     )
     connections.settings[name] = added[name]
     try:
