@@ -11,6 +11,7 @@ from django.db import models
 
 from hookrow.django.fields import UTCDateTimeField
 from hookrow.entry import Ending, Logged
+from hookrow.story import printable
 
 if TYPE_CHECKING:
     _Text = models.CharField[str, str]
@@ -61,7 +62,7 @@ class Notification(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.record_type or 'Notification'} {self.message_id or self.pk}"
+        return printable(f"{self.record_type or 'Notification'} {self.message_id or self.pk}")
 
     def logged(self) -> Logged:
         """Return the entry as every log has it."""
