@@ -6,19 +6,18 @@ It finds, locks and saves; what a change means is decided in `decide`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import ForeignKey, Model, OuterRef, Q, QuerySet, Subquery, TextField, Value
-from django.db.models.functions import Lower
+from django.db.models import Model, Q, QuerySet
 
 from hookrow.decide import fold
-from hookrow.django.fields import Folded
 from hookrow.django.keeping import Keeping
 from hookrow.django.log import DjangoLog
+from hookrow.django.lookups import Lookups
 from hookrow.django.mapping import KEYS, Models, Played, models
 from hookrow.django.times import given, told
 from hookrow.django.transactions import begun
@@ -55,22 +54,31 @@ class DjangoStore:
         supported(using)
         self.using = using
         self._models = models(schema)
+        self._lookups = Lookups(self._models, using)
         self.log = DjangoLog(using) if schema.log else None
 
     @contextmanager
     def transaction(self, *, skip_locked: bool = False) -> Iterator[DjangoTransaction]:
         """Begin a transaction, or inside one of the host's a savepoint; see `Store.transaction`."""
         with begun(self.using) as connection:
-            yield DjangoTransaction(self._models, connection, skip_locked=skip_locked)
+            yield DjangoTransaction(
+                self._models, self._lookups, connection, skip_locked=skip_locked
+            )
 
 
 class DjangoTransaction:
     """One transaction: three SELECTs to find, for a group three to lock, and the UPDATEs."""
 
     def __init__(
-        self, models: Models, connection: BaseDatabaseWrapper, *, skip_locked: bool
+        self,
+        models: Models,
+        lookups: Lookups,
+        connection: BaseDatabaseWrapper,
+        *,
+        skip_locked: bool,
     ) -> None:
         self._models = models
+        self._lookups = lookups
         self._roles = models.roles
         self._connection = connection
         self._skip_locked = skip_locked
@@ -78,10 +86,12 @@ class DjangoTransaction:
     def find(self, mentioned: Mentioned) -> Rows:
         """Find every row that the group mentions."""
         subscribers = defaultdict(list)
-        for id_, email in self._subscribers(mentioned):
+        for id_, email in self._lookups.subscribers(mentioned, self._connection):
             subscribers[fold(email)].append(Subscriber(id_, email))
         dispatches = defaultdict(list)
-        for message_id, id_, owner, email, list_ in self._dispatches(mentioned):
+        for message_id, id_, owner, email, list_ in self._lookups.dispatches(
+            mentioned, self._connection
+        ):
             dispatches[message_id].append(Dispatch(id_, owner, email or "", list_))
         pairs = {
             (dispatch.list, subscriber.id)
@@ -164,57 +174,6 @@ class DjangoTransaction:
             unset = Q(**{f"{path}__isnull": True})
             found = found.filter(unset | Q(**{f"{path}__{lookup}": values[path]}))
         found.update(**values)
-
-    def _subscribers(self, mentioned: Mentioned) -> Iterable[Any]:
-        """By email: id and email, and perhaps more than were asked for."""
-        played = self._roles["subscribers"]
-        email = played.paths["email"]
-        found = self._all(played).filter(**played.where)
-        match self._models.fold:
-            case "ascii":
-                found = found.alias(_hookrow=Folded(email)).filter(_hookrow__in=mentioned.emails)
-            case "lower":
-                wanted = [Lower(Value(each)) for each in mentioned.emails]
-                found = found.alias(_hookrow=Lower(email)).filter(_hookrow__in=wanted)
-            case "exact":
-                either = {*mentioned.emails, *mentioned.recipients}
-                found = found.filter(**{f"{email}__in": either})
-            case "citext":
-                found = found.filter(**{f"{email}__in": mentioned.emails})
-        return found.values_list(played.paths["id"], email)
-
-    def _dispatches(self, mentioned: Mentioned) -> Iterable[Any]:
-        """By message id: that, id, the owner's id and email, the list.
-
-        The owner is looked up by its id: a host may have a number where we have a key.
-        """
-        played = self._roles["dispatches"]
-        message_id, owner = played.paths["provider_message_id"], played.paths["subscriber_id"]
-        return (
-            self._all(played)
-            .filter(**{f"{message_id}__in": mentioned.message_ids}, **played.where)
-            .values_list(
-                message_id,
-                played.paths["id"],
-                owner,
-                self._one("subscribers", owner, "email"),
-                self._list(played),
-            )
-        )
-
-    def _list(self, played: Played) -> Any:  # noqa: ANN401 - a path or an expression
-        if "message_id" in played.paths:
-            return self._one("messages", played.paths["message_id"], "list_id")
-        return played.paths.get("list_id", Value(None, TextField()))
-
-    def _one(self, name: str, outer: str, wanted: str) -> Subquery:
-        """Look up a column of another role, by the id that the outer query has for it."""
-        played = self._roles[name]
-        found = self._all(played).filter(**{played.paths["id"]: OuterRef(outer)}, **played.where)
-        field = played.fields[wanted]
-        while isinstance(field, ForeignKey):  # a subquery does not see what it holds
-            field = field.target_field
-        return Subquery(found.values(played.paths[wanted])[:1], output_field=field)
 
     def _subscriptions(self, pairs: Collection[tuple[Key, Key]]) -> Collection[tuple[Key, Key]]:
         if not pairs or Suppressible.SUBSCRIPTION.value not in self._roles:
