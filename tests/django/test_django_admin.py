@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from html import escape
+from typing import Any, ClassVar
+from uuid import UUID
 
 import pytest
 from django.apps import apps
 from django.db import connection
+from django.db.models import Model
+from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 from django_project.manage import Manage
@@ -17,6 +22,7 @@ from django_project.site import Site, site
 from hookrow import testing
 from hookrow.django.models import Notification
 from hookrow.django.tables.models import Dispatch, Subscriber
+from wire import SECRET
 
 ADA, ADAS = "ada@example.com", "6f1d0a4e-3b52-4c8e-9a17-0c5be2d4f901"
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -49,6 +55,18 @@ def project(_url: str) -> Iterator[Site]:
     """Return the project's admin, with a superuser logged in."""
     with site(_url) as project:
         yield project
+
+
+@contextmanager
+def made(model: type[Model]) -> Iterator[None]:
+    """Make the table of a model that no migration makes, and drop it in the end."""
+    with connection.schema_editor() as editor:
+        editor.create_model(model)
+    try:
+        yield
+    finally:
+        with connection.schema_editor() as editor:
+            editor.delete_model(model)
 
 
 class TestLog:
@@ -194,6 +212,48 @@ class TestByHand:
         """So many are refused before anything is asked."""
         monkeypatch.setattr("hookrow.django.suppression.MOST", 1)
         assert "Select 1 at most." in project.act(PEOPLE, "suppress", 1, 2)
+
+    MUTED: ClassVar[dict[str, str | None]] = {
+        "suppressed_at": "muted_at",
+        "suppression_reason": "mute_reason",
+        "suppression_changed_at": "mute_changed",
+    }
+    TABLES: ClassVar[dict[str, Any]] = {
+        "subscribers": {
+            "table": "crm.Person",
+            "columns": {"email": "address", **MUTED},
+            "where": {"deleted_at": None},
+        },
+        "dispatches": {
+            "table": "crm.Send",
+            "columns": {
+                "provider_message_id": "postmark_id",
+                "subscriber_id": "person",
+                "delivered_at": "arrived",
+                "opened_at": "seen",
+                **dict.fromkeys(MUTED),
+            },
+        },
+        "subscriptions": None,
+    }
+
+    def test_a_hosts_own_people(self, project: Site) -> None:
+        """`SuppressionAdmin` gives another model the two actions, by the settings' mapping."""
+        person = apps.get_model("crm", "Person")
+        with (
+            made(person),
+            override_settings(HOOKROW={"SECRET": SECRET, "TABLES": self.TABLES}),
+        ):
+            eve = person.objects.create(uid=UUID(int=7), address="Eve@example.com")
+            gone = person.objects.create(uid=UUID(int=8), address=ADA, deleted_at=AT)
+            chosen = {"action": "suppress", "_selected_action": [str(eve.pk), str(gone.pk)]}
+            page = project.client.post("/admin/crm/person/", chosen).content.decode()
+            assert "get no more mail" in page
+            chosen["reason"] = "asked"
+            followed = project.client.post("/admin/crm/person/", chosen, follow=True)
+            assert "1 suppression set. 1 could not be" in followed.content.decode()
+            eve.refresh_from_db()
+            assert (eve.mute_reason, eve.muted_at) == ("asked", eve.mute_changed)
 
 
 class TestTables:

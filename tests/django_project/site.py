@@ -71,7 +71,9 @@ class Site:
 def site(url: str) -> Iterator[Site]:
     """Have the project on a database that its migrations made, with the world in it."""
     changed: dict[str, Any] = {name: getattr(settings, name) for name in _SETTINGS}
+    changed["INSTALLED_APPS"] = [*settings.INSTALLED_APPS, "crm"]
     with _default(url), override_settings(**changed):
+        apps.get_model("contenttypes", "ContentType").objects.clear_cache()  # of another database
         Notification.objects.all().delete()
         _users().all().delete()
         if connections["default"].vendor == "sqlite":
