@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
@@ -10,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from contract import NOON, arrival, fill, opens, statuses
+from contract import NOON, SECOND, arrival, fill, opens, statuses
 from django.db import connections
 from django.db.models import EmailField
 from django.db.transaction import atomic
@@ -96,6 +97,29 @@ class TestTransactions:
                 "pg_backend_pid() AND backend_type = 'client backend'"
             )
             assert statuses(record(home.store, told)) == [200]
+
+    def test_many_at_once(self, home: DjangoHome) -> None:
+        """Whether alone, when no row is locked before it is changed, or in groups: none fails."""
+        people = ("ada@example.com", "bea.upper@example.com", "zoë@example.net")
+
+        def work(number: int) -> list[int]:
+            ends: list[int] = []
+            for turn in range(12):
+                at = NOON + SECOND * turn
+                told: list[Notification] = [
+                    *(Suppressed(person, "m-ada", at, "HardBounce") for person in people),
+                    *(opens("ada@example.com", "m-ada"), Reactivated(people[0], "m-bea", at)),
+                ]
+                size = 1 + (number + turn) % 3
+                ordered = told[number:] + told[:number]
+                for start in range(0, len(ordered), size):
+                    group = [arrival(each) for each in ordered[start : start + size]]
+                    ends += statuses(record(home.store, group))
+            return ends
+
+        with ThreadPoolExecutor(4) as pool:
+            ended = [each.result() for each in [pool.submit(work, number) for number in range(4)]]
+        assert {status for ends in ended for status in ends} == {200}
 
     def test_a_held_row(self, empty_postgres_url: str) -> None:
         """It is waited for two seconds; then the others are recorded without it."""

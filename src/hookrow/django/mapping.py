@@ -121,6 +121,7 @@ def _played(schema: Schema, name: str, role: Role) -> Played:
                 f"{role.table}: {ours} is changed or joined by, and cannot be "
                 f"reached through others as {theirs!r}."
             )
+        _check_place(found, ours, fields[ours])
     where = {_condition(found, path, value): _wanted(value) for path, value in role.where.items()}
     return Played(found, paths, fields, where)
 
@@ -157,6 +158,15 @@ def _field(model: type[Model], name: str) -> AnyField:
             f"The model {meta.label!r} has no field {name!r}.{nearest(name, fields)}"
         )
     return fields[name]
+
+
+def _check_place(model: type[Model], ours: str, field: AnyField) -> None:
+    """Raise `SchemaMismatch` for what is changed and is in the table of a parent model."""
+    table = field.model._meta.db_table  # noqa: SLF001 - Django's public name
+    if ours in {*TIMES, "suppression_reason"} and table != model._meta.db_table:  # noqa: SLF001 - as above
+        raise SchemaMismatch(
+            f"{field} is in another table than {model.__name__}: name the model that has all."
+        )
 
 
 def _check_types(schema: Schema, played: Played) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model, Q, QuerySet
+from django.db.models.sql import UpdateQuery
 
 from hookrow.decide import fold
 from hookrow.django.keeping import Keeping
@@ -127,17 +128,17 @@ class DjangoTransaction:
         return held
 
     def save(self, changes: Sequence[Change]) -> None:
-        """Apply the changes, in the order in which kinds are locked."""
+        """Apply the changes in the order in which kinds are locked, those of a form in one go."""
+        forms: dict[str, list[Any]] = {}
         for change in sorted(changes, key=lambda change: _ORDER[change.row[0]]):
-            if isinstance(change, SetTime):
-                self._set(change, {change.column.value: change.at}, change.column.value, "lt")
-                continue
-            new = {
-                "suppressed_at": None if change.reason is None else change.at,
-                "suppression_reason": self._models.schema.reason(change.reason),
-                "suppression_changed_at": change.at,
-            }
-            self._set(change, new, "suppression_changed_at", "lte")
+            for sql, parameters in self._updates(change):
+                forms.setdefault(sql, []).append(parameters)
+        with self._connection.cursor() as cursor:
+            for sql, rows in forms.items():
+                if len(rows) == 1:
+                    cursor.execute(sql, rows[0])
+                else:
+                    cursor.executemany(sql, rows)
 
     def keep(self, entries: Sequence[Entry]) -> None:
         """Add the entries to the log, where there is one."""
@@ -156,13 +157,13 @@ class DjangoTransaction:
                 states[kind, _row_key(row[: len(names)])] = dict(zip(there, values, strict=True))
         return {row: states[row] for row in rows if row in states}
 
-    def _set(self, change: Change, new: Mapping[str, object], guard: str, lookup: str) -> None:
-        """Set those of the new values that there are fields for, where the guard allows."""
+    def _updates(self, change: Change) -> Iterator[tuple[str, Any]]:
+        """Yield the UPDATE of what fields there are for it, where the guard allows; or none."""
         kind, key = change.row
         played = self._roles[kind.value]
         values = {
             played.paths[name]: given(value, played.fields[name])
-            for name, value in new.items()
+            for name, value in self._new(change).items()
             if name in played.paths
         }
         if not values:
@@ -170,10 +171,22 @@ class DjangoTransaction:
         parts = key if isinstance(key, tuple) else (key,)
         found = self._all(played).filter(**dict(zip(self._key(kind), parts, strict=True)))
         if change.guarded:
-            path = played.paths[guard]
+            name, lookup = _guard(change)
+            path = played.paths[name]
             unset = Q(**{f"{path}__isnull": True})
             found = found.filter(unset | Q(**{f"{path}__{lookup}": values[path]}))
-        found.update(**values)
+        update: Any = found.query.chain(UpdateQuery)
+        update.add_update_values(values)
+        yield update.get_compiler(self._connection.alias).as_sql()
+
+    def _new(self, change: Change) -> Mapping[str, object]:
+        if isinstance(change, SetTime):
+            return {change.column.value: change.at}
+        return {
+            "suppressed_at": None if change.reason is None else change.at,
+            "suppression_reason": self._models.schema.reason(change.reason),
+            "suppression_changed_at": change.at,
+        }
 
     def _subscriptions(self, pairs: Collection[tuple[Key, Key]]) -> Collection[tuple[Key, Key]]:
         if not pairs or Suppressible.SUBSCRIPTION.value not in self._roles:
@@ -214,6 +227,13 @@ def supported(using: str) -> None:
             f"DATABASES[{using!r}] has AUTOCOMMIT off, so that nothing would be committed: "
             "leave it out, or name another alias."
         )
+
+
+def _guard(change: Change) -> tuple[str, str]:
+    """Return the field that guards against the change, and how it has to compare with it."""
+    if isinstance(change, SetTime):
+        return change.column.value, "lt"
+    return "suppression_changed_at", "lte"
 
 
 def _by_kind(rows: Collection[RowId]) -> Mapping[Suppressible, Sequence[Key | tuple[Key, Key]]]:
