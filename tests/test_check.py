@@ -15,7 +15,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from command import Command
 from hookrow import Role, Schema
-from hookrow.check import Finding, Level, check
+from hookrow.check import check
+from hookrow.finding import Finding, Level
 from hookrow.migrations import upgrade
 from hookrow.settings import Settings
 from hookrow.stores.engines import open_engine, opened

@@ -49,6 +49,7 @@ EXTRAS = (
     "httptools",
     "starlette",
     "psycopg",
+    "django",
 )
 
 

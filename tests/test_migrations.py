@@ -8,12 +8,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -25,9 +24,10 @@ from hookrow.migrations import VERSION_TABLE, current, heads, sql, upgrade
 from hookrow.stores import Unavailable, tables
 from hookrow.stores.engines import open_engine
 from postgres import Server
+from structure import structure
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:Skipped unsupported reflection of expression-based index"  # `_indexes` reads them
+    "ignore:Skipped unsupported reflection of expression-based index"  # `structure` reads them
 )
 
 OURS = Schema()
@@ -245,7 +245,7 @@ class TestSql:
         with closing(psycopg.connect(postgres.url(_name(by_hand)), autocommit=True)) as connection:
             connection.execute(sql("postgresql").encode())
         upgrade(upgraded, OURS)
-        assert _tables(by_hand) == _tables(upgraded)
+        assert structure(by_hand) == structure(upgraded)
         assert current(by_hand) == heads(OURS)
         upgrade(by_hand, OURS)
         by_hand.dispose()
@@ -257,7 +257,7 @@ class TestSql:
         with closing(sqlite3.connect(_name(by_hand))) as connection:
             connection.executescript(sql("sqlite"))
         upgrade(upgraded, OURS)
-        assert _tables(by_hand) == _tables(upgraded)
+        assert structure(by_hand) == structure(upgraded)
         assert current(by_hand) == heads(OURS)
         upgrade(by_hand, OURS)
         by_hand.dispose()
@@ -289,12 +289,12 @@ class TestSql:
 def test_all_migrations_equal_the_tables(engine: Engine) -> None:
     """Columns, types, nullability, keys, uniqueness, indexes: as `stores/tables.py` says."""
     upgrade(engine, OURS)
-    made = {name: table for name, table in _tables(engine).items() if name in NAMES}
+    made = {name: table for name, table in structure(engine).items() if name in NAMES}
     _execute(engine, f"DROP TABLE {VERSION_TABLE}")
     tables.metadata.drop_all(engine)
     assert not _names(engine)
     tables.metadata.create_all(engine)
-    assert _tables(engine) == made
+    assert structure(engine) == made
 
 
 def test_the_metadata_names_its_unique_constraints() -> None:
@@ -383,43 +383,3 @@ def test_sqlite_keeps_six_digits(sqlite_url: str) -> None:
 def _name(engine: Engine) -> str:
     assert engine.url.database is not None
     return engine.url.database
-
-
-def _tables(engine: Engine) -> Mapping[str, Any]:
-    """Describe every table by reflection, but for names of constraints and texts of defaults."""
-    inspector = inspect(engine)
-    return {
-        name: {
-            "columns": [
-                (
-                    column["name"],
-                    str(column["type"].compile(engine.dialect)),
-                    column["nullable"],
-                    column.get("default") is not None,
-                )
-                for column in inspector.get_columns(name)
-            ],
-            "primary key": inspector.get_pk_constraint(name)["constrained_columns"],
-            "foreign keys": sorted(
-                (key["constrained_columns"], key["referred_table"], key["referred_columns"])
-                for key in inspector.get_foreign_keys(name)
-            ),
-            "unique": sorted(
-                unique["column_names"] for unique in inspector.get_unique_constraints(name)
-            ),
-            "indexes": _indexes(engine, name),
-        }
-        for name in inspector.get_table_names()
-    }
-
-
-def _indexes(engine: Engine, name: str) -> list[str]:
-    """Read the indexes as the database tells them: SQLAlchemy skips those on expressions."""
-    query = (
-        "SELECT indexdef FROM pg_indexes WHERE tablename = :name"
-        if engine.dialect.name == "postgresql"
-        else "SELECT sql FROM sqlite_master WHERE type = 'index' AND tbl_name = :name"
-    )
-    with engine.connect() as connection:
-        found = connection.scalars(text(query), {"name": name}).all()
-    return sorted(" ".join((index or "automatic").split()) for index in found)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 
 from sqlalchemy import Engine
@@ -12,6 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from hookrow import migrations
 from hookrow.errors import ConfigurationError, HookrowError
+from hookrow.finding import Finding, Level
 from hookrow.postmark import Postmark
 from hookrow.retry import masked
 from hookrow.schema import Schema
@@ -27,23 +26,6 @@ from hookrow.stores.zones import naive
 
 SHORTEST_SECRET = 16
 """In characters; a shorter secret can be guessed, and is warned of."""
-
-
-class Level(Enum):
-    """How bad a finding is."""
-
-    OK = "ok"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at; `text` says how it is, and where it is not well what to do."""
-
-    level: Level
-    about: str
-    text: str
 
 
 def check(settings: Settings) -> Iterator[Finding]:

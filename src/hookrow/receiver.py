@@ -234,20 +234,25 @@ class Receiver:
         if failed:
             self._spool(failed)
 
+    def ended(self, arrival: Arrival, outcome: Outcome) -> None:
+        """Hear how a notification ended, after the commit: calls the hook, off this thread.
+
+        It is the one place for a host that tells its own code in another way.
+        """
+        if isinstance(outcome, Recorded):
+            if self._on_recorded is not None:
+                self._on_recorded(arrival, outcome)
+        elif self._on_refused is not None:
+            self._on_refused(arrival, outcome)
+
     def _tell(self, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> None:
-        """Call the hooks, off this thread."""
-        if self._on_recorded is None and self._on_refused is None:
-            return
+        """Tell how they ended. What is answered 503 has not: it comes again."""
         for arrival, outcome in zip(arrivals, outcomes, strict=True):
             match outcome:
-                case Recorded():
-                    if self._on_recorded is not None:
-                        self._on_recorded(arrival, outcome)
                 case Refused(Refusal.FAILED | Refusal.UNAVAILABLE):
                     pass
-                case Refused():
-                    if self._on_refused is not None:
-                        self._on_refused(arrival, outcome)
+                case _:
+                    self.ended(arrival, outcome)
 
     def _spill(self, arrival: Arrival, late: Response) -> Response | Future[Response]:
         """Keep in the spool what the backlog has no room for, and answer then."""

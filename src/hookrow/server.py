@@ -29,8 +29,9 @@ from uvicorn.supervisors import Multiprocess
 
 from hookrow import __version__, migrations
 from hookrow.asgi import ASGI, Receive, Scope, Send
-from hookrow.check import Finding, Level, check_database, check_secrets
+from hookrow.check import check_database, check_secrets
 from hookrow.errors import ConfigurationError
+from hookrow.finding import Finding, Level
 from hookrow.health import Liveness, Readiness
 from hookrow.periodic import Periodic
 from hookrow.postmark import Postmark

@@ -11,7 +11,8 @@ from sqlalchemy import MetaData
 from test_tables_page import blocks
 
 from hookrow import Role, Schema
-from hookrow.check import Level, check
+from hookrow.check import check
+from hookrow.finding import Level
 from hookrow.migrations import upgrade
 from hookrow.settings import Settings
 from hookrow.stores.engines import opened

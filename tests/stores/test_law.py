@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import pytest
 from contract import NOON, SECOND
+from django_home import BARE, CRM, LEAN, DjangoHome
 from fitted import FITTED, make_home
 from homes import OURS, SPARSE, UNDATED, Home, MemoryHome, Rows
 from hypothesis import HealthCheck, example, given, settings
@@ -21,7 +22,13 @@ from hookrow.recording import record
 Group: TypeAlias = list[Arrival]
 World: TypeAlias = dict[str, list[dict[str, Any]]]
 
-EXAMPLES = {"memory": 200, "sqlite": 40, "postgres": 40}
+EXAMPLES = {
+    "memory": 200,
+    "sqlite": 40,
+    "postgres": 40,
+    "django-sqlite": 20,
+    "django-postgres": 20,
+}
 """How many groups are tried; a database is three hundred times as slow as a dict."""
 
 # Few values, so that they meet: one row, one time, twice.
@@ -164,26 +171,45 @@ def _ends(
 
 
 SCHEMAS = {"dated": OURS, "undated": UNDATED, "sparse": SPARSE, "fitted": FITTED}
+MODELS = {"dated": CRM, "undated": BARE, "sparse": LEAN}
+"""The same for Django, in models of a host's."""
 
 
-@pytest.fixture(scope="module", params=["memory", "sqlite", "postgres"])
-def place(request: pytest.FixtureRequest) -> str:
+PAIRS = [
+    (place, name)
+    for place in EXAMPLES
+    for name in (MODELS if place.startswith("django-") else SCHEMAS)
+]
+
+
+@pytest.fixture(scope="module", params=PAIRS, ids="-".join)
+def pair(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """Return where the rows are, and the name of their schema."""
+    pair: tuple[str, str] = request.param
+    return pair
+
+
+@pytest.fixture(scope="module")
+def place(pair: tuple[str, str]) -> str:
     """Return where the rows are."""
-    where: str = request.param
-    return where
+    return pair[0]
 
 
-@pytest.fixture(scope="module", params=SCHEMAS)
-def home(
-    request: pytest.FixtureRequest, place: str, new_database: Callable[[str], str]
-) -> Iterator[Home]:
+@pytest.fixture(scope="module")
+def home(pair: tuple[str, str], new_database: Callable[[str], str]) -> Iterator[Home]:
     """Make one home for all groups; each fills it anew."""
-    schema = SCHEMAS[request.param]
+    place, name = pair
     if place == "memory":
-        yield MemoryHome(schema)
+        yield MemoryHome(SCHEMAS[name])
         return
-    with closing(make_home(new_database(place), schema)) as home:
+    with closing(_make_home(place, name, new_database)) as home:
         yield home
+
+
+def _make_home(place: str, name: str, new_database: Callable[[str], str]) -> Home:
+    if place.startswith("django-"):
+        return DjangoHome(new_database(place.removeprefix("django-")), MODELS[name])
+    return make_home(new_database(place), SCHEMAS[name])
 
 
 def _hold(place: str, claim: Callable[[World, Group, int], None]) -> None:

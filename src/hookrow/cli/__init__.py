@@ -7,7 +7,7 @@ imports is imported when the command runs, so that `--help` is quick.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,8 @@ from hookrow.cli.options import (
     option,
 )
 from hookrow.cli.simulate import simulate
-from hookrow.schema import Schema
+from hookrow.cli.source import Tables
+from hookrow.finding import Finding, Level
 from hookrow.settings import Settings, Value
 
 EXTRAS = {
@@ -80,11 +81,12 @@ def hookrow(context: click.Context, config: Path | None) -> None:
     A flag beats its variable in the environment, which beats hookrow.toml, which
     beats the default.
     """
-    context.obj = Schema()
+    context.obj = Tables()
     file = config or settings.DEFAULT_FILE
     if config is not None or file.exists():
         options = _options(hookrow)
-        values, context.obj = settings.read(file, options)
+        values, schema = settings.read(file, options)
+        context.obj = Tables(schema)
         for name, value in values.items():
             _check_value(file, options[name], value)
         context.default_map = _defaults(hookrow, values)
@@ -120,7 +122,7 @@ def hookrow(context: click.Context, config: Path | None) -> None:
 )
 @click.pass_obj
 def serve(  # noqa: PLR0913 - one for each option
-    schema: Schema,
+    tables: Tables,
     *,
     secret: str | None,
     previous_secret: str | None,
@@ -154,7 +156,7 @@ def serve(  # noqa: PLR0913 - one for each option
             spool=spool,
             keep=keep,
             keep_bodies=keep_bodies,
-            schema=schema,
+            schema=tables.schema,
         ),
         host=host,
         port=port,
@@ -171,16 +173,15 @@ def db() -> None:
 @db.command()
 @DATABASE_URL
 @click.pass_obj
-def upgrade(schema: Schema, database_url: str) -> None:
+def upgrade(tables: Tables, database_url: str) -> None:
     """Make our tables, or bring them up to date."""
     from hookrow import migrations
     from hookrow.stores.engines import opened, shown
 
     with opened(database_url) as engine:
-        migrations.upgrade(engine, schema)
-        click.echo(
-            f"{shown(engine.url)} is at {' and '.join(migrations.heads(schema))}, the newest."
-        )
+        migrations.upgrade(engine, tables.schema)
+        newest = " and ".join(migrations.heads(tables.schema))
+        click.echo(f"{shown(engine.url)} is at {newest}, the newest.")
 
 
 @db.command()
@@ -197,13 +198,13 @@ def current(database_url: str) -> None:
 @db.command()
 @DATABASE_URL
 @click.pass_obj
-def sql(schema: Schema, database_url: str) -> None:
+def sql(tables: Tables, database_url: str) -> None:
     """Print the statements that make our tables, for the database that is set."""
     from hookrow import migrations
     from hookrow.stores.engines import opened
 
     with opened(database_url) as engine:
-        click.echo(migrations.sql(engine.dialect.name, schema), nl=False)
+        click.echo(migrations.sql(engine.dialect.name, tables.schema), nl=False)
 
 
 @hookrow.command()
@@ -239,22 +240,27 @@ def check(
 
     The exit status is 1 where there is an error.
     """
-    from hookrow.check import Level, check
+    from hookrow.check import check
 
     found = Settings(
         secrets=_secrets(secret, previous_secret),
         secret_file=secret_file,
         database_url=database_url,
-        schema=context.obj,
+        schema=context.obj.schema,
     )
+    context.exit(report(check(found), as_json=as_json))
+
+
+def report(findings: Iterable[Finding], *, as_json: bool) -> int:
+    """Print what was found; return the exit status, which is 1 where there is an error."""
     worst = 0
-    for finding in check(found):
+    for finding in findings:
         if as_json:
-            click.echo(msgspec.json.encode(finding))
+            click.echo(msgspec.json.encode(finding).decode())
         else:
             click.echo(f"{finding.level.value:8} {finding.about:11} {finding.text}")
         worst = max(worst, finding.level is Level.ERROR)
-    context.exit(worst)
+    return worst
 
 
 for command in (simulate, log, replay, prune):

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
 from click.core import ParameterSource
 
 from hookrow.cli.options import DATABASE_URL, ID, JSON, KEEP, KEEP_BODIES, F, Moment
+from hookrow.cli.source import Source
 from hookrow.entry import Ending, Logged
 from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.notification import Outcome, Recorded, Refusal
 from hookrow.postmark import parse
 from hookrow.quiet import Quiet
-from hookrow.schema import Schema
-from hookrow.stores import Locked, StoreError
-from hookrow.stores.log import LogReader, Query
+from hookrow.stores import Locked, Store, StoreError
+from hookrow.stores.log import Query
 from hookrow.story import at, many, printable, story, told
-
-if TYPE_CHECKING:  # SQLAlchemy is loaded when a command runs, so that --help is quick
-    from hookrow.stores.sql import SQLStore
 
 _COLUMNS = "{:>8}  {:20}  {:18}  {:28}  {:36}  {}"
 
@@ -87,7 +82,8 @@ def log(  # noqa: PLR0913 - one for each option
         since=since,
         parked=parked,
     )
-    with _opened(database_url, context.obj) as (_, reader):
+    source: Source = context.obj
+    with source.opened(database_url) as (_, reader):
         found = reader.newest(query, before=before, limit=limit)
     if found and not as_json:
         click.echo(_COLUMNS.format("id", "came", "type", "recipient", "message id", "outcome"))
@@ -104,11 +100,11 @@ def log(  # noqa: PLR0913 - one for each option
 @JSON
 @DATABASE_URL
 @click.pass_obj
-def show(schema: Schema, *, id_: int, as_json: bool, database_url: str) -> None:
+def show(source: Source, *, id_: int, as_json: bool, database_url: str) -> None:
     """Tell everything about one notification."""
     from hookrow.replay import arrivals_of, rehearse
 
-    with _opened(database_url, schema) as (store, reader):
+    with source.opened(database_url) as (store, reader):
         found = reader.newest(Query(ids=[id_]), limit=1)
         if not found:
             raise ConfigurationError(f"The log has no notification {id_}.")
@@ -139,14 +135,14 @@ def show(schema: Schema, *, id_: int, as_json: bool, database_url: str) -> None:
 @click.argument("email")
 @DATABASE_URL
 @click.pass_obj
-def forget(schema: Schema, *, email: str, database_url: str) -> None:
+def forget(source: Source, *, email: str, database_url: str) -> None:
     """Erase a person's address and the bodies that tell of them; the counts stay.
 
     What was parked for them is not tried again.
     """
     if "@" not in email:
         raise click.UsageError(f"{email!r} is no address.")
-    with _opened(database_url, schema) as (_, reader):
+    with source.opened(database_url) as (_, reader):
         click.echo(f"Erased in {many(reader.forget(email), 'notification')}.")
 
 
@@ -157,7 +153,7 @@ def forget(schema: Schema, *, email: str, database_url: str) -> None:
 @DATABASE_URL
 @click.pass_obj
 def replay(
-    schema: Schema,
+    source: Source,
     *,
     ids: Sequence[int],
     recipient: str | None,
@@ -184,7 +180,7 @@ def replay(
     counts: Counter[str] = Counter()
     quiet = Quiet()
     with (
-        _opened(database_url, schema) as (store, reader),
+        source.opened(database_url) as (store, reader),
         click.progressbar(
             matching(reader, query), label="Replaying", file=sys.stderr, hidden=dry_run
         ) as groups,
@@ -201,7 +197,7 @@ def replay(
     click.echo(f"{many(counts.total(), 'notification')} {done}{': ' if ends else ''}{ends}.")
 
 
-def _rehearsed(store: SQLStore, entries: Sequence[Logged]) -> Sequence[Outcome]:
+def _rehearsed(store: Store, entries: Sequence[Logged]) -> Sequence[Outcome]:
     """Print what each would change; return how they would end."""
     from hookrow.replay import arrivals_of, rehearse
 
@@ -219,7 +215,7 @@ def _rehearsed(store: SQLStore, entries: Sequence[Logged]) -> Sequence[Outcome]:
     return outcomes
 
 
-def _recorded(store: SQLStore, entries: Sequence[Logged], quiet: Quiet) -> Sequence[Outcome]:
+def _recorded(store: Store, entries: Sequence[Logged], quiet: Quiet) -> Sequence[Outcome]:
     from hookrow.replay import arrivals_of, record_late
 
     again = arrivals_of(entries, parse)
@@ -232,7 +228,7 @@ def _recorded(store: SQLStore, entries: Sequence[Logged], quiet: Quiet) -> Seque
 @DATABASE_URL
 @click.pass_obj
 def prune(
-    schema: Schema,
+    source: Source,
     *,
     keep: timedelta | None,
     keep_bodies: timedelta | None,
@@ -242,30 +238,13 @@ def prune(
     from hookrow.retention import pruned
 
     with (
-        _opened(database_url, schema) as (_, reader),
+        source.opened(database_url) as (_, reader),
         click.progressbar(
             pruned(reader, keep=keep, keep_bodies=keep_bodies), label="Pruning", file=sys.stderr
         ) as batches,
     ):
         count = sum(batches)
     click.echo(f"Pruned: {count}.")
-
-
-@contextmanager
-def _opened(database_url: str, schema: Schema) -> Iterator[tuple[SQLStore, LogReader]]:
-    """Open the store and its log. Raises `ConfigurationError` where there is none."""
-    from hookrow.stores.engines import absent, opened
-    from hookrow.stores.sql import SQLStore
-    from hookrow.stores.verification import verify
-
-    with opened(database_url) as engine:
-        if file := absent(engine):
-            raise ConfigurationError(f"There is no {file}. Run: hookrow db upgrade")
-        verify(engine, schema)
-        store = SQLStore(engine, schema)
-        if store.log is None:
-            raise ConfigurationError("There is no log: the settings have `log = false`.")
-        yield store, store.log
 
 
 def _line(entry: Logged) -> str:
@@ -285,6 +264,6 @@ def _ending(outcome: Outcome) -> str:
     return "recorded" if isinstance(outcome, Recorded) else outcome.refusal.name.lower()
 
 
-def _as_json(entry: Logged) -> bytes:
+def _as_json(entry: Logged) -> str:
     values = msgspec.to_builtins(entry)
-    return msgspec.json.encode(values | {"fingerprint": entry.fingerprint.hex()})
+    return msgspec.json.encode(values | {"fingerprint": entry.fingerprint.hex()}).decode()

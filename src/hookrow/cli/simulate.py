@@ -29,7 +29,7 @@ MOST = 200_000
 @click.argument("message_id", required=False)
 @SECRET
 @option("--reason", default="HardBounce", show_default=True, help="Why, for a suppression.")
-@option("--url", help="Where to; by default `hookrow serve` with the settings that follow.")
+@option("--url", help="The endpoint, where it is not that of these settings.")
 @MOUNT_PATH
 @HOST
 @PORT

@@ -1,0 +1,14 @@
+"""hookrow in a Django project: `path("mail/", include("hookrow.django.urls"))`."""
+
+from __future__ import annotations
+
+from hookrow.errors import MissingExtra
+
+try:
+    from hookrow.django.receiving import receiver, store
+except ModuleNotFoundError as error:
+    if error.name != "django":
+        raise
+    raise MissingExtra("A Django project", "django") from error
+
+__all__ = ["receiver", "store"]

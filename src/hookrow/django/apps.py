@@ -1,0 +1,23 @@
+"""The Django app: the endpoint and the log."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+from django.core.checks import register
+
+
+class HookrowConfig(AppConfig):
+    """`INSTALLED_APPS += ["hookrow.django"]`."""
+
+    name = "hookrow.django"
+    label = "hookrow"
+    verbose_name = "Hookrow"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Register the system checks, and refuse at once what a server could not work with."""
+        from hookrow.django.checks import check  # noqa: PLC0415 - the apps are there now
+        from hookrow.django.receiving import refuse_misconfigured  # noqa: PLC0415 - as above
+
+        register(check, "hookrow")
+        refuse_misconfigured()

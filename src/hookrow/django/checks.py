@@ -1,0 +1,170 @@
+"""System checks: what is wrong or slow, said by `manage.py check` and before a server starts.
+
+Ids are stable. `hookrow.E001` no usable secret, `E002` no such app, model or field,
+`E003` a setting that there is none of or that cannot work, `E004` a database that cannot
+be used; `W001` no index for a lookup, `W002` a short secret, `W003` no table for the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from django.apps.config import AppConfig
+from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Django's own
+from django.db import connections, router
+from django.db.models import Index, Model, UniqueConstraint
+from django.db.models.expressions import Expression
+from django.db.models.functions import Collate, Lower
+
+from hookrow.django.conf import NAMES, conf
+from hookrow.django.fields import Folded
+from hookrow.django.mapping import Models, models
+from hookrow.django.store import supported
+from hookrow.errors import ConfigurationError, SchemaMismatch
+from hookrow.postmark import Postmark
+from hookrow.schema import Fold
+
+SHORTEST_SECRET = 16
+"""In characters; a shorter secret can be guessed."""
+
+
+def check(app_configs: Sequence[AppConfig] | None, **_: object) -> list[CheckMessage]:
+    """Look at the settings and the models, at no database."""
+    del app_configs
+    found, database = [*_secret(), *_settings()], [*_database()]
+    return [*found, *(database or _tables())]
+
+
+def _secret() -> Iterator[CheckMessage]:
+    try:
+        secrets = conf.secrets
+        Postmark(*secrets)
+    except ConfigurationError as error:
+        hint = "HOOKROW = {'SECRET': os.environ['HOOKROW_SECRET']}, for example."
+        yield Error(str(error), hint=hint, id="hookrow.E001")
+        return
+    shortest = min(map(len, secrets))
+    if shortest < SHORTEST_SECRET:
+        yield Warning(
+            f"The secret has {shortest} characters and can be guessed.",
+            hint=f"Take {SHORTEST_SECRET} or more, the same as in the provider's webhook.",
+            id="hookrow.W002",
+        )
+
+
+def _settings() -> Iterator[CheckMessage]:
+    looks: list[Callable[[], object]] = [
+        conf.refuse_unknown,
+        lambda: (conf.keep_bodies, conf.group_commit, conf.spool, conf.deadline),
+        _tended,
+    ]
+    for look in looks:
+        try:
+            look()
+        except ConfigurationError as error:
+            hint = f"The settings are {', '.join(NAMES)}."
+            yield Error(str(error), hint=hint, id="hookrow.E003")
+            return
+
+
+def _tended() -> None:
+    """Raise `ConfigurationError` for a sweep that has nothing to try again."""
+    if conf.sweep and not (conf.log and conf.keep_bodies):
+        raise ConfigurationError(
+            "HOOKROW['SWEEP'] tries again what the log has: "
+            "it needs LOG and KEEP_BODIES, or leave it out."
+        )
+
+
+def _database() -> Iterator[CheckMessage]:
+    try:
+        supported(conf.database)
+    except ConfigurationError as error:
+        hint = "HOOKROW['DATABASE'] is an alias of DATABASES, on PostgreSQL or SQLite."
+        yield Error(str(error), hint=hint, id="hookrow.E004")
+
+
+def _tables() -> Iterator[CheckMessage]:
+    try:
+        found = models(conf.tables)
+    except SchemaMismatch as error:
+        hint = "A role's table is a model's label ('crm.Person'), its columns are fields of it."
+        yield Error(str(error), hint=hint, id="hookrow.E002")
+    except ConfigurationError as error:
+        yield Error(str(error), hint="See TABLES in hookrow's manual.", id="hookrow.E003")
+    else:
+        yield from _indexes(found)
+        yield from _log(found)
+
+
+def _log(found: Models) -> Iterator[CheckMessage]:
+    if found.log is not None and not router.allow_migrate_model(conf.database, found.log):
+        yield Warning(
+            f"DATABASE_ROUTERS keep the log's table out of the database {conf.database!r}.",
+            hint="Let them migrate the app 'hookrow' there, or set LOG to False.",
+            id="hookrow.W003",
+        )
+
+
+def _indexes(found: Models) -> Iterator[CheckMessage]:
+    """Warn of each lookup that would read a whole table."""
+    people, sends = found.roles["subscribers"], found.roles["dispatches"]
+    email, fold = people.fields["email"].name, found.fold
+    if not _folded(people.model, email, fold):
+        yield _slow(people.model, email, _HINTS[fold].format(email))
+    message_id = sends.fields["provider_message_id"].name
+    if not _leading(sends.model, [message_id]):
+        yield _slow(sends.model, message_id, f"Index(fields=[{message_id!r}], name=...)")
+    if "subscriptions" in found.roles:
+        members = found.roles["subscriptions"]
+        pair = [members.fields[name].name for name in ("list_id", "subscriber_id")]
+        if not (_leading(members.model, pair) or _leading(members.model, pair[1:])):
+            hint = f"UniqueConstraint(fields={pair!r}, name=...)"
+            yield _slow(members.model, " and ".join(pair), hint)
+
+
+_HINTS: dict[Fold, str] = {
+    "ascii": "Index(Folded({!r}), name=...) of hookrow.django.fields",
+    "lower": "Index(Lower({!r}), name=...)",
+    "exact": "Index(fields=[{!r}], name=...)",
+    "citext": "Index(fields=[{!r}], name=...)",
+}
+
+
+def _slow(model: type[Model], names: str, index: str) -> CheckMessage:
+    return Warning(
+        f"No index serves the lookup by {names}: it reads the whole table.",
+        hint=f"Add to its Meta: {index}. Or one in the database, and silence this.",
+        obj=model,
+        id="hookrow.W001",
+    )
+
+
+def _folded(model: type[Model], name: str, fold: Fold) -> bool:
+    """Tell whether an index serves the lookup of emails, each by the fold that it is made of."""
+    if fold in {"exact", "citext"}:
+        return _leading(model, [name])
+    serving: list[Expression] = [Lower(name)]
+    if fold == "ascii" and connections[conf.database].vendor != "sqlite":
+        serving = [Folded(name), Lower(Collate(name, "C"))]
+    elif fold == "ascii":
+        serving = [Folded(name), Lower(name)]
+    return any(each.expressions[:1] == (it,) for each in _of(model) for it in serving)
+
+
+def _leading(model: type[Model], names: Sequence[str]) -> bool:
+    """Tell whether an index begins with these fields, in whatever order."""
+    meta = model._meta  # noqa: SLF001 - Django's public name
+    field: Any = meta.get_field(names[0])
+    if len(names) == 1 and (field.primary_key or field.unique or field.db_index):
+        return True
+    indexed: list[Sequence[str]] = [[each.name for each in meta.pk_fields], *meta.unique_together]
+    indexed += [[name.removeprefix("-") for name in each.fields] for each in _of(model)]
+    return any(set(each[: len(names)]) == set(names) for each in indexed)
+
+
+def _of(model: type[Model]) -> list[Any]:
+    meta = model._meta  # noqa: SLF001 - as above
+    unique = [each for each in meta.constraints if isinstance(each, UniqueConstraint)]
+    return [*(each for each in meta.indexes if isinstance(each, Index)), *unique]

@@ -1,0 +1,141 @@
+"""The command line's own commands, with what a project's settings say in place of options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
+from functools import partial
+from typing import Any
+from urllib.parse import urljoin
+
+import click
+from django.core.checks import ERROR, WARNING, run_checks
+from django.db import Error, connections
+from django.db.migrations.executor import MigrationExecutor
+from django.urls import NoReverseMatch, reverse
+
+from hookrow.cli import Commands, report
+from hookrow.cli.log import log, prune, replay
+from hookrow.cli.options import JSON
+from hookrow.cli.simulate import simulate
+from hookrow.cli.source import Opened
+from hookrow.django.conf import conf
+from hookrow.django.models import Notification
+from hookrow.django.receiving import store
+from hookrow.django.transactions import faults
+from hookrow.errors import ConfigurationError
+from hookrow.finding import Finding, Level
+
+RUNSERVER = "http://127.0.0.1:8000"
+"""Where Django's own server listens."""
+
+_APPS = ("hookrow", "hookrow_tables")
+
+
+class Project:
+    """The store that the project's settings describe."""
+
+    @contextmanager
+    def opened(self, database_url: str) -> Iterator[Opened]:
+        """Open the store and its log. Raises `ConfigurationError` where there is none."""
+        del database_url
+        opened = store()
+        if opened.log is None:
+            raise ConfigurationError("There is no log: HOOKROW has 'LOG': False.")
+        table = Notification._meta.db_table  # noqa: SLF001 - Django's public name
+        with faults():
+            tables = connections[conf.database].introspection.table_names()
+        if table not in tables:
+            raise ConfigurationError(f"There is no table {table}. Run: manage.py migrate")
+        yield opened, opened.log
+
+
+def commands() -> click.Group:
+    """Return the commands, with the project's settings as they are now."""
+    group = Commands(
+        "hookrow",
+        help="Look after the log of notifications, as the project's settings have it.",
+        context_settings={"obj": Project(), "help_option_names": ["-h", "--help"]},
+        commands=[
+            check,
+            *(_settled(command, {"database_url": ""}) for command in (log, replay, prune)),
+        ],
+    )
+    posting = {"secret": conf.secret, "mount_path": "", "host": "", "port": 0}
+    group.add_command(_by_default(_settled(simulate, posting), "url", _endpoint))
+    return group
+
+
+@click.command()
+@JSON
+@click.pass_context
+def check(context: click.Context, *, as_json: bool) -> None:
+    """Check the settings and the database, and say what to do about each fault.
+
+    The exit status is 1 where there is an error.
+    """
+    context.exit(report(_findings(), as_json=as_json))
+
+
+def _findings() -> Iterator[Finding]:
+    """Look at what Django's system checks look at, and whether all migrations are applied."""
+    found = run_checks(tags=["hookrow"], databases=[conf.database])
+    for message in found:
+        text = " ".join(filter(None, (message.msg, message.hint)))
+        yield Finding(_level(message.level), str(message.id), text)
+    if not found:
+        yield Finding(Level.OK, "settings", "Every system check of hookrow passes.")
+    yield _migrations()
+
+
+def _level(level: int) -> Level:
+    if level >= ERROR:
+        return Level.ERROR
+    return Level.WARNING if level >= WARNING else Level.OK
+
+
+def _migrations() -> Finding:
+    try:
+        executor = MigrationExecutor(connections[conf.database])
+    except Error as error:
+        return Finding(Level.ERROR, "database", f"It cannot be reached: {error}".strip())
+    ours = [leaf for leaf in executor.loader.graph.leaf_nodes() if leaf[0] in _APPS]
+    missing = [migration for migration, _ in executor.migration_plan(ours)]
+    if not missing:
+        return Finding(Level.OK, "migrations", "All are applied.")
+    names = ", ".join(map(str, missing))
+    return Finding(Level.ERROR, "migrations", f"Not applied: {names}. Run: manage.py migrate")
+
+
+def _endpoint() -> str:
+    """Return the web address at which `runserver` takes notifications."""
+    try:
+        return urljoin(RUNSERVER, reverse("hookrow:webhooks"))
+    except NoReverseMatch:
+        raise ConfigurationError(
+            "The project's URLs have no hookrow.django.urls: include them, or say --url."
+        ) from None
+
+
+def _settled(command: click.Command, values: Mapping[str, Any]) -> click.Command:
+    """Return the command without the options that have these values already."""
+    settled = copy(command)
+    settled.params = [each for each in command.params if each.name not in values]
+    of_it = {each.name: values[each.name] for each in command.params if each.name in values}
+    if command.callback is not None:
+        settled.callback = partial(command.callback, **of_it)
+    if isinstance(settled, click.Group):
+        members = settled.commands.items()
+        settled.commands = {name: _settled(member, values) for name, member in members}
+    return settled
+
+
+def _by_default(command: click.Command, name: str, value: Any) -> click.Command:  # noqa: ANN401 - click's own
+    """Return the command with another default for an option."""
+    changed = copy(command)
+    changed.params = [copy(each) for each in command.params]
+    for each in changed.params:
+        if each.name == name:
+            each.default = value
+    return changed

@@ -1,0 +1,106 @@
+"""How Django stores a time and folds an email: to the byte as `stores/tables.py` does.
+
+So the two may share a table, and equal times are equal text on SQLite, whoever wrote them.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from django.db import models
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models.expressions import Expression
+from django.db.models.sql.compiler import SQLCompiler
+
+if TYPE_CHECKING:
+    from django.db.models.sql.compiler import _AsSqlType
+
+    _Time = models.DateTimeField[datetime | None, datetime | None]
+    _Text = models.Func[models.TextField[str, str]]
+    _Moment = models.Func[_Time]
+else:  # Django's own are generic in the stubs alone
+    _Time = models.DateTimeField
+    _Text = _Moment = models.Func
+
+
+class UTCDateTimeField(_Time):
+    """An instant: aware, in UTC, with microseconds, whatever USE_TZ and TIME_ZONE say.
+
+    A time without a zone is UTC already. SQLite keeps text with six digits always;
+    PostgreSQL a timestamp with time zone.
+    """
+
+    description = "Instant in UTC"
+
+    def to_python(self, value: Any) -> Any:  # noqa: ANN401 - Django's own
+        """Read what was given, a text too, as UTC; a date is its midnight."""
+        if isinstance(value, str):
+            value = super().to_python(value)
+        if value is None or isinstance(value, datetime):
+            return _utc(value)
+        return datetime(value.year, value.month, value.day, tzinfo=UTC)
+
+    def get_db_prep_value(
+        self,
+        value: Any,  # noqa: ANN401 - Django's own
+        connection: BaseDatabaseWrapper,
+        prepared: bool = False,  # noqa: FBT001, FBT002 - Django's own
+    ) -> Any:  # noqa: ANN401 - Django's own
+        """Return what the database takes. SQLite alone would be given `.000000` never."""
+        at = value if prepared else self.get_prep_value(value)
+        if connection.vendor != "sqlite" or not isinstance(at, datetime):
+            return at
+        return at.replace(tzinfo=None).isoformat(" ", "microseconds")
+
+    def from_db_value(
+        self, value: datetime | None, expression: Expression, connection: BaseDatabaseWrapper
+    ) -> datetime | None:
+        """Return UTC for what the backend made of it: a time of its own zone, or without one."""
+        del expression
+        if value is None:
+            return None
+        if connection.vendor == "sqlite" and value.tzinfo in {None, connection.timezone}:
+            return value.replace(tzinfo=UTC)  # the text never was of the backend's zone
+        if value.tzinfo is None:  # without USE_TZ: a clock of the connection's zone
+            value = value.replace(tzinfo=ZoneInfo(connection.timezone_name))
+        return value.astimezone(UTC)
+
+
+class Folded(_Text):
+    """`Folded("email")`: ASCII letters lowered, as `decide.fold` does it.
+
+    The same expression in the index and in the query, else the index is not used.
+    """
+
+    function = "LOWER"
+    arity = 1
+    output_field = models.TextField()
+
+    def as_postgresql(
+        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: str
+    ) -> _AsSqlType:
+        """Say which letters: plain lower() follows the database's locale beyond ASCII."""
+        template = '%(function)s(%(expressions)s COLLATE "C")'
+        return self.as_sql(compiler, connection, template=template, **context)
+
+
+class UTCNow(_Moment):
+    """The database's own time, for `db_default`: on SQLite the text that we would write."""
+
+    template = "now()"
+    output_field = UTCDateTimeField()
+
+    def as_sqlite(
+        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: str
+    ) -> _AsSqlType:
+        """Write six digits, of which SQLite knows three."""
+        template = "strftime('%%%%Y-%%%%m-%%%%d %%%%H:%%%%M:%%%%f000', 'now')"
+        return self.as_sql(compiler, connection, template=template, **context)
+
+
+def _utc(value: datetime | None) -> datetime | None:
+    if value is None:
+        return None
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)

@@ -1,0 +1,71 @@
+"""How the Django store writes to the log: one INSERT, which adds to what is there.
+
+`bulk_create` cannot add up: this is SQL, in words that PostgreSQL and SQLite have in
+common. What it says is what `stores/keeping` says for the SQL store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Field, Model
+
+from hookrow.entry import Ending, Entry
+
+ROWS = 1000
+"""How many entries a statement takes; SQLite has 32,766 parameters for it, PostgreSQL more."""
+
+_ADD_UP = """
+ON CONFLICT (fingerprint) DO UPDATE SET
+    outcome = excluded.outcome,
+    status = excluded.status,
+    retry_at = excluded.retry_at,
+    ended_at = CASE WHEN {log}.outcome = '{recorded}' AND excluded.outcome = '{recorded}'
+        THEN {log}.ended_at ELSE excluded.ended_at END,
+    recipient = CASE WHEN excluded.attempts > 0
+        THEN coalesce({log}.recipient, excluded.recipient) ELSE {log}.recipient END,
+    body = CASE WHEN excluded.attempts > 0
+        THEN coalesce({log}.body, excluded.body) ELSE {log}.body END,
+    attempts = {log}.attempts + excluded.attempts,
+    received_at = CASE WHEN {log}.received_at < excluded.received_at
+        THEN {log}.received_at ELSE excluded.received_at END,
+    last_received_at = CASE WHEN {log}.last_received_at > excluded.last_received_at
+        THEN {log}.last_received_at ELSE excluded.last_received_at END
+"""
+
+
+class Keeping:
+    """The INSERT into the table of the log's model."""
+
+    def __init__(self, log: type[Model], connection: BaseDatabaseWrapper) -> None:
+        meta = log._meta  # noqa: SLF001 - Django's public name
+        self._fields = [field for field in meta.concrete_fields if not field.primary_key]
+        self._connection = connection
+        table = connection.ops.quote_name(meta.db_table)
+        columns = ", ".join(field.attname for field in self._fields)
+        self._insert = f"INSERT INTO {table} ({columns}) VALUES "  # noqa: S608 - names are ours
+        self._add_up = _ADD_UP.format(log=table, recorded=Ending.RECORDED.value)
+
+    def __call__(self, entries: Sequence[Entry]) -> None:
+        """Keep new entries, in the order of their fingerprints."""
+        row = f"({', '.join(['%s'] * len(self._fields))})"
+        with self._connection.cursor() as cursor:
+            for start in range(0, len(entries), ROWS):
+                some = entries[start : start + ROWS]
+                values = [value for entry in some for value in self._values(entry)]
+                rows = ", ".join([row] * len(some))
+                cursor.execute(f"{self._insert}{rows}{self._add_up}", values)
+
+    def _values(self, entry: Entry) -> Sequence[Any]:
+        return [
+            field.get_db_prep_save(_value(field, entry), self._connection) for field in self._fields
+        ]
+
+
+def _value(field: Field[Any, Any], entry: Entry) -> object:
+    name = "outcome" if field.name == "first_outcome" else field.name
+    value = getattr(entry, name)
+    return value.value if isinstance(value, Enum) else value

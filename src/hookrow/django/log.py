@@ -1,0 +1,161 @@
+"""The log in a Django project: what reads and tends it, beside the store that writes it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from django.apps import apps
+from django.db import connections
+from django.db.models import Count, Max, Min, Q, QuerySet
+
+from hookrow.django.fields import Folded
+from hookrow.django.mapping import LOG
+from hookrow.django.transactions import begun, faults
+from hookrow.entry import Ending, Logged, kept_message_id, kept_recipient, retry_at
+from hookrow.stores import Conflict
+from hookrow.stores.log import Query
+
+if TYPE_CHECKING:
+    from hookrow.django.models import Notification
+
+BATCH = 1000
+"""In ids; the widest range that one statement changes, so that it holds nobody up."""
+
+TRIES = 5
+"""How often a batch is tried that meets writers."""
+
+_PRUNE_LOCK = 0x686F6F6B70
+"""Of PostgreSQL's advisory locks, the one that who prunes holds: "hookp"."""
+
+T = TypeVar("T")
+
+
+class DjangoLog:
+    """The entries in the database of that alias."""
+
+    def __init__(self, using: str) -> None:
+        self._using = using
+
+    def newest(self, query: Query, *, before: int | None = None, limit: int) -> Sequence[Logged]:
+        """Return the newest entries, newest first."""
+        found = self._matching(query).order_by("-id")
+        return _read(found if before is None else found.filter(id__lt=before), limit)
+
+    def oldest(self, query: Query, *, after: int = 0, limit: int) -> Sequence[Logged]:
+        """Return the oldest entries, oldest first."""
+        return _read(self._matching(query).order_by("id").filter(id__gt=after), limit)
+
+    def due(self, now: datetime, *, limit: int) -> Sequence[Logged]:
+        """Take parked entries that are due, and put off when to try again."""
+        due = self._all().filter(retry_at__lte=now).order_by("retry_at")
+        with begun(self._using) as connection:
+            if connection.features.has_select_for_update_skip_locked:
+                due = due.select_for_update(skip_locked=True)
+            rows = list(due[:limit])
+            found = [row.logged() for row in rows]
+            for row in rows:
+                # What is too old for another try has this one.
+                row.retry_at = retry_at(row.logged().received_at, now)
+            self._all().bulk_update(rows, ["retry_at"])
+        return found
+
+    def parked(self, message_ids: Collection[str]) -> Sequence[Logged]:
+        """Return the parked entries of these messages, oldest first."""
+        of_them = [kept_message_id(each) for each in message_ids]
+        found = self._all().filter(message_id__in=of_them, retry_at__isnull=False)
+        return _read(found.order_by("id"), None)
+
+    def prune(
+        self, *, before: datetime, parked_before: datetime, bodies_only: bool
+    ) -> Iterator[int]:
+        """Delete what came last before then, or only the bodies, batch by batch."""
+        given_up = Q(retry_at__isnull=True) | Q(received_at__lt=parked_before)
+        over = Q(last_received_at__lt=before) & given_up
+        for batch in self._batches():
+            done = self._insist(partial(self._pruned, batch, over, bodies_only=bodies_only))
+            if done is None:
+                return
+            count, first = done
+            yield count
+            # Entries lie in the order in which they came.
+            if first is not None and first >= before:
+                return
+
+    def forget(self, email: str) -> int:
+        """Erase the address and the bodies of a person; return in how many entries."""
+        address = kept_recipient(email)
+        # A body that could not be read has told nobody whose it is.
+        quoted = Q(recipient__isnull=True, folded__contains=f'"{address}"')
+        theirs = Q(recipient=address) | quoted
+        return sum(self._insist(partial(self._erased, batch, theirs)) for batch in self._batches())
+
+    def counts(self) -> Mapping[Ending, int]:
+        """Return how many entries ended in each way."""
+        with faults():
+            found = self._all().values_list("outcome").annotate(Count("id"))
+            return Counter({Ending(outcome): count for outcome, count in found})
+
+    def _pruned(
+        self, batch: Q, over: Q, *, bodies_only: bool
+    ) -> tuple[int, datetime | None] | None:
+        """Prune a batch; return how many, and when the oldest left came. None: another prunes."""
+        if self._pruned_elsewhere():
+            return None
+        found = self._all().filter(batch)
+        if bodies_only:
+            count = found.filter(over, body__isnull=False).update(body=None, retry_at=None)
+        else:
+            count, _ = found.filter(over).delete()
+        return count, found.aggregate(first=Min("received_at"))["first"]
+
+    def _erased(self, batch: Q, theirs: Q) -> int:
+        found = self._all().alias(folded=Folded("body")).filter(batch, theirs)
+        return found.update(recipient=None, body=None, retry_at=None)
+
+    def _pruned_elsewhere(self) -> bool:
+        """Tell whether another process prunes just now; on SQLite the file is held by one."""
+        connection = connections[self._using]
+        if connection.vendor == "sqlite":
+            return False
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [_PRUNE_LOCK])
+            return not cursor.fetchone()[0]
+
+    def _insist(self, work: Callable[[], T]) -> T:
+        """Do a batch, up to `TRIES` times: writers lock entries in another order."""
+        for _ in range(TRIES - 1):
+            with suppress(Conflict), begun(self._using):
+                return work()
+        with begun(self._using):
+            return work()
+
+    def _matching(self, query: Query) -> QuerySet[Notification]:
+        found = self._all()
+        for name, value in query.equal.items():
+            found = found.filter(**{name: value.value if isinstance(value, Ending) else value})
+        if query.ids is not None:
+            found = found.filter(id__in=query.ids)
+        if query.since is not None:
+            found = found.filter(received_at__gte=query.since)
+        return found.filter(retry_at__isnull=False) if query.parked else found
+
+    def _batches(self) -> Iterator[Q]:
+        """Yield a condition for each range of ids, oldest first."""
+        with faults():
+            ends = self._all().aggregate(first=Min("id"), last=Max("id"))
+        for low in range(ends["first"] or 0, (ends["last"] or 0) + 1, BATCH):
+            yield Q(id__range=(low, low + BATCH - 1))
+
+    def _all(self) -> QuerySet[Notification]:
+        model: type[Notification] = apps.get_model(LOG)
+        return QuerySet(model, using=self._using)
+
+
+def _read(found: QuerySet[Notification], limit: int | None) -> Sequence[Logged]:
+    with faults():
+        return [row.logged() for row in found[:limit]]

@@ -1,0 +1,131 @@
+"""How subscribers and dispatches are looked for among the host's models.
+
+A lookup is put into SQL once for each number of texts: to have Django do so for every
+notification would take it longer than all else that is done for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from copy import copy
+from functools import lru_cache
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import ForeignKey, Model, OuterRef, QuerySet, Subquery, TextField, Value
+from django.db.models.functions import Lower
+from django.db.models.sql.compiler import SQLCompiler
+
+from hookrow.django.fields import Folded
+from hookrow.django.mapping import Models, Played
+from hookrow.notification import Mentioned
+
+_SIZES = 64
+"""Of how many numbers of texts the SQL is kept."""
+
+
+class Lookups:
+    """Both lookups, for models in the database of an alias."""
+
+    def __init__(self, models: Models, using: str) -> None:
+        self._models = models
+        self._using = using
+        self._by_email = _Lookup(self._subscribers)
+        self._by_message_id = _Lookup(self._dispatches)
+
+    def subscribers(self, mentioned: Mentioned, connection: BaseDatabaseWrapper) -> Iterable[Any]:
+        """By email: id and email, and perhaps of more than were asked for."""
+        wanted = set(mentioned.emails)
+        if self._models.fold == "exact":
+            wanted.update(mentioned.recipients)
+        return self._by_email(sorted(wanted), connection)
+
+    def dispatches(self, mentioned: Mentioned, connection: BaseDatabaseWrapper) -> Iterable[Any]:
+        """By message id: that, the dispatch's id, the owner's id and email, the list."""
+        return self._by_message_id(sorted(mentioned.message_ids), connection)
+
+    def _subscribers(self, emails: Sequence[str]) -> QuerySet[Model, Any]:
+        played = self._models.roles["subscribers"]
+        email = played.paths["email"]
+        found = self._all(played).filter(**played.where)
+        match self._models.fold:
+            case "ascii":
+                found = found.alias(_hookrow=Folded(email)).filter(_hookrow__in=emails)
+            case "lower":
+                wanted = [Lower(Value(each)) for each in emails]
+                found = found.alias(_hookrow=Lower(email)).filter(_hookrow__in=wanted)
+            case "exact" | "citext":
+                found = found.filter(**{f"{email}__in": emails})
+        return found.values_list(played.paths["id"], email)
+
+    def _dispatches(self, message_ids: Sequence[str]) -> QuerySet[Model, Any]:
+        """Look up the owner by its id: a host may have bare keys, not foreign ones."""
+        played = self._models.roles["dispatches"]
+        message_id, owner = played.paths["provider_message_id"], played.paths["subscriber_id"]
+        return (
+            self._all(played)
+            .filter(**{f"{message_id}__in": message_ids}, **played.where)
+            .values_list(
+                message_id,
+                played.paths["id"],
+                owner,
+                self._one("subscribers", owner, "email"),
+                self._list(played),
+            )
+        )
+
+    def _list(self, played: Played) -> Any:  # noqa: ANN401 - a path or an expression
+        if "message_id" in played.paths:
+            return self._one("messages", played.paths["message_id"], "list_id")
+        return played.paths.get("list_id", Value(None, TextField()))
+
+    def _one(self, name: str, outer: str, wanted: str) -> Subquery:
+        """Look up a field of another role, by the id that the outer query has for it."""
+        played = self._models.roles[name]
+        found = self._all(played).filter(**{played.paths["id"]: OuterRef(outer)}, **played.where)
+        field = played.fields[wanted]
+        while isinstance(field, ForeignKey):  # a subquery does not see what it holds
+            field = field.target_field
+        return Subquery(found.values(played.paths[wanted])[:1], output_field=field)
+
+    def _all(self, played: Played) -> QuerySet[Model]:
+        return QuerySet(played.model, using=self._using)
+
+
+class _Lookup:
+    """A SELECT by texts. Where a field changes what it is given, it is made anew each time."""
+
+    def __init__(self, select: Callable[[Sequence[str]], QuerySet[Model, Any]]) -> None:
+        self._select = select
+        self._compiled = lru_cache(_SIZES)(self._compile)
+
+    def __call__(self, texts: Sequence[str], connection: BaseDatabaseWrapper) -> Iterable[Any]:
+        if not texts:
+            return ()
+        kept, sql, parameters = self._compiled(len(texts))
+        given = dict(zip(_marks(len(texts)), texts, strict=True))
+        if not given.keys() <= _texts(parameters):
+            return self._select(texts)
+        # A compiler belongs to a connection, and that to a thread.
+        compiler: Any = copy(kept)
+        compiler.connection = connection
+        values = [given.get(each, each) if isinstance(each, str) else each for each in parameters]
+        compiler.as_sql = lambda: (sql, values)
+        rows: Iterable[Any] = compiler.results_iter(tuple_expected=True)
+        return rows
+
+    def _compile(self, size: int) -> tuple[SQLCompiler, str, Sequence[Any]]:
+        found = self._select(_marks(size))
+        compiler: Any = found.query.get_compiler(found.db)
+        sql, parameters = compiler.as_sql()
+        compiler.connection = None  # else it would be kept open
+        return compiler, sql, parameters
+
+
+def _marks(size: int) -> Sequence[str]:
+    """Return texts that stand for those to come."""
+    return [f"\x01hookrow {number}\x01" for number in range(size)]
+
+
+def _texts(parameters: Collection[object]) -> set[str]:
+    return {each for each in parameters if isinstance(each, str)}

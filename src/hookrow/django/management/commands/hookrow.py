@@ -1,0 +1,70 @@
+"""`manage.py hookrow`: hands its arguments to the command line's own commands."""
+
+from __future__ import annotations
+
+from argparse import REMAINDER
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+from django.core.management.base import (
+    BaseCommand,
+    CommandError,
+    CommandParser,
+    handle_default_options,
+)
+from django.db import connections
+
+try:
+    import click
+except ImportError as error:
+    from hookrow.errors import MissingExtra
+
+    raise MissingExtra("The command", "django") from error
+
+from hookrow.django.commands import commands
+
+
+class Command(BaseCommand):
+    """`replay`, `prune`, `log`, `check` and `simulate`, without options that settings have."""
+
+    help = "Look after hookrow's log: replay, prune, log, check, simulate."
+    requires_system_checks: tuple[str, ...] = ()  # `check` runs them, and says more
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        """Run what was typed, and exit with its status; Django's own options are Django's."""
+        parser = BaseCommand().create_parser(argv[0], argv[1], add_help=False, allow_abbrev=False)
+        options, arguments = parser.parse_known_args(argv[2:])
+        handle_default_options(options)
+        try:
+            commands().main(arguments, prog_name=f"{_program(argv[0])} {argv[1]}")
+        finally:
+            connections.close_all()
+
+    def print_help(self, prog_name: str, subcommand: str) -> None:
+        """Print what `--help` prints."""
+        self.run_from_argv([prog_name, subcommand, "--help"])
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Take everything, as `call_command` gives it."""
+        parser.add_argument("args", nargs=REMAINDER)
+
+    def handle(self, *args: str, **options: Any) -> None:  # noqa: ANN401 - Django's own
+        """Run a command for `call_command`. Raises `CommandError` where its status is not 0."""
+        del options
+        self.stdout.ending = self.stderr.ending = ""  # click ends its lines by itself
+        out, err = cast("TextIO", self.stdout), cast("TextIO", self.stderr)
+        try:
+            with redirect_stdout(out), redirect_stderr(err):
+                status = commands().main(args, prog_name="hookrow", standalone_mode=False)
+        except click.ClickException as error:
+            raise CommandError(error.format_message(), returncode=error.exit_code) from error
+        except click.Abort as error:
+            raise CommandError("It was stopped.") from error
+        if status:
+            raise CommandError(f"hookrow {' '.join(args)} failed.", returncode=status)
+
+
+def _program(path: str) -> str:
+    name = Path(path).name
+    return "python -m django" if name == "__main__.py" else name

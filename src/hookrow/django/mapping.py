@@ -1,0 +1,191 @@
+"""Which models and fields play our roles: what a `Schema` names, found among the project's.
+
+A role's table is a model's label ("crm.Person"), its columns are fields. No database
+is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from django.apps import apps
+from django.db.models import (
+    CharField,
+    DateTimeField,
+    Field,
+    ForeignKey,
+    IntegerField,
+    Model,
+    TextField,
+)
+from django.db.models.constants import LOOKUP_SEP
+
+from hookrow.errors import SchemaMismatch
+from hookrow.notification import Suppressible
+from hookrow.schema import Fold, Role, Schema, nearest
+
+AnyField: TypeAlias = "Field[Any, Any]"
+
+LOG = "hookrow.Notification"
+
+OURS = {
+    "hookrow_subscribers": "hookrow_tables.Subscriber",
+    "hookrow_dispatches": "hookrow_tables.Dispatch",
+    "hookrow_subscriptions": "hookrow_tables.Subscription",
+}
+"""Our own tables, which a schema names where it says nothing else."""
+
+TIMES = frozenset({"delivered_at", "opened_at", "suppressed_at", "suppression_changed_at"})
+_TEXT = frozenset({"email", "provider_message_id"})
+
+KEYS = {
+    Suppressible.SUBSCRIBER: ("id",),
+    Suppressible.DISPATCH: ("id",),
+    Suppressible.SUBSCRIPTION: ("list_id", "subscriber_id"),
+}
+"""What identifies a row of a kind, by our names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A model that plays a role. `paths` are its fields, and `fields` what they end in.
+
+    Both by our names for them: a foreign key is named by what it holds
+    ("subscriber_id"). `where` holds the lookups that hide its other rows.
+    """
+
+    model: type[Model]
+    paths: Mapping[str, str]
+    fields: Mapping[str, AnyField]
+    where: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """The models of a schema, by the names of their roles, and the log's."""
+
+    schema: Schema
+    roles: Mapping[str, Played]
+    log: type[Model] | None
+
+    @property
+    def fold(self) -> Fold:
+        """How emails are indexed."""
+        return self.schema.subscribers.fold
+
+
+def models(schema: Schema) -> Models:
+    """Find every model and field. Raises `SchemaMismatch` for what there is none of."""
+    roles = {name: _played(schema, name, role) for name, role in schema.roles.items()}
+    log = model(LOG) if schema.log else None
+    for played in roles.values():
+        _check_types(schema, played)
+    return Models(schema, roles, log)
+
+
+def model(label: str) -> type[Model]:
+    """Return the model of that label; also one that Django made, between two others."""
+    app, _, name = label.rpartition(".")
+    if app not in apps.app_configs:
+        hint = _INSTALL.get(app) or nearest(app, apps.app_configs)
+        raise SchemaMismatch(f"There is no app {app!r} for the model {label!r}.{hint}")
+    known = {each._meta.object_name: each for each in _of(app)}  # noqa: SLF001 - Django's public name
+    for found in known.values():
+        if found._meta.model_name == name.lower():  # noqa: SLF001 - as above
+            return found
+    names = [each for each in known if each]
+    raise SchemaMismatch(f"The app {app!r} has no model {name!r}.{nearest(name, names)}")
+
+
+_INSTALL = {
+    "hookrow": " Add 'hookrow.django' to INSTALLED_APPS.",
+    "hookrow_tables": " Add 'hookrow.django.tables' to INSTALLED_APPS.",
+}
+
+
+def _of(app: str) -> Sequence[type[Model]]:
+    return list(apps.get_app_config(app).get_models(include_auto_created=True))
+
+
+def _played(schema: Schema, name: str, role: Role) -> Played:
+    found = model(OURS.get(role.table, role.table))
+    paths: dict[str, str] = {}
+    fields: dict[str, AnyField] = {}
+    for ours, theirs in schema.columns(name).items():
+        path = "pk" if ours == "id" and "id" not in role.columns else theirs
+        paths[ours], fields[ours] = _path(found, path)
+        if LOOKUP_SEP in paths[ours] and (name, ours) != ("dispatches", "list_id"):
+            raise SchemaMismatch(
+                f"{role.table}: {ours} is changed or joined by, and cannot be "
+                f"reached through others as {theirs!r}."
+            )
+        _check_place(found, ours, fields[ours])
+    where = {_condition(found, path, value): _wanted(value) for path, value in role.where.items()}
+    return Played(found, paths, fields, where)
+
+
+def _condition(model: type[Model], path: str, value: object) -> str:
+    found, _ = _path(model, path)
+    return f"{found}{LOOKUP_SEP}isnull" if value is None else found
+
+
+def _wanted(value: object) -> object:
+    return True if value is None else value
+
+
+def _path(model: type[Model], path: str) -> tuple[str, AnyField]:
+    """Follow a path; return it with its end named by what it holds, and the field there."""
+    *steps, last = path.split(LOOKUP_SEP)
+    for step in steps:
+        related = _field(model, step).related_model
+        if not isinstance(related, type):
+            raise SchemaMismatch(f"{model._meta.label}.{step} leads to no other model.")  # noqa: SLF001 - Django's public name
+        model = related
+    field = _field(model, last)
+    return LOOKUP_SEP.join([*steps, field.attname]), field
+
+
+def _field(model: type[Model], name: str) -> AnyField:
+    meta = model._meta  # noqa: SLF001 - Django's public name
+    if name == "pk" and isinstance(meta.pk, Field):
+        return meta.pk
+    fields = {**{each.attname: each for each in meta.concrete_fields}}
+    fields |= {each.name: each for each in meta.concrete_fields}
+    if name not in fields:
+        raise SchemaMismatch(
+            f"The model {meta.label!r} has no field {name!r}.{nearest(name, fields)}"
+        )
+    return fields[name]
+
+
+def _check_place(model: type[Model], ours: str, field: AnyField) -> None:
+    """Raise `SchemaMismatch` for what is changed and is in the table of a parent model."""
+    table = field.model._meta.db_table  # noqa: SLF001 - Django's public name
+    if ours in {*TIMES, "suppression_reason"} and table != model._meta.db_table:  # noqa: SLF001 - as above
+        raise SchemaMismatch(
+            f"{field} is in another table than {model.__name__}: name the model that has all."
+        )
+
+
+def _check_types(schema: Schema, played: Played) -> None:
+    """Raise `SchemaMismatch` for a field that cannot hold what it should."""
+    for ours, field in played.fields.items():
+        if ours in TIMES and not isinstance(field, DateTimeField):
+            raise SchemaMismatch(f"{field} has to be a DateTimeField: it keeps {ours}.")
+        if ours in _TEXT and not isinstance(field, CharField | TextField):
+            raise SchemaMismatch(f"{field} has to be text: it is compared as it came.")
+        if ours == "suppression_reason":
+            _check_reason(schema, field)
+
+
+def _check_reason(schema: Schema, field: AnyField) -> None:
+    numbers = any(isinstance(each, int) for each in (schema.reasons or {}).values())
+    if isinstance(field, IntegerField | ForeignKey) and not numbers:
+        raise SchemaMismatch(
+            f"{field} holds numbers: say which in `reasons`, "
+            "{'HardBounce': 1, '*': 9} for example."
+        )
+    if isinstance(field, CharField | TextField) and numbers:
+        raise SchemaMismatch(f"{field} holds text: say text in `reasons`, or leave them out.")

@@ -1,0 +1,71 @@
+"""The log as a model: the same table that `stores/tables.py` and Alembic make."""
+
+# ruff: noqa: DJ001 - null is what is not known, for all who share the table
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from django.db import models
+
+from hookrow.django.fields import UTCDateTimeField
+from hookrow.entry import Ending, Logged
+from hookrow.story import printable
+
+if TYPE_CHECKING:
+    _Text = models.CharField[str, str]
+    _OptionalText = models.CharField[str | None, str | None]
+
+
+class Notification(models.Model):
+    """One distinct notification that was authentic; `hookrow.entry.Entry` says more."""
+
+    id: models.BigAutoField[int, int] = models.BigAutoField(primary_key=True)
+    fingerprint: models.BinaryField[bytes, bytes] = models.BinaryField(max_length=16)
+    record_type: _OptionalText = models.CharField(max_length=64, null=True)
+    message_id: _OptionalText = models.CharField("message id", max_length=255, null=True)
+    recipient: _OptionalText = models.CharField(max_length=320, null=True)
+    occurred_at = UTCDateTimeField("happened", null=True)
+    outcome: _Text = models.CharField(max_length=32)
+    first_outcome: _Text = models.CharField(max_length=32)
+    status: models.SmallIntegerField[int, int] = models.SmallIntegerField()
+    attempts: models.BigIntegerField[int, int] = models.BigIntegerField()
+    received_at = UTCDateTimeField("came")
+    last_received_at = UTCDateTimeField("came last")
+    ended_at = UTCDateTimeField("ended")
+    retry_at = UTCDateTimeField("next try", null=True)
+    body: models.TextField[str | None, str | None] = models.TextField(null=True)
+
+    class Meta:
+        """Nobody adds or changes an entry by hand; to replay is a permission of its own."""
+
+        db_table = "hookrow_notifications"
+        default_permissions = ("view", "delete")
+        permissions = (("replay_notification", "Can replay notification"),)
+        constraints = (
+            models.UniqueConstraint(
+                fields=["fingerprint"], name="hookrow_notifications_fingerprint"
+            ),
+        )
+        indexes = (
+            models.Index(
+                fields=["retry_at"],
+                name="hookrow_parked_retry_at",
+                condition=models.Q(retry_at__isnull=False),
+            ),
+            models.Index(
+                fields=["message_id"],
+                name="hookrow_parked_message_id",
+                condition=models.Q(retry_at__isnull=False),
+            ),
+        )
+
+    def __str__(self) -> str:
+        return printable(f"{self.record_type or 'Notification'} {self.message_id or self.pk}")
+
+    def logged(self) -> Logged:
+        """Return the entry as every log has it."""
+        values = {field.name: getattr(self, field.name) for field in fields(Logged)}
+        ends = {name: Ending(values[name]) for name in ("outcome", "first_outcome")}
+        return Logged(**{**values, **ends, "fingerprint": bytes(self.fingerprint)})

@@ -1,0 +1,116 @@
+"""The receiver and the store of this process, built from the settings at first use."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from threading import RLock
+from traceback import walk_stack
+from typing import Any
+
+from django.apps import apps
+from django.core.checks.registry import CheckRegistry
+from django.core.management import ManagementUtility
+from django.core.signals import setting_changed
+from django.db import close_old_connections, connections
+from django.db.transaction import on_commit
+
+from hookrow.django.conf import conf
+from hookrow.django.signals import send
+from hookrow.django.store import DjangoStore
+from hookrow.notification import Arrival, Outcome
+from hookrow.postmark import Postmark
+from hookrow.receiver import Receiver
+
+_lock = RLock()
+
+_CLOSING = 5.0
+"""In seconds; how long what waits may take to be recorded by settings that are gone."""
+
+
+def receiver() -> Receiver:
+    """Return the receiver of this process. Raises `ConfigurationError`."""
+    with _lock:
+        return _receiver()
+
+
+def store() -> DjangoStore:
+    """Return the store of this process. Raises `ConfigurationError`."""
+    with _lock:
+        return _store()
+
+
+def refuse_misconfigured() -> None:
+    """Raise `ConfigurationError` now for what would be wrong at the first notification.
+
+    Not in a management command: there the system checks say it, and those commands have
+    to run that mend it. No database is asked.
+    """
+    if not _commanded() or not apps.is_installed("hookrow.django"):
+        receiver()
+
+
+class InRequest(Receiver):
+    """Records in the request's own thread, and sends the signals there."""
+
+    def __init__(self, provider: Postmark, store: DjangoStore, **options: Any) -> None:  # noqa: ANN401 - passed on
+        super().__init__(provider, store, **options)
+        self._using = store.using
+
+    def ended(self, arrival: Arrival, outcome: Outcome) -> None:
+        """Send the signal; inside a transaction of the host's when that is committed."""
+        if connections[self._using].in_atomic_block:
+            on_commit(partial(send, arrival, outcome), using=self._using)
+        else:
+            send(arrival, outcome)
+
+
+def _commanded() -> bool:
+    """Tell whether a management command, or the system checks, brought us here."""
+    commands = {ManagementUtility.execute.__code__, CheckRegistry.run_checks.__code__}
+    return any(frame.f_code in commands for frame, _ in walk_stack(None))
+
+
+@cache
+def _store() -> DjangoStore:
+    return DjangoStore(conf.tables, conf.database)
+
+
+@cache
+def _receiver() -> Receiver:
+    conf.refuse_unknown()
+    provider, options = Postmark(*conf.secrets), _options()
+    if conf.group_commit:
+        return Receiver(provider, _store(), on_recorded=_send, on_refused=_send, **options)
+    return InRequest(provider, _store(), **options)
+
+
+def _options() -> dict[str, Any]:
+    return {
+        "deadline": conf.deadline,
+        "keep_bodies": conf.keep_bodies,
+        "spool": conf.spool,
+        "sweep": conf.sweep,
+    }
+
+
+def _send(arrival: Arrival, outcome: Outcome) -> None:
+    """Send the signal in the hook's thread, whose connections no request opens and closes."""
+    close_old_connections()
+    try:
+        send(arrival, outcome)
+    finally:
+        close_old_connections()
+
+
+def _forget(*, setting: str, **_: object) -> None:
+    """Build anew after a test has overridden a setting."""
+    if setting not in {"HOOKROW", "DATABASES", "INSTALLED_APPS"}:
+        return
+    with _lock:
+        if _receiver.cache_info().currsize:
+            _receiver().close(_CLOSING)
+        _receiver.cache_clear()
+        _store.cache_clear()
+
+
+setting_changed.connect(_forget, dispatch_uid="hookrow.django")

@@ -1,0 +1,247 @@
+"""The Django store: the host's models, through the ORM, on the host's own connection.
+
+It finds, locks and saves; what a change means is decided in `decide`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Model, Q, QuerySet
+from django.db.models.sql import UpdateQuery
+
+from hookrow.decide import fold
+from hookrow.django.keeping import Keeping
+from hookrow.django.log import DjangoLog
+from hookrow.django.lookups import Lookups
+from hookrow.django.mapping import KEYS, Models, Played, models
+from hookrow.django.times import given, told
+from hookrow.django.transactions import begun
+from hookrow.entry import Entry
+from hookrow.errors import ConfigurationError
+from hookrow.notification import (
+    Change,
+    Dispatch,
+    Key,
+    Mentioned,
+    RowId,
+    Rows,
+    SetTime,
+    Subscriber,
+    Suppressible,
+)
+from hookrow.schema import SUPPRESSION, Schema, nearest
+from hookrow.stores import State
+
+_SET = ("delivered_at", "opened_at", *SUPPRESSION)
+
+_ORDER = {kind: place for place, kind in enumerate(Suppressible)}
+
+
+class DjangoStore:
+    """The rows of the models that the schema names, in the database of that alias.
+
+    Raises `SchemaMismatch` where there is no such model or field, and
+    `ConfigurationError` for an alias that there is none of, or a database that
+    hookrow does not know. No database is asked.
+    """
+
+    def __init__(self, schema: Schema = Schema(), using: str = "default") -> None:  # noqa: B008 - frozen
+        supported(using)
+        self.using = using
+        self._models = models(schema)
+        self._lookups = Lookups(self._models, using)
+        self.log = DjangoLog(using) if schema.log else None
+
+    @contextmanager
+    def transaction(self, *, skip_locked: bool = False) -> Iterator[DjangoTransaction]:
+        """Begin a transaction, or inside one of the host's a savepoint; see `Store.transaction`."""
+        with begun(self.using) as connection:
+            yield DjangoTransaction(
+                self._models, self._lookups, connection, skip_locked=skip_locked
+            )
+
+
+class DjangoTransaction:
+    """One transaction: three SELECTs to find, for a group three to lock, and the UPDATEs."""
+
+    def __init__(
+        self,
+        models: Models,
+        lookups: Lookups,
+        connection: BaseDatabaseWrapper,
+        *,
+        skip_locked: bool,
+    ) -> None:
+        self._models = models
+        self._lookups = lookups
+        self._roles = models.roles
+        self._connection = connection
+        self._skip_locked = skip_locked
+
+    def find(self, mentioned: Mentioned) -> Rows:
+        """Find every row that the group mentions."""
+        subscribers = defaultdict(list)
+        for id_, email in self._lookups.subscribers(mentioned, self._connection):
+            subscribers[fold(email)].append(Subscriber(id_, email))
+        dispatches = defaultdict(list)
+        for message_id, id_, owner, email, list_ in self._lookups.dispatches(
+            mentioned, self._connection
+        ):
+            dispatches[message_id].append(Dispatch(id_, owner, email or "", list_))
+        pairs = {
+            (dispatch.list, subscriber.id)
+            for message_id, email in mentioned.changed
+            for dispatch in dispatches.get(message_id, ())
+            for subscriber in subscribers.get(email, ())
+            if dispatch.list is not None
+        }
+        undated = self._models.schema.undated
+        return Rows(subscribers, dispatches, self._subscriptions(pairs), undated)
+
+    def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
+        """Lock the rows, kind by kind, each in the order of its keys.
+
+        Not where there is at most one of a kind: `save` then locks them in that same
+        order by changing them, and nobody can wait for one who waits for him. On SQLite
+        the transaction holds the whole file.
+        """
+        by_kind = _by_kind(rows)
+        if self._connection.vendor == "sqlite" or not (
+            self._skip_locked or any(len(keys) > 1 for keys in by_kind.values())
+        ):
+            return ()
+        held = set(rows) if self._skip_locked else set()
+        for kind, keys in by_kind.items():
+            names = self._key(kind)
+            locked = (
+                self._among(kind, keys)
+                .order_by(*names)
+                .select_for_update(no_key=True, skip_locked=self._skip_locked)
+            )
+            held.difference_update((kind, _row_key(row)) for row in locked.values_list(*names))
+        return held
+
+    def save(self, changes: Sequence[Change]) -> None:
+        """Apply the changes in the order in which kinds are locked, those of a form in one go."""
+        forms: dict[str, list[Any]] = {}
+        for change in sorted(changes, key=lambda change: _ORDER[change.row[0]]):
+            for sql, parameters in self._updates(change):
+                forms.setdefault(sql, []).append(parameters)
+        with self._connection.cursor() as cursor:
+            for sql, rows in forms.items():
+                if len(rows) == 1:
+                    cursor.execute(sql, rows[0])
+                else:
+                    cursor.executemany(sql, rows)
+
+    def keep(self, entries: Sequence[Entry]) -> None:
+        """Add the entries to the log, where there is one."""
+        if self._models.log is not None and entries:
+            Keeping(self._models.log, self._connection)(entries)
+
+    def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
+        """Read what notifications set in the rows."""
+        states: dict[RowId, State] = {}
+        for kind, keys in _by_kind(rows).items():
+            played, names = self._roles[kind.value], self._key(kind)
+            there = [name for name in _SET if name in played.paths]
+            paths = [played.paths[name] for name in there]
+            for row in self._among(kind, keys).values_list(*names, *paths):
+                values = map(told, row[len(names) :])
+                states[kind, _row_key(row[: len(names)])] = dict(zip(there, values, strict=True))
+        return {row: states[row] for row in rows if row in states}
+
+    def _updates(self, change: Change) -> Iterator[tuple[str, Any]]:
+        """Yield the UPDATE of what fields there are for it, where the guard allows; or none."""
+        kind, key = change.row
+        played = self._roles[kind.value]
+        values = {
+            played.paths[name]: given(value, played.fields[name])
+            for name, value in self._new(change).items()
+            if name in played.paths
+        }
+        if not values:
+            return
+        parts = key if isinstance(key, tuple) else (key,)
+        found = self._all(played).filter(**dict(zip(self._key(kind), parts, strict=True)))
+        if change.guarded:
+            name, lookup = _guard(change)
+            path = played.paths[name]
+            unset = Q(**{f"{path}__isnull": True})
+            found = found.filter(unset | Q(**{f"{path}__{lookup}": values[path]}))
+        update: Any = found.query.chain(UpdateQuery)
+        update.add_update_values(values)
+        yield update.get_compiler(self._connection.alias).as_sql()
+
+    def _new(self, change: Change) -> Mapping[str, object]:
+        if isinstance(change, SetTime):
+            return {change.column.value: change.at}
+        return {
+            "suppressed_at": None if change.reason is None else change.at,
+            "suppression_reason": self._models.schema.reason(change.reason),
+            "suppression_changed_at": change.at,
+        }
+
+    def _subscriptions(self, pairs: Collection[tuple[Key, Key]]) -> Collection[tuple[Key, Key]]:
+        if not pairs or Suppressible.SUBSCRIPTION.value not in self._roles:
+            return ()
+        kind = Suppressible.SUBSCRIPTION
+        found = self._among(kind, pairs).filter(**self._roles[kind.value].where)
+        return {(list_, subscriber) for list_, subscriber in found.values_list(*self._key(kind))}
+
+    def _among(self, kind: Suppressible, keys: Collection[Any]) -> QuerySet[Model]:
+        """Compare each part of a key with its own set: for pairs, more than were asked for."""
+        parts = zip(*(key if isinstance(key, tuple) else (key,) for key in keys), strict=True)
+        wanted = {
+            f"{path}__in": set(part) for path, part in zip(self._key(kind), parts, strict=True)
+        }
+        return self._all(self._roles[kind.value]).filter(**wanted)
+
+    def _all(self, played: Played) -> QuerySet[Model]:
+        """Return every row, whatever the host's managers hide: that is for `where` to say."""
+        return QuerySet(played.model, using=self._connection.alias)
+
+    def _key(self, kind: Suppressible) -> Sequence[str]:
+        return [self._roles[kind.value].paths[name] for name in KEYS[kind]]
+
+
+def supported(using: str) -> None:
+    """Raise `ConfigurationError` where a database alias cannot be used."""
+    if using not in connections.settings:
+        raise ConfigurationError(
+            f"DATABASES has no alias {using!r}.{nearest(using, connections.settings)}"
+        )
+    connection = connections[using]
+    if connection.vendor not in {"postgresql", "sqlite"}:
+        raise ConfigurationError(
+            f"hookrow runs on PostgreSQL and SQLite, not on {connection.vendor}."
+        )
+    if not connection.settings_dict["AUTOCOMMIT"]:
+        raise ConfigurationError(
+            f"DATABASES[{using!r}] has AUTOCOMMIT off, so that nothing would be committed: "
+            "leave it out, or name another alias."
+        )
+
+
+def _guard(change: Change) -> tuple[str, str]:
+    """Return the field that guards against the change, and how it has to compare with it."""
+    if isinstance(change, SetTime):
+        return change.column.value, "lt"
+    return "suppression_changed_at", "lte"
+
+
+def _by_kind(rows: Collection[RowId]) -> Mapping[Suppressible, Sequence[Key | tuple[Key, Key]]]:
+    """Return the keys of each kind that there are any of, in the order of kinds."""
+    keys = {kind: [key for row_kind, key in rows if row_kind is kind] for kind in Suppressible}
+    return {kind: of_kind for kind, of_kind in keys.items() if of_kind}
+
+
+def _row_key(row: Sequence[Key]) -> Key | tuple[Key, Key]:
+    """Return the key as `RowId` has it: one field by itself, two as a pair."""
+    return (row[0], row[1]) if len(row) > 1 else row[0]

@@ -1,0 +1,116 @@
+"""The four tables in the admin. What notifications set is there to be read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Q, QuerySet
+
+from hookrow.decide import fold
+from hookrow.django.changelist import LongList, beginning, choice
+from hookrow.django.conf import conf
+from hookrow.django.fields import Folded
+from hookrow.django.suppression import SuppressionAdmin
+from hookrow.django.tables.models import Dispatch, List, Subscriber, Subscription
+
+_SUPPRESSION = ("suppressed_at", "suppression_reason", "suppression_changed_at")
+
+_STATE = choice(
+    "state",
+    {
+        "suppressed": Q(suppressed_at__isnull=False),
+        "active": Q(suppressed_at__isnull=True),
+    },
+)
+
+
+@admin.register(Subscriber)
+class SubscriberAdmin(LongList, SuppressionAdmin):
+    """Subscribers, to be suppressed by an action that asks why."""
+
+    list_display = ("email", "suppressed_at", "suppression_reason", "created_at")
+    list_filter = (_STATE,)
+    fields = ("email", *_SUPPRESSION, "created_at")
+    readonly_fields = (*_SUPPRESSION, "created_at")
+    search_fields = ("email",)
+    search_help_text = "What the address begins with."
+
+    def found(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
+        """Return those whose email begins so."""
+        return beginning(queryset, "email", term)
+
+
+@admin.register(List)
+class ListAdmin(LongList):
+    """Lists."""
+
+    list_display = ("name", "created_at")
+    fields = ("name", "created_at")
+    readonly_fields = ("created_at",)
+    search_fields = ("name",)
+
+    def found(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
+        """Return those that have it in their name."""
+        return queryset.filter(name__icontains=term)
+
+
+class _OfSubscribers(LongList):
+    """Rows that belong to a subscriber."""
+
+    autocomplete_fields = ("subscriber", "list")
+    list_select_related = ("subscriber", "list")
+    search_fields = ("subscriber__email",)
+
+    def found(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
+        """Return those of the subscriber with that email."""
+        return queryset.filter(subscriber__in=_with_email(term))
+
+
+@admin.register(Subscription)
+class SubscriptionAdmin(_OfSubscribers):
+    """Who is on which list."""
+
+    list_display = ("subscriber", "list", "suppressed_at", "suppression_reason", "created_at")
+    list_filter = (_STATE, "list")
+    fields = ("subscriber", "list", *_SUPPRESSION, "created_at")
+    readonly_fields = (*_SUPPRESSION, "created_at")
+    search_help_text = "The subscriber's whole address."
+
+
+@admin.register(Dispatch)
+class DispatchAdmin(_OfSubscribers):
+    """What was sent to whom, and what became of it."""
+
+    list_display = (
+        *("__str__", "subscriber", "list", "delivered_at", "opened_at"),
+        *("suppressed_at", "created_at"),
+    )
+    list_filter = (
+        choice(
+            "mail",
+            {
+                "not_sent": Q(provider_message_id__isnull=True),
+                "sent": Q(provider_message_id__isnull=False),
+                "delivered": Q(delivered_at__isnull=False),
+                "opened": Q(opened_at__isnull=False),
+            },
+        ),
+        _STATE,
+        "list",
+    )
+    fields = (
+        *("provider_message_id", "subscriber", "list", "delivered_at", "opened_at"),
+        *(*_SUPPRESSION, "created_at"),
+    )
+    readonly_fields = ("delivered_at", "opened_at", *_SUPPRESSION, "created_at")
+    search_help_text = "A whole message id, or the subscriber's whole address."
+
+    def found(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
+        """Return those with that message id, or of that subscriber."""
+        return queryset.filter(Q(provider_message_id=term) | Q(subscriber__in=_with_email(term)))
+
+
+def _with_email(term: str) -> QuerySet[Subscriber]:
+    everyone = Subscriber.objects.using(conf.database)
+    return everyone.alias(_folded=Folded("email")).filter(_folded=fold(term))

@@ -1,0 +1,88 @@
+"""A transaction on the host's own connection, and what its errors mean.
+
+Inside a block of the host's it is a savepoint, and the host's settings are let be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from django.db import DataError, Error, IntegrityError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.transaction import atomic
+
+from hookrow.stores import Rejected
+from hookrow.stores.causes import cause
+
+LOCK_TIMEOUT = 2
+"""In seconds; how long a row is waited for. How long SQLite's file is, the host sets."""
+
+STATEMENT_TIMEOUT = 4
+"""In seconds; how long one statement may take."""
+
+_LIMITS = (
+    f"SELECT set_config('lock_timeout', '{LOCK_TIMEOUT}s', true), "
+    f"set_config('statement_timeout', '{STATEMENT_TIMEOUT}s', true)"
+)
+
+
+@contextmanager
+def begun(using: str) -> Iterator[BaseDatabaseWrapper]:
+    """Begin a transaction, and commit it at the end of the block. Raises a `StoreError`."""
+    with faults():
+        connection = connections[using]
+        with atomic(using) if connection.in_atomic_block else _own(connection):
+            yield connection
+
+
+@contextmanager
+def faults() -> Iterator[None]:
+    """Raise a `StoreError` for what Django raises of a database in the block."""
+    try:
+        yield
+    except Error as error:
+        data = isinstance(error, DataError | IntegrityError)
+        raise cause(error.__cause__ or error, data=data) from error
+    except (UnicodeError, OverflowError) as error:  # the driver cannot write a value
+        raise Rejected(type(error).__name__) from error
+
+
+def _own(connection: BaseDatabaseWrapper) -> ExitStack:
+    """Begin one of our own, on a new connection where the server left the one that idled."""
+    if connection.errors_occurred:
+        connection.close_if_unusable_or_obsolete()
+    idled = connection.connection
+    try:
+        return _entered(connection)
+    except Error:
+        # Django has replaced one that was lost, or left it for us to close.
+        if idled is None or (connection.connection is idled and connection.is_usable()):
+            raise
+        if connection.connection is idled:
+            connection.close()
+        return _entered(connection)
+
+
+def _entered(connection: BaseDatabaseWrapper) -> ExitStack:
+    with ExitStack() as stack:
+        if connection.vendor == "sqlite":
+            stack.enter_context(_immediate(connection))
+        stack.enter_context(atomic(connection.alias))
+        if connection.vendor == "postgresql":
+            with connection.cursor() as cursor:
+                cursor.execute(_LIMITS)
+        return stack.pop_all()
+
+
+@contextmanager
+def _immediate(connection: Any) -> Iterator[None]:  # noqa: ANN401 - SQLite's alone has the mode
+    """Have SQLite take the file for writing at once: to ask for that later may fail."""
+    connection.ensure_connection()  # which sets the host's own mode
+    mode = connection.transaction_mode
+    connection.transaction_mode = "IMMEDIATE"
+    try:
+        yield
+    finally:
+        connection.transaction_mode = mode

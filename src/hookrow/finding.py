@@ -1,0 +1,23 @@
+"""What a check finds: how bad it is, what it is about, and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Level(Enum):
+    """How bad a finding is."""
+
+    OK = "ok"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at; `text` says how it is, and where it is not well what to do."""
+
+    level: Level
+    about: str
+    text: str

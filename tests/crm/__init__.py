@@ -1,0 +1,1 @@
+"""An app that a Django project might have, with models of its own."""

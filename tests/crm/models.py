@@ -1,0 +1,119 @@
+"""People, the mails that are sent to them, and who is in which group.
+
+`Person`, `Send` and `Membership` differ from our own in every name, and a send's group
+is its mail's. `Reader`, `Letter` and `Member` hold bare keys instead of foreign ones.
+"""
+
+# They are as a project without types may have them:
+# mypy: disable-error-code="var-annotated"
+# ruff: noqa: DJ001, DJ008
+
+from __future__ import annotations
+
+from django.db import models
+
+
+class Reason(models.IntegerChoices):
+    """Why somebody gets no mail."""
+
+    BOUNCE = 1
+    OTHER = 9
+
+
+class Group(models.Model):
+    """What people are members of."""
+
+    uid = models.UUIDField(primary_key=True)
+
+
+class Person(models.Model):
+    """Somebody, who may be deleted softly."""
+
+    uid = models.UUIDField(primary_key=True)
+    address = models.EmailField(max_length=320)
+    muted_at = models.DateTimeField(null=True)
+    mute_reason = models.TextField(null=True)
+    mute_code = models.SmallIntegerField(null=True, choices=Reason.choices)
+    mute_changed = models.DateTimeField(null=True)
+    deleted_at = models.DateTimeField(null=True)
+    groups = models.ManyToManyField(Group, through="Membership")
+    friends = models.ManyToManyField("self")
+
+
+class Mail(models.Model):
+    """What is sent to a group."""
+
+    uid = models.UUIDField(primary_key=True)
+    group = models.ForeignKey(Group, models.PROTECT, db_constraint=False)
+
+
+class Send(models.Model):
+    """A mail to a person."""
+
+    key = models.UUIDField(primary_key=True)
+    postmark_id = models.TextField(null=True)
+    person = models.ForeignKey(Person, models.PROTECT, null=True, db_constraint=False)
+    mail = models.ForeignKey(Mail, models.PROTECT, null=True, db_constraint=False)
+    arrived = models.DateTimeField(null=True)
+    seen = models.DateTimeField(null=True)
+    muted_at = models.DateTimeField(null=True)
+    mute_reason = models.TextField(null=True)
+    mute_changed = models.DateTimeField(null=True)
+
+
+class Membership(models.Model):
+    """A person in a group."""
+
+    pk = models.CompositePrimaryKey("group", "person")
+    group = models.ForeignKey(Group, models.PROTECT, db_constraint=False)
+    person = models.ForeignKey(Person, models.PROTECT, db_constraint=False)
+    muted_at = models.DateTimeField(null=True)
+    mute_reason = models.TextField(null=True)
+    mute_changed = models.DateTimeField(null=True)
+
+
+class Reader(models.Model):
+    """Somebody who reads."""
+
+    id = models.UUIDField(primary_key=True)
+    email = models.TextField()
+    suppressed_at = models.DateTimeField(null=True)
+    suppression_changed_at = models.DateTimeField(null=True)
+
+    class Meta:
+        """The table."""
+
+        db_table = "people"
+
+
+class Letter(models.Model):
+    """What a reader gets."""
+
+    id = models.UUIDField(primary_key=True)
+    provider_message_id = models.TextField(null=True)
+    subscriber_id = models.UUIDField(null=True)
+    list_id = models.UUIDField(null=True)
+    delivered_at = models.DateTimeField(null=True)
+    opened_at = models.DateTimeField(null=True)
+    suppressed_at = models.DateTimeField(null=True)
+    suppression_reason = models.TextField(null=True)
+
+    class Meta:
+        """The table."""
+
+        db_table = "sends"
+
+
+class Member(models.Model):
+    """A reader of a list."""
+
+    pk = models.CompositePrimaryKey("list_id", "subscriber_id")
+    list_id = models.UUIDField()
+    subscriber_id = models.UUIDField()
+    suppressed_at = models.DateTimeField(null=True)
+    suppression_reason = models.TextField(null=True)
+
+    class Meta:
+        """The table."""
+
+        db_table = "members"

@@ -1,0 +1,243 @@
+"""What is wrong with a project's settings or models is said in a sentence, and at the start."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.core.checks import CheckMessage
+from django.db.models import Index, UniqueConstraint
+from django.db.models.functions import Lower
+from django.test import override_settings
+
+import django_host
+from crm.models import Person
+from django_project.manage import Manage
+from hookrow import ConfigurationError, Role, Schema, SchemaMismatch
+from hookrow.django import receiver, store
+from hookrow.django.checks import check
+from hookrow.django.conf import conf
+from hookrow.django.fields import Folded
+from hookrow.django.mapping import models
+from wire import SECRET
+
+_MUTED = {
+    "suppressed_at": "muted_at",
+    "suppression_reason": "mute_reason",
+    "suppression_changed_at": "mute_changed",
+}
+PERSON = Role("crm.Person", {"email": "address", **_MUTED})
+
+
+def mapped(**roles: Role) -> Schema:
+    """Return a schema with roles of the host's."""
+    return replace(Schema(), **roles)  # type: ignore[arg-type] # the roles
+
+
+@pytest.mark.parametrize(
+    ("role", "said"),
+    [
+        (Role("cmr.Person"), r"no app 'cmr' for the model 'cmr.Person'\. Did you mean 'crm'\?"),
+        (Role("people"), r"no app '' for the model 'people'"),
+        (Role("crm.Persno"), r"app 'crm' has no model 'Persno'\. Did you mean 'Person'\?"),
+        (
+            Role("crm.Person", {"email": "adress"}),
+            r"'crm.Person' has no field 'adress'\. Did you mean 'address'\?",
+        ),
+        (Role("crm.Person", {"email": "friends"}), "no field 'friends'"),
+        (Role("crm.Person", {**PERSON.columns, "email": "uid"}), "crm.Person.uid has to be text"),
+        (
+            Role("crm.Person", {**PERSON.columns, "suppressed_at": "mute_code"}),
+            "mute_code has to be a DateTimeField",
+        ),
+        (
+            Role("crm.Person", {**PERSON.columns, "suppression_reason": "mute_code"}),
+            r"mute_code holds numbers: say which in `reasons`",
+        ),
+        (replace(PERSON, where={"deletd_at": None}), "Did you mean 'deleted_at'"),
+        (replace(PERSON, where={"address__name": 1}), "crm.Person.address leads to no other model"),
+    ],
+)
+def test_what_a_role_may_not_name(role: Role, said: str) -> None:
+    """An app, model or field that is not there, with the nearest; or of another type."""
+    with pytest.raises(SchemaMismatch, match=said):
+        models(mapped(subscribers=role))
+
+
+def test_what_is_changed_is_the_models_own() -> None:
+    """A field that notifications set, or rows are found by, cannot be another model's."""
+    columns = {**_MUTED, "provider_message_id": "postmark_id", "subscriber_id": "person"}
+    columns |= {"delivered_at": "arrived", "opened_at": "person__muted_at", "list_id": "mail"}
+    with pytest.raises(SchemaMismatch, match="opened_at is changed or joined by"):
+        models(mapped(dispatches=Role("crm.Send", columns)))
+
+
+def test_models_that_django_made() -> None:
+    """Those between two others can be named as well, by their label in whatever case."""
+    columns = {"list_id": "from_person", "subscriber_id": "to_person_id", **dict.fromkeys(_MUTED)}
+    found = models(mapped(subscriptions=Role("crm.person_Friends", columns)))
+    assert found.roles["subscriptions"].paths == {
+        "list_id": "from_person_id",
+        "subscriber_id": "to_person_id",
+    }
+
+
+def test_text_for_reasons() -> None:
+    """A field of text takes no numbers."""
+    with pytest.raises(SchemaMismatch, match="mute_reason holds text: say text"):
+        models(replace(mapped(subscribers=PERSON), reasons={"*": 1}))
+
+
+def test_tables_as_plain_values() -> None:
+    """They make the same schema; False stays a condition."""
+    person = {"table": "crm.Person", "columns": dict(PERSON.columns), "where": {"mute_code": False}}
+    with override_settings(HOOKROW={"TABLES": {"subscribers": person, "messages": None}}):
+        assert conf.tables == mapped(subscribers=replace(PERSON, where={"mute_code": False}))
+    with override_settings(HOOKROW={"TABLES": Schema(), "LOG": False}):
+        assert conf.tables == Schema(log=None)
+        assert store().log is None
+
+
+WRONG: list[tuple[dict[str, Any], str, str]] = [
+    ({"SECRET": None}, "E001", "hookrow has no secret: set HOOKROW"),
+    ({"SECRET": ""}, "E001", "hookrow has no secret"),
+    ({"SECRET": 7}, "E001", r"HOOKROW\['SECRET'\] is text, not int"),
+    ({"PREVIOUS_SECRET": ""}, "E001", "secret"),
+    ({"DATABSE": "x"}, "E003", "no setting 'DATABSE'. Did you mean 'DATABASE'"),
+    ({"LOG": 1}, "E003", r"HOOKROW\['LOG'\] is True or False"),
+    ({"SPOOL": True}, "E003", r"HOOKROW\['SPOOL'\] is text"),
+    ({"DEADLINE": 0}, "E003", "a number of seconds, more than 0"),
+    ({"DEADLINE": "5"}, "E003", "a number of seconds"),
+    ({"SWEEP": True, "LOG": False}, "E003", "log"),
+    ({"SWEEP": True, "KEEP_BODIES": False}, "E003", "KEEP_BODIES|bodies"),
+    ({"TABLES": {"subscriber": {}}}, "E003", "no role 'subscriber'. Did you mean 'subscribers'"),
+    ({"TABLES": {"subscribers": {"table": "x.y", "fields": {}}}}, "E003", "no 'fields'"),
+    ({"TABLES": {"subscribers": {}}}, "E003", "missing required field `table`"),
+    ({"TABLES": {"subscribers": {"table": ""}}}, "E003", "needs a table"),
+    ({"TABLES": 7}, "E003", "Expected `object`"),
+    ({"TABLES": Schema(subscribers=Role("crm.Persn"))}, "E002", "Did you mean 'Person'"),
+    ({"DATABASE": "defualt"}, "E004", "no alias 'defualt'. Did you mean 'default'"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "id_", "said"), WRONG)
+def test_what_is_wrong_is_said(wrong: dict[str, Any], id_: str, said: str) -> None:
+    """By the checks under an id that stays, with a hint; and raised where a server starts."""
+    with override_settings(HOOKROW={"SECRET": SECRET, **wrong}):
+        found = [each for each in check(None) if each.id == f"hookrow.{id_}"]
+        assert len(found) == 1
+        assert found[0].hint
+        with pytest.raises(ConfigurationError, match=said):
+            receiver()
+
+
+@pytest.mark.parametrize("given", [None, [], "secret"])
+def test_settings_that_are_none(given: object) -> None:
+    """Whatever it is, it is no dict."""
+    with override_settings(HOOKROW=given), pytest.raises(ConfigurationError, match="is a dict"):
+        receiver()
+
+
+def test_no_settings() -> None:
+    """Without the settings it is the secret that is asked for."""
+    with override_settings():
+        del settings.HOOKROW
+        with pytest.raises(ConfigurationError, match="has no secret"):
+            receiver()
+
+
+def test_a_database_that_hookrow_does_not_know() -> None:
+    """It is named; and one that commits nothing by itself is refused, too."""
+    for more, said in (
+        ({"ENGINE": "django.db.backends.dummy"}, "PostgreSQL and SQLite, not on unknown"),
+        ({"AUTOCOMMIT": False}, "AUTOCOMMIT off"),
+    ):
+        with (
+            django_host.alias("sqlite:///x.db", **more) as alias,
+            override_settings(HOOKROW={"SECRET": SECRET, "DATABASE": alias}),
+        ):
+            assert [each.id for each in check(None)] == ["hookrow.E004"]
+            with pytest.raises(ConfigurationError, match=said):
+                receiver()
+
+
+class TestWarnings:
+    """What works, though not well."""
+
+    def found(self, **hookrow: object) -> Mapping[str, CheckMessage]:
+        """Return the warnings, by id."""
+        with override_settings(HOOKROW={"SECRET": SECRET, **hookrow}):
+            return {str(each.id): each for each in check(None)}
+
+    def test_all_is_well(self) -> None:
+        """Our own models have the indexes, and so there is nothing to say."""
+        assert self.found() == {}
+
+    def test_a_short_secret(self) -> None:
+        """It can be guessed."""
+        assert self.found(SECRET="short").keys() == {"hookrow.W002"}
+
+    @pytest.mark.parametrize(
+        ("fold", "index"),
+        [
+            ("ascii", Index(Folded("address"), name="i")),
+            ("ascii", UniqueConstraint(Lower("address"), name="i")),
+            ("lower", Index(Lower("address"), name="i")),
+            ("exact", Index(fields=["-address"], name="i")),
+            ("citext", UniqueConstraint(fields=["address", "uid"], name="i")),
+        ],
+    )
+    def test_no_index_for_the_email(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        fold: Any,  # noqa: ANN401 - one of four
+        index: Index | UniqueConstraint,
+    ) -> None:
+        """Each fold needs an index of its own; the hint says which."""
+        tables = mapped(subscribers=replace(PERSON, fold=fold))
+        warning = self.found(TABLES=tables)["hookrow.W001"]
+        assert (warning.obj, "address" in (warning.hint or "")) == (Person, True)
+        where = "indexes" if isinstance(index, Index) else "constraints"
+        monkeypatch.setattr(Person._meta, where, [index])
+        assert self.found(TABLES=tables) == {}
+
+    def test_no_table_for_the_log(self) -> None:
+        """Where routers keep it out of the database."""
+        with override_settings(DATABASE_ROUTERS=[_Nowhere()]):
+            assert self.found().keys() == {"hookrow.W003"}
+            assert self.found(LOG=False) == {}
+
+
+class _Nowhere:
+    def allow_migrate(self, *_: object, **__: object) -> bool:
+        return False
+
+
+class TestStart:
+    """A project in a process of its own."""
+
+    SERVE = "from django.core.wsgi import get_wsgi_application as get\nget()"
+
+    def test_a_server_does_not_start(self, tmp_path: Path, empty_postgres_url: str) -> None:
+        """Without the secret; with it, it does so also while the database is away."""
+        del empty_postgres_url
+        away = f"postgresql://nobody@/nothing?host={tmp_path}"
+        for hookrow, said in (({}, "hookrow has no secret: set HOOKROW"), ({"SECRET": "x"}, "")):
+            project = Manage(tmp_path, away, HOOKROW=hookrow)
+            done = project.execute(sys.executable, "-c", self.SERVE)
+            assert (done.returncode == 0) is (not said)
+            assert said in done.stderr
+
+    def test_the_checks_run(self, tmp_path: Path) -> None:
+        """`check` says all that is wrong, with the URLs included, and migrations can be made."""
+        project = Manage(tmp_path, f"sqlite:///{tmp_path}/x.db", HOOKROW={"TABELS": {}})
+        done = project.run("check")
+        assert done.returncode == 1
+        for said in ("hookrow.E001", "hookrow.E003", "Did you mean 'TABLES'", "HINT: The settings"):
+            assert said in done.stderr
+        assert "Traceback" not in done.stderr

@@ -1,0 +1,1 @@
+"""A Django project as somebody might have it, whose settings come from the environment."""

@@ -1,0 +1,11 @@
+"""The project as servers run it."""
+
+from __future__ import annotations
+
+import os
+
+from django.core.wsgi import get_wsgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "django_project.settings")
+
+application = get_wsgi_application()

@@ -1,0 +1,135 @@
+"""Homes behind the Django store: SQLAlchemy makes, fills and reads the tables of its models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from threading import current_thread, main_thread
+from typing import Any
+from uuid import UUID
+
+from django.db import connections
+from homes import OURS, SPARSE, UNDATED, SQLHome
+from sqlalchemy import Column, MetaData, Table, Uuid, insert
+from sqlalchemy.types import TypeEngine
+
+import django_host
+from hookrow import Role, Schema
+from hookrow.django.store import DjangoStore, DjangoTransaction
+from hookrow.notification import Key
+
+_MUTED = {
+    "suppressed_at": "muted_at",
+    "suppression_reason": "mute_reason",
+    "suppression_changed_at": "mute_changed",
+}
+CRM = Schema(
+    subscribers=Role("crm.Person", {"email": "address", **_MUTED}),
+    dispatches=Role(
+        "crm.Send",
+        {
+            "provider_message_id": "postmark_id",
+            "subscriber_id": "person",
+            "list_id": "mail__group",
+            "delivered_at": "arrived",
+            "opened_at": "seen",
+            **_MUTED,
+        },
+    ),
+    subscriptions=Role(
+        "crm.Membership", {"list_id": "group", "subscriber_id": "person_id", **_MUTED}
+    ),
+)
+"""Every model and field under another name, and the list that of the dispatch's mail."""
+
+BARE = replace(
+    UNDATED,
+    subscribers=replace(UNDATED.subscribers, table="crm.Reader"),
+    dispatches=replace(UNDATED.dispatches, table="crm.Letter"),
+    subscriptions=Role("crm.Member", UNDATED.roles["subscriptions"].columns),
+    log=OURS.log,
+)
+"""Bare keys; no table keeps when a suppression last changed."""
+
+LEAN = replace(
+    SPARSE,
+    subscribers=replace(SPARSE.subscribers, table="crm.Reader"),
+    dispatches=replace(SPARSE.dispatches, table="crm.Letter"),
+)
+"""No lists, nothing of a dispatch but its times, and no log."""
+
+_TABLES = {
+    "crm.Person": Role("crm_person", {"id": "uid", "email": "address", **_MUTED}),
+    "crm.Send": Role(
+        "crm_send",
+        {
+            **CRM.dispatches.columns,
+            "id": "key",
+            "subscriber_id": "person_id",
+            "list_id": "mail_id",
+        },
+    ),
+    "crm.Membership": Role(
+        "crm_membership", {"list_id": "group_id", "subscriber_id": "person_id", **_MUTED}
+    ),
+}
+"""Of the renamed models: what SQLAlchemy calls their tables and columns."""
+
+_BARE = {"crm.Reader": "people", "crm.Letter": "sends", "crm.Member": "members"}
+
+KEYS = range(10)
+
+
+class DjangoHome(SQLHome):
+    """A home in an empty database, of whose tables Django has models."""
+
+    def __init__(self, url: str, schema: Schema) -> None:
+        roles = {
+            name: _TABLES.get(role.table, replace(role, table=_BARE.get(role.table, role.table)))
+            for name, role in schema.roles.items()
+        }
+        super().__init__(url, replace(schema, **roles))  # type: ignore[arg-type] # the roles
+        self.store.close()
+        self._stack = ExitStack()
+        self.alias = self._stack.enter_context(django_host.alias(url))
+        self.store = _Closing(schema, self.alias)  # type: ignore[assignment] # another store
+        if schema == CRM:
+            self._make_mails()
+
+    def key(self, number: int) -> Key:
+        """Return a number for our own tables, for a host's a UUID."""
+        return number if self._ours else UUID(int=number)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._stack.close()
+        self._engine.dispose()
+
+    def _type(self, column: str) -> TypeEngine[Any]:
+        found = super()._type(column)
+        return found if self._ours or column not in _KEYS else Uuid()
+
+    def _make_mails(self) -> None:
+        """Make a mail to each list, which has its key: a dispatch's mail then names the list."""
+        mails = Table("crm_mail", MetaData(), Column("uid", Uuid()), Column("group_id", Uuid()))
+        with self._engine.begin() as connection:
+            mails.create(connection)
+            keys = [self.key(number) for number in KEYS]
+            connection.execute(insert(mails), [{"uid": key, "group_id": key} for key in keys])
+
+
+_KEYS = {"id", "subscriber_id", "list_id"}
+
+
+class _Closing(DjangoStore):
+    """Closes the connections of threads that end: Django closes those of requests alone."""
+
+    @contextmanager
+    def transaction(self, *, skip_locked: bool = False) -> Iterator[DjangoTransaction]:
+        try:
+            with super().transaction(skip_locked=skip_locked) as transaction:
+                yield transaction
+        finally:
+            if current_thread() is not main_thread():
+                connections[self.using].close()

@@ -1,0 +1,272 @@
+"""The Django store beyond the contract: its queries, the host's transactions, tables of a host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+from contract import NOON, SECOND, arrival, fill, opens, statuses
+from django.db import connections
+from django.db.models import EmailField
+from django.db.transaction import atomic
+from django.test import override_settings
+from django.test.utils import CaptureQueriesContext
+from django_home import DjangoHome
+from homes import OURS
+
+import django_host
+from crm.models import Group, Mail, Membership, Person, Reason, Send
+from hookrow import Delivered, Reactivated, Role, Schema, Suppressed
+from hookrow.django.store import DjangoStore
+from hookrow.notification import Notification, Suppressible
+from hookrow.recording import record
+from hookrow.stores import Locked
+from hookrow.stores.sql import SQLStore
+
+ADA = UUID(int=1)
+
+
+@pytest.fixture
+def home(empty_database_url: str) -> Iterator[DjangoHome]:
+    """Make our tables, with the rows of the contract."""
+    with closing(DjangoHome(empty_database_url, OURS)) as home:
+        fill(home)
+        yield home
+
+
+@pytest.mark.parametrize(
+    ("told", "most"),
+    [
+        (Delivered("ada@example.com", "m-ada", NOON), 5),
+        (opens("ada@example.com", "m-ada"), 5),
+        (Suppressed("ada@example.com", "m-ada", NOON, "HardBounce"), 8),
+        (Reactivated("ada@example.com", "m-ada", NOON), 8),
+    ],
+    ids=["delivery", "open", "suppression", "reactivation"],
+)
+def test_the_queries(home: DjangoHome, told: Notification, most: int) -> None:
+    """So many with the log at the most, whatever the group; SQLite needs one less."""
+    connection = connections[home.alias]
+    with CaptureQueriesContext(connection) as captured:
+        assert statuses(record(home.store, [arrival(told)])) == [200]
+    said = [query["sql"] for query in captured]
+    assert said[0] == ("BEGIN IMMEDIATE" if connection.vendor == "sqlite" else "BEGIN")
+    assert said[-1] == "COMMIT"
+    assert len(said) - 2 == most - (connection.vendor == "sqlite")
+
+
+class TestTransactions:
+    """On the host's own connection."""
+
+    def test_in_one_of_the_host(self, home: DjangoHome) -> None:
+        """It is a savepoint there: what the host rolls back has not been recorded."""
+        before = home.rows(), home.logged()
+        with pytest.raises(ZeroDivisionError), atomic(home.alias):  # noqa: PT012 - as a host may
+            assert statuses(record(home.store, [arrival(opens("ada@example.com", "m-ada"))]))
+            connections[home.alias].cursor().execute("SELECT 1")
+            raise ZeroDivisionError
+        assert (home.rows(), home.logged()) == before
+
+    def test_the_settings_of_the_host(self, home: DjangoHome) -> None:
+        """Its limits are let be in a transaction of its own, and back after one of ours."""
+        connection = connections[home.alias]
+        record(home.store, [arrival(opens("ada@example.com", "m-ada"))])
+        with CaptureQueriesContext(connection) as captured, atomic(home.alias):
+            record(home.store, [arrival(opens("ada@example.com", "m-ada"))])
+        said = [query["sql"] for query in captured]
+        assert not [each for each in said if "set_config" in each or "IMMEDIATE" in each]
+
+    def test_a_server_that_was_restarted(
+        self,
+        empty_postgres_url: str,
+        postgres: Any,  # noqa: ANN401 - the server
+    ) -> None:
+        """A connection that idled meanwhile is replaced, and nothing is answered 503."""
+        with closing(DjangoHome(empty_postgres_url, OURS)) as home:
+            fill(home)
+            told = [arrival(opens("ada@example.com", "m-ada"))]
+            record(home.store, told)
+            postgres.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> "
+                "pg_backend_pid() AND backend_type = 'client backend'"
+            )
+            assert statuses(record(home.store, told)) == [200]
+
+    def test_many_at_once(self, home: DjangoHome) -> None:
+        """Whether alone, when no row is locked before it is changed, or in groups: none fails."""
+        people = ("ada@example.com", "bea.upper@example.com", "zoë@example.net")
+
+        def work(number: int) -> list[int]:
+            ends: list[int] = []
+            for turn in range(12):
+                at = NOON + SECOND * turn
+                told: list[Notification] = [
+                    *(Suppressed(person, "m-ada", at, "HardBounce") for person in people),
+                    *(opens("ada@example.com", "m-ada"), Reactivated(people[0], "m-bea", at)),
+                ]
+                size = 1 + (number + turn) % 3
+                ordered = told[number:] + told[:number]
+                for start in range(0, len(ordered), size):
+                    group = [arrival(each) for each in ordered[start : start + size]]
+                    ends += statuses(record(home.store, group))
+            return ends
+
+        with ThreadPoolExecutor(4) as pool:
+            ended = [each.result() for each in [pool.submit(work, number) for number in range(4)]]
+        assert {status for ends in ended for status in ends} == {200}
+
+    def test_a_held_row(self, empty_postgres_url: str) -> None:
+        """It is waited for two seconds; then the others are recorded without it."""
+        with closing(DjangoHome(empty_postgres_url, OURS)) as home:
+            fill(home)
+            told = [
+                arrival(opens("ada@example.com", "m-ada")),
+                arrival(opens("bea.upper@example.com", "m-bea")),
+            ]
+            with closing(SQLStore(empty_postgres_url)) as other, other.transaction() as holding:
+                holding.lock([(Suppressible.DISPATCH, 2)])
+                assert statuses(record(home.store, told, skip_locked=True)) == [200, 503]
+                with pytest.raises(Locked):
+                    record(home.store, told)
+
+
+_MUTED = {
+    "suppressed_at": "muted_at",
+    "suppression_reason": "mute_reason",
+    "suppression_changed_at": "mute_changed",
+}
+HOST = Schema(
+    subscribers=Role(
+        "crm.Person",
+        {"email": "address", **_MUTED, "suppression_reason": "mute_code"},
+        where={"deleted_at": None},
+        fold="lower",
+    ),
+    dispatches=Role(
+        "crm.send",
+        {
+            "provider_message_id": "postmark_id",
+            "subscriber_id": "person_id",
+            "message_id": "mail",
+            "delivered_at": "arrived",
+            "opened_at": "seen",
+            **dict.fromkeys(_MUTED),
+        },
+        where={"mail__group": str(ADA)},
+    ),
+    messages=Role("crm.Mail", {"list_id": "group"}),
+    subscriptions=Role(
+        "crm.Membership",
+        {"list_id": "group", "subscriber_id": "person", **_MUTED, "suppression_reason": None},
+    ),
+    reasons={"HardBounce": Reason.BOUNCE, "*": Reason.OTHER},
+    log=None,
+)
+"""The list by a message, soft deletion, numbers for reasons, a condition across models."""
+
+
+@pytest.fixture
+def crm(empty_database_url: str) -> Iterator[str]:
+    """Make the host's tables; Ada is in a group and gets a mail, and so is who left."""
+    with django_host.alias(empty_database_url) as alias:
+        with connections[alias].schema_editor() as editor:
+            for model in (Group, Person, Mail, Send, Membership):
+                editor.create_model(model)
+        group = Group.objects.using(alias).create(uid=ADA)
+        mail = Mail.objects.using(alias).create(uid=UUID(int=7), group=group)
+        for number, (address, deleted_at) in enumerate(
+            (("Ada@Example.com", None), ("x@x", NOON)), 1
+        ):
+            key = UUID(int=number)
+            person = Person.objects.using(alias).create(
+                uid=key, address=address, deleted_at=deleted_at
+            )
+            Membership.objects.using(alias).create(group=group, person=person)
+            Send.objects.using(alias).create(
+                key=key, postmark_id=f"m-{number}", person=person, mail=mail
+            )
+        yield alias
+
+
+class TestModelsOfAHost:
+    """What only a host's own models have."""
+
+    @pytest.mark.parametrize(
+        ("word", "kept"), [("HardBounce", Reason.BOUNCE), ("Whatever", Reason.OTHER)]
+    )
+    def test_numbers_for_reasons(self, crm: str, word: str, kept: Reason) -> None:
+        """The subscriber has the number; the membership, found by the mail's group, the time."""
+        told = Suppressed("ada@example.com", "m-1", NOON, word)
+        assert statuses(record(DjangoStore(HOST, crm), [arrival(told)])) == [200]
+        ada = Person.objects.using(crm).get(uid=ADA)
+        assert (ada.muted_at, ada.mute_code, ada.mute_reason) == (NOON, kept, None)
+        members = Membership.objects.using(crm).order_by("person_id")
+        assert [each.muted_at for each in members] == [NOON, None]
+
+    def test_hidden_rows(self, crm: str) -> None:
+        """Who was deleted is not there; what is, does not belong to anybody else."""
+        told = [
+            arrival(opens(email, f"m-{n}")) for email, n in (("x@x", 2), ("ada@example.com", 2))
+        ]
+        outcomes = record(DjangoStore(HOST, crm), told)
+        assert statuses(outcomes) == [404, 400]
+        hidden = replace(HOST, dispatches=replace(HOST.dispatches, where={"mail": None}))
+        told = [arrival(opens("ada@example.com", "m-1"))]
+        assert statuses(record(DjangoStore(hidden, crm), told)) == [404]
+        assert statuses(record(DjangoStore(HOST, crm), told)) == [200]
+
+    @pytest.mark.parametrize(
+        ("fold", "found"),
+        [
+            ("ascii", [200, 200]),
+            ("lower", [200, 200]),
+            ("exact", [200, 404]),
+            ("citext", [200, 200]),
+        ],
+    )
+    def test_how_emails_fold(self, crm: str, fold: Any, found: list[int]) -> None:  # noqa: ANN401 - one of four
+        """Each finds an email as the table has it; but for one any other case, too."""
+        schema = replace(HOST, subscribers=replace(HOST.subscribers, fold=fold))
+        if fold == "citext":
+            _ignore_case(crm)
+        store = DjangoStore(schema, crm)
+        told = [arrival(opens(email, "m-1")) for email in ("Ada@Example.com", "ADA@example.com")]
+        assert [statuses(record(store, [each])) for each in told] == [[each] for each in found]
+
+    @pytest.mark.parametrize("use_tz", [True, False])
+    def test_times_of_the_project(self, crm: str, *, use_tz: bool) -> None:
+        """Without USE_TZ its fields hold the clock of TIME_ZONE, which guards can read."""
+        later = NOON.replace(hour=13)
+        with override_settings(USE_TZ=use_tz, TIME_ZONE="Europe/Berlin"):
+            store = DjangoStore(HOST, crm)
+            record(store, [arrival(opens("ada@example.com", "m-1"))])
+            seen = Send.objects.using(crm).get(key=ADA).seen
+            assert seen == (NOON if use_tz else datetime(2026, 3, 4, 13, 0, 0, 123456))  # noqa: DTZ001 - a clock's
+            row = (Suppressible.DISPATCH, ADA)
+            with store.transaction() as transaction:
+                assert transaction.read([row])[row]["opened_at"] == NOON
+            told = [Delivered("ada@example.com", "m-1", at) for at in (later, NOON)]
+            record(store, [arrival(each, live=False) for each in told])
+            with store.transaction() as transaction:
+                assert transaction.read([row])[row]["delivered_at"] == later
+
+
+def _ignore_case(alias: str) -> None:
+    """Have the database compare addresses in either case."""
+    connection = connections[alias]
+    collation = {"postgresql": "no_case", "sqlite": "NOCASE"}[connection.vendor]
+    if connection.vendor == "postgresql":
+        connection.cursor().execute(
+            "CREATE COLLATION no_case "
+            "(provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
+        )
+    new: EmailField[str, str] = EmailField(max_length=320, db_collation=collation)
+    new.set_attributes_from_name("address")
+    with connection.schema_editor() as editor:
+        editor.alter_field(Person, Person.address.field, new)

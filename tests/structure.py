@@ -1,0 +1,63 @@
+"""What a database's tables are, read back from it: whoever made them, the same is the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Engine, inspect, text
+
+
+def structure(engine: Engine) -> Mapping[str, Any]:
+    """Describe every table by reflection, but for names of constraints and texts of defaults."""
+    inspector = inspect(engine)
+    return {
+        name: {
+            "columns": [
+                (
+                    column["name"],
+                    str(column["type"].compile(engine.dialect)),
+                    column["nullable"],
+                    # Of the two ways to count ids on PostgreSQL one is a default.
+                    column.get("default") is not None or "identity" in column,
+                )
+                for column in inspector.get_columns(name)
+            ],
+            "primary key": inspector.get_pk_constraint(name)["constrained_columns"],
+            "foreign keys": sorted(
+                (key["constrained_columns"], key["referred_table"], key["referred_columns"])
+                for key in inspector.get_foreign_keys(name)
+            ),
+            "unique": sorted(
+                unique["column_names"] for unique in inspector.get_unique_constraints(name)
+            ),
+            "indexes": _indexes(engine, name),
+        }
+        for name in inspector.get_table_names()
+    }
+
+
+def without_names(tables: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Leave out what indexes are called, and how their SQL is written."""
+    return {
+        name: {**table, "indexes": sorted(map(_bare, table["indexes"]))}
+        for name, table in tables.items()
+    }
+
+
+def _indexes(engine: Engine, name: str) -> list[str]:
+    """Read the indexes as the database tells them: SQLAlchemy skips those on expressions."""
+    query = (
+        "SELECT indexdef FROM pg_indexes WHERE tablename = :name"
+        if engine.dialect.name == "postgresql"
+        else "SELECT sql FROM sqlite_master WHERE type = 'index' AND tbl_name = :name"
+    )
+    with engine.connect() as connection:
+        found = connection.scalars(text(query), {"name": name}).all()
+    return sorted(" ".join((index or "automatic").split()) for index in found)
+
+
+def _bare(index: str) -> str:
+    words = re.sub(r'["()]', " ", index).lower().split()
+    return " ".join(re.sub(r" index \S+ on ", " index on ", " ".join(words)).split())
