@@ -138,6 +138,12 @@ class TestImportingHookrow:
         assert "click" in loaded
         assert not loaded & {"sqlalchemy", "alembic", "psycopg", "uvicorn"}
 
+    def test_django_needs_its_extra(self) -> None:
+        """Without Django the line that installs it is said."""
+        script = "import sys; sys.modules['django'] = None; import hookrow.django"
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+        assert b"needs an extra: pip install 'hookrow[django]'" in done.stderr
+
     def test_public_names(self) -> None:
         """Every public name is there, once and in order, and so is the version."""
         assert hookrow.__all__ == sorted(set(hookrow.__all__))
