@@ -243,6 +243,21 @@ class TestStart:
             assert said in done.stderr
         assert "Traceback" not in done.stderr
 
+    @pytest.mark.parametrize(
+        ("installed", "said"),
+        [
+            (["hookrow.django"], "add 'hookrow.django.tables' to INSTALLED_APPS"),
+            (["hookrow.django.tables"], "Add 'hookrow.django' to INSTALLED_APPS"),
+        ],
+    )
+    def test_an_app_is_missing(self, tmp_path: Path, installed: list[str], said: str) -> None:
+        """It is named: by the checks, or where there are none by the URLs."""
+        bare: dict[str, object] = {"ROOT_URLCONF": "crm.urls", "MIDDLEWARE": [], "TEMPLATES": []}
+        url = f"sqlite:///{tmp_path}/x.db"
+        done = Manage(tmp_path, url, INSTALLED_APPS=installed, **bare).run("check")
+        assert done.returncode == 1
+        assert said in done.stderr
+
 
 class TestManual:
     """`docs/django.md` says all that there is, and what it shows works."""
