@@ -241,3 +241,18 @@ class TestStart:
         for said in ("hookrow.E001", "hookrow.E003", "Did you mean 'TABLES'", "HINT: The settings"):
             assert said in done.stderr
         assert "Traceback" not in done.stderr
+
+    @pytest.mark.parametrize(
+        ("installed", "said"),
+        [
+            (["hookrow.django"], "add 'hookrow.django.tables' to INSTALLED_APPS"),
+            (["hookrow.django.tables"], "Add 'hookrow.django' to INSTALLED_APPS"),
+        ],
+    )
+    def test_an_app_is_missing(self, tmp_path: Path, installed: list[str], said: str) -> None:
+        """It is named: by the checks, or where there are none by the URLs."""
+        bare: dict[str, object] = {"ROOT_URLCONF": "crm.urls", "MIDDLEWARE": [], "TEMPLATES": []}
+        url = f"sqlite:///{tmp_path}/x.db"
+        done = Manage(tmp_path, url, INSTALLED_APPS=installed, **bare).run("check")
+        assert done.returncode == 1
+        assert said in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -28,7 +29,7 @@ from hookrow import Delivered, Reactivated, Role, Schema, Suppressed
 from hookrow.django.store import DjangoStore
 from hookrow.notification import Notification, Suppressible
 from hookrow.recording import record
-from hookrow.stores import Locked
+from hookrow.stores import Conflict, Locked
 from hookrow.stores.sql import SQLStore
 
 ADA = UUID(int=1)
@@ -148,6 +149,19 @@ class TestTransactions:
                 assert [*reader(home).prune(**over, bodies_only=False)] == []
             assert [*reader(home).prune(**over, bodies_only=False)] == [3]
 
+    def test_a_file_that_is_held(self, empty_sqlite_url: str) -> None:
+        """SQLite's is waited for as long as the project says; then it may be tried again."""
+        with closing(DjangoHome(empty_sqlite_url, OURS)) as home:
+            fill(home)
+            connection = connections[home.alias]
+            connection.cursor().execute("PRAGMA busy_timeout = 10")
+            told = [arrival(opens("ada@example.com", "m-ada"))]
+            with closing(sqlite3.connect(connection.settings_dict["NAME"])) as other:
+                other.execute("BEGIN IMMEDIATE")
+                with pytest.raises(Conflict):
+                    record(home.store, told)
+            assert statuses(record(home.store, told)) == [200]
+
     def test_a_held_row(self, empty_postgres_url: str) -> None:
         """It is waited for two seconds; then the others are recorded without it."""
         with closing(DjangoHome(empty_postgres_url, OURS)) as home:
@@ -265,6 +279,16 @@ class TestModelsOfAHost:
         store = DjangoStore(schema, crm)
         told = [arrival(opens(email, "m-1")) for email in ("Ada@Example.com", "ADA@example.com")]
         assert [statuses(record(store, [each])) for each in told] == [[each] for each in found]
+
+    def test_a_field_that_changes_its_values(
+        self, crm: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What it makes of a text is what is looked for."""
+        field = Send.postmark_id.field
+        monkeypatch.setattr(field, "get_prep_value", lambda text: text and text.strip("\x01"))
+        store = DjangoStore(HOST, crm)
+        told = [arrival(opens("ada@example.com", each)) for each in ("m-1", "m-2", "m-3")]
+        assert statuses(record(store, told)) == [200, 400, 404]
 
     @pytest.mark.parametrize("use_tz", [True, False])
     def test_times_of_the_project(self, crm: str, *, use_tz: bool) -> None:
