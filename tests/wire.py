@@ -60,8 +60,7 @@ class Connection:
 
     def send(self, data: bytes) -> None:
         """Send bytes; what a server that has answered already no longer takes is dropped."""
-        with suppress(ConnectionError):
-            self._socket.sendall(data)
+        self._socket.sendall(data)
 
     def line(self) -> bytes:
         """Return the next line that comes, without its end."""
@@ -141,7 +140,8 @@ def chunk(data: bytes) -> bytes:
 def ask(port: int, data: bytes) -> Answer:
     """Send a whole request on a connection of its own; return the answer."""
     with Connection(port) as connection:
-        connection.send(data)
+        with suppress(ConnectionError):  # it may have answered, and closed, before the end
+            connection.send(data)
         return connection.answer()
 
 
