@@ -4,10 +4,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: help setup demo test test-slow check format bench clean
+.PHONY: help setup demo test test-slow test-browser check format bench clean
 
 help: ## Show what there is
-	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-9s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-12s %s\n", $$1, $$2}'
 
 setup: $(READY) ## Make .venv with all that development needs
 
@@ -27,13 +27,16 @@ demo: $(READY) ## Show notifications becoming rows
 
 test: $(READY) ## Run all tests, and measure what they cover
 	@$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -m 'not slow' --numprocesses 2 --dist loadfile
+	$(BIN)/coverage run -m pytest -m 'not slow and not browser' --numprocesses 2 --dist loadfile
 	@$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --fail-under=95
 	$(BIN)/coverage report --fail-under=100 --include='$(CORE)'
 
 test-slow: $(READY) ## Run the tests that take long: kills, outages, floods
 	$(BIN)/pytest -m slow
+
+test-browser: $(READY) ## Run the tests that drive a browser, Debian's chromium
+	$(BIN)/pytest -m browser
 
 CORE := src/hookrow/entry.py,src/hookrow/notification.py,src/hookrow/decide.py,src/hookrow/postmark.py,src/hookrow/http.py,src/hookrow/schema.py,src/hookrow/errors.py
 

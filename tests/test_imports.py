@@ -132,6 +132,18 @@ class TestImportingHookrow:
         packages = {name.partition(".")[0] for name in _loaded_by(f"import {module}")}
         assert {"hookrow", "msgspec"} <= packages - sys.stdlib_module_names <= WITHOUT_EXTRAS
 
+    def test_the_command_brings_no_database_and_no_server(self) -> None:
+        """A project of Django's has the commands without SQLAlchemy, and --help is quick."""
+        loaded = {name.partition(".")[0] for name in _loaded_by("import hookrow.cli")}
+        assert "click" in loaded
+        assert not loaded & {"sqlalchemy", "alembic", "psycopg", "uvicorn"}
+
+    def test_django_needs_its_extra(self) -> None:
+        """Without Django the line that installs it is said."""
+        script = "import sys; sys.modules['django'] = None; import hookrow.django"
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+        assert b"needs an extra: pip install 'hookrow[django]'" in done.stderr
+
     def test_public_names(self) -> None:
         """Every public name is there, once and in order, and so is the version."""
         assert hookrow.__all__ == sorted(set(hookrow.__all__))

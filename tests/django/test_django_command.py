@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -158,6 +159,18 @@ def test_djangos_own_options_are_djangos(manage: Manage) -> None:
     done = manage.run(*typed, DJANGO_SETTINGS_MODULE="", PYTHONPATH="")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["message_id"] == ADAS
+
+
+def test_without_click(manage: Manage) -> None:
+    """The line that installs what is missing, rather than a traceback."""
+    code = (
+        "import sys, django; django.setup(); sys.modules['click'] = None\n"
+        "from django.core.management import execute_from_command_line\n"
+        "execute_from_command_line(['manage.py', 'hookrow', 'log'])"
+    )
+    done = manage.execute(sys.executable, "-c", code)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "Error: The command needs an extra: pip install 'hookrow[django]'\n"
 
 
 def test_call_command(manage: Manage) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,7 +22,7 @@ from django_project.manage import Manage
 from hookrow import ConfigurationError, Role, Schema, SchemaMismatch
 from hookrow.django import receiver, store
 from hookrow.django.checks import check
-from hookrow.django.conf import conf
+from hookrow.django.conf import NAMES, conf
 from hookrow.django.fields import Folded
 from hookrow.django.mapping import models
 from wire import SECRET
@@ -241,3 +242,25 @@ class TestStart:
         for said in ("hookrow.E001", "hookrow.E003", "Did you mean 'TABLES'", "HINT: The settings"):
             assert said in done.stderr
         assert "Traceback" not in done.stderr
+
+
+class TestManual:
+    """`docs/django.md` says all that there is, and what it shows works."""
+
+    TEXT = (Path(__file__).parents[2] / "docs/django.md").read_text()
+
+    def test_every_setting_and_check(self) -> None:
+        """Each has a line in a table."""
+        wrong = {f"hookrow.{id_}" for _, id_, _ in WRONG}
+        warnings = {f"hookrow.W00{number}" for number in (1, 2, 3)}
+        for name in (*NAMES, *wrong, *warnings):
+            assert f"\n| `{name}` |" in self.TEXT
+
+    def test_the_models_of_a_host(self) -> None:
+        """The settings that it shows are those of a project that works."""
+        [shown] = re.findall(r"```python\n(HOOKROW = \{\n.*?)```", self.TEXT, re.DOTALL)
+        settings: dict[str, Any] = {}
+        exec(shown, settings)
+        with override_settings(HOOKROW=settings["HOOKROW"]):
+            assert {str(each.id) for each in check(None)} == {"hookrow.W001"}
+            assert receiver() is receiver()

@@ -34,6 +34,7 @@ ALLOWED_HOSTS = ["127.0.0.1", "localhost", "testserver"]
 ROOT_URLCONF = "django_project.urls"
 WSGI_APPLICATION = "django_project.wsgi.application"
 USE_TZ = True
+TIME_ZONE = "UTC"
 STATIC_URL = "static/"
 DATABASES = {"default": database(os.environ.get("DATABASE_URL", "sqlite:///project.db"))}
 INSTALLED_APPS = [

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import psycopg
 import pytest
 from contract import NOON, SECOND, arrival, fill, opens, statuses
 from django.db import connections
@@ -19,6 +20,7 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 from django_home import DjangoHome
 from homes import OURS
+from log_contract import entry, keep, numbers, parked, reader
 
 import django_host
 from crm.models import Group, Mail, Membership, Person, Reason, Send
@@ -120,6 +122,31 @@ class TestTransactions:
         with ThreadPoolExecutor(4) as pool:
             ended = [each.result() for each in [pool.submit(work, number) for number in range(4)]]
         assert {status for ends in ended for status in ends} == {200}
+
+    def test_none_is_taken_twice(self, home: DjangoHome) -> None:
+        """Who takes what is due at the same time takes others, until none is left."""
+        keep(home, *(parked(number, minutes=number % 7) for number in range(1, 101)))
+
+        def take() -> list[int]:
+            taken: list[int] = []
+            while found := numbers(reader(home).due(NOON + timedelta(days=1), limit=7)):
+                taken += found
+            connections[home.alias].close()
+            return taken
+
+        with ThreadPoolExecutor(4) as pool:
+            taken = [each.result() for each in [pool.submit(take) for _ in range(4)]]
+        assert sorted(number for one in taken for number in one) == [*range(1, 101)]
+
+    def test_one_prunes(self, empty_postgres_url: str) -> None:
+        """While another process does, nothing is pruned; then all that is over."""
+        with closing(DjangoHome(empty_postgres_url, OURS)) as home:
+            keep(home, *map(entry, range(1, 4)))
+            over = {"before": NOON + timedelta(days=1), "parked_before": NOON}
+            with psycopg.connect(empty_postgres_url) as other:
+                other.execute("SELECT pg_advisory_xact_lock(%s)", [0x686F6F6B70])
+                assert [*reader(home).prune(**over, bodies_only=False)] == []
+            assert [*reader(home).prune(**over, bodies_only=False)] == [3]
 
     def test_a_held_row(self, empty_postgres_url: str) -> None:
         """It is waited for two seconds; then the others are recorded without it."""

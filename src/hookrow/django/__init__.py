@@ -7,7 +7,7 @@ from hookrow.errors import MissingExtra
 try:
     from hookrow.django.receiving import receiver, store
 except ModuleNotFoundError as error:
-    if error.name != "django":
+    if (error.name or "").partition(".")[0] != "django":
         raise
     raise MissingExtra("A Django project", "django") from error
 

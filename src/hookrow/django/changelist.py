@@ -45,6 +45,7 @@ class LongList(_Admin):
 
     paginator = Newest
     show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
     sortable_by = ()
     ordering = ("-id",)
     list_max_show_all = 0

@@ -137,8 +137,9 @@ def _schema(tables: object) -> Schema:
     except ConfigurationError as error:
         raise ConfigurationError(f"HOOKROW['TABLES']: {error}") from error
     _refuse_unknown("HOOKROW['TABLES'] has no role", tables, Schema.__slots__)
-    for role in tables.values() if isinstance(tables, Mapping) else ():
-        _refuse_unknown("HOOKROW['TABLES']: a role has no", role, Role.__slots__)
+    for name in schema.roles:
+        if isinstance(tables, Mapping) and name in tables:
+            _refuse_unknown("HOOKROW['TABLES']: a role has no", tables[name], Role.__slots__)
     return schema
 
 

@@ -43,7 +43,7 @@ class SuppressionAdmin(_Admin):
     """Adds the actions "suppress" and "lift", for those who may change the model.
 
     Each asks for a reason. The change is a notification of its own: it stays in the
-    log, with the user's name.
+    log, with the user's name. An admin with actions of its own adds the two to them.
     """
 
     actions = ("suppress", "lift")

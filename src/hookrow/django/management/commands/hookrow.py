@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import REMAINDER
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -15,12 +16,12 @@ from django.core.management.base import (
 )
 from django.db import connections
 
+from hookrow.errors import MissingExtra
+
 try:
     import click
-except ImportError as error:
-    from hookrow.errors import MissingExtra
-
-    raise MissingExtra("The command", "django") from error
+except ImportError:
+    sys.exit(f"Error: {MissingExtra('The command', 'django')}")
 
 from hookrow.django.commands import commands
 
