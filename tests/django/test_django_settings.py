@@ -245,9 +245,9 @@ class TestStart:
 
 
 class TestManual:
-    """`docs/django.md` says all that there is, and what it shows works."""
+    """`docs/hosts/django.md` says all that there is, and what it shows works."""
 
-    TEXT = (Path(__file__).parents[2] / "docs/django.md").read_text()
+    TEXT = (Path(__file__).parents[2] / "docs/hosts/django.md").read_text()
 
     def test_every_setting_and_check(self) -> None:
         """Each has a line in a table."""
