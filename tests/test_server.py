@@ -109,6 +109,16 @@ class TestAlone:
             assert post(server).status == 200
         assert command.call("check", HOOKROW_SECRET=SECRET).returncode == 0
 
+    def test_made_by_the_host(self, command: Command) -> None:
+        """Tables of ours that the host's own migrations made are used, and left to those."""
+        url = f"sqlite:///{command.folder}/hookrow.db"
+        with opened(url) as engine:
+            tables.metadata.create_all(engine)
+        world.fill(url)
+        with command.serving() as server:
+            assert post(server).status == 200
+        assert command.call("db", "current").stdout == "none\n"
+
     def test_mount_path(self, command: Command) -> None:
         """With a mount path that is where it is, and nowhere else; health is at the root."""
         with command.serving("--mount-path", "mail/") as server:

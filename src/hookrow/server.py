@@ -14,6 +14,7 @@ import resource
 import signal
 import socket
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -24,6 +25,7 @@ import httptools  # noqa: F401 - uvicorn asks for it by name, too late to say wh
 import msgspec
 import uvicorn
 import uvloop  # noqa: F401 - as httptools
+from sqlalchemy import Engine
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
@@ -39,6 +41,7 @@ from hookrow.protocol import LimitedProtocol
 from hookrow.quiet import Once
 from hookrow.receiver import Receiver
 from hookrow.retention import pruned
+from hookrow.schema import Schema
 from hookrow.settings import Settings, endpoint
 from hookrow.spool import Spool
 from hookrow.stores import Unavailable
@@ -216,16 +219,22 @@ def _prepare(settings: Settings) -> None:
     if settings.keep_bodies == timedelta(0):
         log.warning("No body is kept: what cannot be recorded is not tried again.")
     with opened(settings.database_url) as engine:
-        if engine.dialect.name == "sqlite" and settings.schema.ours:
+        ours = engine.dialect.name == "sqlite" and settings.schema.ours
+        # Nothing is wrong with tables that migrations of the host's made.
+        if ours and any(_errors(engine, settings.schema)):
             try:
                 migrations.upgrade(engine, settings.schema)
             except Unavailable as error:
                 if absent(engine):
                     raise
                 log.warning("%s", error)
-        for finding in check_database(engine, settings.schema):
-            if finding.level is Level.ERROR and finding.about != "database":
+        for finding in _errors(engine, settings.schema):
+            if finding.about != "database":
                 raise ConfigurationError(finding.text)
+
+
+def _errors(engine: Engine, schema: Schema) -> Iterator[Finding]:
+    return (each for each in check_database(engine, schema) if each.level is Level.ERROR)
 
 
 def _warn_of(secret: Finding) -> None:

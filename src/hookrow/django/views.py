@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from typing import Any
 
 from django.contrib.auth.decorators import login_not_required
 from django.core.handlers.wsgi import WSGIRequest
@@ -15,15 +14,7 @@ from django.views.decorators.csrf import csrf_exempt
 from hookrow import wsgi
 from hookrow.django.conf import conf
 from hookrow.django.receiving import receiver
-from hookrow.http import (
-    LARGEST_BODY,
-    Head,
-    Request,
-    Response,
-    declared_length,
-    oversized,
-    refuse,
-)
+from hookrow.http import LARGEST_BODY, Head, Request, Response, refuse
 from hookrow.notification import Refusal
 from hookrow.receiver import ENDPOINT
 
@@ -72,20 +63,12 @@ def _head(request: HttpRequest) -> Head:
 
 
 def _body(request: HttpRequest, head: Head) -> bytes | Response:
-    """Read the body, or refuse it. Read as a stream, it is under no limit of the project's."""
-    if isinstance(request, WSGIRequest):
-        return wsgi.body(head, request.environ | _input(request, head))
-    refusal = oversized(head)
-    if refusal is not None:
-        return refusal
-    stream: Any = request
-    read: bytes = stream.read(LARGEST_BODY + 1)
-    return refuse(Refusal.TOO_LARGE) if len(read) > LARGEST_BODY else read
+    """Read the body, under no limit of the project's, or return why it is refused.
 
-
-def _input(request: WSGIRequest, head: Head) -> dict[str, Any]:
-    """Return where to read from: Django's own stream, for a middleware may have read it before.
-
-    Of a body without a length that has nothing.
+    What a middleware has read already Django gives once more.
     """
-    return {} if declared_length(head) is None else {"wsgi.input": request}
+    # Django's stubs leave out what alone tells.
+    if isinstance(request, WSGIRequest) and not request._read_started:  # type: ignore[attr-defined] # noqa: SLF001
+        return wsgi.body(head, request.environ)
+    body: bytes = request.read(LARGEST_BODY + 1)
+    return refuse(Refusal.TOO_LARGE) if len(body) > LARGEST_BODY else body

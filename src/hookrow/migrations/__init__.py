@@ -144,5 +144,6 @@ def _refuse_strangers(connection: Connection, branch: str, revisions: Sequence[s
     if strangers:
         raise ConfigurationError(
             f"The database already has {', '.join(strangers)}, which hookrow did not make: "
-            "rename them, or name them in the schema as tables of your own."
+            "rename them, name them in the schema as tables of your own, or have the "
+            "migrations that made them bring them up to date."
         )

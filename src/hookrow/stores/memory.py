@@ -34,8 +34,8 @@ Row: TypeAlias = dict[Any, Any]
 class MemoryStore:
     """The three tables, each by its key, and the log; for tests, and to try things out.
 
-    A row needs what identifies it: an email; a provider_message_id, subscriber_id
-    and list_id. What a notification sets comes to be when it is set.
+    A row needs what identifies it: an email; a provider_message_id and subscriber_id,
+    and a list_id where there is one. What a notification sets comes to be when it is set.
     """
 
     subscribers: dict[Key, Row] = field(default_factory=dict)
@@ -116,7 +116,7 @@ class MemoryTransaction:
 
     def _dispatch(self, key: Key, row: Row) -> Dispatch:
         owner = self._store.subscribers.get(row["subscriber_id"], {})
-        return Dispatch(key, row["subscriber_id"], owner.get("email", ""), row["list_id"])
+        return Dispatch(key, row["subscriber_id"], owner.get("email", ""), row.get("list_id"))
 
     def _row(self, row: RowId) -> Row:
         kind, key = row
