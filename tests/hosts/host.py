@@ -135,6 +135,9 @@ class HostContract:
     stops_at_once = False
     """The server ends without an answer to what waits, which the provider posts again."""
 
+    many = 64
+    """How many connections come at once."""
+
     @pytest.fixture(scope="class")
     @classmethod
     def database_url(cls, tmp_path_factory: pytest.TempPathFactory) -> str:
@@ -575,14 +578,14 @@ class HostContract:
     # -- many at once -----------------------------------------------------------------
 
     def test_many_connections(self, site: Site) -> None:
-        """64 connections are served at once: all have asked before any is answered."""
+        """So many connections are served at once: all have asked before any is answered."""
         with ExitStack() as stack:
-            connections = [stack.enter_context(Connection(site.port)) for _ in range(64)]
+            connections = [stack.enter_context(Connection(site.port)) for _ in range(self.many)]
             with site.lock():
                 for connection in connections:
                     connection.send(request(DELIVERY, site.path))
             answers = [connection.answer() for connection in connections]
-        assert [answer.status for answer in answers] == [200] * 64
+        assert [answer.status for answer in answers] == [200] * self.many
 
     def test_waiting_holds_up_nobody(self, site: Site) -> None:
         """While notifications wait for the database, what need not wait is answered."""

@@ -61,6 +61,7 @@ class TestRunserver(DjangoContract):
     takes_chunks = False  # wsgiref does not say where a body without a length ends
     waits_for_body = True  # nor does it hand out the connection
     stops_at_once = True  # it is made for trying
+    many = 10  # so many may wait until it takes them
 
 
 class TestGunicorn(DjangoContract):
