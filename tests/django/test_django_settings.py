@@ -61,6 +61,14 @@ def mapped(**roles: Role) -> Schema:
         ),
         (replace(PERSON, where={"deletd_at": None}), "Did you mean 'deleted_at'"),
         (replace(PERSON, where={"address__name": 1}), "crm.Person.address leads to no other model"),
+        (
+            Role(
+                "crm.Send",
+                {**_MUTED, "email": "postmark_id", "suppression_reason": "mail"},
+                where={"mail_id": False},
+            ),
+            "hides rows by 'mail_id', which notifications set",
+        ),
     ],
 )
 def test_what_a_role_may_not_name(role: Role, said: str) -> None:
@@ -116,7 +124,11 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"SWEEP": True, "LOG": False}, "E003", "log"),
     ({"SWEEP": True, "KEEP_BODIES": False}, "E003", "KEEP_BODIES|bodies"),
     ({"TABLES": {"subscriber": {}}}, "E003", "no role 'subscriber'. Did you mean 'subscribers'"),
-    ({"TABLES": {"subscribers": {"table": "x.y", "fields": {}}}}, "E003", "no 'fields'"),
+    (
+        {"TABLES": {"subscribers": {"table": "x.y", "fields": {}}}},
+        "E003",
+        "no part of a role 'fields'",
+    ),
     ({"TABLES": {"subscribers": {}}}, "E003", "missing required field `table`"),
     ({"TABLES": {"subscribers": {"table": ""}}}, "E003", "needs a table"),
     ({"TABLES": 7}, "E003", "Expected `object`"),

@@ -251,34 +251,48 @@ class TestModelsOfAHost:
         assert [each.muted_at for each in members] == [NOON, None]
 
     def test_hidden_rows(self, crm: str) -> None:
-        """Who was deleted is not there; what is, does not belong to anybody else."""
+        """Who was deleted is not there; their dispatch stays theirs, and the answer names them."""
         told = [
             arrival(opens(email, f"m-{n}")) for email, n in (("x@x", 2), ("ada@example.com", 2))
         ]
         outcomes = record(DjangoStore(HOST, crm), told)
         assert statuses(outcomes) == [404, 400]
+        assert "Dispatch subscriber x@x does not match" in str(outcomes[1])
         hidden = replace(HOST, dispatches=replace(HOST.dispatches, where={"mail": None}))
         told = [arrival(opens("ada@example.com", "m-1"))]
         assert statuses(record(DjangoStore(hidden, crm), told)) == [404]
         assert statuses(record(DjangoStore(HOST, crm), told)) == [200]
 
+    def test_false_is_null(self, crm: str) -> None:
+        """Where the field is not boolean, as for the SQL store."""
+        people = replace(HOST.subscribers, where={"deleted_at": False})
+        told = [arrival(opens(email, "m-1")) for email in ("x@x", "ada@example.com")]
+        store = DjangoStore(replace(HOST, subscribers=people), crm)
+        assert statuses(record(store, told)) == [404, 200]
+
     @pytest.mark.parametrize(
         ("fold", "found"),
         [
-            ("ascii", [200, 200]),
-            ("lower", [200, 200]),
-            ("exact", [200, 404]),
-            ("citext", [200, 200]),
+            ("ascii", [200, 200, 400]),
+            ("lower", [200, 200, 400]),
+            ("exact", [200, 404, 404]),
+            ("citext", [200, 200, 400]),
         ],
     )
     def test_how_emails_fold(self, crm: str, fold: Any, found: list[int]) -> None:  # noqa: ANN401 - one of four
-        """Each finds an email as the table has it; but for one any other case, too."""
+        """Each finds an email as the table has it; but for one any other case, too.
+
+        Alone and in a group, also of one with letters beyond ASCII.
+        """
+        Person.objects.using(crm).create(uid=UUID(int=3), address="ZOË@example.net")
         schema = replace(HOST, subscribers=replace(HOST.subscribers, fold=fold))
         if fold == "citext":
             _ignore_case(crm)
         store = DjangoStore(schema, crm)
-        told = [arrival(opens(email, "m-1")) for email in ("Ada@Example.com", "ADA@example.com")]
+        emails = ("Ada@Example.com", "ADA@example.com", "ZOË@EXAMPLE.NET")
+        told = [arrival(opens(email, "m-1")) for email in emails]
         assert [statuses(record(store, [each])) for each in told] == [[each] for each in found]
+        assert statuses(record(store, told)) == found
 
     def test_a_field_that_changes_its_values(
         self, crm: str, monkeypatch: pytest.MonkeyPatch

@@ -101,8 +101,13 @@ class DjangoTransaction:
             for subscriber in subscribers.get(email, ())
             if dispatch.list is not None
         }
-        undated = self._models.schema.undated
-        return Rows(subscribers, dispatches, self._subscriptions(pairs), undated)
+        return Rows(
+            subscribers,
+            dispatches,
+            self._subscriptions(pairs),
+            self._models.schema.undated,
+            exact=self._models.fold == "exact",
+        )
 
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
         """Lock the rows, kind by kind, each in the order of its keys.
