@@ -11,6 +11,7 @@ ALLOWED_HOSTS: list[str] = []  # with DEBUG this machine
 ROOT_URLCONF = "project.urls"
 WSGI_APPLICATION = "project.wsgi.application"
 STATIC_URL = "static/"
+TIME_ZONE = "UTC"
 USE_TZ = True
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
