@@ -13,6 +13,7 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.timezone import localtime
 
 from hookrow.django.changelist import LongList, choice
 from hookrow.django.models import Notification
@@ -51,7 +52,7 @@ def _shown(name: str) -> Callable[[Any, Notification], str | None]:
 class NotificationAdmin(LongList):
     """What came, and what became of it. Nobody adds or changes an entry."""
 
-    list_display = ("received_at", "what", "whom", "message", "ending", "attempts", "retry_at")
+    list_display = ("came", "what", "ending", "whom", "message", "attempts", "retry_at")
     list_filter = (
         choice("outcome", {each.value: Q(outcome=each.value) for each in Ending}),
         choice("type", {each: Q(record_type=each) for each in _TYPES}),
@@ -68,6 +69,12 @@ class NotificationAdmin(LongList):
     actions = ("replay",)
 
     what, whom, message = map(_shown, ("record_type", "recipient", "message_id"))
+
+    @admin.display(description="came")
+    def came(self, entry: Notification) -> SafeString:
+        """Return when, to the second, in the time zone of the page."""
+        at = format(localtime(entry.received_at), "%Y-%m-%d %H:%M:%S")
+        return format_html('<span style="white-space: nowrap">{}</span>', at)
 
     @admin.display(description="outcome")
     def ending(self, entry: Notification) -> str:
