@@ -57,6 +57,6 @@ INSTALLED_APPS += [
 ]
 
 HOOKROW = {
-    "SECRET": os.environ["HOOKROW_SECRET"],
+    "SECRET": os.environ.get("HOOKROW_SECRET"),
     "PREVIOUS_SECRET": os.environ.get("HOOKROW_PREVIOUS_SECRET"),
 }
