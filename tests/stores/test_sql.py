@@ -135,6 +135,20 @@ class TestConstruction:
             "Engine::Subscriber not found",
         ]
 
+    def test_rows_are_changed_through_a_view(self, postgres_url: str) -> None:
+        """One that PostgreSQL can update is locked and changed as a table is."""
+        engine = connect(postgres_url)
+        readers = "SELECT * FROM hookrow_subscribers WHERE created_at IS NOT NULL"
+        _make(engine, f"CREATE VIEW readers AS {readers}")
+        store = SQLStore(engine, Schema(subscribers=Role("readers")))
+        told = arrival(Suppressed("ada@example.com", None, NOON, "HardBounce"))
+        with engine.begin() as connection:
+            connection.execute(insert(subscribers), {"email": "ada@example.com"})
+        assert statuses(record(store, [told])) == [200]
+        with engine.connect() as connection:
+            assert connection.scalar(select(subscribers.c.suppressed_at)) == NOON
+        engine.dispose()
+
     def test_nothing_stays_open(self, engine: Engine) -> None:
         """The connection that looked is closed for good: a fork could share one in a pool."""
         opened: list[object] = []

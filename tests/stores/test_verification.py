@@ -233,7 +233,7 @@ class TestOnPostgres:
             *("sends__campaign_id", "campaigns__id", "campaigns__list_id", "members__list_id"),
         ],
     )
-    @pytest.mark.parametrize("type_", ["text", "uuid"])
+    @pytest.mark.parametrize("type_", ["text", "uuid", "inet"])
     def test_keys_of_two_types(self, url: str, column: str, type_: str) -> None:
         """A key is of the type of what refers to it."""
         assert "have to be of one type" in (refused(make(url, **{column: type_}), HOST) or "")
