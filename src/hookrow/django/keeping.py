@@ -6,12 +6,13 @@ common. What it says is what `stores/keeping` says for the SQL store.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any
 
+from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Field, Model
+from django.db.models import Model
 
 from hookrow.entry import Ending, Entry
 
@@ -38,34 +39,30 @@ ON CONFLICT (fingerprint) DO UPDATE SET
 
 
 class Keeping:
-    """The INSERT into the table of the log's model."""
+    """The INSERT into the table of the log's model, in the database of an alias."""
 
-    def __init__(self, log: type[Model], connection: BaseDatabaseWrapper) -> None:
+    def __init__(self, log: type[Model], using: str) -> None:
         meta = log._meta  # noqa: SLF001 - Django's public name
         self._fields = [field for field in meta.concrete_fields if not field.primary_key]
-        self._connection = connection
-        table = connection.ops.quote_name(meta.db_table)
+        table = connections[using].ops.quote_name(meta.db_table)
         columns = ", ".join(field.attname for field in self._fields)
         self._insert = f"INSERT INTO {table} ({columns}) VALUES "  # noqa: S608 - names are ours
+        self._row = f"({', '.join(['%s'] * len(self._fields))})"
         self._add_up = _ADD_UP.format(log=table, recorded=Ending.RECORDED.value)
 
-    def __call__(self, entries: Sequence[Entry]) -> None:
+    def __call__(self, entries: Sequence[Entry], connection: BaseDatabaseWrapper) -> None:
         """Keep new entries, in the order of their fingerprints."""
-        row = f"({', '.join(['%s'] * len(self._fields))})"
-        with self._connection.cursor() as cursor:
+        with connection.cursor() as cursor:
             for start in range(0, len(entries), ROWS):
                 some = entries[start : start + ROWS]
-                values = [value for entry in some for value in self._values(entry)]
-                rows = ", ".join([row] * len(some))
+                values = [value for entry in some for value in self._values(entry, connection)]
+                rows = ", ".join([self._row] * len(some))
                 cursor.execute(f"{self._insert}{rows}{self._add_up}", values)
 
-    def _values(self, entry: Entry) -> Sequence[Any]:
-        return [
-            field.get_db_prep_save(_value(field, entry), self._connection) for field in self._fields
-        ]
-
-
-def _value(field: Field[Any, Any], entry: Entry) -> object:
-    name = "outcome" if field.name == "first_outcome" else field.name
-    value = getattr(entry, name)
-    return value.value if isinstance(value, Enum) else value
+    def _values(self, entry: Entry, connection: BaseDatabaseWrapper) -> Iterator[Any]:
+        """Yield what the driver takes; what entries hold has the fields' own types already."""
+        for field in self._fields:
+            name = "outcome" if field.name == "first_outcome" else field.name
+            value = getattr(entry, name)
+            known = value.value if isinstance(value, Enum) else value
+            yield field.get_db_prep_value(known, connection, prepared=True)
