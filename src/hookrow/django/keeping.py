@@ -1,7 +1,8 @@
 """How the Django store writes to the log: one INSERT, which adds to what is there.
 
 `bulk_create` cannot add up: this is SQL, in words that PostgreSQL and SQLite have in
-common, but for how many rows are handed over. What it says is what `stores/keeping` says for the SQL store.
+common, but for how many rows are handed over. What it says is what `stores/keeping`
+says for the SQL store.
 """
 
 from __future__ import annotations
