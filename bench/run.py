@@ -33,7 +33,7 @@ from report import Row, figure, head, loaded, show
 GROUPS = (1, 64, 256)
 CLIENTS = (1, 64, 256)
 THREADS = 128
-HOSTED = 32
+HOSTED = 40
 """Threads of a Django project, each with a connection; PostgreSQL has a hundred for all three."""
 WAYS = ("request", "group", "plain")
 TURNS = 3
