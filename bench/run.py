@@ -128,7 +128,7 @@ def hosting(name: str, url: str) -> Iterator[Row]:
         run = partial(gunicorn, "project:application", HOSTED, BENCH_DATABASE_URL=url)
         servers = {way: stack.enter_context(run(BENCH_WAY=way)) for way in WAYS}
         courses = [
-            {way: load(port, HOSTED, SECONDS, SECONDS) for way, (port, _) in servers.items()}
+            {way: load(port, HOSTED, SECONDS, SECONDS / 2) for way, (port, _) in servers.items()}
             for _ in range(TURNS)
         ]
         typical = {
