@@ -4,7 +4,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: help setup demo test test-slow test-browser check format bench clean
+# The newest of these that runs; it has a newer Django, too.
+NEWER ?= $(firstword $(foreach minor,14 13 12,$(shell python3.$(minor) -c 'import sys; print(sys.executable)' 2>/dev/null)))
+
+.PHONY: help setup demo test test-slow test-browser test-newer check format bench clean
 
 help: ## Show what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -38,6 +41,17 @@ test-slow: $(READY) ## Run the tests that take long: kills, outages, floods
 test-browser: $(READY) ## Run the tests that drive a browser, Debian's chromium
 	$(BIN)/pytest -m browser
 
+test-newer: ## Run the tests of Django on a newer Python, which has Django 6, where one is found
+ifeq ($(NEWER),)
+	@echo "There is no newer Python than 3.11 here: make test-newer NEWER=..."
+else
+	$(NEWER) -m venv --clear .venv-newer
+	.venv-newer/bin/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	.venv-newer/bin/pytest --numprocesses 2 --dist loadfile -m 'not slow and not browser' $(DJANGO)
+endif
+
+DJANGO := tests/django tests/stores/test_django_store.py tests/hosts/test_django_project.py tests/hosts/test_django_page.py
+
 CORE := src/hookrow/entry.py,src/hookrow/notification.py,src/hookrow/decide.py,src/hookrow/postmark.py,src/hookrow/http.py,src/hookrow/schema.py,src/hookrow/errors.py
 
 check: $(READY) ## Look at format, style and types
@@ -53,4 +67,4 @@ bench: $(READY) ## Measure parse, decide, store and HTTP
 	$(BIN)/python bench/run.py
 
 clean: ## Remove what was made
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage* dist
+	rm -rf .venv .venv-newer .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage* dist

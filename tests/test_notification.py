@@ -35,6 +35,7 @@ CONTRACT: Mapping[Refusal, tuple[int, str]] = {
     Refusal.METHOD_NOT_ALLOWED: (405, "Method Not Allowed"),
     Refusal.UNAUTHENTIC: (401, "Cannot verify webhook"),
     Refusal.TIMED_OUT: (408, "Request Timeout"),
+    Refusal.LENGTH_REQUIRED: (411, "Length Required"),
     Refusal.TOO_LARGE: (413, "Webhook payload too large"),
     Refusal.UNSUPPORTED: (422, "Webhook payload not supported"),
     Refusal.SUBSCRIBER_NOT_FOUND: (404, "Engine::Subscriber not found"),

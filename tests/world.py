@@ -9,7 +9,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, Engine, NullPool, create_engine, delete, insert, make_url, select
+from sqlalchemy import (
+    Connection,
+    Engine,
+    NullPool,
+    create_engine,
+    delete,
+    insert,
+    inspect,
+    make_url,
+    select,
+)
 
 from hookrow.stores import tables
 
@@ -104,6 +114,8 @@ def _empty(connection: Connection) -> None:
         return
     for table in reversed(tables.metadata.sorted_tables):
         connection.execute(delete(table))
+    if inspect(connection).has_table("sqlite_sequence"):  # of the tables that Django makes
+        connection.exec_driver_sql("DELETE FROM sqlite_sequence")
 
 
 def _without_id(row: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """A webhook becomes a row: email providers' notifications, recorded on your own tables.
 
 This is all that a host needs beside a store (`hookrow.stores`) and a host module
-(`hookrow.asgi`). Importing it loads msgspec and the standard library, no more.
+(`hookrow.asgi`, `hookrow.wsgi`). Importing it loads msgspec and the standard library, no more.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def _answers() -> dict[int | str, dict[str, Any]]:
     """Return what is answered, by status, as FastAPI's `responses` has it."""
     texts = defaultdict(list)
     for refusal in Refusal:
-        if refusal is not Refusal.METHOD_NOT_ALLOWED and refusal is not Refusal.NO_SUCH_PATH:
+        if refusal not in _ELSEWHERE:
             texts[refusal.status].append(refusal.text)
     return {
         200: {"description": "It is recorded and committed."},
@@ -109,5 +109,8 @@ def _answers() -> dict[int | str, dict[str, Any]]:
         },
     }
 
+
+_ELSEWHERE = (Refusal.NO_SUCH_PATH, Refusal.METHOD_NOT_ALLOWED, Refusal.LENGTH_REQUIRED)
+"""What a POST to the endpoint is never answered on ASGI."""
 
 _TEXT = {"text/plain": {"schema": {"type": "string"}}}

@@ -126,6 +126,3 @@ def oversized(head: Head) -> Response | None:
 
 
 _RECORDED = plain(200, "")
-
-LENGTH_REQUIRED = plain(411, "Length Required")
-"""For a body without a length, on a host that cannot tell where it ends (RFC 9110, 15.5.12)."""

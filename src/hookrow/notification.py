@@ -209,6 +209,7 @@ class Refusal(Enum):
     METHOD_NOT_ALLOWED = (405, "Method Not Allowed", {"Allow": "POST"})
     UNAUTHENTIC = (401, "Cannot verify webhook")
     TIMED_OUT = (408, "Request Timeout")
+    LENGTH_REQUIRED = (411, "Length Required")
     TOO_LARGE = (413, "Webhook payload too large")
     UNSUPPORTED = (422, "Webhook payload not supported")
     SUBSCRIBER_NOT_FOUND = (404, "Engine::Subscriber not found")

@@ -79,7 +79,7 @@ def read(path: Path, known: Collection[str]) -> tuple[Mapping[str, Value], Schem
                 f"{path}: {name} is neither text nor a whole number, true or false."
             )
     try:
-        return content, _schema(tables)
+        return content, schema_of(tables)
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: [tables]: {error}") from error
 
@@ -89,10 +89,11 @@ def endpoint(host: str, port: int, mount_path: str) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}{endpoint_path(mount_path)}"
 
 
-def _schema(tables: object) -> Schema:
-    """Make a schema of plain values, in which `false` stands for None.
+def schema_of(tables: object) -> Schema:
+    """Make a schema of plain values, in which False stands for None.
 
-    Not so in `where`: there it depends on the column, which the store knows.
+    Not so in `where`: there it depends on the column, which the store knows. Raises
+    `ConfigurationError` for what no schema has.
     """
     _refuse_unknown("role", tables, Schema.__slots__)
     for role in tables.values() if isinstance(tables, Mapping) else ():

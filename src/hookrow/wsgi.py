@@ -15,7 +15,6 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 
 from hookrow.http import (
     LARGEST_BODY,
-    LENGTH_REQUIRED,
     SLOWEST_BODY,
     Handler,
     Head,
@@ -77,12 +76,14 @@ def body(asked: Head, environ: WSGIEnvironment) -> bytes | Response:
     """Read the body, at most 1 MiB in 15 seconds; return it, or why it is refused.
 
     Without a length it is read where the server knows its end (`wsgi.input_terminated`).
-    Else it is empty, unless it comes in chunks: 411. One that ends too early is as good
-    as one that is too slow, for nobody is left who could hear the answer: 408.
+    Else it is empty, unless it comes in chunks: 411 (RFC 9110, section 15.5.12).
+    One that ends too early is as good as one that is too slow, for nobody is left who
+    could hear the answer: 408.
     """
     length = declared_length(asked)
     if length is None and not environ.get("wsgi.input_terminated"):
-        return LENGTH_REQUIRED if asked.header("transfer-encoding") else b""
+        chunked = asked.header("transfer-encoding") is not None
+        return refuse(Refusal.LENGTH_REQUIRED) if chunked else b""
     refusal = oversized(asked)
     if refusal is not None:
         return refusal

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +23,8 @@ pytestmark = pytest.mark.browser
 BROWSER = Path("/usr/bin/chromium")
 DRIVER = Path("/usr/bin/chromedriver")
 
+PROJECT = Path(__file__).parents[2] / "examples/django_project"
+
 ARGUMENTS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
@@ -40,12 +42,24 @@ Dispatch.objects.create(subscriber=Subscriber.objects.create(email={ADA!r}))
 """A dispatch that the provider has not given an id yet."""
 
 
-def _ours(folder: Path) -> Manage:
-    return Manage(folder, f"sqlite:///{folder}/hookrow.db", DEBUG=True)
+SETTINGS = """
+from project.settings import *
+DATABASES["default"]["NAME"] = "hookrow.db"
+"""
+"""The example's own, but for the file of its database, which is in the folder of the test."""
 
 
-PROJECTS: dict[str, Callable[[Path], Manage]] = {"tests/django_project": _ours}
-"""By its folder, what runs the commands of a project that has our tables and the admin."""
+class Example(Manage):
+    """Runs the commands of `examples/django_project`."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, "")
+        (folder / "settings_of_the_test.py").write_text(SETTINGS)
+        self._variables = {
+            "PYTHONPATH": f".:{PROJECT}",
+            "DJANGO_SETTINGS_MODULE": "settings_of_the_test",
+            "HOOKROW_SECRET": SECRET,
+        }
 
 
 class Admin:
@@ -108,10 +122,10 @@ def browser(tmp_path: Path) -> Iterator[Chrome]:
     browser.quit()
 
 
-@pytest.fixture(params=PROJECTS.values(), ids=list(PROJECTS))
-def admin(request: pytest.FixtureRequest, browser: Chrome, tmp_path: Path) -> Iterator[Admin]:
-    """Run the project, in which somebody is to be sent a mail, and log in."""
-    manage: Manage = request.param(tmp_path)
+@pytest.fixture
+def admin(browser: Chrome, tmp_path: Path) -> Iterator[Admin]:
+    """Run the example, in which somebody is to be sent a mail, and log in."""
+    manage = Example(tmp_path)
     _done(manage, "migrate", "-v0")
     names = {"DJANGO_SUPERUSER_USERNAME": "root", "DJANGO_SUPERUSER_EMAIL": ADA}
     new = ("createsuperuser", "--noinput")

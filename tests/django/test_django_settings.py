@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,7 +21,7 @@ from django_project.manage import Manage
 from hookrow import ConfigurationError, Role, Schema, SchemaMismatch
 from hookrow.django import receiver, store
 from hookrow.django.checks import check
-from hookrow.django.conf import NAMES, conf
+from hookrow.django.conf import conf
 from hookrow.django.fields import Folded
 from hookrow.django.mapping import models
 from wire import SECRET
@@ -62,6 +61,14 @@ def mapped(**roles: Role) -> Schema:
         ),
         (replace(PERSON, where={"deletd_at": None}), "Did you mean 'deleted_at'"),
         (replace(PERSON, where={"address__name": 1}), "crm.Person.address leads to no other model"),
+        (
+            Role(
+                "crm.Send",
+                {**_MUTED, "email": "postmark_id", "suppression_reason": "mail"},
+                where={"mail_id": False},
+            ),
+            "hides rows by 'mail_id', which notifications set",
+        ),
     ],
 )
 def test_what_a_role_may_not_name(role: Role, said: str) -> None:
@@ -117,7 +124,11 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"SWEEP": True, "LOG": False}, "E003", "log"),
     ({"SWEEP": True, "KEEP_BODIES": False}, "E003", "KEEP_BODIES|bodies"),
     ({"TABLES": {"subscriber": {}}}, "E003", "no role 'subscriber'. Did you mean 'subscribers'"),
-    ({"TABLES": {"subscribers": {"table": "x.y", "fields": {}}}}, "E003", "no 'fields'"),
+    (
+        {"TABLES": {"subscribers": {"table": "x.y", "fields": {}}}},
+        "E003",
+        "no part of a role 'fields'",
+    ),
     ({"TABLES": {"subscribers": {}}}, "E003", "missing required field `table`"),
     ({"TABLES": {"subscribers": {"table": ""}}}, "E003", "needs a table"),
     ({"TABLES": 7}, "E003", "Expected `object`"),
@@ -243,24 +254,17 @@ class TestStart:
             assert said in done.stderr
         assert "Traceback" not in done.stderr
 
-
-class TestManual:
-    """`docs/django.md` says all that there is, and what it shows works."""
-
-    TEXT = (Path(__file__).parents[2] / "docs/django.md").read_text()
-
-    def test_every_setting_and_check(self) -> None:
-        """Each has a line in a table."""
-        wrong = {f"hookrow.{id_}" for _, id_, _ in WRONG}
-        warnings = {f"hookrow.W00{number}" for number in (1, 2, 3)}
-        for name in (*NAMES, *wrong, *warnings):
-            assert f"\n| `{name}` |" in self.TEXT
-
-    def test_the_models_of_a_host(self) -> None:
-        """The settings that it shows are those of a project that works."""
-        [shown] = re.findall(r"```python\n(HOOKROW = \{\n.*?)```", self.TEXT, re.DOTALL)
-        settings: dict[str, Any] = {}
-        exec(shown, settings)
-        with override_settings(HOOKROW=settings["HOOKROW"]):
-            assert {str(each.id) for each in check(None)} == {"hookrow.W001"}
-            assert receiver() is receiver()
+    @pytest.mark.parametrize(
+        ("installed", "said"),
+        [
+            (["hookrow.django"], "add 'hookrow.django.tables' to INSTALLED_APPS"),
+            (["hookrow.django.tables"], "Add 'hookrow.django' to INSTALLED_APPS"),
+        ],
+    )
+    def test_an_app_is_missing(self, tmp_path: Path, installed: list[str], said: str) -> None:
+        """It is named: by the checks, or where there are none by the URLs."""
+        bare: dict[str, object] = {"ROOT_URLCONF": "crm.urls", "MIDDLEWARE": [], "TEMPLATES": []}
+        url = f"sqlite:///{tmp_path}/x.db"
+        done = Manage(tmp_path, url, INSTALLED_APPS=installed, **bare).run("check")
+        assert done.returncode == 1
+        assert said in done.stderr

@@ -76,9 +76,6 @@ def site(url: str) -> Iterator[Site]:
         apps.get_model("contenttypes", "ContentType").objects.clear_cache()  # of another database
         Notification.objects.all().delete()
         _users().all().delete()
-        if connections["default"].vendor == "sqlite":
-            with connections["default"].cursor() as cursor:
-                cursor.execute("DELETE FROM sqlite_sequence")  # ids begin at 1 again
         world.fill(url)
         client = Client()
         client.force_login(_users().create_superuser("root"))

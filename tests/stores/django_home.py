@@ -15,33 +15,10 @@ from sqlalchemy import Column, MetaData, Table, Uuid, insert
 from sqlalchemy.types import TypeEngine
 
 import django_host
+from crm.schema import CRM, MUTED
 from hookrow import Role, Schema
 from hookrow.django.store import DjangoStore, DjangoTransaction
 from hookrow.notification import Key
-
-_MUTED = {
-    "suppressed_at": "muted_at",
-    "suppression_reason": "mute_reason",
-    "suppression_changed_at": "mute_changed",
-}
-CRM = Schema(
-    subscribers=Role("crm.Person", {"email": "address", **_MUTED}),
-    dispatches=Role(
-        "crm.Send",
-        {
-            "provider_message_id": "postmark_id",
-            "subscriber_id": "person",
-            "list_id": "mail__group",
-            "delivered_at": "arrived",
-            "opened_at": "seen",
-            **_MUTED,
-        },
-    ),
-    subscriptions=Role(
-        "crm.Membership", {"list_id": "group", "subscriber_id": "person_id", **_MUTED}
-    ),
-)
-"""Every model and field under another name, and the list that of the dispatch's mail."""
 
 BARE = replace(
     UNDATED,
@@ -60,7 +37,7 @@ LEAN = replace(
 """No lists, nothing of a dispatch but its times, and no log."""
 
 _TABLES = {
-    "crm.Person": Role("crm_person", {"id": "uid", "email": "address", **_MUTED}),
+    "crm.Person": Role("crm_person", {"id": "uid", "email": "address", **MUTED}),
     "crm.Send": Role(
         "crm_send",
         {
@@ -71,7 +48,7 @@ _TABLES = {
         },
     ),
     "crm.Membership": Role(
-        "crm_membership", {"list_id": "group_id", "subscriber_id": "person_id", **_MUTED}
+        "crm_membership", {"list_id": "group_id", "subscriber_id": "person_id", **MUTED}
     ),
 }
 """Of the renamed models: what SQLAlchemy calls their tables and columns."""

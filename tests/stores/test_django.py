@@ -7,9 +7,11 @@ from contextlib import closing
 
 import pytest
 from contract import HostContract, StoreContract, UndatedContract
-from django_home import BARE, CRM, LEAN, DjangoHome
+from django_home import BARE, LEAN, DjangoHome
 from homes import OURS, Home
 from log_contract import LogContract, NoLogContract, ReplayContract
+
+from crm.schema import CRM
 
 
 @pytest.fixture(scope="class", params=["sqlite", "postgres"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -28,7 +29,7 @@ from hookrow import Delivered, Reactivated, Role, Schema, Suppressed
 from hookrow.django.store import DjangoStore
 from hookrow.notification import Notification, Suppressible
 from hookrow.recording import record
-from hookrow.stores import Locked
+from hookrow.stores import Conflict, Locked
 from hookrow.stores.sql import SQLStore
 
 ADA = UUID(int=1)
@@ -148,6 +149,19 @@ class TestTransactions:
                 assert [*reader(home).prune(**over, bodies_only=False)] == []
             assert [*reader(home).prune(**over, bodies_only=False)] == [3]
 
+    def test_a_file_that_is_held(self, empty_sqlite_url: str) -> None:
+        """SQLite's is waited for as long as the project says; then it may be tried again."""
+        with closing(DjangoHome(empty_sqlite_url, OURS)) as home:
+            fill(home)
+            connection = connections[home.alias]
+            connection.cursor().execute("PRAGMA busy_timeout = 10")
+            told = [arrival(opens("ada@example.com", "m-ada"))]
+            with closing(sqlite3.connect(connection.settings_dict["NAME"])) as other:
+                other.execute("BEGIN IMMEDIATE")
+                with pytest.raises(Conflict):
+                    record(home.store, told)
+            assert statuses(record(home.store, told)) == [200]
+
     def test_a_held_row(self, empty_postgres_url: str) -> None:
         """It is waited for two seconds; then the others are recorded without it."""
         with closing(DjangoHome(empty_postgres_url, OURS)) as home:
@@ -237,34 +251,58 @@ class TestModelsOfAHost:
         assert [each.muted_at for each in members] == [NOON, None]
 
     def test_hidden_rows(self, crm: str) -> None:
-        """Who was deleted is not there; what is, does not belong to anybody else."""
+        """Who was deleted is not there; their dispatch stays theirs, and the answer names them."""
         told = [
             arrival(opens(email, f"m-{n}")) for email, n in (("x@x", 2), ("ada@example.com", 2))
         ]
         outcomes = record(DjangoStore(HOST, crm), told)
         assert statuses(outcomes) == [404, 400]
+        assert "Dispatch subscriber x@x does not match" in str(outcomes[1])
         hidden = replace(HOST, dispatches=replace(HOST.dispatches, where={"mail": None}))
         told = [arrival(opens("ada@example.com", "m-1"))]
         assert statuses(record(DjangoStore(hidden, crm), told)) == [404]
         assert statuses(record(DjangoStore(HOST, crm), told)) == [200]
 
+    def test_false_is_null(self, crm: str) -> None:
+        """Where the field is not boolean, as for the SQL store."""
+        people = replace(HOST.subscribers, where={"deleted_at": False})
+        told = [arrival(opens(email, "m-1")) for email in ("x@x", "ada@example.com")]
+        store = DjangoStore(replace(HOST, subscribers=people), crm)
+        assert statuses(record(store, told)) == [404, 200]
+
     @pytest.mark.parametrize(
         ("fold", "found"),
         [
-            ("ascii", [200, 200]),
-            ("lower", [200, 200]),
-            ("exact", [200, 404]),
-            ("citext", [200, 200]),
+            ("ascii", [200, 200, 400]),
+            ("lower", [200, 200, 400]),
+            ("exact", [200, 404, 404]),
+            ("citext", [200, 200, 400]),
         ],
     )
     def test_how_emails_fold(self, crm: str, fold: Any, found: list[int]) -> None:  # noqa: ANN401 - one of four
-        """Each finds an email as the table has it; but for one any other case, too."""
+        """Each finds an email as the table has it; but for one any other case, too.
+
+        Alone and in a group, also of one with letters beyond ASCII.
+        """
+        Person.objects.using(crm).create(uid=UUID(int=3), address="ZOË@example.net")
         schema = replace(HOST, subscribers=replace(HOST.subscribers, fold=fold))
         if fold == "citext":
             _ignore_case(crm)
         store = DjangoStore(schema, crm)
-        told = [arrival(opens(email, "m-1")) for email in ("Ada@Example.com", "ADA@example.com")]
+        emails = ("Ada@Example.com", "ADA@example.com", "ZOË@EXAMPLE.NET")
+        told = [arrival(opens(email, "m-1")) for email in emails]
         assert [statuses(record(store, [each])) for each in told] == [[each] for each in found]
+        assert statuses(record(store, told)) == found
+
+    def test_a_field_that_changes_its_values(
+        self, crm: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What it makes of a text is what is looked for."""
+        field = Send.postmark_id.field
+        monkeypatch.setattr(field, "get_prep_value", lambda text: text and text.strip("\x01"))
+        store = DjangoStore(HOST, crm)
+        told = [arrival(opens("ada@example.com", each)) for each in ("m-1", "m-2", "m-3")]
+        assert statuses(record(store, told)) == [200, 400, 404]
 
     @pytest.mark.parametrize("use_tz", [True, False])
     def test_times_of_the_project(self, crm: str, *, use_tz: bool) -> None:

@@ -8,13 +8,14 @@ from typing import Any, TypeAlias
 
 import pytest
 from contract import NOON, SECOND
-from django_home import BARE, CRM, LEAN, DjangoHome
+from django_home import BARE, LEAN, DjangoHome
 from fitted import FITTED, make_home
 from homes import OURS, SPARSE, UNDATED, Home, MemoryHome, Rows
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from log_contract import timeless
 
+from crm.schema import CRM
 from hookrow import Arrival, Delivered, Opened, Outcome, Reactivated, Refused, Suppressed
 from hookrow.notification import Notification
 from hookrow.recording import record

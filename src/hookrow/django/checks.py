@@ -92,7 +92,9 @@ def _tables() -> Iterator[CheckMessage]:
         hint = "A role's table is a model's label ('crm.Person'), its columns are fields of it."
         yield Error(str(error), hint=hint, id="hookrow.E002")
     except ConfigurationError as error:
-        yield Error(str(error), hint="docs/django.md shows what TABLES may say.", id="hookrow.E003")
+        yield Error(
+            str(error), hint="docs/hosts/django.md shows what TABLES may say.", id="hookrow.E003"
+        )
     else:
         yield from _indexes(found)
         yield from _log(found)

@@ -5,16 +5,16 @@ They are read anew each time, so that what a test overrides counts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 
-import msgspec
 from django.apps import apps
 from django.conf import settings
 
 from hookrow.errors import ConfigurationError
-from hookrow.schema import Role, Schema, nearest
+from hookrow.schema import Schema, nearest
+from hookrow.settings import schema_of
 
 
 class Settings:
@@ -95,7 +95,10 @@ class Settings:
 
     def refuse_unknown(self) -> None:
         """Raise `ConfigurationError` for a setting that there is none of."""
-        _refuse_unknown("HOOKROW has no setting", self._all(), NAMES)
+        for name in self._all():
+            if name not in NAMES:
+                hint = nearest(str(name), NAMES)
+                raise ConfigurationError(f"HOOKROW has no setting {name!r}.{hint}")
 
     def _all(self) -> Mapping[str, object]:
         given = getattr(settings, "HOOKROW", {})
@@ -129,21 +132,7 @@ conf = Settings()
 
 
 def _schema(tables: object) -> Schema:
-    """Make a schema of plain values."""
     try:
-        schema: Schema = msgspec.convert(tables, Schema)
-    except msgspec.ValidationError as error:
-        raise ConfigurationError(f"HOOKROW['TABLES']: {error}.") from error
+        return schema_of(tables)
     except ConfigurationError as error:
         raise ConfigurationError(f"HOOKROW['TABLES']: {error}") from error
-    _refuse_unknown("HOOKROW['TABLES'] has no role", tables, Schema.__slots__)
-    for name in schema.roles:
-        if isinstance(tables, Mapping) and name in tables:
-            _refuse_unknown("HOOKROW['TABLES']: a role has no", tables[name], Role.__slots__)
-    return schema
-
-
-def _refuse_unknown(what: str, given: object, known: Collection[str]) -> None:
-    for name in given if isinstance(given, Mapping) else ():
-        if name not in known:
-            raise ConfigurationError(f"{what} {name!r}.{nearest(str(name), known)}")

@@ -34,7 +34,7 @@ class Lookups:
     def subscribers(self, mentioned: Mentioned, connection: BaseDatabaseWrapper) -> Iterable[Any]:
         """By email: id and email, and perhaps of more than were asked for."""
         wanted = set(mentioned.emails)
-        if self._models.fold == "exact":
+        if self._models.fold != "ascii":
             wanted.update(mentioned.recipients)
         return self._by_email(sorted(wanted), connection)
 
@@ -57,7 +57,10 @@ class Lookups:
         return found.values_list(played.paths["id"], email)
 
     def _dispatches(self, message_ids: Sequence[str]) -> QuerySet[Model, Any]:
-        """Look up the owner by its id: a host may have bare keys, not foreign ones."""
+        """Look up the owner by its id: a host may have bare keys, not foreign ones.
+
+        Also one whom `where` hides, for an answer may have to name them.
+        """
         played = self._models.roles["dispatches"]
         message_id, owner = played.paths["provider_message_id"], played.paths["subscriber_id"]
         return (
@@ -67,20 +70,21 @@ class Lookups:
                 message_id,
                 played.paths["id"],
                 owner,
-                self._one("subscribers", owner, "email"),
+                self._one("subscribers", owner, "email", {}),
                 self._list(played),
             )
         )
 
     def _list(self, played: Played) -> Any:  # noqa: ANN401 - a path or an expression
         if "message_id" in played.paths:
-            return self._one("messages", played.paths["message_id"], "list_id")
+            visible = self._models.roles["messages"].where
+            return self._one("messages", played.paths["message_id"], "list_id", visible)
         return played.paths.get("list_id", Value(None, TextField()))
 
-    def _one(self, name: str, outer: str, wanted: str) -> Subquery:
+    def _one(self, name: str, outer: str, wanted: str, where: Mapping[str, object]) -> Subquery:
         """Look up a field of another role, by the id that the outer query has for it."""
         played = self._models.roles[name]
-        found = self._all(played).filter(**{played.paths["id"]: OuterRef(outer)}, **played.where)
+        found = self._all(played).filter(**{played.paths["id"]: OuterRef(outer)}, **where)
         field = played.fields[wanted]
         while isinstance(field, ForeignKey):  # a subquery does not see what it holds
             field = field.target_field

@@ -6,12 +6,13 @@ is asked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from django.apps import apps
 from django.db.models import (
+    BooleanField,
     CharField,
     DateTimeField,
     Field,
@@ -122,17 +123,17 @@ def _played(schema: Schema, name: str, role: Role) -> Played:
                 f"reached through others as {theirs!r}."
             )
         _check_place(found, ours, fields[ours])
-    where = {_condition(found, path, value): _wanted(value) for path, value in role.where.items()}
+    where = dict(_condition(found, path, value) for path, value in role.where.items())
+    _check_where(role, where, paths)
     return Played(found, paths, fields, where)
 
 
-def _condition(model: type[Model], path: str, value: object) -> str:
-    found, _ = _path(model, path)
-    return f"{found}{LOOKUP_SEP}isnull" if value is None else found
-
-
-def _wanted(value: object) -> object:
-    return True if value is None else value
+def _condition(model: type[Model], path: str, value: object) -> tuple[str, object]:
+    """Return a lookup and its value; False of a field that is not boolean is null, too."""
+    found, field = _path(model, path)
+    if value is None or (value is False and not isinstance(field, BooleanField)):
+        return f"{found}{LOOKUP_SEP}isnull", True
+    return found, value
 
 
 def _path(model: type[Model], path: str) -> tuple[str, AnyField]:
@@ -167,6 +168,17 @@ def _check_place(model: type[Model], ours: str, field: AnyField) -> None:
         raise SchemaMismatch(
             f"{field} is in another table than {model.__name__}: name the model that has all."
         )
+
+
+def _check_where(role: Role, where: Iterable[str], paths: Mapping[str, str]) -> None:
+    """Raise `SchemaMismatch` for hiding rows by what is changed, whichever name it goes by."""
+    hiding = {path.removesuffix(f"{LOOKUP_SEP}isnull") for path in where}
+    for ours, path in paths.items():
+        if ours in {*TIMES, "suppression_reason"} and path in hiding:
+            raise SchemaMismatch(
+                f"{role.table} hides rows by {path!r}, which notifications set: "
+                "hide them by another field."
+            )
 
 
 def _check_types(schema: Schema, played: Played) -> None:

@@ -102,8 +102,13 @@ class DjangoTransaction:
             for subscriber in subscribers.get(email, ())
             if dispatch.list is not None
         }
-        undated = self._kept.models.schema.undated
-        return Rows(subscribers, dispatches, self._subscriptions(pairs), undated)
+        return Rows(
+            subscribers,
+            dispatches,
+            self._subscriptions(pairs),
+            self._kept.models.schema.undated,
+            exact=self._kept.models.fold == "exact",
+        )
 
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
         """Lock the rows, kind by kind, each in the order of its keys.

@@ -57,11 +57,9 @@ def _own(connection: BaseDatabaseWrapper) -> ExitStack:
     try:
         return _entered(connection)
     except Error:
-        # Django has replaced one that was lost, or left it for us to close.
-        if idled is None or (connection.connection is idled and connection.is_usable()):
+        # Django has replaced or closed one that was lost.
+        if idled is None or connection.connection is idled:
             raise
-        if connection.connection is idled:
-            connection.close()
         return _entered(connection)
 
 

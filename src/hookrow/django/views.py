@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from typing import Protocol
 
 from django.contrib.auth.decorators import login_not_required
 from django.core.handlers.wsgi import WSGIRequest
@@ -12,15 +11,12 @@ from django.db.transaction import non_atomic_requests
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
+from hookrow import wsgi
 from hookrow.django.conf import conf
 from hookrow.django.receiving import receiver
-from hookrow.http import LARGEST_BODY, Head, Request, Response, plain, refuse
+from hookrow.http import LARGEST_BODY, Head, Request, Response, refuse
 from hookrow.notification import Refusal
 from hookrow.receiver import ENDPOINT
-
-
-class _Stream(Protocol):
-    def read(self, size: int, /) -> bytes: ...
 
 
 @csrf_exempt
@@ -67,40 +63,12 @@ def _head(request: HttpRequest) -> Head:
 
 
 def _body(request: HttpRequest, head: Head) -> bytes | Response:
-    """Read the body, or refuse it: one that is too long, that breaks off, or of unknown length.
+    """Read the body, under no limit of the project's, or return why it is refused.
 
-    Read as a stream, it is under no limit of the project's.
+    What a middleware has read already Django gives once more.
     """
-    stream: _Stream = request
-    length = _declared(head)
-    if length > LARGEST_BODY:
-        return refuse(Refusal.TOO_LARGE)
-    if isinstance(request, WSGIRequest) and head.header("transfer-encoding") is not None:
-        if not request.environ.get("wsgi.input_terminated"):
-            return plain(411, "Length Required")
-        stream, length = request.environ["wsgi.input"], 0
-    try:
-        body = _read(stream)
-    except OSError:  # the client is gone
-        return refuse(Refusal.TIMED_OUT)
-    if len(body) > LARGEST_BODY:
-        return refuse(Refusal.TOO_LARGE)
-    return refuse(Refusal.TIMED_OUT) if len(body) < length else body
-
-
-def _declared(head: Head) -> int:
-    """Return the length that the head declares, 0 where it declares none."""
-    try:
-        return int(head.header("content-length") or 0)
-    except ValueError:  # no number, or too long for Python: what comes is counted anyway
-        return 0
-
-
-def _read(stream: _Stream) -> bytes:
-    """Read to the end, though little more than may be."""
-    body = bytearray()
-    while part := stream.read(LARGEST_BODY + 1 - len(body)):
-        body += part
-        if len(body) > LARGEST_BODY:
-            break
-    return bytes(body)
+    # Django's stubs leave out what alone tells.
+    if isinstance(request, WSGIRequest) and not request._read_started:  # type: ignore[attr-defined] # noqa: SLF001
+        return wsgi.body(head, request.environ)
+    body: bytes = request.read(LARGEST_BODY + 1)
+    return refuse(Refusal.TOO_LARGE) if len(body) > LARGEST_BODY else body

@@ -1,0 +1,1 @@
+"""A newsletter whose dispatches are told what became of them."""

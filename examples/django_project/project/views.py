@@ -1,0 +1,26 @@
+"""What the newsletter does itself: it saves what it sends, and shows what became of it."""
+
+from django.contrib.auth.decorators import login_not_required
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_POST
+
+from hookrow.django.tables.models import Dispatch, Subscriber
+
+
+@csrf_exempt
+@login_not_required
+@require_POST
+def send(request: HttpRequest) -> HttpResponse:
+    """Save whom a message goes to, and its dispatch."""
+    subscriber, _ = Subscriber.objects.get_or_create(email=request.GET["email"])
+    Dispatch.objects.create(provider_message_id=request.GET["message_id"], subscriber=subscriber)
+    return HttpResponse(status=201)
+
+
+@login_not_required
+def show(_: HttpRequest, message_id: str) -> JsonResponse:
+    """Tell what became of a message."""
+    sent = get_object_or_404(Dispatch, provider_message_id=message_id)
+    return JsonResponse({"delivered_at": sent.delivered_at, "opened_at": sent.opened_at})

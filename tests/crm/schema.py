@@ -1,0 +1,29 @@
+"""How the models play our roles."""
+
+from __future__ import annotations
+
+from hookrow import Role, Schema
+
+MUTED = {
+    "suppressed_at": "muted_at",
+    "suppression_reason": "mute_reason",
+    "suppression_changed_at": "mute_changed",
+}
+CRM = Schema(
+    subscribers=Role("crm.Person", {"email": "address", **MUTED}),
+    dispatches=Role(
+        "crm.Send",
+        {
+            "provider_message_id": "postmark_id",
+            "subscriber_id": "person",
+            "list_id": "mail__group",
+            "delivered_at": "arrived",
+            "opened_at": "seen",
+            **MUTED,
+        },
+    ),
+    subscriptions=Role(
+        "crm.Membership", {"list_id": "group", "subscriber_id": "person_id", **MUTED}
+    ),
+)
+"""Every model and field under another name, and the list that of the dispatch's mail."""
