@@ -125,7 +125,7 @@ def threading(urls: dict[str, str]) -> Iterator[Row]:
 def hosting(name: str, url: str) -> Iterator[Row]:
     """Put Django projects under load, which take turns; the ratio is that to a plain view."""
     with ExitStack() as stack:
-        run = partial(gunicorn, "project:application", HOSTED, BENCH_DATABASE_URL=url)
+        run = partial(gunicorn, "hosted:application", HOSTED, BENCH_DATABASE_URL=url)
         servers = {way: stack.enter_context(run(BENCH_WAY=way)) for way in WAYS}
         courses = [
             {way: load(port, HOSTED, SECONDS, SECONDS / 2) for way, (port, _) in servers.items()}

@@ -1,4 +1,4 @@
-"""A Django project for gunicorn with threads: `project:application`.
+"""A Django project for gunicorn with threads: `hosted:application`.
 
 It has what `startproject` gives, and keeps its connections. `BENCH_WAY` says who answers:
 hookrow in the thread of the `request`, hookrow with `group` commit, or a `plain` view.
