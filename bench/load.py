@@ -1,7 +1,8 @@
-"""The load: `load.py PORT CONNECTIONS SECONDS` posts new payloads and prints what came of it.
+"""The load: `load.py PORT CONNECTIONS SECONDS WARM_UP` posts new payloads and prints the rate.
 
-Each connection has one request in flight. A bare protocol, for a client library
-would take more of the machine than the server does.
+What is answered in the seconds of warming up does not count. Each connection has one
+request in flight. A bare protocol, for a client library would take more of the machine
+than the server does.
 """
 
 from __future__ import annotations
@@ -19,9 +20,6 @@ from typing import cast
 import uvloop
 
 from data import SECRET, fresh, templates
-
-WARM_UP = 1.0
-"""In seconds; what is answered by then does not count."""
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
 
@@ -88,17 +86,17 @@ def request(body: bytes) -> bytes:
     return head.encode() + body
 
 
-async def load(port: int, connections: int, seconds: float) -> dict[str, float]:
+async def load(port: int, connections: int, seconds: float, warm_up: float) -> dict[str, float]:
     """Run the course; return rate (1/s), p50 and p99 (ms) and the count of errors."""
     requests = fresh([request(body) for body in templates()])
-    begin = perf_counter() + WARM_UP
+    begin = perf_counter() + warm_up
     course = Course(requests, begin, begin + seconds)
     loop = asyncio.get_running_loop()
     made = [
         await loop.create_connection(lambda: Connection(course), "127.0.0.1", port)
         for _ in range(connections)
     ]
-    async with asyncio.timeout(WARM_UP + seconds + 10):
+    async with asyncio.timeout(warm_up + seconds + 10):
         await asyncio.gather(*(connection.done for _, connection in made))
     percentiles = quantiles(course.latencies, n=100)
     return {
@@ -110,4 +108,6 @@ async def load(port: int, connections: int, seconds: float) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(uvloop.run(load(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])))))
+    _port, _connections, _seconds, _warm_up = sys.argv[1:]
+    _course = load(int(_port), int(_connections), float(_seconds), float(_warm_up))
+    print(json.dumps(uvloop.run(_course)))

@@ -21,11 +21,15 @@ from data import fill
 from hookrow.stores.engines import opened
 
 HERE = Path(__file__).parent
-sys.path.append(str(HERE.parent / "tests"))
+TESTS = HERE.parent / "tests"
+sys.path.append(str(TESTS))
 from postgres import Server, find_binaries  # noqa: E402 - found by the line above
 
 SECONDS = 2.0
-"""How long a load is measured, after a second of warming up."""
+"""How long a load is measured."""
+
+WARM_UP = 1.0
+"""In seconds; what is answered by then does not count."""
 
 
 @contextmanager
@@ -72,16 +76,15 @@ def server(target: str, *flags: str) -> Iterator[tuple[int, int]]:
 
 
 @contextmanager
-def gunicorn(target: str, threads: int) -> Iterator[tuple[int, int]]:
-    """Run gunicorn on a database, or "floor", until the block ends; yield as `server` does."""
-    app = "threaded:floor" if target == "floor" else "threaded:app"
-    options = ("--threads", threads, "--log-level", "error", "--chdir", HERE)
+def gunicorn(app: str, threads: int, **variables: str) -> Iterator[tuple[int, int]]:
+    """Run an application in gunicorn until the block ends; yield as `server` does."""
+    options = ("--threads", threads, "--log-level", "error", "--chdir", HERE, "--pythonpath", TESTS)
     with (
         _listening() as listener,
         _running(
             listener,
             *("-m", "gunicorn", app, "--bind", f"fd://{listener.fileno()}", *options),
-            BENCH_DATABASE_URL=target,
+            **variables,
         ) as (port, pid),
     ):
         workers = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -108,9 +111,12 @@ def _running(listener: socket, *arguments: object, **variables: str) -> Iterator
             process.terminate()
 
 
-def load(port: int, connections: int, seconds: float = SECONDS) -> dict[str, float]:
+def load(
+    port: int, connections: int, seconds: float = SECONDS, warm_up: float = WARM_UP
+) -> dict[str, float]:
     """Put a server under load; return rate (1/s), p50 and p99 (ms) and the count of errors."""
-    command = [sys.executable, str(HERE / "load.py"), str(port), str(connections), str(seconds)]
+    numbers = map(str, (port, connections, seconds, warm_up))
+    command = [sys.executable, str(HERE / "load.py"), *numbers]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
     measured: dict[str, float] = json.loads(done.stdout)
     return measured

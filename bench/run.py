@@ -12,7 +12,9 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -31,6 +33,10 @@ from report import Row, figure, head, loaded, show
 GROUPS = (1, 64, 256)
 CLIENTS = (1, 64, 256)
 THREADS = 128
+HOSTED = 40
+"""Threads of a Django project, each with a connection; PostgreSQL has a hundred for all three."""
+WAYS = ("request", "group", "plain")
+TURNS = 3
 MANY = 300_000
 PARKED = 1_000_000
 SECONDS = 0.5
@@ -104,8 +110,9 @@ def serving(urls: dict[str, str]) -> Iterator[Row]:
 def threading(urls: dict[str, str]) -> Iterator[Row]:
     """Put gunicorn with threads under load: an empty callable, and WSGI on each database."""
     rates = {}
-    for what, target in {"floor": "floor", **urls}.items():
-        with gunicorn(target, THREADS) as (port, pid):
+    for what, url in {"floor": "", **urls}.items():
+        app = "threaded:app" if url else "threaded:floor"
+        with gunicorn(app, THREADS, BENCH_DATABASE_URL=url) as (port, pid):
             measured = load(port, THREADS)
             rates[what] = measured["rate"]
             ratio = rates[what] / rates["floor"]
@@ -113,6 +120,28 @@ def threading(urls: dict[str, str]) -> Iterator[Row]:
     for name in urls:
         what = f"WSGI, {name}, {THREADS} threads, to empty"
         yield figure(what, rates[name] / rates["floor"], target=">= 0.4")
+
+
+def hosting(name: str, url: str) -> Iterator[Row]:
+    """Put Django projects under load, which take turns; the ratio is that to a plain view."""
+    with ExitStack() as stack:
+        run = partial(gunicorn, "hosted:application", HOSTED, BENCH_DATABASE_URL=url)
+        servers = {way: stack.enter_context(run(BENCH_WAY=way)) for way in WAYS}
+        courses = [
+            {way: load(port, HOSTED, SECONDS, SECONDS / 2) for way, (port, _) in servers.items()}
+            for _ in range(TURNS)
+        ]
+        typical = {
+            way: sorted((each[way] for each in courses), key=itemgetter("rate"))[TURNS // 2]
+            for way in WAYS
+        }
+        plain = typical["plain"]["rate"]
+        for way, (_, pid) in servers.items():
+            ratio = typical[way]["rate"] / plain
+            yield loaded(f"Django, {name}, {way}", HOSTED, typical[way], pid, ratio=ratio)
+    for way, target in {"request": 1, "group": 2}.items():
+        ratio = median(each[way]["rate"] / each["plain"]["rate"] for each in courses)
+        yield figure(f"Django, {name}, {way} to plain", ratio, target=f">= {target}")
 
 
 def suffering(name: str, url: str) -> Iterator[Row]:
@@ -155,6 +184,9 @@ def main() -> None:
         note(serving(urls))
         head("to floor")
         note(threading(urls))
+        head("to plain")
+        for name, url in urls.items():
+            note(hosting(name, url))
         head("to quiet")
         note(suffering("postgresql", urls["postgresql"]))
         print()

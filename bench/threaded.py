@@ -15,7 +15,7 @@ from hookrow.stores.sql import SQLStore
 from hookrow.wsgi import WSGI
 
 _url = os.environ["BENCH_DATABASE_URL"]
-if _url != "floor":
+if _url:
     app = WSGI(Receiver(Postmark(SECRET), SQLStore(_url)))
 
 

@@ -7,14 +7,12 @@ notification would take it longer than all else that is done for one.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from copy import copy
 from functools import lru_cache
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import ForeignKey, Model, OuterRef, QuerySet, Subquery, TextField, Value
 from django.db.models.functions import Lower
-from django.db.models.sql.compiler import SQLCompiler
 
 from hookrow.django.fields import Folded
 from hookrow.django.mapping import Models, Played
@@ -106,24 +104,32 @@ class _Lookup:
     def __call__(self, texts: Sequence[str], connection: BaseDatabaseWrapper) -> Iterable[Any]:
         if not texts:
             return ()
-        kept, sql, parameters = self._compiled(len(texts))
+        sql, parameters, converters = self._compiled(len(texts))
         given = dict(zip(_marks(len(texts)), texts, strict=True))
         if not given.keys() <= _texts(parameters):
             return self._select(texts)
-        # A compiler belongs to a connection, and that to a thread.
-        compiler: Any = copy(kept)
-        compiler.connection = connection
         values = [given.get(each, each) if isinstance(each, str) else each for each in parameters]
-        compiler.as_sql = lambda: (sql, values)
-        rows: Iterable[Any] = compiler.results_iter(tuple_expected=True)
-        return rows
+        with connection.cursor() as cursor:
+            cursor.execute(sql, values)
+            rows = cursor.fetchall()
+        return [_converted(row, converters, connection) for row in rows] if converters else rows
 
-    def _compile(self, size: int) -> tuple[SQLCompiler, str, Sequence[Any]]:
+    def _compile(self, size: int) -> tuple[str, Sequence[Any], Mapping[int, Any]]:
         found = self._select(_marks(size))
         compiler: Any = found.query.get_compiler(found.db)
         sql, parameters = compiler.as_sql()
-        compiler.connection = None  # else it would be kept open
-        return compiler, sql, parameters
+        return sql, parameters, compiler.get_converters([each for each, *_ in compiler.select])
+
+
+def _converted(
+    row: Sequence[Any], converters: Mapping[int, Any], connection: BaseDatabaseWrapper
+) -> Sequence[Any]:
+    """Have fields and backend make of a row's values what the host's models would hold."""
+    values = list(row)
+    for place, (steps, expression) in converters.items():
+        for convert in steps:
+            values[place] = convert(values[place], expression, connection)
+    return values
 
 
 def _marks(size: int) -> Sequence[str]:

@@ -15,7 +15,7 @@ from django.db import close_old_connections, connections
 from django.db.transaction import on_commit
 
 from hookrow.django.conf import conf
-from hookrow.django.signals import send
+from hookrow.django.signals import heard, send
 from hookrow.django.store import DjangoStore
 from hookrow.notification import Arrival, Outcome
 from hookrow.postmark import Postmark
@@ -64,6 +64,15 @@ class InRequest(Receiver):
             send(arrival, outcome)
 
 
+class Grouped(Receiver):
+    """Records in a thread of its own, and sends the signals in the hooks', where one listens."""
+
+    def ended(self, arrival: Arrival, outcome: Outcome) -> None:
+        """Have the signal sent."""
+        if heard(outcome):
+            super().ended(arrival, outcome)
+
+
 def _commanded() -> bool:
     """Tell whether a management command, or the system checks, brought us here."""
     commands = {ManagementUtility.execute.__code__, CheckRegistry.run_checks.__code__}
@@ -80,7 +89,7 @@ def _receiver() -> Receiver:
     conf.refuse_unknown()
     provider, options = Postmark(*conf.secrets), _options()
     if conf.group_commit:
-        return Receiver(provider, _store(), on_recorded=_send, on_refused=_send, **options)
+        return Grouped(provider, _store(), on_recorded=_send, on_refused=_send, **options)
     return InRequest(provider, _store(), **options)
 
 

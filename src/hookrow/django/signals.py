@@ -22,10 +22,18 @@ notification_refused = Signal()
 """It was not; `outcome` is a `Refused`. What is answered 503 has not ended, and is not sent."""
 
 
+def heard(outcome: Outcome) -> bool:
+    """Tell whether anybody listens to how it ended."""
+    return _of(outcome).has_listeners(Receiver)
+
+
 def send(arrival: Arrival, outcome: Outcome) -> None:
     """Tell whoever listens. Never raises."""
-    signal = notification_recorded if isinstance(outcome, Recorded) else notification_refused
     try:
-        signal.send_robust(Receiver, arrival=arrival, outcome=outcome)
+        _of(outcome).send_robust(Receiver, arrival=arrival, outcome=outcome)
     except Exception as error:  # noqa: BLE001 - Django cannot log what an object without a name raises
         log.error("A receiver of a signal raised %s.", type(error).__name__)  # noqa: TRY400 - a traceback may quote what it says
+
+
+def _of(outcome: Outcome) -> Signal:
+    return notification_recorded if isinstance(outcome, Recorded) else notification_refused

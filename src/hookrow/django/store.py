@@ -8,20 +8,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Model, Q, QuerySet
-from django.db.models.sql import UpdateQuery
+from django.db.models import Model, QuerySet
 
 from hookrow.decide import fold
 from hookrow.django.keeping import Keeping
 from hookrow.django.log import DjangoLog
 from hookrow.django.lookups import Lookups
 from hookrow.django.mapping import KEYS, Models, Played, models
-from hookrow.django.times import given, told
+from hookrow.django.times import told
 from hookrow.django.transactions import begun
+from hookrow.django.updates import Updates
 from hookrow.entry import Entry
 from hookrow.errors import ConfigurationError
 from hookrow.notification import (
@@ -31,7 +32,6 @@ from hookrow.notification import (
     Mentioned,
     RowId,
     Rows,
-    SetTime,
     Subscriber,
     Suppressible,
 )
@@ -54,43 +54,44 @@ class DjangoStore:
     def __init__(self, schema: Schema = Schema(), using: str = "default") -> None:  # noqa: B008 - frozen
         supported(using)
         self.using = using
-        self._models = models(schema)
-        self._lookups = Lookups(self._models, using)
+        found = models(schema)
+        keeping = Keeping(found.log, using) if found.log else None
+        self._kept = _Kept(found, Lookups(found, using), Updates(found), keeping)
         self.log = DjangoLog(using) if schema.log else None
 
     @contextmanager
     def transaction(self, *, skip_locked: bool = False) -> Iterator[DjangoTransaction]:
         """Begin a transaction, or inside one of the host's a savepoint; see `Store.transaction`."""
         with begun(self.using) as connection:
-            yield DjangoTransaction(
-                self._models, self._lookups, connection, skip_locked=skip_locked
-            )
+            yield DjangoTransaction(self._kept, connection, skip_locked=skip_locked)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What all transactions of a store share: the models, and the SQL that is made once."""
+
+    models: Models
+    lookups: Lookups
+    updates: Updates
+    keeping: Keeping | None
 
 
 class DjangoTransaction:
     """One transaction: three SELECTs to find, for a group three to lock, and the UPDATEs."""
 
-    def __init__(
-        self,
-        models: Models,
-        lookups: Lookups,
-        connection: BaseDatabaseWrapper,
-        *,
-        skip_locked: bool,
-    ) -> None:
-        self._models = models
-        self._lookups = lookups
-        self._roles = models.roles
+    def __init__(self, kept: _Kept, connection: BaseDatabaseWrapper, *, skip_locked: bool) -> None:
+        self._kept = kept
+        self._roles = kept.models.roles
         self._connection = connection
         self._skip_locked = skip_locked
 
     def find(self, mentioned: Mentioned) -> Rows:
         """Find every row that the group mentions."""
         subscribers = defaultdict(list)
-        for id_, email in self._lookups.subscribers(mentioned, self._connection):
+        for id_, email in self._kept.lookups.subscribers(mentioned, self._connection):
             subscribers[fold(email)].append(Subscriber(id_, email))
         dispatches = defaultdict(list)
-        for message_id, id_, owner, email, list_ in self._lookups.dispatches(
+        for message_id, id_, owner, email, list_ in self._kept.lookups.dispatches(
             mentioned, self._connection
         ):
             dispatches[message_id].append(Dispatch(id_, owner, email or "", list_))
@@ -105,8 +106,8 @@ class DjangoTransaction:
             subscribers,
             dispatches,
             self._subscriptions(pairs),
-            self._models.schema.undated,
-            exact=self._models.fold == "exact",
+            self._kept.models.schema.undated,
+            exact=self._kept.models.fold == "exact",
         )
 
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
@@ -136,7 +137,8 @@ class DjangoTransaction:
         """Apply the changes in the order in which kinds are locked, those of a form in one go."""
         forms: dict[str, list[Any]] = {}
         for change in sorted(changes, key=lambda change: _ORDER[change.row[0]]):
-            for sql, parameters in self._updates(change):
+            if update := self._kept.updates(change, self._connection):
+                sql, parameters = update
                 forms.setdefault(sql, []).append(parameters)
         with self._connection.cursor() as cursor:
             for sql, rows in forms.items():
@@ -147,8 +149,8 @@ class DjangoTransaction:
 
     def keep(self, entries: Sequence[Entry]) -> None:
         """Add the entries to the log, where there is one."""
-        if self._models.log is not None and entries:
-            Keeping(self._models.log, self._connection)(entries)
+        if self._kept.keeping is not None and entries:
+            self._kept.keeping(entries, self._connection)
 
     def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
         """Read what notifications set in the rows."""
@@ -161,37 +163,6 @@ class DjangoTransaction:
                 values = map(told, row[len(names) :])
                 states[kind, _row_key(row[: len(names)])] = dict(zip(there, values, strict=True))
         return {row: states[row] for row in rows if row in states}
-
-    def _updates(self, change: Change) -> Iterator[tuple[str, Any]]:
-        """Yield the UPDATE of what fields there are for it, where the guard allows; or none."""
-        kind, key = change.row
-        played = self._roles[kind.value]
-        values = {
-            played.paths[name]: given(value, played.fields[name])
-            for name, value in self._new(change).items()
-            if name in played.paths
-        }
-        if not values:
-            return
-        parts = key if isinstance(key, tuple) else (key,)
-        found = self._all(played).filter(**dict(zip(self._key(kind), parts, strict=True)))
-        if change.guarded:
-            name, lookup = _guard(change)
-            path = played.paths[name]
-            unset = Q(**{f"{path}__isnull": True})
-            found = found.filter(unset | Q(**{f"{path}__{lookup}": values[path]}))
-        update: Any = found.query.chain(UpdateQuery)
-        update.add_update_values(values)
-        yield update.get_compiler(self._connection.alias).as_sql()
-
-    def _new(self, change: Change) -> Mapping[str, object]:
-        if isinstance(change, SetTime):
-            return {change.column.value: change.at}
-        return {
-            "suppressed_at": None if change.reason is None else change.at,
-            "suppression_reason": self._models.schema.reason(change.reason),
-            "suppression_changed_at": change.at,
-        }
 
     def _subscriptions(self, pairs: Collection[tuple[Key, Key]]) -> Collection[tuple[Key, Key]]:
         if not pairs or Suppressible.SUBSCRIPTION.value not in self._roles:
@@ -232,13 +203,6 @@ def supported(using: str) -> None:
             f"DATABASES[{using!r}] has AUTOCOMMIT off, so that nothing would be committed: "
             "leave it out, or name another alias."
         )
-
-
-def _guard(change: Change) -> tuple[str, str]:
-    """Return the field that guards against the change, and how it has to compare with it."""
-    if isinstance(change, SetTime):
-        return change.column.value, "lt"
-    return "suppression_changed_at", "lte"
 
 
 def _by_kind(rows: Collection[RowId]) -> Mapping[Suppressible, Sequence[Key | tuple[Key, Key]]]:
