@@ -31,7 +31,7 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeEngine
 
 from hookrow.notification import EventTime, Mentioned, Suppressible
-from hookrow.schema import SUPPRESSION, TIMES, Schema
+from hookrow.schema import KEYS, TIMES, WRITTEN, Schema
 from hookrow.schema import Given as Value
 from hookrow.stores import folds
 from hookrow.stores.arrays import Given, unbounded, unnested
@@ -43,14 +43,6 @@ Types: TypeAlias = Mapping[str, TypeEngine[Any]]
 
 Columns: TypeAlias = Mapping[str, Column[Any]]
 """Of one role: the columns that its table has, by our name for them."""
-
-_SET = ("delivered_at", "opened_at", *SUPPRESSION)
-
-_KEYS = {
-    Suppressible.SUBSCRIBER: ("id",),
-    Suppressible.DISPATCH: ("id",),
-    Suppressible.SUBSCRIPTION: ("list_id", "subscriber_id"),
-}
 
 
 class Statements:
@@ -98,11 +90,11 @@ class Statements:
 
     def key(self, kind: Suppressible) -> Sequence[Column[Any]]:
         """Return the columns that identify a row of the kind."""
-        return [self.roles[kind.value][name] for name in _KEYS[kind]]
+        return [self.roles[kind.value][name] for name in KEYS[kind]]
 
     def names(self, kind: Suppressible) -> Sequence[str]:
         """Return what notifications set in a row of the kind, by our names."""
-        return [name for name in _SET if name in self.roles[kind.value]]
+        return [name for name in WRITTEN if name in self.roles[kind.value]]
 
     def state(self, kind: Suppressible) -> Select[Any]:
         """By keys of a kind of row: each key, and then what notifications set."""
