@@ -19,7 +19,7 @@ from hookrow.decide import fold
 from hookrow.django.keeping import Keeping
 from hookrow.django.log import DjangoLog
 from hookrow.django.lookups import Lookups
-from hookrow.django.mapping import KEYS, Models, Played, models
+from hookrow.django.mapping import Models, Played, models
 from hookrow.django.times import given, told
 from hookrow.django.transactions import begun
 from hookrow.entry import Entry
@@ -35,10 +35,8 @@ from hookrow.notification import (
     Subscriber,
     Suppressible,
 )
-from hookrow.schema import SUPPRESSION, Schema, nearest
+from hookrow.schema import KEYS, WRITTEN, Schema, nearest
 from hookrow.stores import State
-
-_SET = ("delivered_at", "opened_at", *SUPPRESSION)
 
 _ORDER = {kind: place for place, kind in enumerate(Suppressible)}
 
@@ -155,7 +153,7 @@ class DjangoTransaction:
         states: dict[RowId, State] = {}
         for kind, keys in _by_kind(rows).items():
             played, names = self._roles[kind.value], self._key(kind)
-            there = [name for name in _SET if name in played.paths]
+            there = [name for name in WRITTEN if name in played.paths]
             paths = [played.paths[name] for name in there]
             for row in self._among(kind, keys).values_list(*names, *paths):
                 values = map(told, row[len(names) :])
