@@ -19,7 +19,7 @@ try:
 except ImportError as error:
     raise MissingExtra("The SQL store", "sql") from error
 
-from hookrow.decide import fold
+from hookrow.decide import fold, pairs
 from hookrow.entry import Entry
 from hookrow.forks import renew_after_fork
 from hookrow.notification import (
@@ -162,17 +162,10 @@ class SQLTransaction:
                 subscribers[fold(email)].append(Subscriber(person, email))
             else:
                 dispatches[message_id].append(Dispatch(id_, person, email or "", list_))
-        pairs = {
-            (dispatch.list, subscriber.id)
-            for message_id, email in mentioned.changed
-            for dispatch in dispatches.get(message_id, ())
-            for subscriber in subscribers.get(email, ())
-            if dispatch.list is not None
-        }
         return Rows(
             subscribers,
             dispatches,
-            self._subscriptions(pairs),
+            self._subscriptions(pairs(mentioned, subscribers, dispatches)),
             self._schema.undated,
             exact=self._schema.subscribers.fold == "exact",
         )
@@ -236,11 +229,11 @@ class SQLTransaction:
         parameters = self._statements.mentioning(mentioned)
         return self._connection.execute(self._statements.find, parameters).all()
 
-    def _subscriptions(self, pairs: Collection[tuple[Key, Key]]) -> Collection[tuple[Key, Key]]:
+    def _subscriptions(self, wanted: Collection[tuple[Key, Key]]) -> Collection[tuple[Key, Key]]:
         statement = self._statements.subscriptions
-        if statement is None or not pairs:
+        if statement is None or not wanted:
             return ()
-        rows = self._connection.execute(statement, self._statements.by(pairs))
+        rows = self._connection.execute(statement, self._statements.by(wanted))
         return {(list_, subscriber) for list_, subscriber in rows}
 
 
