@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from command import run_script
 from hookrow.errors import ConfigurationError, HookrowError, MissingExtra, SchemaMismatch
 from hookrow.stores import Conflict, Locked, Rejected, StoreError, Unavailable
 
@@ -48,3 +49,19 @@ def test_missing_extra_is_an_import_error() -> None:
     """A missing extra is caught where a missing module is expected."""
     with pytest.raises(ImportError, match=r"pip install 'hookrow\[postgres\]'"):
         raise MissingExtra("PostgreSQL", "postgres")
+
+
+@pytest.mark.parametrize("framework", ["FastAPI", "Flask"])
+def test_a_framework_is_missing(framework: str) -> None:
+    """It is no extra of ours: the line that installs the framework itself is said."""
+    module = framework.lower()
+    said = run_script(f"""
+        import sys
+        sys.modules["{module}"] = None
+        from hookrow import ConfigurationError
+        try:
+            import hookrow.{module}
+        except ConfigurationError as error:
+            print(error)
+    """)
+    assert said == f"hookrow.{module} needs {framework}: pip install {module}\n"

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from fastapi import BackgroundTasks, Depends, FastAPI
 
-from command import run_script
 from hookrow import Postmark, Receiver, Refusal
 from hookrow.fastapi import router
 from hookrow.stores.memory import MemoryStore
@@ -72,18 +71,3 @@ def test_dependencies_of_the_host(receiver: Receiver) -> None:
     with uvicorn_serving(app) as port:
         assert ask(port, request(b"{", f"/mail{ENDPOINT}")).status == 422
     assert called == ["before", "after"]
-
-
-def test_without_fastapi() -> None:
-    """Where FastAPI is not installed, the line that installs it is said."""
-    run_script("""
-        import sys
-        sys.modules["fastapi"] = None
-        from hookrow import ConfigurationError
-        try:
-            import hookrow.fastapi
-        except ConfigurationError as error:
-            assert str(error) == "hookrow.fastapi needs FastAPI: pip install fastapi"
-        else:
-            raise AssertionError
-    """)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 from flask import Flask, Response, request
 
-from command import run_script
 from hookrow import Postmark, Receiver
 from hookrow.flask import blueprint
 from hookrow.stores.memory import MemoryStore
@@ -50,18 +49,3 @@ def test_functions_of_the_host(app: Flask) -> None:
     answer = app.test_client().post(f"/mail{ENDPOINT}", headers=HEADERS, data=b"{")
     assert (answer.status_code, answer.headers["X-Host"]) == (422, "ours")
     assert called == ["hookrow.notification"]
-
-
-def test_without_flask() -> None:
-    """Where Flask is not installed, the line that installs it is said."""
-    run_script("""
-        import sys
-        sys.modules["flask"] = None
-        from hookrow import ConfigurationError
-        try:
-            import hookrow.flask
-        except ConfigurationError as error:
-            assert str(error) == "hookrow.flask needs Flask: pip install flask"
-        else:
-            raise AssertionError
-    """)

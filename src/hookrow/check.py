@@ -11,7 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from hookrow import migrations
 from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.finding import Finding, Level
-from hookrow.postmark import Postmark
+from hookrow.postmark import SHORTEST_SECRET, Postmark
 from hookrow.retry import masked
 from hookrow.schema import Schema
 from hookrow.settings import Settings
@@ -23,9 +23,6 @@ from hookrow.stores.indexes import missing
 from hookrow.stores.statements import Statements
 from hookrow.stores.verification import verify
 from hookrow.stores.zones import naive
-
-SHORTEST_SECRET = 16
-"""In characters; a shorter secret can be guessed, and is warned of."""
 
 
 def check(settings: Settings) -> Iterator[Finding]:

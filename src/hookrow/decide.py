@@ -9,7 +9,7 @@ guards so that the order within a group does not matter to the end.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypeGuard, assert_never
@@ -20,6 +20,7 @@ from hookrow.notification import (
     Delivered,
     Dispatch,
     EventTime,
+    Key,
     Mentioned,
     Opened,
     Outcome,
@@ -87,6 +88,24 @@ def mentioned(arrivals: Iterable[Arrival]) -> Mentioned:
             if isinstance(notification, Suppressed | Reactivated):
                 changed.add((notification.message_id, email))
     return Mentioned(emails, message_ids, changed, recipients)
+
+
+def pairs(
+    group: Mentioned,
+    subscribers: Mapping[str, Sequence[Subscriber]],
+    dispatches: Mapping[str, Sequence[Dispatch]],
+) -> Collection[tuple[Key, Key]]:
+    """Collect the (list, subscriber) pairs whose subscriptions a store has to look for.
+
+    That is once it has found the others, by ASCII-lowered email and by message id.
+    """
+    return {
+        (dispatch.list, subscriber.id)
+        for message_id, email in group.changed
+        for dispatch in dispatches.get(message_id, ())
+        for subscriber in subscribers.get(email, ())
+        if dispatch.list is not None
+    }
 
 
 def decide(arrival: Arrival, rows: Rows) -> Outcome:

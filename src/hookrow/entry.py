@@ -34,12 +34,13 @@ LONGEST_PAUSE = timedelta(hours=1)
 LONGEST_RECORD_TYPE = 64
 """In characters; the longest of the provider's own has 18."""
 
-_RECORD_TYPES = {
+RECORD_TYPES = {
     Delivered: "Delivery",
     Opened: "Open",
     Suppressed: "SubscriptionChange",
     Reactivated: "SubscriptionChange",
 }
+"""What the provider calls each kind of notification."""
 
 
 class Ending(Enum):
@@ -184,7 +185,7 @@ def kept_recipient(text: str | None) -> str | None:
 def _entry(arrival: Arrival, outcome: Outcome, ended_at: datetime, *, bodies: bool) -> Entry:
     notification = arrival.notification
     said = notification or arrival.unsupported
-    record_type = _RECORD_TYPES.get(type(notification), arrival.unsupported.record_type)
+    record_type = RECORD_TYPES.get(type(notification), arrival.unsupported.record_type)
     refusal = outcome.refusal if isinstance(outcome, Refused) else None
     ending = Ending[refusal.name] if refusal else Ending.RECORDED
     return Entry(

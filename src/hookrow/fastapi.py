@@ -8,6 +8,7 @@ from http import HTTPMethod
 from typing import Any
 
 from hookrow.asgi import ASGI, Receive, Scope, Send
+from hookrow.entry import RECORD_TYPES
 from hookrow.errors import ConfigurationError
 from hookrow.http import Handler
 from hookrow.notification import Refusal
@@ -38,7 +39,7 @@ _REQUEST: Mapping[str, Any] = {
                     "type": "object",
                     "required": ["RecordType", "Recipient"],
                     "properties": {
-                        "RecordType": {"enum": ["Delivery", "Open", "SubscriptionChange"]},
+                        "RecordType": {"enum": [*dict.fromkeys(RECORD_TYPES.values())]},
                         "Recipient": {"type": "string"},
                         "MessageID": {"type": ["string", "null"]},
                         "DeliveredAt": {"type": "string", "format": "date-time"},

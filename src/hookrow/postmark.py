@@ -23,6 +23,9 @@ from hookrow.notification import (
     Unsupported,
 )
 
+SHORTEST_SECRET = 16
+"""In characters; a shorter secret works, but can be guessed: checks warn of it."""
+
 
 class _Payload(msgspec.Struct, rename="pascal", gc=False):
     """The fields of a payload that count, each as it came, whatever its type."""

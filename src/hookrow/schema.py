@@ -12,11 +12,21 @@ from difflib import get_close_matches
 from typing import Literal, TypeAlias, get_args
 
 from hookrow.errors import ConfigurationError
-from hookrow.notification import Suppressible
+from hookrow.notification import EventTime, Suppressible
 
 SUPPRESSION = ("suppressed_at", "suppression_reason", "suppression_changed_at")
 
-TIMES = frozenset({"delivered_at", "opened_at", "suppressed_at", "suppression_changed_at"})
+WRITTEN = (*(time.value for time in EventTime), *SUPPRESSION)
+"""What notifications set, in whatever table has it."""
+
+TIMES = frozenset(WRITTEN) - {"suppression_reason"}
+
+KEYS = {
+    Suppressible.SUBSCRIBER: ("id",),
+    Suppressible.DISPATCH: ("id",),
+    Suppressible.SUBSCRIPTION: ("list_id", "subscriber_id"),
+}
+"""What identifies a row of a kind: as `RowId` has it, one column by itself, two as a pair."""
 
 _REQUIRED = {
     "subscribers": ("id", "email", "suppressed_at"),
@@ -200,7 +210,7 @@ def _check(name: str, role: Role) -> None:
 def _check_where(name: str, role: Role) -> None:
     """Refuse to hide rows by what notifications set: one would hide a row from the next."""
     for column in (*_REQUIRED[name], *_OPTIONAL[name]):
-        if column in {*TIMES, *SUPPRESSION} and role.column(column) in role.where:
+        if column in WRITTEN and role.column(column) in role.where:
             raise ConfigurationError(
                 f"The role {name!r} hides rows by {role.column(column)!r}, which notifications "
                 "set: hide them by another column."

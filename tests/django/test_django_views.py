@@ -78,12 +78,6 @@ class TestAnswers:
         assert [each.status_code for each in asyncio.run(ask())] == [200, 405, 401]
         assert delivered(database_url) == AT
 
-    @pytest.mark.parametrize("method", ["get", "put", "delete", "head", "options", "patch"])
-    def test_another_method(self, method: str) -> None:
-        """It is refused, also without the secret."""
-        response = getattr(Client(), method)(PATH)
-        assert (response.status_code, response["Allow"]) == (405, "POST")
-
     @pytest.mark.parametrize("secret", [None, "", "wrong", f"{SECRET},{SECRET}", "\xe4", "\u20ac"])
     def test_without_the_secret(self, database_url: str, secret: str | None) -> None:
         """It is refused before a byte of the body is read."""
@@ -165,14 +159,10 @@ class TestBodies:
         ("stream", "environ", "status"),
         [
             pytest.param(b" " * 2 * LARGEST_BODY, CHUNKED, 413, id="chunks-too-long"),
-            pytest.param(_Gone, CHUNKED, 408, id="gone-in-chunks"),
             pytest.param(_Untouched, {**CHUNKED, "wsgi.input_terminated": False}, 411, id="411"),
             pytest.param(_Untouched, {"CONTENT_LENGTH": "1048577"}, 413, id="declared"),
             pytest.param(_Gone, {"CONTENT_LENGTH": "99"}, 408, id="gone"),
-            pytest.param(DELIVERY, {"CONTENT_LENGTH": "999"}, 408, id="broken-off"),
-            pytest.param(b"{}", {"CONTENT_LENGTH": "2"}, 422, id="unsupported"),
             pytest.param(_Untouched, {}, 422, id="none"),
-            pytest.param(_Untouched, {"CONTENT_LENGTH": "many"}, 422, id="no-number"),
         ],
     )
     def test_that_are_refused(

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from process import Command, running
+from process import Command, gunicorn, running
 from sqlalchemy import make_url
 
 import world
@@ -632,3 +632,12 @@ class HostContract:
             assert stopping.ended() in {0, -signal.SIGTERM}
         assert site.delivered_at() == AT
         assert "Traceback" not in stopping.log
+
+
+class GunicornContract(HostContract):
+    """The contract under gunicorn, with threads."""
+
+    command = staticmethod(gunicorn)
+    continues_first = True
+    drops_unread = True  # after 64 KiB that it reads for nothing
+    overshoot = 1024  # it reads no less at a time

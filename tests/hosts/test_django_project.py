@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import pytest
-from host import HostContract
-from process import EXAMPLES, gunicorn, uvicorn
+from host import GunicornContract, HostContract
+from process import EXAMPLES, uvicorn
 
 from command import clean_environment
 from wire import SECRET
@@ -64,12 +64,8 @@ class TestRunserver(DjangoContract):
     many = 10  # so many may wait until it takes them
 
 
-class TestGunicorn(DjangoContract):
-    command = staticmethod(gunicorn)
+class TestGunicorn(GunicornContract, DjangoContract):
     app = "project.wsgi:application"
-    continues_first = True
-    drops_unread = True  # after 64 KiB that it reads for nothing
-    overshoot = 1024  # it reads no less at a time
 
 
 class TestUvicorn(DjangoContract):

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from host import HostContract
-from process import gunicorn
+from host import GunicornContract
 
 
-class TestFlask(HostContract):
-    command = staticmethod(gunicorn)
+class TestFlask(GunicornContract):
     app = "flask_app:app"
-    continues_first = True
-    drops_unread = True  # after 64 KiB that it reads for nothing
-    overshoot = 1024  # it reads no less at a time

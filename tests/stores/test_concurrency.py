@@ -28,7 +28,7 @@ from hookrow import Arrival, Delivered, Outcome, Suppressed
 from hookrow.recording import record
 from hookrow.retry import Retry
 from hookrow.stores import Conflict
-from hookrow.stores.engines import LOCK_TIMEOUT
+from hookrow.stores.limits import LOCK_TIMEOUT
 from hookrow.stores.sql import SQLStore
 from postgres import Server
 

@@ -21,6 +21,7 @@ from hookrow import ConfigurationError
 from hookrow.stores import Conflict, Locked, Rejected, StoreError, Unavailable, engines
 from hookrow.stores.engines import begin, check_version, open_engine, shown
 from hookrow.stores.faults import fault
+from hookrow.stores.limits import LOCK_TIMEOUT
 
 PASSWORD = "hunter2"
 
@@ -162,7 +163,7 @@ class TestOurSqlite:
 
     def test_a_held_file_is_waited_for(self, sqlite: _Opened) -> None:
         """For as long as a locked row."""
-        assert sqlite.execute("PRAGMA busy_timeout") == engines.LOCK_TIMEOUT * 1000
+        assert sqlite.execute("PRAGMA busy_timeout") == LOCK_TIMEOUT * 1000
 
 
 def test_the_switch_to_a_log_is_waited_for(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from hookrow.django.changelist import LongList, choice
 from hookrow.django.models import Notification
 from hookrow.django.receiving import store
 from hookrow.django.suppression import SuppressionAdmin
-from hookrow.entry import Ending, Logged, kept_message_id, kept_recipient
+from hookrow.entry import RECORD_TYPES, Ending, Logged, kept_message_id, kept_recipient
 from hookrow.errors import HookrowError
 from hookrow.notification import Recorded
 from hookrow.postmark import parse
@@ -33,8 +33,6 @@ MOST = 1000
 """Notifications at a time, for which the page waits; the command replays any number."""
 
 _NUMBER = re.compile(r"[0-9]{1,18}")
-
-_TYPES = ("Delivery", "Open", "SubscriptionChange")
 
 
 def _shown(name: str) -> Callable[[Any, Notification], str | None]:
@@ -55,7 +53,7 @@ class NotificationAdmin(LongList):
     list_display = ("came", "what", "ending", "whom", "message", "attempts", "retry_at")
     list_filter = (
         choice("outcome", {each.value: Q(outcome=each.value) for each in Ending}),
-        choice("type", {each: Q(record_type=each) for each in _TYPES}),
+        choice("type", {each: Q(record_type=each) for each in RECORD_TYPES.values()}),
         choice("next try", {"parked": Q(retry_at__isnull=False)}),
         ("received_at", admin.DateFieldListFilter),
     )

@@ -22,11 +22,8 @@ from hookrow.django.fields import Folded
 from hookrow.django.mapping import Models, models
 from hookrow.django.store import supported
 from hookrow.errors import ConfigurationError, SchemaMismatch
-from hookrow.postmark import Postmark
+from hookrow.postmark import SHORTEST_SECRET, Postmark
 from hookrow.schema import Fold
-
-SHORTEST_SECRET = 16
-"""In characters; a shorter secret can be guessed."""
 
 
 def check(app_configs: Sequence[AppConfig] | None, **_: object) -> list[CheckMessage]:

@@ -18,19 +18,10 @@ from hookrow.django.mapping import LOG
 from hookrow.django.transactions import begun, faults
 from hookrow.entry import Ending, Logged, kept_message_id, kept_recipient, retry_at
 from hookrow.stores import Conflict
-from hookrow.stores.log import Query
+from hookrow.stores.log import PRUNE_LOCK, TRIES, Query, batches
 
 if TYPE_CHECKING:
     from hookrow.django.models import Notification
-
-BATCH = 1000
-"""In ids; the widest range that one statement changes, so that it holds nobody up."""
-
-TRIES = 5
-"""How often a batch is tried that meets writers."""
-
-_PRUNE_LOCK = 0x686F6F6B70
-"""Of PostgreSQL's advisory locks, the one that who prunes holds: "hookp"."""
 
 T = TypeVar("T")
 
@@ -123,11 +114,11 @@ class DjangoLog:
         if connection.vendor == "sqlite":
             return False
         with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [_PRUNE_LOCK])
+            cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [PRUNE_LOCK])
             return not cursor.fetchone()[0]
 
     def _insist(self, work: Callable[[], T]) -> T:
-        """Do a batch, up to `TRIES` times: writers lock entries in another order."""
+        """Do a batch, up to `TRIES` times."""
         for _ in range(TRIES - 1):
             with suppress(Conflict), begun(self._using):
                 return work()
@@ -148,8 +139,8 @@ class DjangoLog:
         """Yield a condition for each range of ids, oldest first."""
         with faults():
             ends = self._all().aggregate(first=Min("id"), last=Max("id"))
-        for low in range(ends["first"] or 0, (ends["last"] or 0) + 1, BATCH):
-            yield Q(id__range=(low, low + BATCH - 1))
+        for ids in batches(**ends):
+            yield Q(id__range=ids)
 
     def _all(self) -> QuerySet[Notification]:
         model: type[Notification] = apps.get_model(LOG)

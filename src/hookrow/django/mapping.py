@@ -24,8 +24,7 @@ from django.db.models import (
 from django.db.models.constants import LOOKUP_SEP
 
 from hookrow.errors import SchemaMismatch
-from hookrow.notification import Suppressible
-from hookrow.schema import Fold, Role, Schema, nearest
+from hookrow.schema import TIMES, WRITTEN, Fold, Role, Schema, nearest
 
 AnyField: TypeAlias = "Field[Any, Any]"
 
@@ -38,15 +37,7 @@ OURS = {
 }
 """Our own tables, which a schema names where it says nothing else."""
 
-TIMES = frozenset({"delivered_at", "opened_at", "suppressed_at", "suppression_changed_at"})
 _TEXT = frozenset({"email", "provider_message_id"})
-
-KEYS = {
-    Suppressible.SUBSCRIBER: ("id",),
-    Suppressible.DISPATCH: ("id",),
-    Suppressible.SUBSCRIPTION: ("list_id", "subscriber_id"),
-}
-"""What identifies a row of a kind, by our names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +155,7 @@ def _field(model: type[Model], name: str) -> AnyField:
 def _check_place(model: type[Model], ours: str, field: AnyField) -> None:
     """Raise `SchemaMismatch` for what is changed and is in the table of a parent model."""
     table = field.model._meta.db_table  # noqa: SLF001 - Django's public name
-    if ours in {*TIMES, "suppression_reason"} and table != model._meta.db_table:  # noqa: SLF001 - as above
+    if ours in WRITTEN and table != model._meta.db_table:  # noqa: SLF001 - as above
         raise SchemaMismatch(
             f"{field} is in another table than {model.__name__}: name the model that has all."
         )

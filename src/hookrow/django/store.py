@@ -15,11 +15,11 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model, QuerySet
 
-from hookrow.decide import fold
+from hookrow.decide import fold, pairs
 from hookrow.django.keeping import Keeping
 from hookrow.django.log import DjangoLog
 from hookrow.django.lookups import Lookups
-from hookrow.django.mapping import KEYS, Models, Played, models
+from hookrow.django.mapping import Models, Played, models
 from hookrow.django.times import told
 from hookrow.django.transactions import begun
 from hookrow.django.updates import Updates
@@ -35,10 +35,8 @@ from hookrow.notification import (
     Subscriber,
     Suppressible,
 )
-from hookrow.schema import SUPPRESSION, Schema, nearest
-from hookrow.stores import State
-
-_SET = ("delivered_at", "opened_at", *SUPPRESSION)
+from hookrow.schema import KEYS, WRITTEN, Schema, nearest
+from hookrow.stores import State, by_kind, row_key
 
 _ORDER = {kind: place for place, kind in enumerate(Suppressible)}
 
@@ -95,17 +93,10 @@ class DjangoTransaction:
             mentioned, self._connection
         ):
             dispatches[message_id].append(Dispatch(id_, owner, email or "", list_))
-        pairs = {
-            (dispatch.list, subscriber.id)
-            for message_id, email in mentioned.changed
-            for dispatch in dispatches.get(message_id, ())
-            for subscriber in subscribers.get(email, ())
-            if dispatch.list is not None
-        }
         return Rows(
             subscribers,
             dispatches,
-            self._subscriptions(pairs),
+            self._subscriptions(pairs(mentioned, subscribers, dispatches)),
             self._kept.models.schema.undated,
             exact=self._kept.models.fold == "exact",
         )
@@ -117,20 +108,20 @@ class DjangoTransaction:
         order by changing them, and nobody can wait for one who waits for him. On SQLite
         the transaction holds the whole file.
         """
-        by_kind = _by_kind(rows)
+        of_kinds = by_kind(rows)
         if self._connection.vendor == "sqlite" or not (
-            self._skip_locked or any(len(keys) > 1 for keys in by_kind.values())
+            self._skip_locked or any(len(keys) > 1 for keys in of_kinds.values())
         ):
             return ()
         held = set(rows) if self._skip_locked else set()
-        for kind, keys in by_kind.items():
+        for kind, keys in of_kinds.items():
             names = self._key(kind)
             locked = (
                 self._among(kind, keys)
                 .order_by(*names)
                 .select_for_update(no_key=True, skip_locked=self._skip_locked)
             )
-            held.difference_update((kind, _row_key(row)) for row in locked.values_list(*names))
+            held.difference_update((kind, row_key(row)) for row in locked.values_list(*names))
         return held
 
     def save(self, changes: Sequence[Change]) -> None:
@@ -155,20 +146,20 @@ class DjangoTransaction:
     def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
         """Read what notifications set in the rows."""
         states: dict[RowId, State] = {}
-        for kind, keys in _by_kind(rows).items():
+        for kind, keys in by_kind(rows).items():
             played, names = self._roles[kind.value], self._key(kind)
-            there = [name for name in _SET if name in played.paths]
+            there = [name for name in WRITTEN if name in played.paths]
             paths = [played.paths[name] for name in there]
             for row in self._among(kind, keys).values_list(*names, *paths):
                 values = map(told, row[len(names) :])
-                states[kind, _row_key(row[: len(names)])] = dict(zip(there, values, strict=True))
+                states[kind, row_key(row[: len(names)])] = dict(zip(there, values, strict=True))
         return {row: states[row] for row in rows if row in states}
 
-    def _subscriptions(self, pairs: Collection[tuple[Key, Key]]) -> Collection[tuple[Key, Key]]:
-        if not pairs or Suppressible.SUBSCRIPTION.value not in self._roles:
+    def _subscriptions(self, wanted: Collection[tuple[Key, Key]]) -> Collection[tuple[Key, Key]]:
+        if not wanted or Suppressible.SUBSCRIPTION.value not in self._roles:
             return ()
         kind = Suppressible.SUBSCRIPTION
-        found = self._among(kind, pairs).filter(**self._roles[kind.value].where)
+        found = self._among(kind, wanted).filter(**self._roles[kind.value].where)
         return {(list_, subscriber) for list_, subscriber in found.values_list(*self._key(kind))}
 
     def _among(self, kind: Suppressible, keys: Collection[Any]) -> QuerySet[Model]:
@@ -203,14 +194,3 @@ def supported(using: str) -> None:
             f"DATABASES[{using!r}] has AUTOCOMMIT off, so that nothing would be committed: "
             "leave it out, or name another alias."
         )
-
-
-def _by_kind(rows: Collection[RowId]) -> Mapping[Suppressible, Sequence[Key | tuple[Key, Key]]]:
-    """Return the keys of each kind that there are any of, in the order of kinds."""
-    keys = {kind: [key for row_kind, key in rows if row_kind is kind] for kind in Suppressible}
-    return {kind: of_kind for kind, of_kind in keys.items() if of_kind}
-
-
-def _row_key(row: Sequence[Key]) -> Key | tuple[Key, Key]:
-    """Return the key as `RowId` has it: one field by itself, two as a pair."""
-    return (row[0], row[1]) if len(row) > 1 else row[0]

@@ -1,6 +1,7 @@
 """A transaction on the host's own connection, and what its errors mean.
 
-Inside a block of the host's it is a savepoint, and the host's settings are let be.
+Inside a block of the host's it is a savepoint, and the host's settings are let be; so is, on
+SQLite, how long the file is waited for.
 """
 
 from __future__ import annotations
@@ -15,17 +16,7 @@ from django.db.transaction import atomic
 
 from hookrow.stores import Rejected
 from hookrow.stores.causes import cause
-
-LOCK_TIMEOUT = 2
-"""In seconds; how long a row is waited for. How long SQLite's file is, the host sets."""
-
-STATEMENT_TIMEOUT = 4
-"""In seconds; how long one statement may take."""
-
-_LIMITS = (
-    f"SELECT set_config('lock_timeout', '{LOCK_TIMEOUT}s', true), "
-    f"set_config('statement_timeout', '{STATEMENT_TIMEOUT}s', true)"
-)
+from hookrow.stores.limits import SET_LIMITS
 
 
 @contextmanager
@@ -70,7 +61,7 @@ def _entered(connection: BaseDatabaseWrapper) -> ExitStack:
         stack.enter_context(atomic(connection.alias))
         if connection.vendor == "postgresql":
             with connection.cursor() as cursor:
-                cursor.execute(_LIMITS)
+                cursor.execute(SET_LIMITS)
         return stack.pop_all()
 
 

@@ -13,9 +13,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model, Q, QuerySet
 from django.db.models.sql import UpdateQuery
 
-from hookrow.django.mapping import KEYS, Models, Played
+from hookrow.django.mapping import Models, Played
 from hookrow.django.times import given
 from hookrow.notification import Change, SetTime
+from hookrow.schema import KEYS
 
 
 class Updates:

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias
 
 from hookrow.entry import Entry
 from hookrow.errors import HookrowError
-from hookrow.notification import Change, Mentioned, RowId, Rows
+from hookrow.notification import Change, Key, Mentioned, RowId, Rows, Suppressible
 from hookrow.stores.log import LogReader
 
 State: TypeAlias = Mapping[str, Any]
@@ -74,3 +74,14 @@ class Store(Protocol):
         With `skip_locked` it waits for no row: `lock` returns those held by others.
         Raises a `StoreError`, also from within the block.
         """
+
+
+def by_kind(rows: Collection[RowId]) -> Mapping[Suppressible, Sequence[Key | tuple[Key, Key]]]:
+    """Return the keys of each kind that there are any of, in the order of locking."""
+    keys = {kind: [key for row_kind, key in rows if row_kind is kind] for kind in Suppressible}
+    return {kind: of_kind for kind, of_kind in keys.items() if of_kind}
+
+
+def row_key(columns: Sequence[Key]) -> Key | tuple[Key, Key]:
+    """Return the key as `RowId` has it: one column by itself, two as a pair."""
+    return (columns[0], columns[1]) if len(columns) > 1 else columns[0]

@@ -9,11 +9,11 @@ from sqlalchemy import ARRAY, CHAR, ColumnElement, Enum, String, Text, bindparam
 from sqlalchemy.dialects.postgresql import CITEXT
 from sqlalchemy.types import TypeEngine, UserDefinedType
 
-Given: TypeAlias = Mapping[str, ColumnElement[Any]]
+Parameters: TypeAlias = Mapping[str, ColumnElement[Any]]
 """What each parameter of a statement is in SQL, by name."""
 
 
-def unnested(types: Mapping[str, TypeEngine[Any]]) -> Given:
+def unnested(types: Mapping[str, TypeEngine[Any]]) -> Parameters:
     """Return the columns of a relation made from arrays, a parameter each."""
     arrays = [bindparam(name, type_=ARRAY(unbounded(type_))) for name, type_ in types.items()]
     columns = [column(name, type_) for name, type_ in types.items()]

@@ -13,15 +13,10 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from hookrow.errors import ConfigurationError, MissingExtra
+from hookrow.stores.limits import LOCK_TIMEOUT, SET_LIMITS, STATEMENT_TIMEOUT
 
 CONNECT_TIMEOUT = 3
 """In seconds; how long a connection may take to come about."""
-
-LOCK_TIMEOUT = 2
-"""In seconds; how long a row, or SQLite's file, is waited for."""
-
-STATEMENT_TIMEOUT = 4
-"""In seconds; how long one statement may take."""
 
 _DRIVERS = {"pysqlite", "psycopg", "psycopg2"}
 """Those that know the limits that are set here."""
@@ -135,8 +130,7 @@ def begin(connection: Connection) -> None:
 
 
 _LIMITS = (
-    f"SELECT set_config('lock_timeout', '{LOCK_TIMEOUT}s', true), "
-    f"set_config('statement_timeout', '{STATEMENT_TIMEOUT}s', true), "
+    f"{SET_LIMITS}, "
     # A prepared statement would be planned anew for every length of its arrays.
     "set_config('plan_cache_mode', 'force_generic_plan', true)"
 )

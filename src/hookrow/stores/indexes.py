@@ -33,14 +33,13 @@ from hookrow.stores.statements import Statements
 _LONGEST_NAME = 63
 """In characters, of an index in PostgreSQL."""
 
-
-_KEYS = (
+_ALONE = (
     ("subscribers", "id"),
     ("dispatches", "provider_message_id"),
     ("dispatches", "id"),
     ("messages", "id"),
 )
-"""By what rows are found and changed, besides emails and pairs."""
+"""The columns that rows are found or changed by, each by itself; emails and pairs besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,7 @@ def _email(statements: Statements, fold: Fold) -> _Lookup:
 
 def _lookups(statements: Statements) -> Iterator[_Lookup]:
     """Yield what is looked for besides emails."""
-    for name, ours in _KEYS:
+    for name, ours in _ALONE:
         if name in statements.roles:
             column = statements.roles[name][ours]
             parameters = statements.by([_sample(column)])

@@ -1,4 +1,7 @@
-"""Reading and tending the log: a protocol beside the store's, which only writes."""
+"""Reading and tending the log: a protocol beside the store's, which only writes.
+
+What a log in a database needs for it, whatever library asks the database, is here, too.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,15 @@ from datetime import datetime
 from typing import Protocol
 
 from hookrow.entry import Ending, Logged, kept_message_id, kept_recipient, kept_record_type
+
+BATCH = 1000
+"""In ids; the widest range that one statement changes, so that it holds nobody up."""
+
+TRIES = 5
+"""How often a batch is tried that meets writers, who lock entries in another order."""
+
+PRUNE_LOCK = 0x686F6F6B70
+"""Of PostgreSQL's advisory locks, the one that who prunes holds: "hookp"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +56,12 @@ class Query:
             and (not self.parked or entry.retry_at is not None)
             and all(getattr(entry, name) == value for name, value in self.equal.items())
         )
+
+
+def batches(first: int | None, last: int | None) -> Iterator[tuple[int, int]]:
+    """Yield the lowest and the highest id of each batch; `first` is None of an empty log."""
+    for low in range(first or 0, (last or 0) + 1, BATCH):
+        yield low, low + BATCH - 1
 
 
 class LogReader(Protocol):

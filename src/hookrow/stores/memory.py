@@ -23,7 +23,7 @@ from hookrow.notification import (
     Subscriber,
     Suppressible,
 )
-from hookrow.schema import SUPPRESSION
+from hookrow.schema import SUPPRESSION, WRITTEN
 from hookrow.stores import State
 from hookrow.stores.memory_log import MemoryLog
 
@@ -126,7 +126,7 @@ class MemoryTransaction:
 
 _SET = {
     Suppressible.SUBSCRIBER: SUPPRESSION,
-    Suppressible.DISPATCH: ("delivered_at", "opened_at", *SUPPRESSION),
+    Suppressible.DISPATCH: WRITTEN,
     Suppressible.SUBSCRIPTION: SUPPRESSION,
 }
 

@@ -19,7 +19,7 @@ try:
 except ImportError as error:
     raise MissingExtra("The SQL store", "sql") from error
 
-from hookrow.decide import fold
+from hookrow.decide import fold, pairs
 from hookrow.entry import Entry
 from hookrow.forks import renew_after_fork
 from hookrow.notification import (
@@ -31,10 +31,9 @@ from hookrow.notification import (
     Rows,
     SetTime,
     Subscriber,
-    Suppressible,
 )
 from hookrow.schema import Schema
-from hookrow.stores import State, Unavailable
+from hookrow.stores import State, Unavailable, by_kind, row_key
 from hookrow.stores.engines import begin, open_engine, supported
 from hookrow.stores.faults import faults
 from hookrow.stores.sql_log import SQLLog
@@ -163,17 +162,10 @@ class SQLTransaction:
                 subscribers[fold(email)].append(Subscriber(person, email))
             else:
                 dispatches[message_id].append(Dispatch(id_, person, email or "", list_))
-        pairs = {
-            (dispatch.list, subscriber.id)
-            for message_id, email in mentioned.changed
-            for dispatch in dispatches.get(message_id, ())
-            for subscriber in subscribers.get(email, ())
-            if dispatch.list is not None
-        }
         return Rows(
             subscribers,
             dispatches,
-            self._subscriptions(pairs),
+            self._subscriptions(pairs(mentioned, subscribers, dispatches)),
             self._schema.undated,
             exact=self._schema.subscribers.fold == "exact",
         )
@@ -183,14 +175,12 @@ class SQLTransaction:
         if self._connection.dialect.name == "sqlite":
             return ()
         held = set(rows) if self._skip_locked else set()
-        for kind in Suppressible:
-            keys = _keys(kind, rows)
-            if keys:
-                statement = self._statements.lock(kind, skip_locked=self._skip_locked)
-                got = self._connection.execute(statement, self._statements.by(keys))
-                if self._skip_locked:  # else to read what was locked is work for nothing
-                    held.difference_update((kind, _key(row)) for row in got)
-                got.close()
+        for kind, keys in by_kind(rows).items():
+            statement = self._statements.lock(kind, skip_locked=self._skip_locked)
+            got = self._connection.execute(statement, self._statements.by(keys))
+            if self._skip_locked:  # else to read what was locked is work for nothing
+                held.difference_update((kind, row_key(row)) for row in got)
+            got.close()
         return held
 
     def save(self, changes: Sequence[Change]) -> None:
@@ -210,14 +200,11 @@ class SQLTransaction:
     def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
         """Read what notifications set in the rows."""
         states: dict[RowId, State] = {}
-        for kind in Suppressible:
-            keys = _keys(kind, rows)
-            if not keys:
-                continue
+        for kind, keys in by_kind(rows).items():
             width, names = len(self._statements.key(kind)), self._statements.names(kind)
             statement = self._statements.state(kind)
             for row in self._connection.execute(statement, self._statements.by(keys)):
-                states[kind, _key(row[:width])] = dict(zip(names, row[width:], strict=True))
+                states[kind, row_key(row[:width])] = dict(zip(names, row[width:], strict=True))
         return {row: states[row] for row in rows if row in states}
 
     def _form(self, change: Change) -> Update | None:
@@ -242,11 +229,11 @@ class SQLTransaction:
         parameters = self._statements.mentioning(mentioned)
         return self._connection.execute(self._statements.find, parameters).all()
 
-    def _subscriptions(self, pairs: Collection[tuple[Key, Key]]) -> Collection[tuple[Key, Key]]:
+    def _subscriptions(self, wanted: Collection[tuple[Key, Key]]) -> Collection[tuple[Key, Key]]:
         statement = self._statements.subscriptions
-        if statement is None or not pairs:
+        if statement is None or not wanted:
             return ()
-        rows = self._connection.execute(statement, self._statements.by(pairs))
+        rows = self._connection.execute(statement, self._statements.by(wanted))
         return {(list_, subscriber) for list_, subscriber in rows}
 
 
@@ -260,12 +247,3 @@ def _rolled_back(connection: Connection) -> Iterator[None]:
             with suppress(connection.dialect.loaded_dbapi.Error):
                 connection.connection.rollback()
         raise
-
-
-def _keys(kind: Suppressible, rows: Collection[RowId]) -> Sequence[Key | tuple[Key, Key]]:
-    return [key for row_kind, key in rows if row_kind is kind]
-
-
-def _key(row: Sequence[Key]) -> Key | tuple[Key, Key]:
-    """Return the key as `RowId` has it: one column by itself, two as a pair."""
-    return (row[0], row[1]) if len(row) > 1 else row[0]

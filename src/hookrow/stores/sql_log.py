@@ -32,18 +32,8 @@ from hookrow.entry import Ending, Logged, kept_message_id, kept_recipient, retry
 from hookrow.stores import Conflict
 from hookrow.stores.engines import reading
 from hookrow.stores.faults import faults
-from hookrow.stores.log import Query
+from hookrow.stores.log import PRUNE_LOCK, TRIES, Query, batches
 from hookrow.stores.tables import folded, log_table
-
-BATCH = 1000
-"""In ids; the widest range that one statement changes, so that it holds nobody up."""
-
-TRIES = 5
-"""How often a batch is tried that meets writers."""
-
-_PRUNE_LOCK = 0x686F6F6B70
-"""Of PostgreSQL's advisory locks, the one that who prunes holds: "hookp"."""
-
 
 T = TypeVar("T")
 
@@ -147,7 +137,7 @@ class SQLLog:
         return Counter({Ending(name): count for name, count in rows})
 
     def _insist(self, work: Callable[[Connection], T]) -> T:
-        """Do a batch, up to `TRIES` times: writers lock entries in another order."""
+        """Do a batch, up to `TRIES` times."""
         for _ in range(TRIES - 1):
             with suppress(Conflict), self._begun() as connection:
                 return work(connection)
@@ -183,8 +173,8 @@ class SQLLog:
         id_ = self._table.c.id
         with self._begun() as connection:
             first, last = connection.execute(select(func.min(id_), func.max(id_))).one()
-        for low in range(first or 0, (last or 0) + 1, BATCH):
-            yield id_.between(low, low + BATCH - 1)
+        for ids in batches(first, last):
+            yield id_.between(*ids)
 
 
 def _logged(row: Row[Any]) -> Logged:
@@ -212,5 +202,5 @@ def _pruned_elsewhere(connection: Connection) -> bool:
     if connection.dialect.name == "sqlite":
         return False
     return not connection.execute(
-        text("SELECT pg_try_advisory_xact_lock(:lock)"), {"lock": _PRUNE_LOCK}
+        text("SELECT pg_try_advisory_xact_lock(:lock)"), {"lock": PRUNE_LOCK}
     ).scalar()

@@ -31,10 +31,9 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeEngine
 
 from hookrow.notification import EventTime, Mentioned, Suppressible
-from hookrow.schema import SUPPRESSION, TIMES, Schema
-from hookrow.schema import Given as Value
+from hookrow.schema import KEYS, TIMES, WRITTEN, Given, Schema
 from hookrow.stores import folds
-from hookrow.stores.arrays import Given, unbounded, unnested
+from hookrow.stores.arrays import Parameters, unbounded, unnested
 from hookrow.stores.keeping import Keeping
 from hookrow.stores.tables import UTCDateTime
 
@@ -43,14 +42,6 @@ Types: TypeAlias = Mapping[str, TypeEngine[Any]]
 
 Columns: TypeAlias = Mapping[str, Column[Any]]
 """Of one role: the columns that its table has, by our name for them."""
-
-_SET = ("delivered_at", "opened_at", *SUPPRESSION)
-
-_KEYS = {
-    Suppressible.SUBSCRIBER: ("id",),
-    Suppressible.DISPATCH: ("id",),
-    Suppressible.SUBSCRIPTION: ("list_id", "subscriber_id"),
-}
 
 
 class Statements:
@@ -98,11 +89,11 @@ class Statements:
 
     def key(self, kind: Suppressible) -> Sequence[Column[Any]]:
         """Return the columns that identify a row of the kind."""
-        return [self.roles[kind.value][name] for name in _KEYS[kind]]
+        return [self.roles[kind.value][name] for name in KEYS[kind]]
 
     def names(self, kind: Suppressible) -> Sequence[str]:
         """Return what notifications set in a row of the kind, by our names."""
-        return [name for name in _SET if name in self.roles[kind.value]]
+        return [name for name in WRITTEN if name in self.roles[kind.value]]
 
     def state(self, kind: Suppressible) -> Select[Any]:
         """By keys of a kind of row: each key, and then what notifications set."""
@@ -194,12 +185,12 @@ class Statements:
             statement = statement.where(or_(changed_at.is_(None), changed_at <= new[changed_at]))
         return statement
 
-    def _update(self, kind: Suppressible, given: Given) -> Update:
+    def _update(self, kind: Suppressible, given: Parameters) -> Update:
         columns = self.key(kind)
         matches = [column == given[f"key_{n}"] for n, column in enumerate(columns)]
         return update(columns[0].table).where(*matches, *self.visible[kind.value])
 
-    def _given(self, kind: Suppressible, new: Columns) -> Given:
+    def _given(self, kind: Suppressible, new: Columns) -> Parameters:
         """Return the parameters of an update: the key's and those of the `new` columns."""
         keys = {f"key_{n}": column for n, column in enumerate(self.key(kind))}
         types = {name: column.type for name, column in (keys | dict(new)).items()}
@@ -224,7 +215,7 @@ def _table(schema: Schema, name: str, types: Types) -> Table:
     )
 
 
-def _equals(column: Column[Any], value: Value) -> ColumnElement[bool]:
+def _equals(column: Column[Any], value: Given) -> ColumnElement[bool]:
     if value is None or (value is False and not isinstance(column.type, Boolean)):
         return column.is_(None)
     if isinstance(value, bool):

@@ -13,8 +13,7 @@ from hookrow.django.conf import conf
 from hookrow.django.fields import Folded
 from hookrow.django.suppression import SuppressionAdmin
 from hookrow.django.tables.models import Dispatch, List, Subscriber, Subscription
-
-_SUPPRESSION = ("suppressed_at", "suppression_reason", "suppression_changed_at")
+from hookrow.schema import SUPPRESSION
 
 _STATE = choice(
     "state",
@@ -31,8 +30,8 @@ class SubscriberAdmin(LongList, SuppressionAdmin):
 
     list_display = ("email", "suppressed_at", "suppression_reason", "created_at")
     list_filter = (_STATE,)
-    fields = ("email", *_SUPPRESSION, "created_at")
-    readonly_fields = (*_SUPPRESSION, "created_at")
+    fields = ("email", *SUPPRESSION, "created_at")
+    readonly_fields = (*SUPPRESSION, "created_at")
     search_fields = ("email",)
     search_help_text = "What the address begins with."
 
@@ -73,8 +72,8 @@ class SubscriptionAdmin(_OfSubscribers):
 
     list_display = ("subscriber", "list", "suppressed_at", "suppression_reason", "created_at")
     list_filter = (_STATE, "list")
-    fields = ("subscriber", "list", *_SUPPRESSION, "created_at")
-    readonly_fields = (*_SUPPRESSION, "created_at")
+    fields = ("subscriber", "list", *SUPPRESSION, "created_at")
+    readonly_fields = (*SUPPRESSION, "created_at")
     search_help_text = "The subscriber's whole address."
 
 
@@ -101,9 +100,9 @@ class DispatchAdmin(_OfSubscribers):
     )
     fields = (
         *("provider_message_id", "subscriber", "list", "delivered_at", "opened_at"),
-        *(*_SUPPRESSION, "created_at"),
+        *(*SUPPRESSION, "created_at"),
     )
-    readonly_fields = ("delivered_at", "opened_at", *_SUPPRESSION, "created_at")
+    readonly_fields = ("delivered_at", "opened_at", *SUPPRESSION, "created_at")
     search_help_text = "A whole message id, or the subscriber's whole address."
 
     def found(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
