@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from random import shuffle as shuffled
@@ -70,23 +70,9 @@ def simulate(  # noqa: PLR0913 - one for each option
     """
     from hookrow import testing
 
-    make = {
-        "delivery": testing.delivery,
-        "open": testing.opening,
-        "suppression": lambda *named, at: testing.suppression(*named, at=at, reason=reason),
-        "reactivation": testing.reactivation,
-    }[kind]
     if count * repeat > MOST:
         raise click.UsageError(f"That is {count * repeat:,} posts: at most {MOST:,} at a time.")
-    begin = datetime.now(UTC) - timedelta(milliseconds=count - 1)
-    made = [
-        make(
-            email.replace("{}", str(number)),
-            message_id and message_id.replace("{}", str(number)),
-            at=begin + timedelta(milliseconds=number - 1),
-        )
-        for number in range(1, count + 1)
-    ]
+    made = _payloads(kind, email, message_id, reason=reason, count=count)
     payloads = [payload for payload in made for _ in range(repeat)]
     if shuffle:
         shuffled(payloads)
@@ -98,6 +84,27 @@ def simulate(  # noqa: PLR0913 - one for each option
     else:
         answers = _post_all(target, payloads, secret, concurrency)
     context.exit(0 if all(answer.startswith("200") for answer in answers) else 1)
+
+
+def _payloads(
+    kind: str, email: str, message_id: str | None, *, reason: str, count: int
+) -> Iterator[testing.Payload]:
+    """Make so many, a millisecond apart, the last of them of this moment."""
+    from hookrow import testing
+
+    make = {
+        "delivery": testing.delivery,
+        "open": testing.opening,
+        "suppression": lambda *named, at: testing.suppression(*named, at=at, reason=reason),
+        "reactivation": testing.reactivation,
+    }[kind]
+    begin = datetime.now(UTC) - timedelta(milliseconds=count - 1)
+    for number in range(1, count + 1):
+        yield make(
+            email.replace("{}", str(number)),
+            message_id and message_id.replace("{}", str(number)),
+            at=begin + timedelta(milliseconds=number - 1),
+        )
 
 
 def _post_all(
