@@ -102,13 +102,9 @@ class Receiver:
         on_recorded: Callable[[Arrival, Recorded], object] | None = None,
         on_refused: Callable[[Arrival, Refused], object] | None = None,
     ) -> None:
-        for name, value in (("group", group), ("backlog", backlog), ("deadline", deadline)):
-            if value <= 0:
-                raise ConfigurationError(f"A receiver's {name} has to be more than {value}.")
-        if sweep and store.log is None:
-            raise ConfigurationError("Without a log nothing is parked: leave out the sweep.")
-        if sweep and not keep_bodies:
-            raise ConfigurationError("Without bodies nothing can be tried again: no sweep, then.")
+        _check_positive(group=group, backlog=backlog, deadline=deadline)
+        if sweep:
+            _check_sweep(store, keep_bodies=keep_bodies)
         self._provider = provider
         self._endpoint = endpoint_path(mount_path)
         self._logs = store.log is not None
@@ -279,3 +275,16 @@ def _leave(arrivals: Sequence[Arrival]) -> None:
 
 def _size(arrival: Arrival) -> int:
     return len(arrival.body)
+
+
+def _check_positive(**numbers: float) -> None:
+    for name, value in numbers.items():
+        if value <= 0:
+            raise ConfigurationError(f"A receiver's {name} has to be more than {value}.")
+
+
+def _check_sweep(store: Store, *, keep_bodies: bool) -> None:
+    if store.log is None:
+        raise ConfigurationError("Without a log nothing is parked: leave out the sweep.")
+    if not keep_bodies:
+        raise ConfigurationError("Without bodies nothing can be tried again: no sweep, then.")
