@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hookrow.decide import decide, fold, is_message_id, mentioned, merge, refuse_held, wanted
+from hookrow.decide import decide, fold, is_message_id, mentioned, merge, pairs, refuse_held, wanted
 from hookrow.notification import (
     Arrival,
     Change,
@@ -204,6 +204,22 @@ class TestMentioned:
         for text in (*found.emails, *found.message_ids):
             assert text
             assert b"\0" not in text.encode("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("message_id", "email", "found"),
+    [
+        ("m-1", ADA, {(7, 1)}),
+        ("m-1", BEA, {(7, 2)}),
+        ("no-list", ADA, set()),
+        ("m-3", ADA, set()),
+        ("m-1", "eve@example.com", set()),
+    ],
+)
+def test_pairs(message_id: str, email: str, found: set[tuple[Key, Key]]) -> None:
+    """A change means the subscription of the Recipient to the dispatch's list, whosever it is."""
+    group = mentioned([_arrival(Reactivated(email, message_id, None))])
+    assert pairs(group, ROWS.subscribers, ROWS.dispatches) == found
 
 
 def test_a_kind_that_no_rule_is_for() -> None:
