@@ -17,10 +17,11 @@ import pytest
 from command import HOOKROW, Command
 from wire import PATIENCE, eventually, free_port
 
-# Without this the terminal would not be the one whose Ctrl-C the demo hears.
+# Without this the terminal would not be the one whose Ctrl-C the demo hears, and what a
+# shell runs in the background would not hear it at all.
 _AT_THIS_TERMINAL = (
-    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
-    "os.execv(sys.argv[1], sys.argv[1:])"
+    "import fcntl, os, signal, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
 )
 
 
