@@ -77,18 +77,23 @@ class Database:
 
     @contextmanager
     def away(self) -> Iterator[None]:
-        """Take the database away: stop the server, or on SQLite rename a table that is needed."""
+        """Take the database away: stop the server, or on SQLite rename the tables needed."""
         if self._server is None:
-            self.execute("ALTER TABLE hookrow_dispatches RENAME TO away")
+            self._rename("hookrow_dispatches", "away")
+            self._rename("hookrow_notifications", "log_away")
         else:
             self._server.stop()
         try:
             yield
         finally:
             if self._server is None:
-                self.execute("ALTER TABLE away RENAME TO hookrow_dispatches")
+                self._rename("log_away", "hookrow_notifications")
+                self._rename("away", "hookrow_dispatches")
             else:
                 self._server.start()
+
+    def _rename(self, table: str, name: str) -> None:
+        self.execute(f"ALTER TABLE {table} RENAME TO {name}")
 
     def without_log(self) -> SQLStore:
         """Open another store on it, which keeps no log."""
