@@ -183,6 +183,7 @@ class TestBody:
         [
             ({"HTTP_X_PROVIDER_SECRET": "wrong"}, "401 Unauthorized"),
             ({"CONTENT_LENGTH": str(LARGEST_BODY + 1)}, "413 Request Entity Too Large"),
+            ({"CONTENT_LENGTH": "9" * 5000}, "413 Request Entity Too Large"),
             ({"CONTENT_LENGTH": ""}, "422 Unprocessable Entity"),
             ({"CONTENT_LENGTH": "x"}, "422 Unprocessable Entity"),
             ({"CONTENT_LENGTH": "-1"}, "422 Unprocessable Entity"),
