@@ -62,10 +62,13 @@ class WSGI:
 
 
 def head(environ: WSGIEnvironment) -> Head:
-    """Return what a server says of a request; its text is bytes, each shown as a character."""
+    """Return what a server says of a request; its text is bytes, each shown as a character.
+
+    What a middleware has put there that shows no bytes counts as question marks.
+    """
     root, path = _text(environ.get("SCRIPT_NAME", "")), _text(environ.get("PATH_INFO", ""))
     headers = [
-        (name.removeprefix("HTTP_").replace("_", "-").encode(), value.encode("latin-1"))
+        (_bytes(name.removeprefix("HTTP_").replace("_", "-")), _bytes(value))
         for name, value in environ.items()
         if name.startswith("HTTP_") or name in {"CONTENT_LENGTH", "CONTENT_TYPE"}
     ]
@@ -127,5 +130,9 @@ def _limiting(environ: WSGIEnvironment) -> Iterator[Callable[[float], None]]:
         connection.settimeout(before)
 
 
+def _bytes(shown: str) -> bytes:
+    return shown.encode("latin-1", "replace")
+
+
 def _text(shown: str) -> str:
-    return shown.encode("latin-1").decode(errors="replace")
+    return _bytes(shown).decode(errors="replace")
