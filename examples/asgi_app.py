@@ -20,7 +20,7 @@ from hookrow.asgi import ASGI, Receive, Scope, Send
 from hookrow.migrations import upgrade
 from hookrow.stores.engines import open_engine
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.tables import dispatches, subscribers
+from hookrow.stores.tables import dispatches, folded, subscribers
 
 engine = open_engine(os.environ.get("HOOKROW_DATABASE_URL", "sqlite:///hookrow.db"))
 upgrade(engine, Schema())  # makes the tables, for this application has none of its own
@@ -38,7 +38,8 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await to_thread(save, **dict(parse_qsl(scope["query_string"].decode())))
         status, text = 201, b""
     else:
-        status, text = 200, await to_thread(look, scope["path"].removeprefix("/dispatches/"))
+        text = await to_thread(look, scope["path"].removeprefix("/dispatches/"))
+        status = 200 if text else 404
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(text))]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": text})
@@ -47,7 +48,8 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
 def save(email: str, message_id: str) -> None:
     """Save whom a message goes to, and its dispatch."""
     with engine.begin() as connection:
-        known = select(subscribers.c.id).where(subscribers.c.email == email)
+        same = folded(subscribers.c.email) == folded(email)  # Ada@ is ada@, as for hookrow
+        known = select(subscribers.c.id).where(same)
         new = insert(subscribers).values(email=email).returning(subscribers.c.id)
         owner = connection.scalar(known) or connection.scalar(new)
         row = {"provider_message_id": message_id, "subscriber_id": owner}
@@ -55,9 +57,9 @@ def save(email: str, message_id: str) -> None:
 
 
 def look(message_id: str) -> bytes:
-    """Tell what became of a message."""
+    """Tell what became of a message; nothing where there is none."""
     wanted = dispatches.c.provider_message_id == message_id
     with engine.connect() as connection:
         times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(wanted)
-        row = connection.execute(times).one()
-    return json.dumps(row._asdict(), default=str).encode()
+        row = connection.execute(times).one_or_none()
+    return json.dumps(row._asdict(), default=str).encode() if row else b""

@@ -10,7 +10,7 @@ curl http://127.0.0.1:8000/dispatches/m-1
 
 import os
 
-from flask import Flask, request
+from flask import Flask, abort, request
 from sqlalchemy import insert, select
 
 from hookrow import Postmark, Receiver, Schema
@@ -18,7 +18,7 @@ from hookrow.flask import blueprint
 from hookrow.migrations import upgrade
 from hookrow.stores.engines import open_engine
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.tables import dispatches, subscribers
+from hookrow.stores.tables import dispatches, folded, subscribers
 
 engine = open_engine(os.environ.get("HOOKROW_DATABASE_URL", "sqlite:///hookrow.db"))
 upgrade(engine, Schema())  # makes the tables, for this application has none of its own
@@ -34,7 +34,8 @@ def send() -> tuple[str, int]:
     """Save whom a message goes to, and its dispatch."""
     email, message_id = request.args["email"], request.args["message_id"]
     with engine.begin() as connection:
-        known = select(subscribers.c.id).where(subscribers.c.email == email)
+        same = folded(subscribers.c.email) == folded(email)  # Ada@ is ada@, as for hookrow
+        known = select(subscribers.c.id).where(same)
         new = insert(subscribers).values(email=email).returning(subscribers.c.id)
         owner = connection.scalar(known) or connection.scalar(new)
         row = {"provider_message_id": message_id, "subscriber_id": owner}
@@ -48,5 +49,7 @@ def show(message_id: str) -> dict[str, str | None]:
     wanted = dispatches.c.provider_message_id == message_id
     with engine.connect() as connection:
         times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(wanted)
-        row = connection.execute(times).one()
+        row = connection.execute(times).one_or_none()
+    if row is None:
+        abort(404)
     return {name: at and at.isoformat() for name, at in row._asdict().items()}

@@ -12,6 +12,7 @@ import os
 from datetime import datetime
 
 from litestar import Litestar, asgi, get, post
+from litestar.exceptions import NotFoundException
 from sqlalchemy import insert, select
 
 from hookrow import Postmark, Receiver, Schema
@@ -19,7 +20,7 @@ from hookrow.asgi import ASGI
 from hookrow.migrations import upgrade
 from hookrow.stores.engines import open_engine
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.tables import dispatches, subscribers
+from hookrow.stores.tables import dispatches, folded, subscribers
 
 engine = open_engine(os.environ.get("HOOKROW_DATABASE_URL", "sqlite:///hookrow.db"))
 upgrade(engine, Schema())  # makes the tables, for this application has none of its own
@@ -31,7 +32,8 @@ receiver = Receiver(Postmark(*filter(None, secrets)), SQLStore(engine))
 def send(email: str, message_id: str) -> None:
     """Save whom a message goes to, and its dispatch."""
     with engine.begin() as connection:
-        known = select(subscribers.c.id).where(subscribers.c.email == email)
+        same = folded(subscribers.c.email) == folded(email)  # Ada@ is ada@, as for hookrow
+        known = select(subscribers.c.id).where(same)
         new = insert(subscribers).values(email=email).returning(subscribers.c.id)
         owner = connection.scalar(known) or connection.scalar(new)
         row = {"provider_message_id": message_id, "subscriber_id": owner}
@@ -44,7 +46,9 @@ def show(message_id: str) -> dict[str, datetime | None]:
     wanted = dispatches.c.provider_message_id == message_id
     with engine.connect() as connection:
         times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(wanted)
-        row = connection.execute(times).one()
+        row = connection.execute(times).one_or_none()
+    if row is None:
+        raise NotFoundException
     return row._asdict()
 
 

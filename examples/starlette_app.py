@@ -12,6 +12,7 @@ import os
 
 from sqlalchemy import insert, select
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
@@ -21,7 +22,7 @@ from hookrow.asgi import ASGI
 from hookrow.migrations import upgrade
 from hookrow.stores.engines import open_engine
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.tables import dispatches, subscribers
+from hookrow.stores.tables import dispatches, folded, subscribers
 
 engine = open_engine(os.environ.get("HOOKROW_DATABASE_URL", "sqlite:///hookrow.db"))
 upgrade(engine, Schema())  # makes the tables, for this application has none of its own
@@ -33,7 +34,8 @@ def send(request: Request) -> Response:
     """Save whom a message goes to, and its dispatch."""
     email, message_id = request.query_params["email"], request.query_params["message_id"]
     with engine.begin() as connection:
-        known = select(subscribers.c.id).where(subscribers.c.email == email)
+        same = folded(subscribers.c.email) == folded(email)  # Ada@ is ada@, as for hookrow
+        known = select(subscribers.c.id).where(same)
         new = insert(subscribers).values(email=email).returning(subscribers.c.id)
         owner = connection.scalar(known) or connection.scalar(new)
         row = {"provider_message_id": message_id, "subscriber_id": owner}
@@ -47,7 +49,9 @@ def show(request: Request) -> Response:
     wanted = dispatches.c.provider_message_id == message_id
     with engine.connect() as connection:
         times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(wanted)
-        row = connection.execute(times).one()
+        row = connection.execute(times).one_or_none()
+    if row is None:
+        raise HTTPException(404)
     return JSONResponse({name: at and at.isoformat() for name, at in row._asdict().items()})
 
 

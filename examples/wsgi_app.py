@@ -20,7 +20,7 @@ from hookrow import Postmark, Receiver, Schema
 from hookrow.migrations import upgrade
 from hookrow.stores.engines import open_engine
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.tables import dispatches, subscribers
+from hookrow.stores.tables import dispatches, folded, subscribers
 from hookrow.wsgi import WSGI
 
 engine = open_engine(os.environ.get("HOOKROW_DATABASE_URL", "sqlite:///hookrow.db"))
@@ -39,16 +39,16 @@ def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[byt
         start_response("201 Created", [("Content-Length", "0")])
         return []
     told = look(environ["PATH_INFO"].removeprefix("/dispatches/"))
-    start_response(
-        "200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(told)))]
-    )
+    headers = [("Content-Type", "application/json"), ("Content-Length", str(len(told)))]
+    start_response("200 OK" if told else "404 Not Found", headers)
     return [told]
 
 
 def save(email: str, message_id: str) -> None:
     """Save whom a message goes to, and its dispatch."""
     with engine.begin() as connection:
-        known = select(subscribers.c.id).where(subscribers.c.email == email)
+        same = folded(subscribers.c.email) == folded(email)  # Ada@ is ada@, as for hookrow
+        known = select(subscribers.c.id).where(same)
         new = insert(subscribers).values(email=email).returning(subscribers.c.id)
         owner = connection.scalar(known) or connection.scalar(new)
         row = {"provider_message_id": message_id, "subscriber_id": owner}
@@ -56,9 +56,9 @@ def save(email: str, message_id: str) -> None:
 
 
 def look(message_id: str) -> bytes:
-    """Tell what became of a message."""
+    """Tell what became of a message; nothing where there is none."""
     wanted = dispatches.c.provider_message_id == message_id
     with engine.connect() as connection:
         times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(wanted)
-        row = connection.execute(times).one()
-    return json.dumps(row._asdict(), default=str).encode()
+        row = connection.execute(times).one_or_none()
+    return json.dumps(row._asdict(), default=str).encode() if row else b""

@@ -134,6 +134,7 @@ class TestBody:
             (scope(method="PUT"), 405),
             (scope(x_provider_secret="wrong"), 401),
             (scope(content_length=str(LARGEST_BODY + 1)), 413),
+            (scope(content_length="9" * 5000), 413),
         ],
     )
     def test_not_read(self, receiver: Receiver, about: Scope, status: int) -> None:
@@ -147,11 +148,11 @@ class TestBody:
         client = asyncio.run(ask(ASGI(receiver), Client(pieces)))
         assert (client.status, client.read) == (413, 2)
 
-    @pytest.mark.parametrize("length", ["", "x", "-1", "1, 1", "9" * 5000])
+    @pytest.mark.parametrize("length", ["", "x", "-1", "1, 1"])
     def test_length_that_is_none(self, receiver: Receiver, length: str) -> None:
-        """A length that a server should not have let in is no fault of ours: it is no 500."""
+        """A length that a server should not have let in does not count: what comes does."""
         client = asyncio.run(ask(ASGI(receiver), Client([b"{"]), scope(content_length=length)))
-        assert client.status in {413, 422}
+        assert client.status == 422
 
     @pytest.mark.parametrize("body", [[None], [b"{", None]])
     def test_client_that_leaves(self, receiver: Receiver, body: Sequence[bytes | None]) -> None:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
-from fastapi import BackgroundTasks, Depends, FastAPI
+from fastapi import BackgroundTasks, Depends, FastAPI, Request, Response
+from starlette.middleware.base import RequestResponseEndpoint
 
-from hookrow import Postmark, Receiver, Refusal
+from hookrow import Postmark, Receiver, Refusal, testing
 from hookrow.fastapi import router
+from hookrow.http import LARGEST_BODY
 from hookrow.stores.memory import MemoryStore
-from wire import ENDPOINT, SECRET, ask, request, uvicorn_serving
+from wire import ENDPOINT, SECRET, ask, uvicorn_serving
+from wire import request as post
+
+STRANGER = msgspec.json.encode(testing.opening("eve@example.com", "m-1", at=datetime.now(UTC)))
 
 
 @pytest.fixture
@@ -69,5 +76,31 @@ def test_dependencies_of_the_host(receiver: Receiver) -> None:
     app = FastAPI()
     app.include_router(router(receiver), prefix="/mail", dependencies=[Depends(note)])
     with uvicorn_serving(app) as port:
-        assert ask(port, request(b"{", f"/mail{ENDPOINT}")).status == 422
+        assert ask(port, post(b"{", f"/mail{ENDPOINT}")).status == 422
     assert called == ["before", "after"]
+
+
+@pytest.mark.parametrize("reads", [{"dependency"}, {"middleware"}, {"dependency", "middleware"}])
+def test_body_that_the_host_reads(receiver: Receiver, reads: set[str]) -> None:
+    """A dependency or a middleware may read the body first; all is answered as if none had."""
+
+    async def read(request: Request) -> None:
+        await request.body()
+
+    async def pass_on(request: Request, call_next: RequestResponseEndpoint) -> Response:
+        await request.body()
+        return await call_next(request)
+
+    app = FastAPI()
+    if "middleware" in reads:
+        app.middleware("http")(pass_on)
+    dependencies = [Depends(read)] if "dependency" in reads else []
+    app.include_router(router(receiver), prefix="/mail", dependencies=dependencies)
+    with uvicorn_serving(app) as port:
+        for body, secret, status in (
+            (STRANGER, SECRET, 404),
+            (STRANGER, "wrong", 401),
+            (b"", SECRET, 422),
+            (b" " * (LARGEST_BODY + 1), SECRET, 413),
+        ):
+            assert ask(port, post(body, f"/mail{ENDPOINT}", secret=secret)).status == status

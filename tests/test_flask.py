@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from io import BytesIO
+from typing import Any
 
 import pytest
 from flask import Flask, Response, request
+from werkzeug.test import TestResponse
 
 from hookrow import Postmark, Receiver
 from hookrow.flask import blueprint
+from hookrow.http import LARGEST_BODY
 from hookrow.stores.memory import MemoryStore
 from wire import ENDPOINT, PATIENCE, SECRET
 
@@ -49,3 +53,38 @@ def test_functions_of_the_host(app: Flask) -> None:
     answer = app.test_client().post(f"/mail{ENDPOINT}", headers=HEADERS, data=b"{")
     assert (answer.status_code, answer.headers["X-Host"]) == (422, "ours")
     assert called == ["hookrow.notification"]
+
+
+@pytest.mark.parametrize("terminated", [{}, {"wsgi.input_terminated": True}])
+def test_functions_that_read_the_body(app: Flask, terminated: dict[str, bool]) -> None:
+    """The host may read the body before the receiver does, and after it, once or twice."""
+    seen = []
+    app.before_request(lambda: seen.append(request.data) if request.args else None)
+    app.teardown_request(lambda _: seen.append(request.get_data()))
+    for query in ({"before": "too"}, {}):
+        answer = post(app, b"{", query_string=query, environ_overrides=terminated)
+        assert (answer.status_code, answer.text) == (422, "Webhook payload not supported")
+    assert seen == [b"{"] * 3
+
+
+@pytest.mark.parametrize("length", [LARGEST_BODY + 1, None])
+def test_body_that_was_read_is_too_large(app: Flask, length: int | None) -> None:
+    """What the host has read may still be over 1 MiB."""
+    app.before_request(lambda: request.get_data() and None)
+    terminated = {"wsgi.input_terminated": True}
+    body = b" " * (LARGEST_BODY + 1)
+    assert post(app, body, content_length=length, environ_overrides=terminated).status_code == 413
+
+
+def test_body_that_nobody_read(app: Flask) -> None:
+    """The secret is judged before a byte of the body is read, which the host may do then."""
+    seen = []
+    app.teardown_request(lambda _: seen.append(request.get_data()))
+    assert post(app, b"{", headers={}).status_code == 401
+    assert seen == [b"{"]
+
+
+def post(app: Flask, body: bytes, **more: Any) -> TestResponse:  # noqa: ANN401 - Flask's
+    """Post a body as a server hands it over."""
+    options = {"headers": HEADERS, "content_length": len(body)} | more
+    return app.test_client().post(f"/mail{ENDPOINT}", input_stream=BytesIO(body), **options)

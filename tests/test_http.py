@@ -101,20 +101,33 @@ class TestHeader:
 class TestDeclaredLength:
     @pytest.mark.parametrize(
         ("came", "length"),
-        [(b"0", 0), (b" 12 ", 12), (b"", None), (b"x", None), (b"-1", None), (b"1, 1", None)],
+        [
+            *((b"0", 0), (b" 12 ", 12), (b"0012", 12), (b"0" * 5000 + b"7", 7)),
+            *((b"", None), (b"x", None), (b"-1", None), (b"+1", None), (b"1, 1", None)),
+            *((b"1_0", None), (b"1 0", None), (b"0x1", None), (b"\xd9\xa1", None)),
+        ],
     )
     def test_length(self, came: bytes, length: int | None) -> None:
-        """A length is a number that is not negative; anything else is none."""
+        """A length is ASCII digits, however many; anything else is none."""
         assert declared_length(Head("POST", "/", [(b"content-length", came)])) == length
 
     def test_none(self) -> None:
         """A head need not declare one."""
         assert declared_length(Head("POST", "/", ())) is None
 
-    @pytest.mark.parametrize(("length", "over"), [(LARGEST_BODY, False), (LARGEST_BODY + 1, True)])
-    def test_oversized(self, length: int, *, over: bool) -> None:
+    @pytest.mark.parametrize(
+        ("length", "over"),
+        [
+            (str(LARGEST_BODY), False),
+            (str(LARGEST_BODY + 1), True),
+            ("1" + "0" * 20, True),
+            ("9" * 5000, True),
+        ],
+        ids=["1 MiB", "a byte more", "21 digits", "5,000 digits"],
+    )
+    def test_oversized(self, length: str, *, over: bool) -> None:
         """A body that is declared longer than it may be is refused."""
-        head = Head("POST", "/", [(b"content-length", b"%d" % length)])
+        head = Head("POST", "/", [(b"content-length", length.encode())])
         assert oversized(head) == (refuse(Refusal.TOO_LARGE) if over else None)
 
 

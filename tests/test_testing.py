@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import closing
 from datetime import UTC, datetime, timedelta, timezone
 from email.message import Message
+from functools import partial, wraps
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread, current_thread
 from typing import Any, ClassVar
@@ -379,7 +380,11 @@ class TestPostToAnApplication:
 
     def test_nothing_to_post_to(self) -> None:
         """What is no target is refused, and told what is one."""
-        for target in (None, 1, object(), len, lambda: None):
+
+        async def pair(one: object, two: object) -> None:
+            """Be neither ASGI nor WSGI."""
+
+        for target in (None, 1, object(), len, lambda: None, pair):
             with pytest.raises(ConfigurationError, match="give a web address, a receiver"):
                 post(target, {})  # type: ignore[arg-type] # that is what is tried
 
@@ -446,6 +451,26 @@ class TestASGI:
         with pytest.raises(fault):
             post(broken, {})
 
+    def test_any_number_of_arguments(self) -> None:
+        """What has to be awaited is ASGI, also where its arguments would do for WSGI."""
+
+        async def application(*told: Any) -> None:  # noqa: ANN401 - ASGI's
+            scope, _, send = told
+            await send({"type": "http.response.start", "status": 202, "headers": []})
+            await send({"type": "http.response.body", "body": scope["type"].encode()})
+
+        class Application:
+            async def __call__(self, *told: Any) -> None:  # noqa: ANN401 - ASGI's
+                """Answer."""
+                await application(*told)
+
+        @wraps(application)
+        def wrapping(*told: Any) -> Awaitable[None]:  # noqa: ANN401 - ASGI's
+            return application(*told)
+
+        for target in (application, partial(application), wrapping, Application()):
+            assert post(target, {}) == (202, "http")
+
     def test_the_current_event_loop_stays(self) -> None:
         """A test's own event loop, which does not run just now, is the current one still."""
         with asyncio.Runner() as runner:
@@ -468,6 +493,18 @@ class TestASGI:
 
 
 class TestWSGI:
+    def test_any_number_of_arguments(self) -> None:
+        """What need not be awaited is WSGI where its arguments would do for both."""
+
+        class Application:
+            def __call__(self, *told: Any) -> list[bytes]:  # noqa: ANN401 - WSGI's
+                """Answer."""
+                environ, start_response = told
+                start_response("202 So", [])
+                return [environ["REQUEST_METHOD"].encode()]
+
+        assert post(Application(), {}) == (202, "POST")
+
     def test_whatever_way_it_answers(self) -> None:
         """What is written counts as what is returned does, and at the end it is closed."""
         closed = []

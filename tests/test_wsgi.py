@@ -170,6 +170,20 @@ class TestHead:
         environ = environment(io.BytesIO(), SCRIPT_NAME=root, PATH_INFO=path)
         assert ask(app, environ).status.startswith(status)
 
+    @pytest.mark.parametrize(
+        ("name", "status"),
+        [
+            ("HTTP_X_PROVIDER_SECRET", "401"),
+            ("HTTP_X_€", "422"),
+            ("PATH_INFO", "404"),
+            ("SCRIPT_NAME", "422"),
+            ("CONTENT_LENGTH", "422"),
+        ],
+    )
+    def test_text_that_shows_no_bytes(self, app: WSGI, name: str, status: str) -> None:
+        """What a middleware wrote against the specification is answered, not raised at."""
+        assert ask(app, environment(io.BytesIO(), **{name: "/€\ud800"})).status.startswith(status)
+
     def test_no_path(self, app: WSGI) -> None:
         """A server may leave out what is empty: the specification lets it."""
         environ = environment(io.BytesIO())
@@ -183,6 +197,7 @@ class TestBody:
         [
             ({"HTTP_X_PROVIDER_SECRET": "wrong"}, "401 Unauthorized"),
             ({"CONTENT_LENGTH": str(LARGEST_BODY + 1)}, "413 Request Entity Too Large"),
+            ({"CONTENT_LENGTH": "9" * 5000}, "413 Request Entity Too Large"),
             ({"CONTENT_LENGTH": ""}, "422 Unprocessable Entity"),
             ({"CONTENT_LENGTH": "x"}, "422 Unprocessable Entity"),
             ({"CONTENT_LENGTH": "-1"}, "422 Unprocessable Entity"),

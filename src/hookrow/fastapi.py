@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from http import HTTPMethod
 from typing import Any
 
-from hookrow.asgi import ASGI, Receive, Scope, Send
+from hookrow.asgi import ASGI, Message, Receive, Scope, Send
 from hookrow.entry import RECORD_TYPES
 from hookrow.errors import ConfigurationError
 from hookrow.http import Handler
@@ -15,8 +15,9 @@ from hookrow.notification import Refusal
 from hookrow.receiver import ENDPOINT
 
 try:
-    from fastapi import APIRouter
+    from fastapi import APIRouter, Request
     from fastapi.responses import PlainTextResponse, Response
+    from starlette.requests import ClientDisconnect
 except ModuleNotFoundError as error:
     raise ConfigurationError("hookrow.fastapi needs FastAPI: pip install fastapi") from error
 
@@ -63,9 +64,9 @@ def router(receiver: Handler) -> APIRouter:
     """
     app = ASGI(receiver)
 
-    async def webhook() -> Response:
+    async def webhook(request: Request) -> Response:
         """Record a notification of the email provider."""
-        return _Answer(app)
+        return _Answer(app, request)
 
     made = APIRouter()
     made.add_api_route(
@@ -85,15 +86,32 @@ def router(receiver: Handler) -> APIRouter:
 class _Answer(Response):
     """A response that lets the ASGI application answer, as if it were mounted at the prefix."""
 
-    def __init__(self, webhook: ASGI) -> None:
+    def __init__(self, webhook: ASGI, request: Request) -> None:
         super().__init__()
         self._webhook = webhook
+        self._request = request
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, and then do what the host's dependencies left to be done."""
-        await self._webhook({**scope, "path": ENDPOINT, "root_path": ""}, receive, send)
+        del receive
+        scope = {**scope, "path": ENDPOINT, "root_path": ""}
+        await self._webhook(scope, _receiving(self._request), send)
         if self.background is not None:
             await self.background()
+
+
+def _receiving(request: Request) -> Receive:
+    """Return what brings the body piece by piece, from its beginning if a dependency read it."""
+    pieces = request.stream()
+
+    async def receive() -> Message:
+        try:
+            piece = await anext(pieces, None)
+        except ClientDisconnect:
+            return {"type": "http.disconnect"}
+        return {"type": "http.request", "body": piece or b"", "more_body": piece is not None}
+
+    return receive
 
 
 def _answers() -> dict[int | str, dict[str, Any]]:

@@ -111,12 +111,16 @@ def plain(status: int, text: str, headers: Mapping[str, str] | None = None) -> R
 
 
 def declared_length(head: Head) -> int | None:
-    """Return how long the head says that the body is, in bytes; None where it says no length."""
-    try:
-        length = int(head.header("content-length") or -1)
-    except ValueError:  # no number, or too long for Python: what comes is counted anyway
+    """Return how long the head says that the body is, in bytes; None where it says no length.
+
+    A length is digits and nothing else (RFC 9110, section 8.6). What is none a server
+    should not have let in (RFC 9112, section 6.3); here it counts as absent.
+    """
+    digits = head.header("content-length") or b""
+    if not digits.isdigit():
         return None
-    return length if length >= 0 else None
+    # Python reads no number of thousands of digits; cut, it is too large all the same.
+    return int(digits.lstrip(b"0")[:20] or b"0")
 
 
 def oversized(head: Head) -> Response | None:

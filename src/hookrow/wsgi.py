@@ -6,12 +6,11 @@ server's own thread; those of all its threads share their commits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from contextlib import contextmanager
 from http import HTTPStatus
 from time import monotonic
-from wsgiref.types import StartResponse, WSGIEnvironment
+from wsgiref.types import InputStream, StartResponse, WSGIEnvironment
 
 from hookrow.http import (
     LARGEST_BODY,
@@ -21,7 +20,6 @@ from hookrow.http import (
     Request,
     Response,
     declared_length,
-    oversized,
     refuse,
 )
 from hookrow.notification import Refusal
@@ -62,12 +60,15 @@ class WSGI:
 
 
 def head(environ: WSGIEnvironment) -> Head:
-    """Return what a server says of a request; its text is bytes, each shown as a character."""
+    """Return what a server says of a request; its text is bytes, each shown as a character.
+
+    What a middleware has put there that shows no bytes counts as question marks.
+    """
     root, path = _text(environ.get("SCRIPT_NAME", "")), _text(environ.get("PATH_INFO", ""))
     headers = [
-        (name.removeprefix("HTTP_").replace("_", "-").encode(), value.encode("latin-1"))
+        (_bytes(name.removeprefix("HTTP_").replace("_", "-")), _bytes(value))
         for name, value in environ.items()
-        if name.startswith("HTTP_") or name in {"CONTENT_LENGTH", "CONTENT_TYPE"}
+        if name.startswith(("HTTP_", "CONTENT_"))
     ]
     return Head(environ["REQUEST_METHOD"], root + path, headers, root)
 
@@ -84,9 +85,8 @@ def body(asked: Head, environ: WSGIEnvironment) -> bytes | Response:
     if length is None and not environ.get("wsgi.input_terminated"):
         chunked = asked.header("transfer-encoding") is not None
         return refuse(Refusal.LENGTH_REQUIRED) if chunked else b""
-    refusal = oversized(asked)
-    if refusal is not None:
-        return refusal
+    if length is not None and length > LARGEST_BODY:
+        return refuse(Refusal.TOO_LARGE)
     read = _read(environ, LARGEST_BODY + 1 if length is None else length)
     if read is None or len(read) < (length or 0):
         return refuse(Refusal.TIMED_OUT)
@@ -95,37 +95,39 @@ def body(asked: Head, environ: WSGIEnvironment) -> bytes | Response:
 
 def _read(environ: WSGIEnvironment, size: int) -> bytes | None:
     """Read up to so many bytes; None where they did not come in time, or came ill-formed."""
-    until = monotonic() + SLOWEST_BODY
-    read = bytearray()
-    with _limiting(environ) as limit:
-        while len(read) < size:
-            seconds = until - monotonic()
-            if seconds <= 0:
-                return None
-            limit(seconds)
-            try:
-                piece = environ["wsgi.input"].read(min(PIECE, size - len(read)))
-            except Exception:  # noqa: BLE001 - each server has errors of its own for it
-                return None
-            if not piece:
-                break
-            read += piece
-    return bytes(read)
-
-
-@contextmanager
-def _limiting(environ: WSGIEnvironment) -> Iterator[Callable[[float], None]]:
-    """Yield what limits how long a read may wait for the client, in seconds."""
+    stream = environ["wsgi.input"]
     connection = next((environ[name] for name in _SOCKETS if name in environ), None)
     if connection is None:
-        yield lambda _: None
-        return
+        return _read_in_time(stream, size, lambda _: None)
     before = connection.gettimeout()
     try:
-        yield connection.settimeout
+        return _read_in_time(stream, size, connection.settimeout)
     finally:
         connection.settimeout(before)
 
 
+def _read_in_time(stream: InputStream, size: int, limit: Callable[[float], object]) -> bytes | None:
+    """Read as `_read` does; `limit` says how long the next read may wait, in seconds."""
+    until = monotonic() + SLOWEST_BODY
+    read = bytearray()
+    while len(read) < size:
+        seconds = until - monotonic()
+        if seconds <= 0:
+            return None
+        limit(seconds)
+        try:
+            piece = stream.read(min(PIECE, size - len(read)))
+        except Exception:  # noqa: BLE001 - each server has errors of its own for it
+            return None
+        if not piece:
+            break
+        read += piece
+    return bytes(read)
+
+
+def _bytes(shown: str) -> bytes:
+    return shown.encode("latin-1", "replace")
+
+
 def _text(shown: str) -> str:
-    return shown.encode("latin-1").decode(errors="replace")
+    return _bytes(shown).decode(errors="replace")

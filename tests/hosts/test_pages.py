@@ -10,7 +10,7 @@ import pytest
 from process import EXAMPLES, SCRIPTS
 
 from command import Serving, clean_environment
-from wire import free_port, get
+from wire import ask, free_port, get, request
 
 DOCS = Path(__file__).parents[2] / "docs" / "hosts"
 
@@ -74,7 +74,11 @@ class Shell:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_does_what_it_says(page: str, tmp_path: Path) -> None:
-    """The code is copied, each command is typed, and prints what stands below it."""
+    """The code is copied, each command is typed, and prints what stands below it.
+
+    The application takes an email in any case for the same, as hookrow does, and knows what
+    it has not sent.
+    """
     [code], [session] = blocks(page, "python"), blocks(page, "console")
     (tmp_path / f"{page}_app.py").write_text(code)
     port = free_port()
@@ -84,6 +88,10 @@ def test_a_page_does_what_it_says(page: str, tmp_path: Path) -> None:
             line, _, expected = part.partition("\n")
             printed = shell.type(line.replace("8000", str(port)))
             assert timeless(printed) == timeless(expected.strip())
+        saved = request(b"", "/dispatches?email=Ada@EXAMPLE.com&message_id=m-2", secret=None)
+        assert ask(port, saved).status == 201
+        assert get(port, "/dispatches/m-2").status == 200
+        assert get(port, "/dispatches/m-3").status == 404
     finally:
         if shell.serving is not None:
             shell.serving.stop()

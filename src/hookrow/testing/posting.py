@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import Future
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from inspect import signature
+from inspect import iscoroutinefunction, signature, unwrap
 from typing import TypeAlias, TypeGuard
 from urllib.parse import quote, urlsplit
 from wsgiref.types import WSGIApplication
@@ -126,11 +126,17 @@ def _is_handler(target: object) -> TypeGuard[Handler]:
 
 
 def _is_wsgi(target: object) -> TypeGuard[WSGIApplication]:
-    return _takes(target, 2)
+    return _takes(target, 2) and not _is_async(target)
 
 
 def _is_asgi(target: object) -> TypeGuard[ASGIApplication]:
     return _takes(target, 3)
+
+
+def _is_async(target: object) -> bool:
+    """Tell whether a call is awaited: of a function, or an instance, or what either wraps."""
+    called = unwrap(target)  # type: ignore[arg-type] # it has been found to be callable
+    return iscoroutinefunction(called) or iscoroutinefunction(type(called).__call__)
 
 
 def _takes(target: object, arguments: int) -> bool:
