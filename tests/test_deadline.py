@@ -161,7 +161,7 @@ def test_waiting_costs_nothing() -> None:
 
 def test_the_ended_are_let_go() -> None:
     """What ended in time is let go when the next is watched, not kept until it would be due."""
-    deadline = Deadline[str](1.0)
+    deadline = Deadline[str](PATIENCE)
     future = deadline.watch(Future(), late="late")
     time.sleep(0.05)  # by now the thread sleeps, and will not see it end
     future.set_result("in time")

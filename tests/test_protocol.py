@@ -27,7 +27,7 @@ from wire import (
     uvicorn_serving,
 )
 
-BUFFERED = 8 * 1024 * 1024
+BUFFERED = 48 * 1024 * 1024
 """In bytes; more than two sockets hold of what nobody has read yet."""
 
 BOUNCE = json.dumps({"RecordType": "Bounce"}).encode()
