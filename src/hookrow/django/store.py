@@ -21,7 +21,7 @@ from hookrow.django.log import DjangoLog
 from hookrow.django.lookups import Lookups
 from hookrow.django.mapping import Models, Played, models
 from hookrow.django.times import told
-from hookrow.django.transactions import begun
+from hookrow.django.transactions import begun, faults
 from hookrow.django.updates import Updates
 from hookrow.entry import Entry
 from hookrow.errors import ConfigurationError
@@ -101,6 +101,7 @@ class DjangoTransaction:
             exact=self._kept.models.fold == "exact",
         )
 
+    @faults(saving=True)
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
         """Lock the rows, kind by kind, each in the order of its keys.
 
@@ -124,6 +125,7 @@ class DjangoTransaction:
             held.difference_update((kind, row_key(row)) for row in locked.values_list(*names))
         return held
 
+    @faults(saving=True)
     def save(self, changes: Sequence[Change]) -> None:
         """Apply the changes in the order in which kinds are locked, those of a form in one go."""
         forms: dict[str, list[Any]] = {}

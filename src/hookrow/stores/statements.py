@@ -69,6 +69,10 @@ class Statements:
             for name, role in schema.roles.items()
         }
         """Of each role: what is true of the rows that it has."""
+        self.written = {
+            kind for kind in Suppressible if kind.value in self.roles and self.names(kind)
+        }
+        """The kinds of row in which anything is set."""
         # One statement for both: it is a round trip less.
         self.find = union_all(self._subscribers(), self._dispatches())
         self.subscriptions = self._keys(Suppressible.SUBSCRIPTION) if schema.subscriptions else None
