@@ -333,7 +333,7 @@ class TestTables:
         execute(empty_database_url, *advised(found(empty_database_url, schema)))
         assert about(found(empty_database_url, schema), "indexes").level is Level.OK
 
-    @pytest.mark.parametrize("kind", ["", "clob", "varchar(36)"])
+    @pytest.mark.parametrize("kind", ["", "clob", "varchar(36)", "uuid", "string", "blob", "date"])
     def test_types(self, empty_sqlite_url: str, kind: str) -> None:
         """On SQLite a column may be of any type, or of none."""
         execute(
@@ -346,7 +346,11 @@ class TestTables:
         assert about(found(empty_sqlite_url, THEIRS), "indexes").level is Level.OK
 
     @pytest.mark.parametrize(
-        ("key", "kind"), [("uuid", "text"), ("bigint", "varchar(36)"), ("text", "char(36)")]
+        ("key", "kind"),
+        [
+            *(("uuid", "text"), ("bigint", "varchar(36)"), ("text", "char(36)")),
+            *(("numeric", "text"), ("bytea", "text"), ("inet", "text")),
+        ],
     )
     def test_types_of_postgres(self, empty_postgres_url: str, key: str, kind: str) -> None:
         """On PostgreSQL keys may be UUIDs or text, and names of any kind of text."""

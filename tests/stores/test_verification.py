@@ -10,6 +10,7 @@ import pytest
 from contract import NOON, arrival, statuses
 from homes import connect
 from sqlalchemy import Engine, text
+from test_folds import create_citext
 
 from hookrow import Role, Schema, SchemaMismatch, Suppressed
 from hookrow.recording import record
@@ -248,6 +249,14 @@ class TestOnPostgres:
         """The fold of a type is for columns of that type."""
         schema = replace(HOST, subscribers=Role("people", REST, fold="citext"))
         assert "is of the type TEXT, not CITEXT" in (refused(make(url), schema) or "")
+
+    def test_keys_in_any_case(self, url: str) -> None:
+        """Keys that are equal to the database and not to us would find rows and lose them."""
+        engine = connect(url)
+        create_citext(engine)
+        engine.dispose()
+        said = refused(make(url, people__id="citext", sends__subscriber_id="text"), HOST) or ""
+        assert said.endswith("of the type CITEXT; a key is compared to the letter: make it TEXT.")
 
     def test_a_domain_is_what_it_is_of(self, url: str) -> None:
         """An email of a type of the host's own is text still."""

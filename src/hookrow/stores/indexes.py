@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
 from sqlalchemy import (
     Column,
@@ -14,11 +13,14 @@ from sqlalchemy import (
     Connection,
     Executable,
     Index,
-    Integer,
     Select,
-    Uuid,
+    Text,
+    and_,
+    cast,
+    null,
     select,
     text,
+    type_coerce,
 )
 from sqlalchemy.dialects.postgresql import CITEXT
 from sqlalchemy.ext.compiler import compiles
@@ -28,6 +30,7 @@ from sqlalchemy.sql.elements import ClauseElement, ColumnElement
 
 from hookrow.schema import Fold
 from hookrow.stores import folds
+from hookrow.stores.arrays import unbounded
 from hookrow.stores.statements import Statements
 
 _LONGEST_NAME = 63
@@ -103,16 +106,30 @@ def _lookups(statements: Statements) -> Iterator[_Lookup]:
     for name, ours in _ALONE:
         if name in statements.roles:
             column = statements.roles[name][ours]
-            parameters = statements.by([_sample(column)])
-            condition = statements.among(column)
-            yield _Lookup(name, condition, parameters, [column], column, f"{_named(column)}|rowid")
+            by = f"{_named(column)}|rowid"
+            yield _Lookup(name, _equal(statements, column), _NULLS, [column], column, by)
     if "subscriptions" in statements.roles:
         role = statements.roles["subscriptions"]
         pair = [role["list_id"], role["subscriber_id"]]
-        parameters = statements.by([tuple(_sample(column) for column in pair)])
         # There may be few lists, with many subscribers each: these tell the rows apart.
         by = _named(pair[1])
-        yield _Lookup("subscriptions", statements.among(*pair), parameters, pair, pair[1], by)
+        yield _Lookup("subscriptions", _equal(statements, *pair), _NULLS, pair, pair[1], by)
+
+
+def _equal(statements: Statements, *columns: Column[Any]) -> ColumnElement[bool]:
+    """Compare each column with one value, of which a planner knows no more than its type."""
+    if not statements.arrays:
+        return statements.among(*columns)
+    return and_(
+        *(
+            column == select(cast(null(), unbounded(column.type))).scalar_subquery()
+            for column in columns
+        )
+    )
+
+
+_NULLS = {"key_0": [None], "key_1": [None]}
+"""The parameters of `among`: SQLite's planner does not look at them."""
 
 
 def _named(column: Column[Any]) -> str:
@@ -129,7 +146,8 @@ def _is_served(connection: Connection, statements: Statements, lookup: _Lookup) 
     """
     pattern = rf"(Index Cond: .*|SEARCH .* (INDEX|KEY) .*\(.*)({lookup.by})"
     for visible in ([], statements.visible[lookup.role]):
-        select_ = select(lookup.sought).where(lookup.condition, *visible)
+        # As text, for a plan is.
+        select_ = select(type_coerce(lookup.sought, Text())).where(lookup.condition, *visible)
         plan = connection.execute(Explain(select_), lookup.parameters).all()
         if any(re.search(pattern, str(row[-1]), re.IGNORECASE) for row in plan):
             return True
@@ -141,17 +159,6 @@ def _create(connection: Connection, lookup: _Lookup) -> str:
     name = f"hookrow_{lookup.sought.table.name}_{lookup.sought.name}"[:_LONGEST_NAME]
     index = Index(name, *lookup.indexed, postgresql_concurrently=True)
     return str(CreateIndex(index).compile(dialect=connection.dialect))
-
-
-def _sample(column: Column[Any]) -> object:
-    """Return a value that the column could hold."""
-    match column.type:
-        case Integer():
-            return 0
-        case Uuid():
-            return UUID(int=0)
-        case _:
-            return ""
 
 
 class Explain(Executable, ClauseElement):
