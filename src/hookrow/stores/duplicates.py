@@ -1,4 +1,4 @@
-"""Looks for emails that two subscribers have but for case, which reads a whole table."""
+"""Looks for emails that two subscribers have, whatever the case, which reads a whole table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def duplicates(
     email = folded(statements.roles["subscribers"]["email"]).label("email")
     twice = (
         select(email)
-        .where(*statements.visible["subscribers"])
+        .where(email.is_not(None), *statements.visible["subscribers"])
         .group_by(email)
         .having(func.count() > 1)
         .subquery()

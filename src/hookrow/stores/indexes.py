@@ -14,6 +14,7 @@ from sqlalchemy import (
     Executable,
     Index,
     Select,
+    Table,
     Text,
     and_,
     cast,
@@ -31,6 +32,7 @@ from sqlalchemy.sql.elements import ClauseElement, ColumnElement
 from hookrow.schema import Fold
 from hookrow.stores import folds
 from hookrow.stores.arrays import unbounded
+from hookrow.stores.relations import Relation, printing, relation
 from hookrow.stores.statements import Statements
 
 _LONGEST_NAME = 63
@@ -47,9 +49,13 @@ _ALONE = (
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """The CREATE INDEX that a lookup lacks, and the fold of emails that has its index already."""
+    """The CREATE INDEX that a lookup lacks, and on what: in a view it can only be read.
+
+    `fold` is that of emails which has its index already, if any.
+    """
 
     statement: str
+    on: Relation
     fold: Fold | None = None
 
 
@@ -78,10 +84,10 @@ def missing(connection: Connection, statements: Statements) -> Iterator[Missing]
         there = (
             fold for fold in others if _is_served(connection, statements, _email(statements, fold))
         )
-        yield Missing(_create(connection, email), next(there, None))
+        yield _lacking(connection, email, next(there, None))
     for lookup in _lookups(statements):
         if not _is_served(connection, statements, lookup):
-            yield Missing(_create(connection, lookup))
+            yield _lacking(connection, lookup)
 
 
 def _folds(statements: Statements) -> Iterator[Fold]:
@@ -133,7 +139,7 @@ _NULLS = {"key_0": [None], "key_1": [None]}
 
 
 def _named(column: Column[Any]) -> str:
-    return rf"\b{re.escape(column.name)}\b"
+    return rf"(?<!\w){re.escape(column.name)}(?!\w)"
 
 
 def _is_served(connection: Connection, statements: Statements, lookup: _Lookup) -> bool:
@@ -154,11 +160,14 @@ def _is_served(connection: Connection, statements: Statements, lookup: _Lookup) 
     return False
 
 
-def _create(connection: Connection, lookup: _Lookup) -> str:
-    """Return the CREATE INDEX, which on PostgreSQL holds up no writer."""
-    name = f"hookrow_{lookup.sought.table.name}_{lookup.sought.name}"[:_LONGEST_NAME]
-    index = Index(name, *lookup.indexed, postgresql_concurrently=True)
-    return str(CreateIndex(index).compile(dialect=connection.dialect))
+def _lacking(connection: Connection, lookup: _Lookup, fold: Fold | None = None) -> Missing:
+    """Return the CREATE INDEX, which on PostgreSQL holds up no writer where that can be."""
+    table = lookup.sought.table
+    assert isinstance(table, Table)  # noqa: S101 - for mypy: a column is of any FROM clause
+    on = relation(connection, table)
+    name = f"hookrow_{table.name}_{lookup.sought.name}"[:_LONGEST_NAME]
+    index = Index(name, *lookup.indexed, postgresql_concurrently=on is Relation.TABLE)
+    return Missing(str(CreateIndex(index).compile(dialect=printing(connection.dialect))), on, fold)
 
 
 class Explain(Executable, ClauseElement):

@@ -8,25 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import (
-    Column,
-    Connection,
-    Engine,
-    Inspector,
-    MetaData,
-    Table,
-    Update,
-    cast,
-    func,
-    inspect,
-    null,
-    select,
-    true,
-    update,
-)
-from sqlalchemy.dialects.postgresql import DOMAIN, REGCLASS
+from sqlalchemy import Column, Connection, Engine, Inspector, MetaData, Table, inspect
+from sqlalchemy.dialects.postgresql import DOMAIN
 from sqlalchemy.engine.interfaces import ReflectedColumn
-from sqlalchemy.exc import NoSuchTableError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import NoSuchTableError, SQLAlchemyError
 from sqlalchemy.pool import SingletonThreadPool, StaticPool
 from sqlalchemy.types import TypeEngine
 
@@ -36,13 +21,11 @@ from hookrow.stores import Unavailable
 from hookrow.stores.column_types import check_types
 from hookrow.stores.engines import check_version
 from hookrow.stores.faults import fault
+from hookrow.stores.relations import is_updatable
 from hookrow.stores.statements import Statements, Types
 from hookrow.stores.tables import log_table
 
 _WRITTEN = {*TIMES, *SUPPRESSION}
-
-_UPDATE = 4
-"""Of what `pg_relation_is_updatable` says, the bit for UPDATE."""
 
 
 def verify(engine: Engine, schema: Schema) -> Statements:
@@ -93,33 +76,14 @@ def _check_updatable(
     connection: Connection, schema: Schema, name: str, written: Collection[str]
 ) -> None:
     """Raise `SchemaMismatch` where the database knows no way to change what is written."""
-    theirs = [schema.columns(name)[ours] for ours in written]
     namespace, _, bare = schema.roles[name].table.rpartition(".")
-    table = Table(bare, MetaData(), *map(Column, theirs), schema=namespace or None)
-    if connection.dialect.name == "postgresql":
-        is_updatable = _has_update(connection, table)
-    else:
-        is_updatable = _compiles(connection, update(table).values(dict.fromkeys(theirs, null())))
-    if not is_updatable:
+    table = Table(bare, MetaData(), schema=namespace or None)
+    for ours in written:
+        table.append_column(Column(schema.columns(name)[ours]))
+    if not is_updatable(connection, table):
         raise SchemaMismatch(
             f"No row can be changed through the view {table.fullname!r}: name the table behind it."
         )
-
-
-def _has_update(connection: Connection, table: Table) -> bool:
-    """Ask PostgreSQL, which counts rules and triggers in."""
-    quoted = connection.dialect.identifier_preparer.format_table(table)
-    events = func.pg_relation_is_updatable(cast(quoted, REGCLASS), true())
-    return bool(connection.scalar(select(events.op("&")(_UPDATE))))
-
-
-def _compiles(connection: Connection, statement: Update) -> bool:
-    """Ask SQLite, which knows when it compiles a statement; it is not run."""
-    try:
-        connection.exec_driver_sql(f"EXPLAIN {statement.compile(connection)}").close()
-    except OperationalError:
-        return False
-    return True
 
 
 def _check_log(inspector: Inspector, name: str) -> None:
