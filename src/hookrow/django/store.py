@@ -36,7 +36,7 @@ from hookrow.notification import (
     Suppressible,
 )
 from hookrow.schema import KEYS, WRITTEN, Schema, nearest
-from hookrow.stores import State, by_kind, row_key
+from hookrow.stores import NOT_ON, State, by_kind, row_key
 
 _ORDER = {kind: place for place, kind in enumerate(Suppressible)}
 
@@ -188,9 +188,7 @@ def supported(using: str) -> None:
         )
     connection = connections[using]
     if connection.vendor not in {"postgresql", "sqlite"}:
-        raise ConfigurationError(
-            f"hookrow runs on PostgreSQL and SQLite, not on {connection.vendor}."
-        )
+        raise ConfigurationError(NOT_ON.format(connection.vendor))
     if not connection.settings_dict["AUTOCOMMIT"]:
         raise ConfigurationError(
             f"DATABASES[{using!r}] has AUTOCOMMIT off, so that nothing would be committed: "
