@@ -117,6 +117,14 @@ class TestNames:
             "The database has no table 'readers' for the subscribers. Did you mean 'crm.readers'?"
         )
 
+    def test_with_a_dot(self, url: str) -> None:
+        """A name with a dot is of another schema: the table that it is of is not meant."""
+        engine = make(url)
+        with engine.begin() as connection:
+            connection.execute(text('CREATE TABLE "crm.people" (id integer)'))
+        said = refused(engine, replace(HOST, subscribers=Role("crm.people", REST))) or ""
+        assert said.endswith("no table 'crm.people' for the subscribers. Did you mean 'people'?")
+
     def test_a_primary_key_is_not_asked_for(self, url: str) -> None:
         """Nor is an index, which is for the check to find."""
         assert refused(make(url), HOST) is None

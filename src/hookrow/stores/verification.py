@@ -121,8 +121,9 @@ def _base(type_: TypeEngine[Any]) -> TypeEngine[Any]:
 
 def _no_table(inspector: Inspector, name: str, table: str) -> SchemaMismatch:
     bare = table.rpartition(".")[2]
-    elsewhere = [each for each in _tables(inspector) if each.rpartition(".")[2] == bare]
-    hint = f" Did you mean {elsewhere[0]!r}?" if elsewhere else nearest(table, _tables(inspector))
+    others = [each for each in _tables(inspector) if each != table]
+    elsewhere = [each for each in others if each.rpartition(".")[2] == bare]
+    hint = f" Did you mean {elsewhere[0]!r}?" if elsewhere else nearest(table, others)
     return SchemaMismatch(f"The database has no table {table!r} for the {name}.{hint}")
 
 
