@@ -167,7 +167,7 @@ class SQLTransaction:
             subscribers,
             dispatches,
             self._subscriptions(pairs(mentioned, subscribers, dispatches)),
-            self._schema.undated,
+            self._statements.undated,
             exact=self._schema.subscribers.fold == "exact",
         )
 

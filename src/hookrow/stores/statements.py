@@ -63,6 +63,7 @@ class Statements:
     def __init__(self, schema: Schema, types: Mapping[str, Types], *, arrays: bool) -> None:
         self.arrays = arrays
         self.fold = schema.subscribers.fold
+        self.undated = schema.undated
         tables = {name: _table(schema, name, types[name], strict=arrays) for name in schema.roles}
         self.roles: Mapping[str, Columns] = {
             name: {ours: table.c[theirs] for ours, theirs in schema.columns(name).items()}
