@@ -177,6 +177,7 @@ class TestNearest:
     def test_near(self) -> None:
         """A name that was mistyped gets a hint at the one that was meant, whatever its case."""
         assert nearest("PEOPLE", ["People"]) == " Did you mean 'People'?"
+        assert nearest("people", ["people", "peoples"]) == " Did you mean 'peoples'?"
         assert nearest("subscriber", ["dispatches", "subscribers"]) == (
             " Did you mean 'subscribers'?"
         )

@@ -94,20 +94,28 @@ class TestRead:
             pytest.param(b"sweep = {}", "neither text nor a whole number, true or", id="inline"),
             pytest.param(b"secret = ['a']", "secret is neither text nor", id="list"),
             pytest.param(b"secret = 1979-05-27", "secret is neither text nor", id="date"),
-            pytest.param(b"tables = 5", "[tables]: Expected `object`, got `int`", id="no table"),
+            pytest.param(
+                b"tables = 5",
+                '[tables.subscribers] and below it table = "its_name".',
+                id="no table",
+            ),
             pytest.param(
                 b"[tables]\nsubscriber = 5",
                 "'subscriber'. Did you mean 'subscribers'?",
                 id="unknown role",
             ),
             pytest.param(
-                b"[tables]\nsubscribers = 'people'", "`$.subscribers`", id="role that is text"
+                b"[tables]\nsubscribers = 'people'",
+                '[tables]: write [tables.subscribers] and below it table = "people".',
+                id="role that is text",
             ),
             pytest.param(
                 b"[tables]\ndispatches = false", "`$.dispatches`", id="role that is needed"
             ),
             pytest.param(
-                b"[tables.subscribers]\ntabel = 'people'", "`table`", id="role without a table"
+                b"[tables.subscribers]\ntabel = 'people'",
+                "'tabel'. Did you mean 'table'?",
+                id="role without a table",
             ),
             pytest.param(
                 b"[tables.subscribers]\ntable = 'people'\ncolumns = { emial = 'x' }",
@@ -138,6 +146,11 @@ class TestRead:
                 b"[tables.subscribers]\ntable = 'people'\nwhere = { state = 1.5 }",
                 "$.subscribers.where",
                 id="hidden by a fraction",
+            ),
+            pytest.param(
+                b"[tables.messages]\ncolumns = { list_id = 'group' }",
+                "the messages have no table: name it, as their 'table'.",
+                id="role that only has columns",
             ),
             pytest.param(
                 b"[tables]\nreasons = { HardBounce = 1 }",

@@ -14,14 +14,11 @@ import msgspec
 from hookrow.notification import Arrival, Outcome, Refusal
 from hookrow.postmark import parse
 from hookrow.recording import record
-from hookrow.retry import insist
+from hookrow.retry import PATIENCE, insist
 from hookrow.stores import Store
 
 ORIGIN = "Host"
 """Of a change in the log; the provider's own are of Recipient, Customer and Admin."""
-
-PATIENCE = 5.0
-"""In seconds; how long a change that meets others is tried again."""
 
 
 def change_by_hand(

@@ -10,7 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from hookrow import migrations
 from hookrow.errors import ConfigurationError, HookrowError
-from hookrow.finding import Finding, Level
+from hookrow.finding import Finding, Level, several_rows
 from hookrow.postmark import SHORTEST_SECRET, Postmark
 from hookrow.retry import masked
 from hookrow.schema import Schema
@@ -20,6 +20,7 @@ from hookrow.stores.duplicates import duplicates
 from hookrow.stores.engines import absent, opened, shown
 from hookrow.stores.faults import fault
 from hookrow.stores.indexes import missing
+from hookrow.stores.relations import Relation
 from hookrow.stores.statements import Statements
 from hookrow.stores.verification import verify
 from hookrow.stores.zones import naive
@@ -125,13 +126,21 @@ def _check_indexes(engine: Engine, statements: Statements) -> Iterator[Finding]:
         return
     for each in lacking:
         other = f' There is an index for fold="{each.fold}": write that, or another.'
-        yield Finding(
-            Level.WARNING,
-            "indexes",
-            f"A lookup reads a whole table.{other if each.fold else ''} Run: {each.statement}",
-        )
+        how = f"{other if each.fold else ''} {_HOW[each.on]}: {each.statement}"
+        yield Finding(Level.WARNING, "indexes", f"A lookup reads a whole table.{how}")
     if not lacking:
         yield Finding(Level.OK, "indexes", "Every lookup has an index.")
+
+
+_HOW = {
+    Relation.TABLE: "Run",
+    Relation.PARTITIONED: (
+        "It is partitioned: make the index ON ONLY it, then CONCURRENTLY one on each partition to "
+        "attach to it; or, which holds up every writer, run"
+    ),
+    Relation.VIEW: "It is behind a view, which has no index: name that table in this, and run",
+}
+"""How an index is made, by what it is to be made on."""
 
 
 def _check_emails(engine: Engine, statements: Statements) -> Iterator[Finding]:
@@ -143,10 +152,4 @@ def _check_emails(engine: Engine, statements: Statements) -> Iterator[Finding]:
         yield Finding(Level.WARNING, "emails", f"They could not be compared: {fault(error)}")
         return
     if count:
-        yield Finding(
-            Level.WARNING,
-            "emails",
-            f"There are several rows of {count} email{'s' if count > 1 else ''}, such as "
-            f"{masked(example)}, that differ by case: the one spelled as the Recipient is taken, "
-            "else the lowest id.",
-        )
+        yield several_rows(count, masked(example))

@@ -24,7 +24,8 @@ def record(
         rows = transaction.find(mentioned(arrivals))
         outcomes = [decide(arrival, rows) for arrival in arrivals]
         held = transaction.lock(wanted(outcomes))
-        outcomes = refuse_held(outcomes, held)
+        if held:
+            outcomes = refuse_held(outcomes, held)
         transaction.save(merge(outcomes))
         if store.log is not None:
             transaction.keep(entries(arrivals, outcomes, datetime.now(UTC), bodies=bodies))

@@ -18,7 +18,7 @@ from hookrow.entry import Logged, body_of
 from hookrow.notification import Arrival, Notification, Outcome, Recorded, Refusal, RowId
 from hookrow.quiet import Quiet
 from hookrow.recording import keep_failed, record
-from hookrow.retry import Attempt, describe, insist
+from hookrow.retry import PATIENCE, Attempt, describe, insist
 from hookrow.stores import Conflict, Locked, State, Store, StoreError, Unavailable
 from hookrow.stores.log import LogReader, Query
 
@@ -27,9 +27,6 @@ GROUP = 64
 
 PAUSE = 0.02
 """In seconds, between two groups: on SQLite a waiting writer polls, and may find it taken."""
-
-PATIENCE = 5.0
-"""In seconds; how long a group that meets others is tried again."""
 
 Parse: TypeAlias = Callable[[bytes], Notification | None]
 

@@ -21,6 +21,9 @@ from hookrow.stores import Conflict, Locked, Rejected, StoreError
 PAUSES = (0.01, 0.03, 0.1, 0.3)
 """In seconds; how long a group that met another waits before it tries again."""
 
+PATIENCE = 5.0
+"""In seconds; how long what is done by a command or by hand, and meets others, is tried again."""
+
 REST = 1.0
 """In seconds; how long a store that could not be reached is left alone."""
 

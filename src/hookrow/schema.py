@@ -178,7 +178,7 @@ class Schema:
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """Return a hint at the name that was meant, empty where none is near."""
-    lowered = {each.lower(): each for each in names}
+    lowered = {each.lower(): each for each in names if each != name}
     near = get_close_matches(name.lower(), lowered, n=1)
     return f" Did you mean {lowered[near[0]]!r}?" if near else ""
 

@@ -21,6 +21,8 @@ from hookrow.schema import Fold, Role, Schema, nearest
 
 DEFAULT_FILE = Path("hookrow.toml")
 
+_ROLES = ("subscribers", "dispatches", "subscriptions", "messages")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -79,6 +81,7 @@ def read(path: Path, known: Collection[str]) -> tuple[Mapping[str, Value], Schem
                 f"{path}: {name} is neither text nor a whole number, true or false."
             )
     try:
+        _check_form(tables)
         return content, schema_of(tables)
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: [tables]: {error}") from error
@@ -96,15 +99,30 @@ def schema_of(tables: object) -> Schema:
     `ConfigurationError` for what no schema has.
     """
     _refuse_unknown("role", tables, Schema.__slots__)
-    for role in tables.values() if isinstance(tables, Mapping) else ():
-        if isinstance(role, Mapping) and "table" in role:
-            _refuse_unknown("part of a role", role, Role.__slots__)
-            _refuse_unknown("fold", [role.get("fold", "ascii")], get_args(Fold))
+    for name, role in tables.items() if isinstance(tables, Mapping) else ():
+        if isinstance(role, Mapping) and name in _ROLES:
+            _check_role(name, role)
     try:
         schema: Schema = msgspec.convert(_none_for_false(tables), Schema)
     except msgspec.ValidationError as error:
         raise ConfigurationError(f"{error}.") from error
     return schema
+
+
+def _check_role(name: str, role: Mapping[str, object]) -> None:
+    _refuse_unknown("part of a role", role, Role.__slots__)
+    _refuse_unknown("fold", [role.get("fold", "ascii")], get_args(Fold))
+    if "table" not in role:
+        raise ConfigurationError(f"the {name} have no table: name it, as their 'table'.")
+
+
+def _check_form(tables: object) -> None:
+    """Refuse a role that is its table's name alone, in the words of the file."""
+    given = tables if isinstance(tables, Mapping) else {"subscribers": tables}
+    for name, role in given.items():
+        if name in _ROLES and not isinstance(role, Mapping) and role is not False:
+            table = role if isinstance(role, str) else "its_name"
+            raise ConfigurationError(f'write [tables.{name}] and below it table = "{table}".')
 
 
 def _refuse_unknown(what: str, given: object, known: Collection[str]) -> None:

@@ -129,7 +129,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         "E003",
         "no part of a role 'fields'",
     ),
-    ({"TABLES": {"subscribers": {}}}, "E003", "missing required field `table`"),
+    ({"TABLES": {"subscribers": {}}}, "E003", "the subscribers have no table"),
     ({"TABLES": {"subscribers": {"table": ""}}}, "E003", "needs a table"),
     ({"TABLES": 7}, "E003", "Expected `object`"),
     ({"TABLES": Schema(subscribers=Role("crm.Persn"))}, "E002", "Did you mean 'Person'"),

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import MetaData
 from test_tables_page import blocks
 
-from hookrow import Role, Schema
+from hookrow import ConfigurationError, Role, Schema
 from hookrow.check import check
 from hookrow.finding import Level
 from hookrow.migrations import upgrade
@@ -107,4 +107,15 @@ def test_what_a_schema_needs() -> None:
         (Schema(subscribers=theirs, log=None), set()),
     ):
         host = MetaData()
-        assert {table.fullname for table in attach(host, schema)} == names == {*host.tables}
+        made = attach(host, schema)
+        assert {table.fullname for table in made} == names == {*host.tables}
+        assert attach(host, schema) == made
+
+
+def test_metadata_of_a_schema() -> None:
+    """Our tables are where the store looks for them, not where the host's are."""
+    host = MetaData(schema="crm")
+    with pytest.raises(ConfigurationError, match="schema='crm' would move our tables there"):
+        attach(host, Schema())
+    mine = Schema(subscribers=Role("crm.people"), log="crm.log")
+    assert [table.fullname for table in attach(host, mine)] == ["crm.log"]

@@ -45,6 +45,7 @@ def engine(empty_database_url: str) -> Iterator[Engine]:
             *TABLES,
             *(f"INSERT INTO people (email) VALUES ('{email}')" for email in emails),
             "UPDATE people SET deleted_at = '2026-03-04' WHERE email = 'C'",
+            "INSERT INTO people (email) VALUES (NULL), (NULL)",
         ):
             connection.execute(text(statement))
     yield engine
@@ -58,7 +59,7 @@ def statements(engine: Engine) -> Statements:
 
 
 def test_counted(engine: Engine, statements: Statements) -> None:
-    """Each email counts once, however often it is there, and one that is hidden not at all."""
+    """Each email counts once, however often it is there; what is hidden or null not at all."""
     with engine.connect() as connection:
         assert duplicates(connection, statements) == (2, "a@x.example")
 

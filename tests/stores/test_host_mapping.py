@@ -230,6 +230,8 @@ class TestMistakes:
     def test_what_has_to_be_defined_is_told(self) -> None:
         """A subclass that does not say how rows are saved is told what to define."""
         contract = StoreContract()
+        with pytest.raises(NotImplementedError, match=r"Set self\.store, in a fixture"):
+            _ = StoreContract().store
         with pytest.raises(NotImplementedError, match="add_subscriber"):
             contract.test_a_delivery_sets_its_time()
         with pytest.raises(NotImplementedError, match="add_dispatch"):

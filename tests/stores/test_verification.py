@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from contract import NOON, arrival
+from contract import NOON, arrival, statuses
 from homes import connect
 from sqlalchemy import Engine, text
+from test_folds import create_citext
 
 from hookrow import Role, Schema, SchemaMismatch, Suppressed
 from hookrow.recording import record
@@ -115,6 +116,14 @@ class TestNames:
         assert said == (
             "The database has no table 'readers' for the subscribers. Did you mean 'crm.readers'?"
         )
+
+    def test_with_a_dot(self, url: str) -> None:
+        """A name with a dot is of another schema: the table that it is of is not meant."""
+        engine = make(url)
+        with engine.begin() as connection:
+            connection.execute(text('CREATE TABLE "crm.people" (id integer)'))
+        said = refused(engine, replace(HOST, subscribers=Role("crm.people", REST))) or ""
+        assert said.endswith("no table 'crm.people' for the subscribers. Did you mean 'people'?")
 
     def test_a_primary_key_is_not_asked_for(self, url: str) -> None:
         """Nor is an index, which is for the check to find."""
@@ -249,7 +258,79 @@ class TestOnPostgres:
         schema = replace(HOST, subscribers=Role("people", REST, fold="citext"))
         assert "is of the type TEXT, not CITEXT" in (refused(make(url), schema) or "")
 
+    def test_keys_in_any_case(self, url: str) -> None:
+        """Keys that are equal to the database and not to us would find rows and lose them."""
+        engine = connect(url)
+        create_citext(engine)
+        engine.dispose()
+        said = refused(make(url, people__id="citext", sends__subscriber_id="text"), HOST) or ""
+        assert said.endswith("of the type CITEXT; a key is compared to the letter: make it TEXT.")
+
     def test_a_domain_is_what_it_is_of(self, url: str) -> None:
         """An email of a type of the host's own is text still."""
         domain = "CREATE DOMAIN address AS text CHECK (value LIKE '%@%')"
         assert refused(make(url, domain, people__email="address"), HOST) is None
+
+
+class TestWriting:
+    """What cannot be changed is refused, where the database says so beforehand."""
+
+    def test_generated(self, url: str) -> None:
+        """A generated column takes no value but its own."""
+        never = "timestamp GENERATED ALWAYS AS (NULL) STORED"
+        said = refused(make(url, sends__opened_at=never), HOST)
+        assert said == (
+            "The column 'opened_at' of 'sends' is generated, and cannot be written: name another."
+        )
+
+    @pytest.mark.parametrize(
+        ("kind", "how"),
+        [
+            ("VIEW", ""),
+            ("MATERIALIZED VIEW", ""),
+            ("VIEW", 'CREATE RULE r AS ON UPDATE TO "Readers" DO INSTEAD {}'),
+        ],
+        ids=["view", "materialized", "rule"],
+    )
+    def test_views(self, empty_postgres_url: str, kind: str, how: str) -> None:
+        """A view of two tables is read only, unless a rule says what to change."""
+        _check_view(empty_postgres_url, kind, how)
+
+    @pytest.mark.parametrize(
+        "how", ["", 'CREATE TRIGGER t INSTEAD OF UPDATE ON "Readers" BEGIN {}; END']
+    )
+    def test_views_on_sqlite(self, empty_sqlite_url: str, how: str) -> None:
+        """Every view is, unless a trigger says it."""
+        _check_view(empty_sqlite_url, "VIEW", how)
+
+    def test_a_view_of_what_is_only_read(self, url: str) -> None:
+        """Nothing is written to a subscription that has no suppression: any view will do."""
+        engine = make(url)
+        with engine.begin() as connection:
+            for statement in (
+                "CREATE VIEW pairs AS SELECT DISTINCT * FROM members",
+                "INSERT INTO people (id, email) VALUES (1, 'a')",
+                "INSERT INTO sends (id, provider_message_id, campaign_id) VALUES (1, 'm', 1)",
+                "INSERT INTO campaigns VALUES (1, 1)",
+                "INSERT INTO members VALUES (1, 1)",
+            ):
+                connection.execute(text(statement))
+        pairs = Role("pairs", dict.fromkeys(SUPPRESSION))
+        store = SQLStore(engine, replace(HOST, subscriptions=pairs))
+        told = arrival(Suppressed("a", "m", NOON, "HardBounce"))
+        assert statuses(record(store, [told])) == [200]
+        engine.dispose()
+
+
+def _check_view(url: str, kind: str, how: str) -> None:
+    """Make the view, and how to change its rows; see whether it is refused without."""
+    engine = make(url)
+    both = "SELECT people.* FROM people JOIN sends ON sends.subscriber_id = people.id"
+    do = "UPDATE people SET suppressed_at = new.suppressed_at WHERE id = old.id"
+    with engine.begin() as connection:
+        connection.execute(text(f'CREATE {kind} "Readers" AS {both}'))
+        if how:
+            connection.execute(text(how.format(do)))
+    said = refused(engine, replace(HOST, subscribers=Role("Readers", REST)))
+    refusal = "No row can be changed through the view 'Readers': name the table behind it."
+    assert said == (None if how else refusal)

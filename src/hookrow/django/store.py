@@ -21,7 +21,7 @@ from hookrow.django.log import DjangoLog
 from hookrow.django.lookups import Lookups
 from hookrow.django.mapping import Models, Played, models
 from hookrow.django.times import told
-from hookrow.django.transactions import begun
+from hookrow.django.transactions import begun, faults
 from hookrow.django.updates import Updates
 from hookrow.entry import Entry
 from hookrow.errors import ConfigurationError
@@ -36,7 +36,7 @@ from hookrow.notification import (
     Suppressible,
 )
 from hookrow.schema import KEYS, WRITTEN, Schema, nearest
-from hookrow.stores import State, by_kind, row_key
+from hookrow.stores import NOT_ON, State, by_kind, row_key
 
 _ORDER = {kind: place for place, kind in enumerate(Suppressible)}
 
@@ -101,6 +101,7 @@ class DjangoTransaction:
             exact=self._kept.models.fold == "exact",
         )
 
+    @faults(saving=True)
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
         """Lock the rows, kind by kind, each in the order of its keys.
 
@@ -124,6 +125,7 @@ class DjangoTransaction:
             held.difference_update((kind, row_key(row)) for row in locked.values_list(*names))
         return held
 
+    @faults(saving=True)
     def save(self, changes: Sequence[Change]) -> None:
         """Apply the changes in the order in which kinds are locked, those of a form in one go."""
         forms: dict[str, list[Any]] = {}
@@ -186,9 +188,7 @@ def supported(using: str) -> None:
         )
     connection = connections[using]
     if connection.vendor not in {"postgresql", "sqlite"}:
-        raise ConfigurationError(
-            f"hookrow runs on PostgreSQL and SQLite, not on {connection.vendor}."
-        )
+        raise ConfigurationError(NOT_ON.format(connection.vendor))
     if not connection.settings_dict["AUTOCOMMIT"]:
         raise ConfigurationError(
             f"DATABASES[{using!r}] has AUTOCOMMIT off, so that nothing would be committed: "

@@ -29,13 +29,16 @@ def begun(using: str) -> Iterator[BaseDatabaseWrapper]:
 
 
 @contextmanager
-def faults() -> Iterator[None]:
-    """Raise a `StoreError` for what Django raises of a database in the block."""
+def faults(*, saving: bool = False) -> Iterator[None]:
+    """Raise a `StoreError` for what Django raises of a database in the block.
+
+    `saving` is for a block that changes rows; see `causes.cause`.
+    """
     try:
         yield
     except Error as error:
         data = isinstance(error, DataError | IntegrityError)
-        raise cause(error.__cause__ or error, data=data) from error
+        raise cause(error.__cause__ or error, data=data, saving=saving) from error
     except (UnicodeError, OverflowError) as error:  # the driver cannot write a value
         raise Rejected(type(error).__name__) from error
 

@@ -14,6 +14,9 @@ from hookrow.stores.log import LogReader
 State: TypeAlias = Mapping[str, Any]
 """Of one row: the columns that notifications set and the table has, by our names for them."""
 
+NOT_ON = "hookrow works on PostgreSQL and SQLite, not on {}."
+"""What every store says of another database."""
+
 
 class StoreError(HookrowError):
     """A transaction failed and changed nothing. What to do next depends on which."""

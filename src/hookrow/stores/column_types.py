@@ -14,6 +14,7 @@ from hookrow.errors import SchemaMismatch
 from hookrow.schema import OTHERWISE, TIMES, Given, Schema, nearest
 from hookrow.stores.statements import Types
 
+_KEYS = {"id", "subscriber_id", "list_id", "message_id"}
 _TEXT = {"email", "provider_message_id"}
 
 _REFERENCES = (
@@ -56,12 +57,7 @@ def check_types(schema: Schema, types: Mapping[str, Types], *, strict: bool) -> 
         for ours, theirs in schema.columns(name).items()
     }
     for (_, ours), column in columns.items():
-        if ours in _TEXT and strict:
-            _check_text(column)
-        elif ours in TIMES:
-            _check_time(column)
-        elif ours == "suppression_reason":
-            _check_reasons(column, schema.reasons)
+        _check(ours, column, schema)
     for name, role in schema.roles.items():
         for theirs, value in role.where.items():
             _check_where(_Column(role.table, theirs, types[name][theirs], strict), value)
@@ -70,6 +66,17 @@ def check_types(schema: Schema, types: Mapping[str, Types], *, strict: bool) -> 
         for one, other in _REFERENCES:
             if one in columns and other in columns:
                 _check_reference(columns[one], columns[other])
+
+
+def _check(ours: str, column: _Column, schema: Schema) -> None:
+    if ours in _TEXT and column.strict:
+        _check_text(column)
+    elif ours in _KEYS and isinstance(column.type, CITEXT):
+        raise SchemaMismatch(f"{column}; a key is compared to the letter: make it TEXT.")
+    elif ours in TIMES:
+        _check_time(column)
+    elif ours == "suppression_reason":
+        _check_reasons(column, schema.reasons)
 
 
 def _check_text(column: _Column) -> None:

@@ -1,4 +1,4 @@
-"""Looks for emails that two subscribers have but for case, which reads a whole table."""
+"""Looks for emails that two subscribers have, whatever the case, which reads a whole table."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select, text
 
+from hookrow.stores.limits import STATEMENT_TIMEOUT
 from hookrow.stores.statements import Statements
 from hookrow.stores.tables import folded
-
-PATIENCE = 4.0
-"""In seconds; a table that takes longer to read is left alone."""
 
 _STEPS = 10_000
 """Of SQLite's machine: how many it takes between two looks at the clock."""
 
 
 def duplicates(
-    connection: Connection, statements: Statements, *, seconds: float = PATIENCE
+    connection: Connection, statements: Statements, *, seconds: float = STATEMENT_TIMEOUT
 ) -> tuple[int, str]:
     """Return how many emails are there more than once, and one of them, else nothing.
 
@@ -28,7 +26,7 @@ def duplicates(
     email = folded(statements.roles["subscribers"]["email"]).label("email")
     twice = (
         select(email)
-        .where(*statements.visible["subscribers"])
+        .where(email.is_not(None), *statements.visible["subscribers"])
         .group_by(email)
         .having(func.count() > 1)
         .subquery()

@@ -13,6 +13,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from hookrow.errors import ConfigurationError, MissingExtra
+from hookrow.stores import NOT_ON
 from hookrow.stores.limits import LOCK_TIMEOUT, SET_LIMITS, STATEMENT_TIMEOUT
 
 CONNECT_TIMEOUT = 3
@@ -94,7 +95,7 @@ def absent(engine: Engine) -> str | None:
 def supported(backend: str, *, is_async: bool = False) -> None:
     """Raise `ConfigurationError` for a database or a driver that hookrow cannot use."""
     if backend not in _NAMES:
-        raise ConfigurationError(f"hookrow works on PostgreSQL and SQLite, not on {backend}.")
+        raise ConfigurationError(NOT_ON.format(backend))
     if is_async:
         raise ConfigurationError(
             "hookrow writes from a thread of its own, which an async driver cannot: "

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
 from sqlalchemy import (
     Column,
@@ -14,11 +13,15 @@ from sqlalchemy import (
     Connection,
     Executable,
     Index,
-    Integer,
     Select,
-    Uuid,
+    Table,
+    Text,
+    and_,
+    cast,
+    null,
     select,
     text,
+    type_coerce,
 )
 from sqlalchemy.dialects.postgresql import CITEXT
 from sqlalchemy.ext.compiler import compiles
@@ -28,6 +31,8 @@ from sqlalchemy.sql.elements import ClauseElement, ColumnElement
 
 from hookrow.schema import Fold
 from hookrow.stores import folds
+from hookrow.stores.arrays import unbounded
+from hookrow.stores.relations import Relation, printing, relation
 from hookrow.stores.statements import Statements
 
 _LONGEST_NAME = 63
@@ -44,9 +49,13 @@ _ALONE = (
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """The CREATE INDEX that a lookup lacks, and the fold of emails that has its index already."""
+    """The CREATE INDEX that a lookup lacks, and on what: in a view it can only be read.
+
+    `fold` is that of emails which has its index already, if any.
+    """
 
     statement: str
+    on: Relation
     fold: Fold | None = None
 
 
@@ -75,10 +84,10 @@ def missing(connection: Connection, statements: Statements) -> Iterator[Missing]
         there = (
             fold for fold in others if _is_served(connection, statements, _email(statements, fold))
         )
-        yield Missing(_create(connection, email), next(there, None))
+        yield _lacking(connection, email, next(there, None))
     for lookup in _lookups(statements):
         if not _is_served(connection, statements, lookup):
-            yield Missing(_create(connection, lookup))
+            yield _lacking(connection, lookup)
 
 
 def _folds(statements: Statements) -> Iterator[Fold]:
@@ -103,20 +112,34 @@ def _lookups(statements: Statements) -> Iterator[_Lookup]:
     for name, ours in _ALONE:
         if name in statements.roles:
             column = statements.roles[name][ours]
-            parameters = statements.by([_sample(column)])
-            condition = statements.among(column)
-            yield _Lookup(name, condition, parameters, [column], column, f"{_named(column)}|rowid")
+            by = f"{_named(column)}|rowid"
+            yield _Lookup(name, _equal(statements, column), _NULLS, [column], column, by)
     if "subscriptions" in statements.roles:
         role = statements.roles["subscriptions"]
         pair = [role["list_id"], role["subscriber_id"]]
-        parameters = statements.by([tuple(_sample(column) for column in pair)])
         # There may be few lists, with many subscribers each: these tell the rows apart.
         by = _named(pair[1])
-        yield _Lookup("subscriptions", statements.among(*pair), parameters, pair, pair[1], by)
+        yield _Lookup("subscriptions", _equal(statements, *pair), _NULLS, pair, pair[1], by)
+
+
+def _equal(statements: Statements, *columns: Column[Any]) -> ColumnElement[bool]:
+    """Compare each column with one value, of which a planner knows no more than its type."""
+    if not statements.arrays:
+        return statements.among(*columns)
+    return and_(
+        *(
+            column == select(cast(null(), unbounded(column.type))).scalar_subquery()
+            for column in columns
+        )
+    )
+
+
+_NULLS = {"key_0": [None], "key_1": [None]}
+"""The parameters of `among`: SQLite's planner does not look at them."""
 
 
 def _named(column: Column[Any]) -> str:
-    return rf"\b{re.escape(column.name)}\b"
+    return rf"(?<!\w){re.escape(column.name)}(?!\w)"
 
 
 def _is_served(connection: Connection, statements: Statements, lookup: _Lookup) -> bool:
@@ -129,29 +152,22 @@ def _is_served(connection: Connection, statements: Statements, lookup: _Lookup) 
     """
     pattern = rf"(Index Cond: .*|SEARCH .* (INDEX|KEY) .*\(.*)({lookup.by})"
     for visible in ([], statements.visible[lookup.role]):
-        select_ = select(lookup.sought).where(lookup.condition, *visible)
+        # As text, for a plan is.
+        select_ = select(type_coerce(lookup.sought, Text())).where(lookup.condition, *visible)
         plan = connection.execute(Explain(select_), lookup.parameters).all()
         if any(re.search(pattern, str(row[-1]), re.IGNORECASE) for row in plan):
             return True
     return False
 
 
-def _create(connection: Connection, lookup: _Lookup) -> str:
-    """Return the CREATE INDEX, which on PostgreSQL holds up no writer."""
-    name = f"hookrow_{lookup.sought.table.name}_{lookup.sought.name}"[:_LONGEST_NAME]
-    index = Index(name, *lookup.indexed, postgresql_concurrently=True)
-    return str(CreateIndex(index).compile(dialect=connection.dialect))
-
-
-def _sample(column: Column[Any]) -> object:
-    """Return a value that the column could hold."""
-    match column.type:
-        case Integer():
-            return 0
-        case Uuid():
-            return UUID(int=0)
-        case _:
-            return ""
+def _lacking(connection: Connection, lookup: _Lookup, fold: Fold | None = None) -> Missing:
+    """Return the CREATE INDEX, which on PostgreSQL holds up no writer where that can be."""
+    table = lookup.sought.table
+    assert isinstance(table, Table)  # noqa: S101 - for mypy: a column is of any FROM clause
+    on = relation(connection, table)
+    name = f"hookrow_{table.name}_{lookup.sought.name}"[:_LONGEST_NAME]
+    index = Index(name, *lookup.indexed, postgresql_concurrently=on is Relation.TABLE)
+    return Missing(str(CreateIndex(index).compile(dialect=printing(connection.dialect))), on, fold)
 
 
 class Explain(Executable, ClauseElement):

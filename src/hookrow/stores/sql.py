@@ -92,7 +92,8 @@ class SQLStore:
             self._verified()
             with self._begun() as connection:
                 yield connection
-                connection.commit()
+                with faults(saving=True):  # of what is checked at the end
+                    connection.commit()
 
     def _verified(self) -> Statements:
         if self._statements is None:
@@ -166,14 +167,16 @@ class SQLTransaction:
             subscribers,
             dispatches,
             self._subscriptions(pairs(mentioned, subscribers, dispatches)),
-            self._schema.undated,
+            self._statements.undated,
             exact=self._schema.subscribers.fold == "exact",
         )
 
+    @faults(saving=True)
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
-        """Lock the rows, kind by kind; on SQLite the transaction holds the whole file."""
+        """Lock what is written to, kind by kind; on SQLite the transaction holds the whole file."""
         if self._connection.dialect.name == "sqlite":
             return ()
+        rows = [row for row in rows if row[0] in self._statements.written]
         held = set(rows) if self._skip_locked else set()
         for kind, keys in by_kind(rows).items():
             statement = self._statements.lock(kind, skip_locked=self._skip_locked)
@@ -183,6 +186,7 @@ class SQLTransaction:
             got.close()
         return held
 
+    @faults(saving=True)
     def save(self, changes: Sequence[Change]) -> None:
         """Apply the changes, those of one form in one go."""
         forms: defaultdict[Update, list[dict[str, Any]]] = defaultdict(list)

@@ -8,16 +8,20 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import (
     ARRAY,
+    CHAR,
     Boolean,
     Column,
     ColumnElement,
     MetaData,
     Select,
+    String,
     Table,
+    Text,
     Update,
     and_,
     any_,
     bindparam,
+    cast,
     false,
     literal_column,
     null,
@@ -28,7 +32,7 @@ from sqlalchemy import (
     union_all,
     update,
 )
-from sqlalchemy.types import TypeEngine
+from sqlalchemy.types import NullType, TypeEngine
 
 from hookrow.notification import EventTime, Mentioned, Suppressible
 from hookrow.schema import KEYS, TIMES, WRITTEN, Given, Schema
@@ -59,7 +63,8 @@ class Statements:
     def __init__(self, schema: Schema, types: Mapping[str, Types], *, arrays: bool) -> None:
         self.arrays = arrays
         self.fold = schema.subscribers.fold
-        tables = {name: _table(schema, name, types[name]) for name in schema.roles}
+        self.undated = schema.undated
+        tables = {name: _table(schema, name, types[name], strict=arrays) for name in schema.roles}
         self.roles: Mapping[str, Columns] = {
             name: {ours: table.c[theirs] for ours, theirs in schema.columns(name).items()}
             for name, table in tables.items()
@@ -69,6 +74,10 @@ class Statements:
             for name, role in schema.roles.items()
         }
         """Of each role: what is true of the rows that it has."""
+        self.written = {
+            kind for kind in Suppressible if kind.value in self.roles and self.names(kind)
+        }
+        """The kinds of row in which anything is set."""
         # One statement for both: it is a round trip less.
         self.find = union_all(self._subscribers(), self._dispatches())
         self.subscriptions = self._keys(Suppressible.SUBSCRIPTION) if schema.subscriptions else None
@@ -122,7 +131,7 @@ class Statements:
         role = self.roles["subscribers"]
         others = list(self._dispatches().selected_columns)[2:]
         nothing = [type_coerce(null(), column.type) for column in others]
-        return select(role["id"], role["email"], *nothing).where(
+        return select(_key(role["id"]), _text(role["email"]), *nothing).where(
             folds.found(self.fold, role["email"], arrays=self.arrays), *self.visible["subscribers"]
         )
 
@@ -130,16 +139,18 @@ class Statements:
         """By `message_ids`: its owner's id and email, message id, the dispatch's id, its list."""
         role, owner = self.roles["dispatches"], self.roles["subscribers"]
         message = self.roles.get("messages", {})
-        list_ = role.get("list_id", message.get("list_id", null()))
+        list_ = role.get("list_id", message.get("list_id"))
         found = select(
-            role["subscriber_id"],
-            owner["email"],
-            role["provider_message_id"],
-            role["id"],
-            list_.label("list_id"),
-        ).outerjoin_from(role["id"].table, owner["id"].table, role["subscriber_id"] == owner["id"])
+            _key(role["subscriber_id"]),
+            _text(owner["email"]),
+            _text(role["provider_message_id"]),
+            _key(role["id"]),
+            (null() if list_ is None else _key(list_)).label("list_id"),
+        ).outerjoin_from(
+            role["id"].table, owner["id"].table, _is_that(role["subscriber_id"], owner["id"])
+        )
         if message:
-            sent = and_(role["message_id"] == message["id"], *self.visible["messages"])
+            sent = and_(_is_that(role["message_id"], message["id"]), *self.visible["messages"])
             found = found.outerjoin(message["id"].table, sent)
         return found.where(
             self.one_of(role["provider_message_id"], "message_ids"), *self.visible["dispatches"]
@@ -148,7 +159,7 @@ class Statements:
     def _keys(self, kind: Suppressible) -> Select[Any]:
         """By keys of a kind of row: those that exist, and for pairs perhaps more."""
         columns = self.key(kind)
-        return select(*columns).where(self.among(*columns), *self.visible[kind.value])
+        return select(*map(_key, columns)).where(self.among(*columns), *self.visible[kind.value])
 
     def _lock(self, kind: Suppressible, *, skip_locked: bool) -> Select[Any]:
         """Lock rows in the order of their keys: the order in which every process does it.
@@ -199,17 +210,17 @@ class Statements:
         return {name: bindparam(name, type_=type_) for name, type_ in types.items()}
 
 
-def _table(schema: Schema, name: str, types: Types) -> Table:
+def _table(schema: Schema, name: str, types: Types, *, strict: bool) -> Table:
     """Return the table of a role, with the columns that the schema names."""
     role, columns = schema.roles[name], schema.columns(name)
-    times = {theirs for ours, theirs in columns.items() if ours in TIMES}
+    named = {theirs: _type(ours, types[theirs], strict=strict) for ours, theirs in columns.items()}
     namespace, _, bare = role.table.rpartition(".")
     return Table(
         bare,
         MetaData(),
         *(
-            Column(theirs, _utc(types[theirs]) if theirs in times else types[theirs])
-            for theirs in dict.fromkeys((*columns.values(), *role.where))
+            Column(theirs, type_)
+            for theirs, type_ in ({each: types[each] for each in role.where} | named).items()
         ),
         schema=namespace or None,
     )
@@ -228,6 +239,26 @@ def _quoted(text: str) -> str:
     return "'{}'".format(text.replace("'", "''"))
 
 
-def _utc(type_: TypeEngine[Any]) -> UTCDateTime:
-    # SQLite's types say nothing of time zones; PostgreSQL's do.
-    return UTCDateTime(timezone=getattr(type_, "timezone", True))
+def _type(ours: str, type_: TypeEngine[Any], *, strict: bool) -> TypeEngine[Any]:
+    """Return the type by which a column's values are passed."""
+    if ours in TIMES:
+        # SQLite's types say nothing of time zones; PostgreSQL's do.
+        return UTCDateTime(timezone=getattr(type_, "timezone", True))
+    # Nor do they say what is kept: a column of UUID or STRING counts as one of numbers.
+    return type_ if strict else NullType()
+
+
+def _key(column: Column[Any]) -> ColumnElement[Any]:
+    """Select a key without the blanks that PostgreSQL pads CHAR with, and compares without."""
+    return cast(column, Text()) if isinstance(column.type, CHAR) else column
+
+
+def _text(column: Column[Any]) -> ColumnElement[Any]:
+    """Select text, also of a column in which SQLite keeps as a number what looks like one."""
+    return _key(column) if isinstance(column.type, String) else cast(column, Text())
+
+
+def _is_that(reference: Column[Any], key: Column[Any]) -> ColumnElement[bool]:
+    """Compare by the key's index, which the two kinds of text would not use for each other."""
+    is_mixed = isinstance(reference.type, CHAR) is not isinstance(key.type, CHAR)
+    return key == (cast(reference, unbounded(key.type)) if is_mixed else reference)

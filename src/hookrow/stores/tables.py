@@ -30,6 +30,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
 
+from hookrow.errors import ConfigurationError
 from hookrow.schema import Schema
 
 
@@ -210,13 +211,20 @@ def attach(to: MetaData, schema: Schema = Schema()) -> Sequence[Table]:  # noqa:
 
     They are the four where all roles are ours, as for `hookrow db upgrade`, and the
     log. Their types are SQLAlchemy's own, so that what Alembic writes imports nothing
-    of ours.
+    of ours. Those that are there already are left alone.
+
+    Raises `ConfigurationError` where the metadata would move them to another schema.
     """
-    made = []
-    if schema.ours:
-        made += [table.to_metadata(to) for table in (subscribers, lists, subscriptions, dispatches)]
+    four = (subscribers, lists, subscriptions, dispatches) if schema.ours else ()
+    if to.schema and (four or (schema.log and "." not in schema.log)):
+        raise ConfigurationError(
+            f"A MetaData with schema={to.schema!r} would move our tables there: attach them to "
+            "another, and give Alembic both, as a list."
+        )
+    made = [to.tables[each.key] if each.key in to.tables else each.to_metadata(to) for each in four]
     if schema.log is not None:
-        made.append(log_table(schema.log, to))
+        there = to.tables.get(schema.log)
+        made.append(log_table(schema.log, to) if there is None else there)
     for column in (column for table in made for column in table.c):
         if isinstance(column.type, UTCDateTime):
             column.type = DateTime(timezone=True)

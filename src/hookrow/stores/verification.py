@@ -5,23 +5,27 @@ What is missing is told by name. How fast it is found is for `indexes` to say.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import Engine, Inspector, MetaData, inspect
+from sqlalchemy import Column, Connection, Engine, Inspector, MetaData, Table, inspect
 from sqlalchemy.dialects.postgresql import DOMAIN
+from sqlalchemy.engine.interfaces import ReflectedColumn
 from sqlalchemy.exc import NoSuchTableError, SQLAlchemyError
 from sqlalchemy.pool import SingletonThreadPool, StaticPool
 from sqlalchemy.types import TypeEngine
 
 from hookrow.errors import SchemaMismatch
-from hookrow.schema import Schema, nearest
+from hookrow.schema import SUPPRESSION, TIMES, Schema, nearest
 from hookrow.stores import Unavailable
 from hookrow.stores.column_types import check_types
 from hookrow.stores.engines import check_version
 from hookrow.stores.faults import fault
+from hookrow.stores.relations import is_updatable
 from hookrow.stores.statements import Statements, Types
 from hookrow.stores.tables import log_table
+
+_WRITTEN = {*TIMES, *SUPPRESSION}
 
 
 def verify(engine: Engine, schema: Schema) -> Statements:
@@ -31,6 +35,7 @@ def verify(engine: Engine, schema: Schema) -> Statements:
     `Unavailable`. The connection is closed for good: one left in a pool could be
     shared by a fork.
     """
+    on_postgres = engine.dialect.name == "postgresql"
     try:
         with engine.connect() as connection:
             if not isinstance(engine.pool, StaticPool | SingletonThreadPool):
@@ -38,25 +43,47 @@ def verify(engine: Engine, schema: Schema) -> Statements:
             check_version(connection)
             inspector = inspect(connection)
             types = {name: _types(inspector, schema, name) for name in schema.roles}
+            for name in schema.roles:
+                if written := _WRITTEN & schema.columns(name).keys():
+                    _check_updatable(connection, schema, name, written)
             if schema.log:
                 _check_log(inspector, schema.log)
     except SQLAlchemyError as error:
         raise Unavailable(str(fault(error))) from error
-    on_postgres = engine.dialect.name == "postgresql"
     check_types(schema, types, strict=on_postgres)
     return Statements(schema, types, arrays=on_postgres)
 
 
 def _types(inspector: Inspector, schema: Schema, name: str) -> Types:
     """Return the types of the columns of a role's table, which has all that it needs."""
-    role = schema.roles[name]
-    types = _reflected(inspector, name, role.table)
-    for column in (*schema.columns(name).values(), *role.where):
-        if column not in types:
+    role, named = schema.roles[name], schema.columns(name)
+    columns = _reflected(inspector, name, role.table)
+    for column in (*named.values(), *role.where):
+        if column not in columns:
             raise SchemaMismatch(
-                f"The table {role.table!r} has no column {column!r}.{nearest(column, types)}"
+                f"The table {role.table!r} has no column {column!r}.{nearest(column, columns)}"
             )
-    return types
+    for ours, theirs in named.items():
+        if ours in _WRITTEN and "computed" in columns[theirs]:
+            raise SchemaMismatch(
+                f"The column {theirs!r} of {role.table!r} is generated, and cannot be written: "
+                "name another."
+            )
+    return {name: _base(column["type"]) for name, column in columns.items()}
+
+
+def _check_updatable(
+    connection: Connection, schema: Schema, name: str, written: Collection[str]
+) -> None:
+    """Raise `SchemaMismatch` where the database knows no way to change what is written."""
+    namespace, _, bare = schema.roles[name].table.rpartition(".")
+    table = Table(bare, MetaData(), schema=namespace or None)
+    for ours in written:
+        table.append_column(Column(schema.columns(name)[ours]))
+    if not is_updatable(connection, table):
+        raise SchemaMismatch(
+            f"No row can be changed through the view {table.fullname!r}: name the table behind it."
+        )
 
 
 def _check_log(inspector: Inspector, name: str) -> None:
@@ -76,8 +103,8 @@ def _check_log(inspector: Inspector, name: str) -> None:
         raise SchemaMismatch(f"The log {name!r} lacks {', '.join(missing)}. {hint}")
 
 
-def _reflected(inspector: Inspector, name: str, table: str) -> Types:
-    """Return the types of a table's columns, or of a view's."""
+def _reflected(inspector: Inspector, name: str, table: str) -> Mapping[str, ReflectedColumn]:
+    """Return the columns of a table, or of a view."""
     namespace, _, bare = table.rpartition(".")
     if namespace and namespace not in inspector.get_schema_names():
         raise _no_table(inspector, name, table)
@@ -85,7 +112,7 @@ def _reflected(inspector: Inspector, name: str, table: str) -> Types:
         columns = inspector.get_columns(bare, schema=namespace or None)
     except NoSuchTableError:
         raise _no_table(inspector, name, table) from None
-    return {column["name"]: _base(column["type"]) for column in columns}
+    return {column["name"]: column for column in columns}
 
 
 def _base(type_: TypeEngine[Any]) -> TypeEngine[Any]:
@@ -94,8 +121,9 @@ def _base(type_: TypeEngine[Any]) -> TypeEngine[Any]:
 
 def _no_table(inspector: Inspector, name: str, table: str) -> SchemaMismatch:
     bare = table.rpartition(".")[2]
-    elsewhere = [each for each in _tables(inspector) if each.rpartition(".")[2] == bare]
-    hint = f" Did you mean {elsewhere[0]!r}?" if elsewhere else nearest(table, _tables(inspector))
+    others = [each for each in _tables(inspector) if each != table]
+    elsewhere = [each for each in others if each.rpartition(".")[2] == bare]
+    hint = f" Did you mean {elsewhere[0]!r}?" if elsewhere else nearest(table, others)
     return SchemaMismatch(f"The database has no table {table!r} for the {name}.{hint}")
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from threading import Lock
 from time import monotonic
 
@@ -32,13 +32,13 @@ class Watch:
         self.renew()
         renew_after_fork(self)
 
-    @contextmanager
-    def over(self, connection: Connection) -> Iterator[None]:
+    def over(self, connection: Connection) -> AbstractContextManager[None]:
         """Watch the connection during the block, where it has a socket."""
         fileno = getattr(connection.connection.dbapi_connection, "fileno", None)
-        if fileno is None:
-            yield
-            return
+        return nullcontext() if fileno is None else self._over(fileno)
+
+    @contextmanager
+    def _over(self, fileno: Callable[[], int]) -> Iterator[None]:
         self._look.start()
         # A duplicate: the driver may close its own, and the number then be another socket's.
         with socket.fromfd(fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as duplicate:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from sqlalchemy import Dialect
 
+from hookrow.stores.relations import printing
 from hookrow.stores.statements import Statements
 from hookrow.stores.tables import UTCDateTime
 
@@ -17,7 +18,7 @@ def naive(dialect: Dialect, statements: Statements) -> Iterator[tuple[str, str]]
     """
     if dialect.name != "postgresql":
         return
-    quoted = dialect.identifier_preparer
+    quoted = printing(dialect).identifier_preparer
     for role in statements.roles.values():
         for column in role.values():
             if isinstance(column.type, UTCDateTime) and not column.type.timezone:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Never, TypeAlias
 from uuid import uuid4
 
 from hookrow.notification import Key, Mentioned, Refusal, RowId, Suppressible
@@ -52,6 +52,17 @@ class Ground:
     """The mapping of a host: a subclass says how its rows are saved."""
 
     store: Store
+
+    if not TYPE_CHECKING:  # to a checker of types every name would be there
+
+        def __getattr__(self, name: str) -> Never:
+            """Say what to do where a test asks for the store that a subclass did not set."""
+            if name == "store":
+                raise NotImplementedError(
+                    "Set self.store, in a fixture with autouse=True or in setUp: "
+                    "the SQLStore of your schema, for example."
+                )
+            raise AttributeError(name)
 
     def add_subscriber(self, email: str, /) -> Key:
         """Save a subscriber; return its key."""
