@@ -25,7 +25,7 @@ from log_contract import entry, keep, numbers, parked, reader
 
 import django_host
 from crm.models import Group, Mail, Membership, Person, Reason, Send
-from hookrow import Delivered, Reactivated, Role, Schema, Suppressed
+from hookrow import Delivered, Reactivated, Role, Schema, SchemaMismatch, Suppressed
 from hookrow.django.store import DjangoStore
 from hookrow.notification import Notification, Suppressible
 from hookrow.recording import record
@@ -279,15 +279,21 @@ class TestModelsOfAHost:
             ("citext", [200, 200, 400]),
         ],
     )
-    def test_how_emails_fold(self, crm: str, fold: Any, found: list[int]) -> None:  # noqa: ANN401 - one of four
+    def test_how_emails_fold(
+        self,
+        crm: str,
+        fold: Any,  # noqa: ANN401 - one of four
+        found: list[int],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
         """Each finds an email as the table has it; but for one any other case, too.
 
         Alone and in a group, also of one with letters beyond ASCII.
         """
         Person.objects.using(crm).create(uid=UUID(int=3), address="ZOË@example.net")
         schema = replace(HOST, subscribers=replace(HOST.subscribers, fold=fold))
-        if fold == "citext":
-            _ignore_case(crm)
+        if fold == "citext" and connections[crm].vendor == "postgresql":
+            monkeypatch.setattr(Person.address.field, "db_collation", _ignore_case(crm))
         store = DjangoStore(schema, crm)
         emails = ("Ada@Example.com", "ADA@example.com", "ZOË@EXAMPLE.NET")
         told = [arrival(opens(email, "m-1")) for email in emails]
@@ -322,16 +328,27 @@ class TestModelsOfAHost:
                 assert transaction.read([row])[row]["delivered_at"] == later
 
 
-def _ignore_case(alias: str) -> None:
-    """Have the database compare addresses in either case."""
+@pytest.mark.parametrize("collation", ["", "C", "de_DE.utf8", "en-x-icu"])
+def test_a_field_that_does_not_ignore_case(collation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused where it is said to, for in a group another's spelling would find it."""
+    monkeypatch.setattr(Person.address.field, "db_collation", collation)
+    schema = replace(HOST, subscribers=replace(HOST.subscribers, fold="citext"))
+    with (
+        django_host.alias("postgresql:///nothing") as alias,
+        pytest.raises(SchemaMismatch, match="address is neither CITEXT nor"),
+    ):
+        DjangoStore(schema, alias)
+
+
+def _ignore_case(alias: str) -> str:
+    """Have PostgreSQL compare addresses in either case; return the collation that does."""
     connection = connections[alias]
-    collation = {"postgresql": "no_case", "sqlite": "NOCASE"}[connection.vendor]
-    if connection.vendor == "postgresql":
-        connection.cursor().execute(
-            "CREATE COLLATION no_case "
-            "(provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
-        )
-    new: EmailField[str, str] = EmailField(max_length=320, db_collation=collation)
+    connection.cursor().execute(
+        "CREATE COLLATION no_case "
+        "(provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
+    )
+    new: EmailField[str, str] = EmailField(max_length=320, db_collation="no_case")
     new.set_attributes_from_name("address")
     with connection.schema_editor() as editor:
         editor.alter_field(Person, Person.address.field, new)
+    return "no_case"

@@ -6,20 +6,26 @@ notification would take it longer than all else that is done for one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import ForeignKey, Model, OuterRef, QuerySet, Subquery, TextField, Value
-from django.db.models.functions import Lower
+from django.db.models.functions import Collate, Lower
 
 from hookrow.django.fields import Folded
 from hookrow.django.mapping import Models, Played
+from hookrow.errors import SchemaMismatch
 from hookrow.notification import Mentioned
 
 _SIZES = 64
 """Of how many numbers of texts the SQL is kept."""
+
+_PREDEFINED = re.compile(r"C|POSIX|default|ucs_basic|unicode|pg_.*|.*-x-icu|[a-z]{2,3}_[A-Z]{2}.*")
+"""PostgreSQL's own collations, in all of which two spellings differ."""
 
 
 class Lookups:
@@ -52,6 +58,8 @@ class Lookups:
             case "lower":
                 wanted = [Lower(Value(each)) for each in emails]
                 found = found.alias(_hookrow=Lower(email)).filter(_hookrow__in=wanted)
+            case "citext" if connections[self._using].vendor == "sqlite":
+                found = found.alias(_hookrow=Collate(email, "NOCASE")).filter(_hookrow__in=emails)
             case "exact" | "citext":
                 found = found.filter(**{f"{email}__in": emails})
         return found.values_list(played.paths["id"], email)
@@ -92,6 +100,24 @@ class Lookups:
 
     def _all(self, played: Played) -> QuerySet[Model]:
         return QuerySet(played.model, using=self._using)
+
+
+def check_fold(models: Models, using: str) -> None:
+    """Raise `SchemaMismatch` for an email of which PostgreSQL does not ignore the case.
+
+    The spelling of another notification in the group would find it. No database is asked.
+    """
+    connection, field = connections[using], models.roles["subscribers"].fields["email"]
+    if models.fold != "citext" or connection.vendor == "sqlite":
+        return
+    collation = getattr(field, "db_collation", None)
+    if field.db_type(connection) != "citext" and (
+        not collation or _PREDEFINED.fullmatch(collation)
+    ):
+        raise SchemaMismatch(
+            f"{field} is neither CITEXT nor of a db_collation that ignores case: "
+            "write another fold, lower for example."
+        )
 
 
 class _Lookup:

@@ -18,7 +18,7 @@ from django.db.models import Model, QuerySet
 from hookrow.decide import fold, pairs
 from hookrow.django.keeping import Keeping
 from hookrow.django.log import DjangoLog
-from hookrow.django.lookups import Lookups
+from hookrow.django.lookups import Lookups, check_fold
 from hookrow.django.mapping import Models, Played, models
 from hookrow.django.times import told
 from hookrow.django.transactions import begun
@@ -53,6 +53,7 @@ class DjangoStore:
         supported(using)
         self.using = using
         found = models(schema)
+        check_fold(found, using)
         keeping = Keeping(found.log, using) if found.log else None
         self._kept = _Kept(found, Lookups(found, using), Updates(found), keeping)
         self.log = DjangoLog(using) if schema.log else None
