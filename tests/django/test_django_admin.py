@@ -264,6 +264,30 @@ class TestByHand:
             eve.refresh_from_db()
             assert (eve.mute_reason, eve.muted_at) == ("asked", eve.mute_changed)
 
+    def test_another_row_of_the_same_address(self, project: Site) -> None:
+        """Where the address finds another than the selected one, nothing is changed."""
+        person = apps.get_model("crm", "Person")
+        with (
+            made(person),
+            override_settings(HOOKROW={"SECRET": SECRET, "TABLES": self.TABLES}),
+        ):
+            rows = ((ADA, AT), (ADA, None), (ADA.upper(), None), (ADA, None))
+            for number, (address, deleted_at) in enumerate(rows):
+                person.objects.create(uid=UUID(int=number), address=address, deleted_at=deleted_at)
+            chosen = {
+                "action": "suppress",
+                "_selected_action": [str(UUID(int=number)) for number in (0, 2, 3)],
+                "reason": "asked",
+            }
+            page = project.client.post("/admin/crm/person/", chosen, follow=True).content.decode()
+            assert page.count("goes to another row") == 2
+            assert "1 suppression set." in page
+            muted = person.objects.filter(muted_at__isnull=False)
+            assert [each.uid for each in muted] == [UUID(int=2)]
+            assert apps.get_model("admin", "LogEntry").objects.latest("id").object_id == str(
+                UUID(int=2)
+            )
+
 
 class TestTables:
     def test_what_notifications_set_is_not_edited(self, project: Site) -> None:
