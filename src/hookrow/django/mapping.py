@@ -41,7 +41,7 @@ _TEXT = frozenset({"email", "provider_message_id"})
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class Mapped:
     """A model that plays a role. `paths` are its fields, and `fields` what they end in.
 
     Both by our names for them: a foreign key is named by what it holds
@@ -59,7 +59,7 @@ class Models:
     """The models of a schema, by the names of their roles, and the log's."""
 
     schema: Schema
-    roles: Mapping[str, Played]
+    roles: Mapping[str, Mapped]
     log: type[Model] | None
 
     @property
@@ -70,10 +70,10 @@ class Models:
 
 def models(schema: Schema) -> Models:
     """Find every model and field. Raises `SchemaMismatch` for what there is none of."""
-    roles = {name: _played(schema, name, role) for name, role in schema.roles.items()}
+    roles = {name: _mapped(schema, name, role) for name, role in schema.roles.items()}
     log = model(LOG) if schema.log else None
-    for played in roles.values():
-        _check_types(schema, played)
+    for mapped in roles.values():
+        _check_types(schema, mapped)
     return Models(schema, roles, log)
 
 
@@ -101,7 +101,7 @@ def _of(app: str) -> Sequence[type[Model]]:
     return list(apps.get_app_config(app).get_models(include_auto_created=True))
 
 
-def _played(schema: Schema, name: str, role: Role) -> Played:
+def _mapped(schema: Schema, name: str, role: Role) -> Mapped:
     found = model(OURS.get(role.table, role.table))
     paths: dict[str, str] = {}
     fields: dict[str, AnyField] = {}
@@ -116,7 +116,7 @@ def _played(schema: Schema, name: str, role: Role) -> Played:
         _check_place(found, ours, fields[ours])
     where = dict(_condition(found, path, value) for path, value in role.where.items())
     _check_where(role, where, paths)
-    return Played(found, paths, fields, where)
+    return Mapped(found, paths, fields, where)
 
 
 def _condition(model: type[Model], path: str, value: object) -> tuple[str, object]:
@@ -172,9 +172,9 @@ def _check_where(role: Role, where: Iterable[str], paths: Mapping[str, str]) -> 
             )
 
 
-def _check_types(schema: Schema, played: Played) -> None:
+def _check_types(schema: Schema, mapped: Mapped) -> None:
     """Raise `SchemaMismatch` for a field that cannot hold what it should."""
-    for ours, field in played.fields.items():
+    for ours, field in mapped.fields.items():
         if ours in TIMES and not isinstance(field, DateTimeField):
             raise SchemaMismatch(f"{field} has to be a DateTimeField: it keeps {ours}.")
         if ours in _TEXT and not isinstance(field, CharField | TextField):

@@ -19,7 +19,7 @@ from hookrow.decide import fold, pairs
 from hookrow.django.keeping import Keeping
 from hookrow.django.log import DjangoLog
 from hookrow.django.lookups import Lookups, check_fold
-from hookrow.django.mapping import Models, Played, models
+from hookrow.django.mapping import Mapped, Models, models
 from hookrow.django.times import told
 from hookrow.django.transactions import begun
 from hookrow.django.updates import Updates
@@ -148,9 +148,9 @@ class DjangoTransaction:
         """Read what notifications set in the rows."""
         states: dict[RowId, State] = {}
         for kind, keys in by_kind(rows).items():
-            played, names = self._roles[kind.value], self._key(kind)
-            there = [name for name in WRITTEN if name in played.paths]
-            paths = [played.paths[name] for name in there]
+            mapped, names = self._roles[kind.value], self._key(kind)
+            there = [name for name in WRITTEN if name in mapped.paths]
+            paths = [mapped.paths[name] for name in there]
             for row in self._among(kind, keys).values_list(*names, *paths):
                 values = map(told, row[len(names) :])
                 states[kind, row_key(row[: len(names)])] = dict(zip(there, values, strict=True))
@@ -171,9 +171,9 @@ class DjangoTransaction:
         }
         return self._all(self._roles[kind.value]).filter(**wanted)
 
-    def _all(self, played: Played) -> QuerySet[Model]:
+    def _all(self, mapped: Mapped) -> QuerySet[Model]:
         """Return every row, whatever the host's managers hide: that is for `where` to say."""
-        return QuerySet(played.model, using=self._connection.alias)
+        return QuerySet(mapped.model, using=self._connection.alias)
 
     def _key(self, kind: Suppressible) -> Sequence[str]:
         return [self._roles[kind.value].paths[name] for name in KEYS[kind]]
