@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from functools import cache, partial
 from threading import RLock
-from traceback import walk_stack
 from typing import Any
 
-from django.apps import apps
-from django.core.checks.registry import CheckRegistry
-from django.core.management import ManagementUtility
 from django.core.signals import setting_changed
 from django.db import close_old_connections, connections
 from django.db.transaction import on_commit
@@ -39,16 +35,6 @@ def store() -> DjangoStore:
         return _store()
 
 
-def refuse_misconfigured() -> None:
-    """Raise `ConfigurationError` now for what would be wrong at the first notification.
-
-    Not in a management command: there the system checks say it, and those commands have
-    to run that mend it. No database is asked.
-    """
-    if not _commanded() or not apps.is_installed("hookrow.django"):
-        receiver()
-
-
 class InRequest(Receiver):
     """Records in the request's own thread, and sends the signals there."""
 
@@ -71,12 +57,6 @@ class Grouped(Receiver):
         """Have the signal sent."""
         if heard(outcome):
             super().ended(arrival, outcome)
-
-
-def _commanded() -> bool:
-    """Tell whether a management command, or the system checks, brought us here."""
-    commands = {ManagementUtility.execute.__code__, CheckRegistry.run_checks.__code__}
-    return any(frame.f_code in commands for frame, _ in walk_stack(None))
 
 
 @cache

@@ -1,13 +1,10 @@
-"""The URLs: `path("mail/", include("hookrow.django.urls"))`, with a slash at the end or without.
-
-To include them is to have the settings looked at, so that what is wrong is said at once.
-"""
+"""The URLs: `path("mail/", include("hookrow.django.urls"))`, with a slash at the end or without."""
 
 from __future__ import annotations
 
 from django.urls import path
 
-from hookrow.django.receiving import refuse_misconfigured
+from hookrow.django.mapping import LOG, model
 from hookrow.django.views import webhooks
 from hookrow.receiver import ENDPOINT
 
@@ -18,4 +15,4 @@ urlpatterns = [
     path(f"{ENDPOINT.removeprefix('/')}/", webhooks),
 ]
 
-refuse_misconfigured()
+model(LOG)  # says which app is missing, where the settings have the URLs alone
