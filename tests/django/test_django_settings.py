@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from math import inf, nan
 from pathlib import Path
+from threading import active_count
 from typing import Any
 
 import pytest
@@ -115,14 +117,21 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"SECRET": None}, "E001", "hookrow has no secret: set HOOKROW"),
     ({"SECRET": ""}, "E001", "hookrow has no secret"),
     ({"SECRET": 7}, "E001", r"HOOKROW\['SECRET'\] is text, not int"),
-    ({"PREVIOUS_SECRET": ""}, "E001", "secret"),
     ({"DATABSE": "x"}, "E003", "no setting 'DATABSE'. Did you mean 'DATABASE'"),
     ({"LOG": 1}, "E003", r"HOOKROW\['LOG'\] is True or False"),
     ({"SPOOL": True}, "E003", r"HOOKROW\['SPOOL'\] is text"),
     ({"DEADLINE": 0}, "E003", "a number of seconds, more than 0"),
+    ({"DEADLINE": -1}, "E003", "a number of seconds, more than 0"),
+    ({"DEADLINE": nan}, "E003", "a number of seconds"),
+    ({"DEADLINE": inf}, "E003", "a number of seconds"),
     ({"DEADLINE": "5"}, "E003", "a number of seconds"),
     ({"SWEEP": True, "LOG": False}, "E003", "log"),
-    ({"SWEEP": True, "KEEP_BODIES": False}, "E003", "KEEP_BODIES|bodies"),
+    ({"SWEEP": True, "KEEP_BODIES": False}, "E003", "bodies"),
+    ({"SWEEP": True, "TABLES": Schema(log=None)}, "E003", "Without a log"),
+    ({"SWEEP": 1}, "E003", r"HOOKROW\['SWEEP'\] is True or False"),
+    ({"SPOOL": "/no/such/folder/spool.db"}, "E005", "/no/such/folder/spool.db cannot be"),
+    ({"SPOOL": "/"}, "E005", "The spool / cannot be written"),
+    ({"TABLES": {"log": "other"}}, "E003", "the log cannot be in 'other'"),
     ({"TABLES": {"subscriber": {}}}, "E003", "no role 'subscriber'. Did you mean 'subscribers'"),
     (
         {"TABLES": {"subscribers": {"table": "x.y", "fields": {}}}},
@@ -134,6 +143,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"TABLES": 7}, "E003", "Expected `object`"),
     ({"TABLES": Schema(subscribers=Role("crm.Persn"))}, "E002", "Did you mean 'Person'"),
     ({"DATABASE": "defualt"}, "E004", "no alias 'defualt'. Did you mean 'default'"),
+    ({"DATABASE": ""}, "E004", "no alias ''"),
 ]
 
 
@@ -146,6 +156,24 @@ def test_what_is_wrong_is_said(wrong: dict[str, Any], id_: str, said: str) -> No
         assert found[0].hint
         with pytest.raises(ConfigurationError, match=said):
             receiver()
+
+
+def test_a_check_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Neither the spool that a server will make, nor a thread."""
+    threads = active_count()
+    spool = {"GROUP_COMMIT": True, "SPOOL": tmp_path / "spool.db", "SWEEP": True}
+    with override_settings(HOOKROW={"SECRET": SECRET, **spool}):
+        assert check(None) == []
+        assert [*tmp_path.iterdir()] == []
+        receiver()
+        assert check(None) == []
+    assert active_count() == threads
+
+
+def test_an_empty_previous_secret() -> None:
+    """It is none, as where a variable of the environment is set to nothing."""
+    with override_settings(HOOKROW={"SECRET": SECRET, "PREVIOUS_SECRET": ""}):
+        assert (check(None), conf.secrets) == ([], [SECRET])
 
 
 @pytest.mark.parametrize("given", [None, [], "secret"])

@@ -2,12 +2,15 @@
 
 Ids are stable. `hookrow.E001` no usable secret, `E002` no such app, model or field,
 `E003` a setting that there is none of or that cannot work, `E004` a database that cannot
-be used; `W001` no index for a lookup, `W002` a short secret, `W003` no table for the log.
+be used, `E005` a spool that cannot be written; `W001` no index for a lookup, `W002` a
+short secret, `W003` no table for the log.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from django.apps.config import AppConfig
@@ -19,8 +22,10 @@ from django.db.models.functions import Collate, Lower
 
 from hookrow.django.conf import NAMES, conf
 from hookrow.django.fields import Folded
+from hookrow.django.lookups import check_fold
 from hookrow.django.mapping import Models, models
-from hookrow.django.store import supported
+from hookrow.django.receiving import built
+from hookrow.django.store import DjangoStore, supported
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.postmark import SHORTEST_SECRET, Postmark
 from hookrow.schema import Fold
@@ -30,7 +35,8 @@ def check(app_configs: Sequence[AppConfig] | None, **_: object) -> list[CheckMes
     """Look at the settings and the models, at no database."""
     del app_configs
     found, database = [*_secret(), *_settings()], [*_database()]
-    return [*found, *(database or _tables())]
+    found += database or _tables()
+    return found if any(each.is_serious() for each in found) else [*found, *_start(), *_spool()]
 
 
 def _secret() -> Iterator[CheckMessage]:
@@ -53,25 +59,46 @@ def _secret() -> Iterator[CheckMessage]:
 def _settings() -> Iterator[CheckMessage]:
     looks: list[Callable[[], object]] = [
         conf.refuse_unknown,
-        lambda: (conf.keep_bodies, conf.group_commit, conf.spool, conf.deadline),
-        _tended,
+        lambda: (conf.keep_bodies, conf.group_commit, conf.sweep, conf.spool, conf.deadline),
     ]
     for look in looks:
         try:
             look()
         except ConfigurationError as error:
-            hint = f"The settings are {', '.join(NAMES)}."
-            yield Error(str(error), hint=hint, id="hookrow.E003")
+            yield _unworkable(error)
             return
 
 
-def _tended() -> None:
-    """Raise `ConfigurationError` for a sweep that has nothing to try again."""
-    if conf.sweep and not (conf.log and conf.keep_bodies):
-        raise ConfigurationError(
-            "HOOKROW['SWEEP'] tries again what the log has: "
-            "it needs LOG and KEEP_BODIES, or leave it out."
-        )
+def _start() -> Iterator[CheckMessage]:
+    """Build what a server builds when it starts, but for the spool."""
+    try:
+        built(DjangoStore(conf.tables, conf.database), spool=None)
+    except ConfigurationError as error:
+        yield _unworkable(error)
+
+
+def _unworkable(error: ConfigurationError) -> CheckMessage:
+    return Error(str(error), hint=f"The settings are {', '.join(NAMES)}.", id="hookrow.E003")
+
+
+def _spool() -> Iterator[CheckMessage]:
+    if conf.spool is not None and (fault := _unwritable(Path(conf.spool).absolute())):
+        hint = "Name a file in a folder of its own, or silence this where another runs the server."
+        yield Error(fault, hint=hint, id="hookrow.E005")
+
+
+def _unwritable(path: Path) -> str | None:
+    """Say why there can be no such spool. No file is made: who runs a command may be another."""
+    from hookrow.spool import Spool  # noqa: PLC0415 - sqlite3 is loaded where asked
+
+    if not os.access(path, os.F_OK):
+        there = os.access(path.parent, os.W_OK | os.X_OK)
+        return None if there else f"The spool {path} cannot be made in its folder."
+    try:
+        Spool(path)
+    except ConfigurationError as error:
+        return str(error)
+    return None
 
 
 def _database() -> Iterator[CheckMessage]:
@@ -85,6 +112,7 @@ def _database() -> Iterator[CheckMessage]:
 def _tables() -> Iterator[CheckMessage]:
     try:
         found = models(conf.tables)
+        check_fold(found, conf.database)
     except SchemaMismatch as error:
         hint = "A role's table is a model's label ('crm.Person'), its columns are fields of it."
         yield Error(str(error), hint=hint, id="hookrow.E002")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache, partial
+from os import PathLike
 from threading import RLock
 from typing import Any
 
@@ -66,20 +67,20 @@ def _store() -> DjangoStore:
 
 @cache
 def _receiver() -> Receiver:
+    return built(_store(), spool=conf.spool)
+
+
+def built(store: DjangoStore, *, spool: str | PathLike[str] | None) -> Receiver:
+    """Build a receiver as the settings say. Raises `ConfigurationError`."""
     conf.refuse_unknown()
     provider, options = Postmark(*conf.secrets), _options()
     if conf.group_commit:
-        return Grouped(provider, _store(), on_recorded=_send, on_refused=_send, **options)
-    return InRequest(provider, _store(), **options)
+        return Grouped(provider, store, spool=spool, on_recorded=_send, on_refused=_send, **options)
+    return InRequest(provider, store, spool=spool, **options)
 
 
 def _options() -> dict[str, Any]:
-    return {
-        "deadline": conf.deadline,
-        "keep_bodies": conf.keep_bodies,
-        "spool": conf.spool,
-        "sweep": conf.sweep,
-    }
+    return {"deadline": conf.deadline, "keep_bodies": conf.keep_bodies, "sweep": conf.sweep}
 
 
 def _send(arrival: Arrival, outcome: Outcome) -> None:
