@@ -19,6 +19,7 @@ from django.test import override_settings
 
 import django_host
 from crm.models import Person
+from crm.schema import CRM
 from django_project.manage import Manage
 from hookrow import ConfigurationError, Role, Schema, SchemaMismatch
 from hookrow.django import receiver, store
@@ -45,7 +46,8 @@ def mapped(**roles: Role) -> Schema:
     ("role", "said"),
     [
         (Role("cmr.Person"), r"no app 'cmr' for the model 'cmr.Person'\. Did you mean 'crm'\?"),
-        (Role("people"), r"no app '' for the model 'people'"),
+        (Role("people"), r"The model 'people' needs its app: write 'app.people'"),
+        (Role("person"), r"The model 'person' needs its app: write 'crm.Person'"),
         (Role("crm.Persno"), r"app 'crm' has no model 'Persno'\. Did you mean 'Person'\?"),
         (
             Role("crm.Person", {"email": "adress"}),
@@ -62,6 +64,9 @@ def mapped(**roles: Role) -> Schema:
             r"mute_code holds numbers: say which in `reasons`",
         ),
         (replace(PERSON, where={"deletd_at": None}), "Did you mean 'deleted_at'"),
+        (replace(PERSON, where={"uid": "x"}), "crm.Person.uid cannot hold 'x'"),
+        (replace(PERSON, where={"mute_code": 2**63}), "crm.Person.mute_code cannot hold 9223"),
+        (replace(PERSON, where={"address": "x@" + "y" * 320}), "crm.Person.address cannot hold"),
         (replace(PERSON, where={"address__name": 1}), "crm.Person.address leads to no other model"),
         (
             Role(
@@ -90,17 +95,53 @@ def test_what_is_changed_is_the_models_own() -> None:
 def test_models_that_django_made() -> None:
     """Those between two others can be named as well, by their label in whatever case."""
     columns = {"list_id": "from_person", "subscriber_id": "to_person_id", **dict.fromkeys(_MUTED)}
-    found = models(mapped(subscriptions=Role("crm.person_Friends", columns)))
+    friends = Role("crm.person_Friends", columns)
+    sends = Role("crm.Send", {**CRM.dispatches.columns, "list_id": "person_id"})
+    found = models(replace(CRM, dispatches=sends, subscriptions=friends))
     assert found.roles["subscriptions"].paths == {
         "list_id": "from_person_id",
         "subscriber_id": "to_person_id",
     }
 
 
-def test_text_for_reasons() -> None:
-    """A field of text takes no numbers."""
-    with pytest.raises(SchemaMismatch, match="mute_reason holds text: say text"):
-        models(replace(mapped(subscribers=PERSON), reasons={"*": 1}))
+@pytest.mark.parametrize(
+    ("people", "sends", "said"),
+    [
+        ({}, {"subscriber_id": "mail"}, "Send.mail leads to crm.Mail.uid, not to crm.Person.uid"),
+        ({}, {"subscriber_id": "mute_reason"}, "holds a TextField, and crm.Person.uid a UUIDF"),
+        ({"id": "mute_code"}, {}, "Send.person leads to crm.Person.uid, not to crm.Person.mute"),
+        ({}, {"list_id": "mail"}, "Send.mail leads to crm.Mail.uid, not to crm.Group.uid"),
+    ],
+)
+def test_keys_of_another_model(
+    people: Mapping[str, str], sends: Mapping[str, str], said: str
+) -> None:
+    """A field that leads to another model than the one that is mapped, or to another field."""
+    subscribers = Role("crm.Person", {**PERSON.columns, **people})
+    dispatches = {**CRM.dispatches.columns, "suppression_reason": None, **sends}
+    schema = replace(CRM, subscribers=subscribers, dispatches=Role("crm.Send", dispatches))
+    with pytest.raises(SchemaMismatch, match=said):
+        models(schema)
+
+
+@pytest.mark.parametrize(
+    ("field", "reasons", "said"),
+    [
+        ("mute_reason", {"*": 1}, "mute_reason holds text: say text"),
+        ("mute_code", {"*": "other"}, "mute_code holds numbers: say which"),
+        ("mute_code", {"*": 2**63}, "mute_code cannot hold 9223372036854775808: write what"),
+        ("address", {"*": "x@" + "y" * 320}, "address cannot hold 'x@yy"),
+    ],
+)
+def test_reasons_that_do_not_fit(field: str, reasons: Mapping[str, str | int], said: str) -> None:
+    """A field of text takes no numbers, one of numbers no text, and none what is too long."""
+    people = Role(
+        "crm.Person", {**PERSON.columns, "email": "mute_reason", "suppression_reason": field}
+    )
+    if field == "mute_reason":
+        people = PERSON
+    with pytest.raises(SchemaMismatch, match=said):
+        models(replace(mapped(subscribers=people), reasons=reasons))
 
 
 def test_tables_as_plain_values() -> None:
@@ -239,12 +280,13 @@ class TestWarnings:
         index: Index | UniqueConstraint,
     ) -> None:
         """Each fold needs an index of its own; the hint says which."""
-        tables = mapped(subscribers=replace(PERSON, fold=fold))
-        warning = self.found(TABLES=tables)["hookrow.W001"]
-        assert (warning.obj, "address" in (warning.hint or "")) == (Person, True)
-        where = "indexes" if isinstance(index, Index) else "constraints"
-        monkeypatch.setattr(Person._meta, where, [index])
-        assert self.found(TABLES=tables) == {}
+        tables = replace(CRM, subscribers=replace(PERSON, fold=fold))
+        with override_settings(HOOKROW={"SECRET": SECRET, "TABLES": tables}):
+            [warning] = [each for each in check(None) if each.obj is Person]
+            assert (warning.id, "address" in (warning.hint or "")) == ("hookrow.W001", True)
+            where = "indexes" if isinstance(index, Index) else "constraints"
+            monkeypatch.setattr(Person._meta, where, [index])
+            assert not [each for each in check(None) if each.obj is Person]
 
     def test_no_table_for_the_log(self) -> None:
         """Where routers keep it out of the database."""

@@ -13,9 +13,10 @@ from typing import Any
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import ForeignKey, Model, OuterRef, QuerySet, Subquery, TextField, Value
+from django.db.models import Model, OuterRef, QuerySet, Subquery, TextField, Value
 from django.db.models.functions import Collate, Lower
 
+from hookrow.django.field_types import end_of
 from hookrow.django.fields import Folded
 from hookrow.django.mapping import Mapped, Models
 from hookrow.errors import SchemaMismatch
@@ -93,10 +94,8 @@ class Lookups:
         """Look up a field of another role, by the id that the outer query has for it."""
         mapped = self._models.roles[name]
         found = self._all(mapped).filter(**{mapped.paths["id"]: OuterRef(outer)}, **where)
-        field = mapped.fields[wanted]
-        while isinstance(field, ForeignKey):  # a subquery does not see what it holds
-            field = field.target_field
-        return Subquery(found.values(mapped.paths[wanted])[:1], output_field=field)
+        held = end_of(mapped.fields[wanted])  # which a subquery does not see
+        return Subquery(found.values(mapped.paths[wanted])[:1], output_field=held)
 
     def _all(self, mapped: Mapped) -> QuerySet[Model]:
         return QuerySet(mapped.model, using=self._using)

@@ -8,25 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 from django.apps import apps
-from django.db.models import (
-    BooleanField,
-    CharField,
-    DateTimeField,
-    Field,
-    ForeignKey,
-    IntegerField,
-    Model,
-    TextField,
-)
+from django.db.models import BooleanField, Field, Model
 from django.db.models.constants import LOOKUP_SEP
 
+from hookrow.django.field_types import AnyField, check_types, check_value
 from hookrow.errors import SchemaMismatch
 from hookrow.schema import TIMES, WRITTEN, Fold, Role, Schema, nearest
-
-AnyField: TypeAlias = "Field[Any, Any]"
 
 LOG = "hookrow.Notification"
 
@@ -36,8 +25,6 @@ OURS = {
     "hookrow_subscriptions": "hookrow_tables.Subscription",
 }
 """Our own tables, which a schema names where it says nothing else."""
-
-_TEXT = frozenset({"email", "provider_message_id"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +59,18 @@ def models(schema: Schema) -> Models:
     """Find every model and field. Raises `SchemaMismatch` for what there is none of."""
     roles = {name: _mapped(schema, name, role) for name, role in schema.roles.items()}
     log = model(LOG) if schema.log else None
-    for mapped in roles.values():
-        _check_types(schema, mapped)
+    fields = {
+        (name, ours): field for name, role in roles.items() for ours, field in role.fields.items()
+    }
+    check_types(fields, schema.reasons)
     return Models(schema, roles, log)
 
 
 def model(label: str) -> type[Model]:
     """Return the model of that label; also one that Django made, between two others."""
     app, _, name = label.rpartition(".")
+    if not app:
+        raise SchemaMismatch(f"The model {label!r} needs its app: write {_labelled(label)!r}.")
     if app not in apps.app_configs:
         hint = _INSTALL.get(app) or nearest(app, apps.app_configs)
         raise SchemaMismatch(f"There is no app {app!r} for the model {label!r}.{hint}")
@@ -95,6 +86,12 @@ _INSTALL = {
     "hookrow": " Add 'hookrow.django' to INSTALLED_APPS.",
     "hookrow_tables": " Add 'hookrow.django.tables' to INSTALLED_APPS.",
 }
+
+
+def _labelled(name: str) -> str:
+    """Return the label of a model of that name, or how one is written."""
+    labels = {each._meta.model_name: each._meta.label for each in apps.get_models()}  # noqa: SLF001 - as above
+    return labels.get(name.lower(), f"app.{name}")
 
 
 def _of(app: str) -> Sequence[type[Model]]:
@@ -124,6 +121,7 @@ def _condition(model: type[Model], path: str, value: object) -> tuple[str, objec
     found, field = _path(model, path)
     if value is None or (value is False and not isinstance(field, BooleanField)):
         return f"{found}{LOOKUP_SEP}isnull", True
+    check_value(field, value)
     return found, value
 
 
@@ -170,25 +168,3 @@ def _check_where(role: Role, where: Iterable[str], paths: Mapping[str, str]) -> 
                 f"{role.table} hides rows by {path!r}, which notifications set: "
                 "hide them by another field."
             )
-
-
-def _check_types(schema: Schema, mapped: Mapped) -> None:
-    """Raise `SchemaMismatch` for a field that cannot hold what it should."""
-    for ours, field in mapped.fields.items():
-        if ours in TIMES and not isinstance(field, DateTimeField):
-            raise SchemaMismatch(f"{field} has to be a DateTimeField: it keeps {ours}.")
-        if ours in _TEXT and not isinstance(field, CharField | TextField):
-            raise SchemaMismatch(f"{field} has to be text: it is compared as it came.")
-        if ours == "suppression_reason":
-            _check_reason(schema, field)
-
-
-def _check_reason(schema: Schema, field: AnyField) -> None:
-    numbers = any(isinstance(each, int) for each in (schema.reasons or {}).values())
-    if isinstance(field, IntegerField | ForeignKey) and not numbers:
-        raise SchemaMismatch(
-            f"{field} holds numbers: say which in `reasons`, "
-            "{'HardBounce': 1, '*': 9} for example."
-        )
-    if isinstance(field, CharField | TextField) and numbers:
-        raise SchemaMismatch(f"{field} holds text: say text in `reasons`, or leave them out.")
