@@ -3,7 +3,7 @@
 Ids are stable. `hookrow.E001` no usable secret, `E002` no such app, model or field,
 `E003` a setting that there is none of or that cannot work, `E004` a database that cannot
 be used, `E005` a spool that cannot be written; `W001` no index for a lookup, `W002` a
-short secret, `W003` no table for the log.
+short secret, `W003` no table for the log, `W004` models that are kept in another database.
 """
 
 from __future__ import annotations
@@ -123,6 +123,7 @@ def _tables() -> Iterator[CheckMessage]:
     else:
         yield from _indexes(found)
         yield from _log(found)
+        yield from _elsewhere(found)
 
 
 def _log(found: Models) -> Iterator[CheckMessage]:
@@ -131,6 +132,19 @@ def _log(found: Models) -> Iterator[CheckMessage]:
             f"DATABASE_ROUTERS keep the log's table out of the database {conf.database!r}.",
             hint="Let them migrate the app 'hookrow' there, or set LOG to False.",
             id="hookrow.W003",
+        )
+
+
+def _elsewhere(found: Models) -> Iterator[CheckMessage]:
+    """Warn of models that the project itself, and its admin, look for in another database."""
+    everyone = [role.model for role in found.roles.values()] + ([found.log] if found.log else [])
+    names = [each._meta.label for each in everyone if router.db_for_write(each) != conf.database]  # noqa: SLF001 - Django's public name
+    if names:
+        yield Warning(
+            f"HOOKROW['DATABASE'] is {conf.database!r}, and the project keeps "
+            f"{', '.join(names)} in another database.",
+            hint="Add a router to DATABASE_ROUTERS: docs/hosts/django.md has one to copy.",
+            id="hookrow.W004",
         )
 
 
