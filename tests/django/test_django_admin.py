@@ -172,6 +172,17 @@ class TestReplay:
         monkeypatch.setattr("hookrow.django.admin.MOST", 1)
         assert "Select 1 at most" in project.act(LOG, "replay", *ids)
 
+    @pytest.mark.parametrize(
+        ("path", "action"), [(LOG, "replay"), (PEOPLE, "suppress"), (LOG, "delete_selected")]
+    )
+    def test_what_is_selected_and_is_not_there(self, project: Site, path: str, action: str) -> None:
+        """It is said, whether it is no key or that of none."""
+        for key in ("abc", "9" * 30):
+            assert "What is selected is no row." in project.act(path, action, key, reason="x")
+        page = project.act(path, action, "77", reason="x")
+        assert action == "delete_selected" or "any more." in page
+        assert not Notification.objects.exists()
+
 
 class TestByHand:
     def test_suppress_and_lift(self, project: Site) -> None:

@@ -67,6 +67,9 @@ class SuppressionAdmin(_Admin):
         if len(rows) > MOST:
             self.message_user(request, f"Select {MOST} at most.", messages.ERROR)
             return None
+        if not rows:
+            self.message_user(request, "None of them is there any more.", messages.WARNING)
+            return None
         form = Why(request.POST if "reason" in request.POST else None)
         if not form.is_valid():
             return self._ask(request, rows, form, suppress=suppress)
