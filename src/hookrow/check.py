@@ -10,7 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from hookrow import migrations
 from hookrow.errors import ConfigurationError, HookrowError
-from hookrow.finding import Finding, Level
+from hookrow.finding import Finding, Level, several_rows
 from hookrow.postmark import SHORTEST_SECRET, Postmark
 from hookrow.retry import masked
 from hookrow.schema import Schema
@@ -143,10 +143,4 @@ def _check_emails(engine: Engine, statements: Statements) -> Iterator[Finding]:
         yield Finding(Level.WARNING, "emails", f"They could not be compared: {fault(error)}")
         return
     if count:
-        yield Finding(
-            Level.WARNING,
-            "emails",
-            f"There are several rows of {count} email{'s' if count > 1 else ''}, such as "
-            f"{masked(example)}, that differ by case: the one spelled as the Recipient is taken, "
-            "else the lowest id.",
-        )
+        yield several_rows(count, masked(example))

@@ -21,3 +21,13 @@ class Finding:
     level: Level
     about: str
     text: str
+
+
+def several_rows(count: int, example: str) -> Finding:
+    """Warn of emails that more than one row has; the example as it may be shown."""
+    return Finding(
+        Level.WARNING,
+        "emails",
+        f"There are several rows of {count} email{'s' if count > 1 else ''}, such as {example}, "
+        "that may differ by case: the one spelled as the Recipient is taken, else the lowest id.",
+    )

@@ -26,6 +26,8 @@ from log_contract import entry, keep, numbers, parked, reader
 import django_host
 from crm.models import Group, Mail, Membership, Person, Reason, Send
 from hookrow import Delivered, Reactivated, Role, Schema, SchemaMismatch, Suppressed
+from hookrow.django.duplicates import duplicates
+from hookrow.django.mapping import models
 from hookrow.django.store import DjangoStore
 from hookrow.notification import Notification, Suppressible
 from hookrow.recording import record
@@ -262,6 +264,13 @@ class TestModelsOfAHost:
         told = [arrival(opens("ada@example.com", "m-1"))]
         assert statuses(record(DjangoStore(hidden, crm), told)) == [404]
         assert statuses(record(DjangoStore(HOST, crm), told)) == [200]
+
+    def test_duplicates(self, crm: str) -> None:
+        """Each email counts once, however often it is there, and one that is hidden not at all."""
+        assert duplicates(models(HOST), crm) == (0, "")
+        for number, address in enumerate(("ADA@example.com", "ada@example.com", "X@x"), 3):
+            Person.objects.using(crm).create(uid=UUID(int=number), address=address)
+        assert duplicates(models(HOST), crm) == (1, "ada@example.com")
 
     def test_false_is_null(self, crm: str) -> None:
         """Where the field is not boolean, as for the SQL store."""
