@@ -16,7 +16,8 @@ from django.core.handlers.wsgi import WSGIHandler, WSGIRequest
 from django.db import connections
 from django.db.transaction import atomic
 from django.test import AsyncClient, Client, override_settings
-from django.urls import reverse
+from django.urls import include, reverse
+from django.urls import path as url
 
 import django_host
 import world
@@ -66,6 +67,14 @@ class TestAnswers:
         assert (response["Content-Type"], response["Content-Length"]) == (TEXT, "0")
         assert delivered(database_url) == AT
         assert reverse("hookrow:webhooks") == PATH
+
+    @pytest.mark.parametrize("path", [PATH, f"{PATH}/"])
+    def test_a_mount_without_a_slash(self, database_url: str, path: str) -> None:
+        """What the project forgets at the end of its path is no other place."""
+        mount = url("mail", include("hookrow.django.urls"))
+        with override_settings(ROOT_URLCONF=(mount,)):
+            assert post(path=path).status_code == 200
+        assert delivered(database_url) == AT
 
     def test_on_asgi(self, database_url: str) -> None:
         """The same view answers there."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.urls import path
+from django.urls import path, re_path
 
 from hookrow.django.mapping import LOG, model
 from hookrow.django.views import webhooks
@@ -10,9 +10,11 @@ from hookrow.receiver import ENDPOINT
 
 app_name = "hookrow"
 
+_PATH = ENDPOINT.removeprefix("/")
+
 urlpatterns = [
-    path(ENDPOINT.removeprefix("/"), webhooks, name="webhooks"),
-    path(f"{ENDPOINT.removeprefix('/')}/", webhooks),
+    path(_PATH, webhooks, name="webhooks"),
+    re_path(f"^[/]?{_PATH}/?$", webhooks),  # below path("mail", ...), too
 ]
 
 model(LOG)  # says which app is missing, where the settings have the URLs alone
