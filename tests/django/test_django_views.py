@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from io import BytesIO
+from threading import active_count
 from typing import Any, ClassVar, Self
 
 import pytest
@@ -227,8 +228,20 @@ class TestSignals:
         assert delivered(database_url) == AT
         assert "A receiver of a signal raised" in caplog.text
 
-    def test_in_a_transaction_of_the_host(self, alias: str, database_url: str) -> None:
-        """They wait for its commit; without one nothing has happened, and nobody hears."""
+    @pytest.mark.parametrize("threads", [False, True])
+    def test_in_a_transaction_of_the_host(self, database_url: str, *, threads: bool) -> None:
+        """They wait for its commit; without one nothing has happened, and nobody hears.
+
+        No thread is started, for it would see nothing of that.
+        """
+        world.fill(database_url)
+        running = active_count()
+        with django_host.project(database_url, GROUP_COMMIT=threads, SWEEP=threads) as alias:
+            self.hear_in_a_transaction(alias, database_url)
+            assert active_count() == running
+
+    def hear_in_a_transaction(self, alias: str, database_url: str) -> None:
+        """Roll one back, and commit one."""
         with _Heard() as heard, suppress(KeyError), atomic(alias):
             assert post().status_code == 200
             assert post(STRANGER).status_code == 404

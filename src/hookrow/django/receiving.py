@@ -51,13 +51,15 @@ class InRequest(Receiver):
             send(arrival, outcome)
 
 
-class Grouped(Receiver):
+class Grouped(InRequest):
     """Records in a thread of its own, and sends the signals in the hooks', where one listens."""
 
     def ended(self, arrival: Arrival, outcome: Outcome) -> None:
-        """Have the signal sent."""
-        if heard(outcome):
+        """Have the signal sent; what a transaction of the host's recorded is not in that thread."""
+        if connections[self._using].in_atomic_block:
             super().ended(arrival, outcome)
+        elif heard(outcome):
+            Receiver.ended(self, arrival, outcome)
 
 
 @cache
