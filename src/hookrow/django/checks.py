@@ -9,26 +9,21 @@ short secret, `W003` no table for the log, `W004` models that are kept in anothe
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from django.apps.config import AppConfig
 from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Django's own
-from django.db import connections, router
-from django.db.models import Index, Model, UniqueConstraint
-from django.db.models.expressions import Expression
-from django.db.models.functions import Collate, Lower
+from django.db import router
 
 from hookrow.django.conf import NAMES, conf
-from hookrow.django.fields import Folded
+from hookrow.django.indexes import missing
 from hookrow.django.lookups import check_fold
 from hookrow.django.mapping import Models, models
 from hookrow.django.receiving import built
 from hookrow.django.store import DjangoStore, supported
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.postmark import SHORTEST_SECRET, Postmark
-from hookrow.schema import Fold
 
 
 def check(app_configs: Sequence[AppConfig] | None, **_: object) -> list[CheckMessage]:
@@ -57,16 +52,12 @@ def _secret() -> Iterator[CheckMessage]:
 
 
 def _settings() -> Iterator[CheckMessage]:
-    looks: list[Callable[[], object]] = [
-        conf.refuse_unknown,
-        lambda: (conf.keep_bodies, conf.group_commit, conf.sweep, conf.spool, conf.deadline),
-    ]
-    for look in looks:
-        try:
-            look()
-        except ConfigurationError as error:
-            yield _unworkable(error)
-            return
+    try:
+        conf.refuse_unknown()
+        for name in ("keep_bodies", "group_commit", "sweep", "spool", "deadline"):
+            getattr(conf, name)
+    except ConfigurationError as error:
+        yield _unworkable(error)
 
 
 def _start() -> Iterator[CheckMessage]:
@@ -150,62 +141,10 @@ def _elsewhere(found: Models) -> Iterator[CheckMessage]:
 
 def _indexes(found: Models) -> Iterator[CheckMessage]:
     """Warn of each lookup that would read a whole table."""
-    people, sends = found.roles["subscribers"], found.roles["dispatches"]
-    email, fold = people.fields["email"].name, found.fold
-    if not _folded(people.model, email, fold):
-        yield _slow(people.model, email, _HINTS[fold].format(email))
-    message_id = sends.fields["provider_message_id"].name
-    if not _leading(sends.model, [message_id]):
-        yield _slow(sends.model, message_id, f"Index(fields=[{message_id!r}], name=...)")
-    if "subscriptions" in found.roles:
-        members = found.roles["subscriptions"]
-        pair = [members.fields[name].name for name in ("list_id", "subscriber_id")]
-        if not (_leading(members.model, pair) or _leading(members.model, pair[1:])):
-            hint = f"UniqueConstraint(fields={pair!r}, name=...)"
-            yield _slow(members.model, " and ".join(pair), hint)
-
-
-_HINTS: dict[Fold, str] = {
-    "ascii": "Index(Folded({!r}), name=...) of hookrow.django.fields",
-    "lower": "Index(Lower({!r}), name=...)",
-    "exact": "Index(fields=[{!r}], name=...)",
-    "citext": "Index(fields=[{!r}], name=...)",
-}
-
-
-def _slow(model: type[Model], names: str, index: str) -> CheckMessage:
-    return Warning(
-        f"No index serves the lookup by {names}: it reads the whole table.",
-        hint=f"Add to its Meta: {index}. Or one in the database, and silence this.",
-        obj=model,
-        id="hookrow.W001",
-    )
-
-
-def _folded(model: type[Model], name: str, fold: Fold) -> bool:
-    """Tell whether an index serves the lookup of emails, each by the fold that it is made of."""
-    if fold in {"exact", "citext"}:
-        return _leading(model, [name])
-    serving: list[Expression] = [Lower(name)]
-    if fold == "ascii" and connections[conf.database].vendor != "sqlite":
-        serving = [Folded(name), Lower(Collate(name, "C"))]
-    elif fold == "ascii":
-        serving = [Folded(name), Lower(name)]
-    return any(each.expressions[:1] == (it,) for each in _of(model) for it in serving)
-
-
-def _leading(model: type[Model], names: Sequence[str]) -> bool:
-    """Tell whether an index begins with these fields, in whatever order."""
-    meta = model._meta  # noqa: SLF001 - Django's public name
-    field: Any = meta.get_field(names[0])
-    if len(names) == 1 and (field.primary_key or field.unique or field.db_index):
-        return True
-    indexed: list[Sequence[str]] = [[each.name for each in meta.pk_fields], *meta.unique_together]
-    indexed += [[name.removeprefix("-") for name in each.fields] for each in _of(model)]
-    return any(set(each[: len(names)]) == set(names) for each in indexed)
-
-
-def _of(model: type[Model]) -> list[Any]:
-    meta = model._meta  # noqa: SLF001 - as above
-    unique = [each for each in meta.constraints if isinstance(each, UniqueConstraint)]
-    return [*(each for each in meta.indexes if isinstance(each, Index)), *unique]
+    for each in missing(found, conf.database):
+        yield Warning(
+            f"No index serves the lookup by {' and '.join(each.fields)}: it reads the whole table.",
+            hint=f"Add to its Meta: {each.index}. Or one in the database, and silence this.",
+            obj=each.model,
+            id="hookrow.W001",
+        )
