@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 
+import django
 from django.conf import settings
 from django.db import connections
 from django.test import override_settings
 
-import django
 from django_project.settings import database
 from wire import SECRET
 

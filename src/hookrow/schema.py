@@ -28,6 +28,15 @@ KEYS = {
 }
 """What identifies a row of a kind: as `RowId` has it, one column by itself, two as a pair."""
 
+REFERENCES = (
+    (("dispatches", "subscriber_id"), ("subscribers", "id")),
+    (("dispatches", "list_id"), ("subscriptions", "list_id")),
+    (("dispatches", "message_id"), ("messages", "id")),
+    (("messages", "list_id"), ("subscriptions", "list_id")),
+    (("subscriptions", "subscriber_id"), ("subscribers", "id")),
+)
+"""Columns that hold the same keys."""
+
 _REQUIRED = {
     "subscribers": ("id", "email", "suppressed_at"),
     "dispatches": ("id", "provider_message_id", "subscriber_id", "delivered_at", "opened_at"),

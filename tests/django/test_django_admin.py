@@ -172,6 +172,17 @@ class TestReplay:
         monkeypatch.setattr("hookrow.django.admin.MOST", 1)
         assert "Select 1 at most" in project.act(LOG, "replay", *ids)
 
+    @pytest.mark.parametrize(
+        ("path", "action"), [(LOG, "replay"), (PEOPLE, "suppress"), (LOG, "delete_selected")]
+    )
+    def test_what_is_selected_and_is_not_there(self, project: Site, path: str, action: str) -> None:
+        """It is said, whether it is no key or that of none."""
+        for key in ("abc", "9" * 30):
+            assert "What is selected is no row." in project.act(path, action, key, reason="x")
+        page = project.act(path, action, "77", reason="x")
+        assert action == "delete_selected" or "any more." in page
+        assert not Notification.objects.exists()
+
 
 class TestByHand:
     def test_suppress_and_lift(self, project: Site) -> None:
@@ -263,6 +274,30 @@ class TestByHand:
             assert "1 suppression set. 1 could not be" in followed.content.decode()
             eve.refresh_from_db()
             assert (eve.mute_reason, eve.muted_at) == ("asked", eve.mute_changed)
+
+    def test_another_row_of_the_same_address(self, project: Site) -> None:
+        """Where the address finds another than the selected one, nothing is changed."""
+        person = apps.get_model("crm", "Person")
+        with (
+            made(person),
+            override_settings(HOOKROW={"SECRET": SECRET, "TABLES": self.TABLES}),
+        ):
+            rows = ((ADA, AT), (ADA, None), (ADA.upper(), None), (ADA, None))
+            for number, (address, deleted_at) in enumerate(rows):
+                person.objects.create(uid=UUID(int=number), address=address, deleted_at=deleted_at)
+            chosen = {
+                "action": "suppress",
+                "_selected_action": [str(UUID(int=number)) for number in (0, 2, 3)],
+                "reason": "asked",
+            }
+            page = project.client.post("/admin/crm/person/", chosen, follow=True).content.decode()
+            assert page.count("goes to another row") == 2
+            assert "1 suppression set." in page
+            muted = person.objects.filter(muted_at__isnull=False)
+            assert [each.uid for each in muted] == [UUID(int=2)]
+            assert apps.get_model("admin", "LogEntry").objects.latest("id").object_id == str(
+                UUID(int=2)
+            )
 
 
 class TestTables:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from sqlalchemy import update
+from sqlalchemy import insert, text, update
 
 import world
 from django_project.manage import TESTS, Manage
@@ -18,7 +18,7 @@ from hookrow.postmark import parse
 from hookrow.recording import record
 from hookrow.stores.engines import opened
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.tables import dispatches
+from hookrow.stores.tables import dispatches, subscribers
 from wire import ENDPOINT, SECRET
 
 ADA, ADAS = "ada@example.com", "6f1d0a4e-3b52-4c8e-9a17-0c5be2d4f901"
@@ -131,6 +131,19 @@ class TestCheck:
                 "ok       migrations  All are applied.",
             ],
         )
+
+    def test_emails_that_differ_by_case(self, manage: Manage, url: str) -> None:
+        """How many, and one of them without its name, as `hookrow check` says it."""
+        assert manage.run("migrate", "--fake-initial", "-v0").returncode == 0
+        with opened(url) as engine, engine.begin() as connection:
+            connection.execute(text("DROP INDEX hookrow_subscribers_email"))
+            connection.execute(insert(subscribers).values(email=ADA.upper()))
+        done = manage.run("hookrow", "check")
+        assert done.returncode == 0
+        assert "warning  emails      There are several rows of 1 email, such as a***" in done.stdout
+        with opened(url) as engine, engine.begin() as connection:
+            connection.execute(text("ALTER TABLE hookrow_subscribers RENAME TO away"))
+        assert "They could not be compared" in manage.run("hookrow", "check").stdout
 
     def test_what_is_not(self, empty_sqlite_url: str, tmp_path: Path) -> None:
         """Each finding says what to do, and the status is that of an error."""

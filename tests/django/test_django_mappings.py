@@ -1,4 +1,4 @@
-"""The contract of a mapping within Django's own `TestCase`."""
+"""What a project tests within Django's own `TestCase`."""
 
 from __future__ import annotations
 
@@ -16,4 +16,11 @@ def test_a_project_proves_its_mapping(tmp_path: Path, database_url: str) -> None
     done = project.run("test", "django_project.mappings")
     contract = [name for name in dir(StoreContract) if name.startswith("test_")]
     assert f"Ran {2 * len(contract)} tests" in done.stderr, done.stderr
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_project_posts(tmp_path: Path, database_url: str) -> None:
+    """By the client and to the receiver, and then its test database can be dropped."""
+    done = Manage(tmp_path, database_url).run("test", "django_project.webhooks")
+    assert "Ran 4 tests" in done.stderr, done.stderr
     assert done.returncode == 0, done.stderr

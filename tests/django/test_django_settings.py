@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from math import inf, nan
 from pathlib import Path
+from threading import active_count
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from django.test import override_settings
 
 import django_host
 from crm.models import Person
+from crm.schema import CRM
 from django_project.manage import Manage
 from hookrow import ConfigurationError, Role, Schema, SchemaMismatch
 from hookrow.django import receiver, store
@@ -43,7 +46,8 @@ def mapped(**roles: Role) -> Schema:
     ("role", "said"),
     [
         (Role("cmr.Person"), r"no app 'cmr' for the model 'cmr.Person'\. Did you mean 'crm'\?"),
-        (Role("people"), r"no app '' for the model 'people'"),
+        (Role("people"), r"The model 'people' needs its app: write 'app.people'"),
+        (Role("person"), r"The model 'person' needs its app: write 'crm.Person'"),
         (Role("crm.Persno"), r"app 'crm' has no model 'Persno'\. Did you mean 'Person'\?"),
         (
             Role("crm.Person", {"email": "adress"}),
@@ -60,6 +64,9 @@ def mapped(**roles: Role) -> Schema:
             r"mute_code holds numbers: say which in `reasons`",
         ),
         (replace(PERSON, where={"deletd_at": None}), "Did you mean 'deleted_at'"),
+        (replace(PERSON, where={"uid": "x"}), "crm.Person.uid cannot hold 'x'"),
+        (replace(PERSON, where={"mute_code": 2**63}), "crm.Person.mute_code cannot hold 9223"),
+        (replace(PERSON, where={"address": "x@" + "y" * 320}), "crm.Person.address cannot hold"),
         (replace(PERSON, where={"address__name": 1}), "crm.Person.address leads to no other model"),
         (
             Role(
@@ -88,17 +95,53 @@ def test_what_is_changed_is_the_models_own() -> None:
 def test_models_that_django_made() -> None:
     """Those between two others can be named as well, by their label in whatever case."""
     columns = {"list_id": "from_person", "subscriber_id": "to_person_id", **dict.fromkeys(_MUTED)}
-    found = models(mapped(subscriptions=Role("crm.person_Friends", columns)))
+    friends = Role("crm.person_Friends", columns)
+    sends = Role("crm.Send", {**CRM.dispatches.columns, "list_id": "person_id"})
+    found = models(replace(CRM, dispatches=sends, subscriptions=friends))
     assert found.roles["subscriptions"].paths == {
         "list_id": "from_person_id",
         "subscriber_id": "to_person_id",
     }
 
 
-def test_text_for_reasons() -> None:
-    """A field of text takes no numbers."""
-    with pytest.raises(SchemaMismatch, match="mute_reason holds text: say text"):
-        models(replace(mapped(subscribers=PERSON), reasons={"*": 1}))
+@pytest.mark.parametrize(
+    ("people", "sends", "said"),
+    [
+        ({}, {"subscriber_id": "mail"}, "Send.mail leads to crm.Mail.uid, not to crm.Person.uid"),
+        ({}, {"subscriber_id": "mute_reason"}, "holds a TextField, and crm.Person.uid a UUIDF"),
+        ({"id": "mute_code"}, {}, "Send.person leads to crm.Person.uid, not to crm.Person.mute"),
+        ({}, {"list_id": "mail"}, "Send.mail leads to crm.Mail.uid, not to crm.Group.uid"),
+    ],
+)
+def test_keys_of_another_model(
+    people: Mapping[str, str], sends: Mapping[str, str], said: str
+) -> None:
+    """A field that leads to another model than the one that is mapped, or to another field."""
+    subscribers = Role("crm.Person", {**PERSON.columns, **people})
+    dispatches = {**CRM.dispatches.columns, "suppression_reason": None, **sends}
+    schema = replace(CRM, subscribers=subscribers, dispatches=Role("crm.Send", dispatches))
+    with pytest.raises(SchemaMismatch, match=said):
+        models(schema)
+
+
+@pytest.mark.parametrize(
+    ("field", "reasons", "said"),
+    [
+        ("mute_reason", {"*": 1}, "mute_reason holds text: say text"),
+        ("mute_code", {"*": "other"}, "mute_code holds numbers: say which"),
+        ("mute_code", {"*": 2**63}, "mute_code cannot hold 9223372036854775808: write what"),
+        ("address", {"*": "x@" + "y" * 320}, "address cannot hold 'x@yy"),
+    ],
+)
+def test_reasons_that_do_not_fit(field: str, reasons: Mapping[str, str | int], said: str) -> None:
+    """A field of text takes no numbers, one of numbers no text, and none what is too long."""
+    people = Role(
+        "crm.Person", {**PERSON.columns, "email": "mute_reason", "suppression_reason": field}
+    )
+    if field == "mute_reason":
+        people = PERSON
+    with pytest.raises(SchemaMismatch, match=said):
+        models(replace(mapped(subscribers=people), reasons=reasons))
 
 
 def test_tables_as_plain_values() -> None:
@@ -115,14 +158,21 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"SECRET": None}, "E001", "hookrow has no secret: set HOOKROW"),
     ({"SECRET": ""}, "E001", "hookrow has no secret"),
     ({"SECRET": 7}, "E001", r"HOOKROW\['SECRET'\] is text, not int"),
-    ({"PREVIOUS_SECRET": ""}, "E001", "secret"),
     ({"DATABSE": "x"}, "E003", "no setting 'DATABSE'. Did you mean 'DATABASE'"),
     ({"LOG": 1}, "E003", r"HOOKROW\['LOG'\] is True or False"),
     ({"SPOOL": True}, "E003", r"HOOKROW\['SPOOL'\] is text"),
     ({"DEADLINE": 0}, "E003", "a number of seconds, more than 0"),
+    ({"DEADLINE": -1}, "E003", "a number of seconds, more than 0"),
+    ({"DEADLINE": nan}, "E003", "a number of seconds"),
+    ({"DEADLINE": inf}, "E003", "a number of seconds"),
     ({"DEADLINE": "5"}, "E003", "a number of seconds"),
     ({"SWEEP": True, "LOG": False}, "E003", "log"),
-    ({"SWEEP": True, "KEEP_BODIES": False}, "E003", "KEEP_BODIES|bodies"),
+    ({"SWEEP": True, "KEEP_BODIES": False}, "E003", "bodies"),
+    ({"SWEEP": True, "TABLES": Schema(log=None)}, "E003", "Without a log"),
+    ({"SWEEP": 1}, "E003", r"HOOKROW\['SWEEP'\] is True or False"),
+    ({"SPOOL": "/no/such/folder/spool.db"}, "E005", "/no/such/folder/spool.db cannot be"),
+    ({"SPOOL": "/"}, "E005", "The spool / cannot be written"),
+    ({"TABLES": {"log": "other"}}, "E003", "the log cannot be in 'other'"),
     ({"TABLES": {"subscriber": {}}}, "E003", "no role 'subscriber'. Did you mean 'subscribers'"),
     (
         {"TABLES": {"subscribers": {"table": "x.y", "fields": {}}}},
@@ -134,6 +184,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"TABLES": 7}, "E003", "Expected `object`"),
     ({"TABLES": Schema(subscribers=Role("crm.Persn"))}, "E002", "Did you mean 'Person'"),
     ({"DATABASE": "defualt"}, "E004", "no alias 'defualt'. Did you mean 'default'"),
+    ({"DATABASE": ""}, "E004", "no alias ''"),
 ]
 
 
@@ -146,6 +197,24 @@ def test_what_is_wrong_is_said(wrong: dict[str, Any], id_: str, said: str) -> No
         assert found[0].hint
         with pytest.raises(ConfigurationError, match=said):
             receiver()
+
+
+def test_a_check_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Neither the spool that a server will make, nor a thread."""
+    threads = active_count()
+    spool = {"GROUP_COMMIT": True, "SPOOL": tmp_path / "spool.db", "SWEEP": True}
+    with override_settings(HOOKROW={"SECRET": SECRET, **spool}):
+        assert check(None) == []
+        assert [*tmp_path.iterdir()] == []
+        receiver()
+        assert check(None) == []
+    assert active_count() == threads
+
+
+def test_an_empty_previous_secret() -> None:
+    """It is none, as where a variable of the environment is set to nothing."""
+    with override_settings(HOOKROW={"SECRET": SECRET, "PREVIOUS_SECRET": ""}):
+        assert (check(None), conf.secrets) == ([], [SECRET])
 
 
 @pytest.mark.parametrize("given", [None, [], "secret"])
@@ -211,12 +280,13 @@ class TestWarnings:
         index: Index | UniqueConstraint,
     ) -> None:
         """Each fold needs an index of its own; the hint says which."""
-        tables = mapped(subscribers=replace(PERSON, fold=fold))
-        warning = self.found(TABLES=tables)["hookrow.W001"]
-        assert (warning.obj, "address" in (warning.hint or "")) == (Person, True)
-        where = "indexes" if isinstance(index, Index) else "constraints"
-        monkeypatch.setattr(Person._meta, where, [index])
-        assert self.found(TABLES=tables) == {}
+        tables = replace(CRM, subscribers=replace(PERSON, fold=fold))
+        with override_settings(HOOKROW={"SECRET": SECRET, "TABLES": tables}):
+            [warning] = [each for each in check(None) if each.obj is Person]
+            assert (warning.id, "address" in (warning.hint or "")) == ("hookrow.W001", True)
+            where = "indexes" if isinstance(index, Index) else "constraints"
+            monkeypatch.setattr(Person._meta, where, [index])
+            assert not [each for each in check(None) if each.obj is Person]
 
     def test_no_table_for_the_log(self) -> None:
         """Where routers keep it out of the database."""

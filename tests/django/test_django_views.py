@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from io import BytesIO
+from threading import active_count
 from typing import Any, ClassVar, Self
 
 import pytest
@@ -16,7 +18,8 @@ from django.core.handlers.wsgi import WSGIHandler, WSGIRequest
 from django.db import connections
 from django.db.transaction import atomic
 from django.test import AsyncClient, Client, override_settings
-from django.urls import reverse
+from django.urls import include, reverse
+from django.urls import path as url
 
 import django_host
 import world
@@ -66,6 +69,14 @@ class TestAnswers:
         assert (response["Content-Type"], response["Content-Length"]) == (TEXT, "0")
         assert delivered(database_url) == AT
         assert reverse("hookrow:webhooks") == PATH
+
+    @pytest.mark.parametrize("path", [PATH, f"{PATH}/"])
+    def test_a_mount_without_a_slash(self, database_url: str, path: str) -> None:
+        """What the project forgets at the end of its path is no other place."""
+        mount = url("mail", include("hookrow.django.urls"))
+        with override_settings(ROOT_URLCONF=(mount,)):
+            assert post(path=path).status_code == 200
+        assert delivered(database_url) == AT
 
     def test_on_asgi(self, database_url: str) -> None:
         """The same view answers there."""
@@ -212,14 +223,27 @@ class TestSignals:
         with django_host.project(database_url, GROUP_COMMIT=group_commit), _Heard() as heard:
             assert [post(body).status_code for body in (DELIVERY, STRANGER, b"")] == [200, 404, 422]
             receiver().close()
+        gc.collect()  # the connection of the thread, lest another test be warned of it
         ends = [notification_recorded, notification_refused, notification_refused]
         assert sorted(map(id, ends)) == sorted(id(signal) for signal, _, _ in heard.ends)
         assert {arrival.body for _, arrival, _ in heard.ends} == {DELIVERY, STRANGER, b""}
         assert delivered(database_url) == AT
         assert "A receiver of a signal raised" in caplog.text
 
-    def test_in_a_transaction_of_the_host(self, alias: str, database_url: str) -> None:
-        """They wait for its commit; without one nothing has happened, and nobody hears."""
+    @pytest.mark.parametrize("threads", [False, True])
+    def test_in_a_transaction_of_the_host(self, database_url: str, *, threads: bool) -> None:
+        """They wait for its commit; without one nothing has happened, and nobody hears.
+
+        No thread is started, for it would see nothing of that.
+        """
+        world.fill(database_url)
+        running = active_count()
+        with django_host.project(database_url, GROUP_COMMIT=threads, SWEEP=threads) as alias:
+            self.hear_in_a_transaction(alias, database_url)
+            assert active_count() == running
+
+    def hear_in_a_transaction(self, alias: str, database_url: str) -> None:
+        """Roll one back, and commit one."""
         with _Heard() as heard, suppress(KeyError), atomic(alias):
             assert post().status_code == 200
             assert post(STRANGER).status_code == 404

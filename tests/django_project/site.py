@@ -52,7 +52,7 @@ class Site:
         assert response.status_code == 200, (path, response.status_code)
         return response.content.decode()
 
-    def act(self, path: str, action: str, *ids: int, **fields: str) -> str:
+    def act(self, path: str, action: str, *ids: int | str, **fields: str) -> str:
         """Choose an action for rows; return the text of the page that follows."""
         chosen = {"action": action, "_selected_action": [str(id_) for id_ in ids], **fields}
         response = self.client.post(f"/admin/{path}", chosen, follow=True)

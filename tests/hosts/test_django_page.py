@@ -98,6 +98,51 @@ class TestModelsOfYourOwn:
         assert f"Ran {2 + len(contract)} tests" in self.manage(project, "test")
 
 
+MAIL = """
+DATABASES["mail"] = {"ENGINE": DATABASES["default"]["ENGINE"], "NAME": BASE_DIR / "mail.sqlite3"}
+HOOKROW["DATABASE"] = "mail"
+"""
+
+ROUTED = """
+DATABASE_ROUTERS = ["project.routers.MailRouter"]
+"""
+
+ADMIN = """
+import django
+django.setup()
+from django.contrib.auth.models import User
+from django.test import Client
+from hookrow.django.tables.models import Dispatch, Subscriber
+sent = Dispatch.objects.create(subscriber=Subscriber.objects.create(email="ada@example.com"))
+client = Client(headers={"host": "localhost"})
+client.force_login(User.objects.create_superuser("root"))
+for page in (f"dispatch/{sent.pk}/change/", "dispatch/", "subscriber/add/"):
+    print(client.get(f"/admin/hookrow_tables/{page}").status_code)
+"""
+
+
+def test_another_database(tmp_path: Path) -> None:
+    """Without a router the checks warn; with the page's the admin is at home there."""
+    command = Command(tmp_path)
+    variables = {"HOOKROW_SECRET": SECRET, "DJANGO_SETTINGS_MODULE": "project.settings"}
+
+    def run(*typed: str) -> str:
+        done = command.execute(sys.executable, *typed, **variables)
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+    run("-m", "django", "startproject", "project", ".", "--settings=")
+    start(tmp_path, PAGE.partition("## Your own models")[0])
+    settings = tmp_path / "project/settings.py"
+    settings.write_text(settings.read_text() + MAIL)
+    assert "hookrow.W004" in run("manage.py", "check")
+    settings.write_text(settings.read_text() + ROUTED)
+    assert "no issues" in run("manage.py", "check")
+    for alias in ("default", "mail"):
+        run("manage.py", "migrate", "-v0", "--database", alias)
+    assert run("-c", ADMIN) == "200\n" * 3
+
+
 class TestTables:
     """Nothing is left out."""
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import pytest
-from host import GunicornContract, HostContract
+from host import GunicornContract, HostContract, Site
 from process import EXAMPLES, uvicorn
 
 from command import clean_environment
@@ -52,6 +52,11 @@ class DjangoContract(HostContract):
             timeout=60,
         )
         return f"sqlite:///{folder}/hookrow.db"
+
+    def test_an_address_in_another_case(self, site: Site) -> None:
+        """It is the same subscriber's, when the host sends as when hookrow looks."""
+        for address in ("hopper@example.com", "Hopper@Example.com"):
+            self.send(site, address, address)
 
 
 class TestRunserver(DjangoContract):

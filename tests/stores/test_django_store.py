@@ -25,7 +25,9 @@ from log_contract import entry, keep, numbers, parked, reader
 
 import django_host
 from crm.models import Group, Mail, Membership, Person, Reason, Send
-from hookrow import Delivered, Reactivated, Role, Schema, Suppressed
+from hookrow import Delivered, Reactivated, Role, Schema, SchemaMismatch, Suppressed
+from hookrow.django.duplicates import duplicates
+from hookrow.django.mapping import models
 from hookrow.django.store import DjangoStore
 from hookrow.notification import Notification, Suppressible
 from hookrow.recording import record
@@ -263,6 +265,13 @@ class TestModelsOfAHost:
         assert statuses(record(DjangoStore(hidden, crm), told)) == [404]
         assert statuses(record(DjangoStore(HOST, crm), told)) == [200]
 
+    def test_duplicates(self, crm: str) -> None:
+        """Each email counts once, however often it is there, and one that is hidden not at all."""
+        assert duplicates(models(HOST), crm) == (0, "")
+        for number, address in enumerate(("ADA@example.com", "ada@example.com", "X@x"), 3):
+            Person.objects.using(crm).create(uid=UUID(int=number), address=address)
+        assert duplicates(models(HOST), crm) == (1, "ada@example.com")
+
     def test_false_is_null(self, crm: str) -> None:
         """Where the field is not boolean, as for the SQL store."""
         people = replace(HOST.subscribers, where={"deleted_at": False})
@@ -279,15 +288,21 @@ class TestModelsOfAHost:
             ("citext", [200, 200, 400]),
         ],
     )
-    def test_how_emails_fold(self, crm: str, fold: Any, found: list[int]) -> None:  # noqa: ANN401 - one of four
+    def test_how_emails_fold(
+        self,
+        crm: str,
+        fold: Any,  # noqa: ANN401 - one of four
+        found: list[int],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
         """Each finds an email as the table has it; but for one any other case, too.
 
         Alone and in a group, also of one with letters beyond ASCII.
         """
         Person.objects.using(crm).create(uid=UUID(int=3), address="ZOË@example.net")
         schema = replace(HOST, subscribers=replace(HOST.subscribers, fold=fold))
-        if fold == "citext":
-            _ignore_case(crm)
+        if fold == "citext" and connections[crm].vendor == "postgresql":
+            monkeypatch.setattr(Person.address.field, "db_collation", _ignore_case(crm))
         store = DjangoStore(schema, crm)
         emails = ("Ada@Example.com", "ADA@example.com", "ZOË@EXAMPLE.NET")
         told = [arrival(opens(email, "m-1")) for email in emails]
@@ -322,16 +337,27 @@ class TestModelsOfAHost:
                 assert transaction.read([row])[row]["delivered_at"] == later
 
 
-def _ignore_case(alias: str) -> None:
-    """Have the database compare addresses in either case."""
+@pytest.mark.parametrize("collation", ["", "C", "de_DE.utf8", "en-x-icu"])
+def test_a_field_that_does_not_ignore_case(collation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused where it is said to, for in a group another's spelling would find it."""
+    monkeypatch.setattr(Person.address.field, "db_collation", collation)
+    schema = replace(HOST, subscribers=replace(HOST.subscribers, fold="citext"))
+    with (
+        django_host.alias("postgresql:///nothing") as alias,
+        pytest.raises(SchemaMismatch, match="address is neither CITEXT nor"),
+    ):
+        DjangoStore(schema, alias)
+
+
+def _ignore_case(alias: str) -> str:
+    """Have PostgreSQL compare addresses in either case; return the collation that does."""
     connection = connections[alias]
-    collation = {"postgresql": "no_case", "sqlite": "NOCASE"}[connection.vendor]
-    if connection.vendor == "postgresql":
-        connection.cursor().execute(
-            "CREATE COLLATION no_case "
-            "(provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
-        )
-    new: EmailField[str, str] = EmailField(max_length=320, db_collation=collation)
+    connection.cursor().execute(
+        "CREATE COLLATION no_case "
+        "(provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
+    )
+    new: EmailField[str, str] = EmailField(max_length=320, db_collation="no_case")
     new.set_attributes_from_name("address")
     with connection.schema_editor() as editor:
         editor.alter_field(Person, Person.address.field, new)
+    return "no_case"

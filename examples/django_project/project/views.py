@@ -1,11 +1,13 @@
 """What the newsletter does itself: it saves what it sends, and shows what became of it."""
 
 from django.contrib.auth.decorators import login_not_required
+from django.db.models import Value
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
+from hookrow.django.fields import Folded
 from hookrow.django.tables.models import Dispatch, Subscriber
 
 
@@ -14,7 +16,9 @@ from hookrow.django.tables.models import Dispatch, Subscriber
 @require_POST
 def send(request: HttpRequest) -> HttpResponse:
     """Save whom a message goes to, and its dispatch."""
-    subscriber, _ = Subscriber.objects.get_or_create(email=request.GET["email"])
+    email = request.GET["email"]
+    same = Subscriber.objects.alias(folded=Folded("email")).filter(folded=Folded(Value(email)))
+    subscriber = same.first() or Subscriber.objects.create(email=email)  # Ada@ is ada@
     Dispatch.objects.create(provider_message_id=request.GET["message_id"], subscriber=subscriber)
     return HttpResponse(status=201)
 

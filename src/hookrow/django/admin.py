@@ -113,6 +113,9 @@ class NotificationAdmin(LongList):
                 text = f"Stopped after {counts.total()}: {error}"
                 self.message_user(request, text, messages.ERROR)
                 return
+        if not entries:
+            self.message_user(request, "None of them is in the log any more.", messages.WARNING)
+            return
         ends = ", ".join(f"{number} {name}" for name, number in counts.items())
         self.message_user(request, f"{many(len(entries), 'notification')} replayed: {ends}.")
 

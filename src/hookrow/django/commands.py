@@ -21,11 +21,15 @@ from hookrow.cli.options import JSON
 from hookrow.cli.simulate import simulate
 from hookrow.cli.source import Opened
 from hookrow.django.conf import conf
+from hookrow.django.duplicates import duplicates
+from hookrow.django.mapping import models
 from hookrow.django.models import Notification
 from hookrow.django.receiving import store
 from hookrow.django.transactions import faults
 from hookrow.errors import ConfigurationError
-from hookrow.finding import Finding, Level
+from hookrow.finding import Finding, Level, several_rows
+from hookrow.retry import masked
+from hookrow.stores import StoreError
 
 RUNSERVER = "http://127.0.0.1:8000"
 """Where Django's own server listens."""
@@ -79,14 +83,27 @@ def check(context: click.Context, *, as_json: bool) -> None:
 
 
 def _findings() -> Iterator[Finding]:
-    """Look at what Django's system checks look at, and whether all migrations are applied."""
+    """Look at what Django's system checks look at, and then at the database."""
     found = run_checks(tags=["hookrow"], databases=[conf.database])
     for message in found:
         text = " ".join(filter(None, (message.msg, message.hint)))
         yield Finding(_level(message.level), str(message.id), text)
     if not found:
         yield Finding(Level.OK, "settings", "Every system check of hookrow passes.")
-    yield _migrations()
+    migrations = _migrations()
+    yield migrations
+    if migrations.level is Level.OK and not any(each.is_serious() for each in found):
+        yield from _emails()
+
+
+def _emails() -> Iterator[Finding]:
+    try:
+        count, example = duplicates(models(conf.tables), conf.database)
+    except StoreError as error:
+        yield Finding(Level.WARNING, "emails", f"They could not be compared: {error}")
+        return
+    if count:
+        yield several_rows(count, masked(example))
 
 
 def _level(level: int) -> Level:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from os import PathLike
 
 from django.apps import apps
@@ -28,7 +29,7 @@ class Settings:
                 "hookrow has no secret: set HOOKROW = {'SECRET': ...} "
                 "to the one that the provider sends as X-Provider-Secret."
             )
-        return [each for each in (self.secret, self.previous_secret) if each is not None]
+        return [each for each in (self.secret, self.previous_secret) if each]
 
     @property
     def secret(self) -> str | None:
@@ -43,7 +44,8 @@ class Settings:
     @property
     def database(self) -> str:
         """The alias of the database that has the tables, the log's among them."""
-        return self._text("DATABASE") or "default"
+        alias = self._text("DATABASE")
+        return "default" if alias is None else alias
 
     @property
     def tables(self) -> Schema:
@@ -57,6 +59,11 @@ class Settings:
                 )
             given = Schema()
         schema = given if isinstance(given, Schema) else _schema(given)
+        if schema.log not in {None, Schema().log}:
+            raise ConfigurationError(
+                f"HOOKROW['TABLES']: the log cannot be in {schema.log!r}, for it has a model: "
+                "leave out 'log', or say None for no log."
+            )
         return schema if self.log else replace(schema, log=None)
 
     @property
@@ -89,7 +96,7 @@ class Settings:
     def deadline(self) -> float:
         """How many seconds a notification is tried."""
         value = self._given("DEADLINE", 5.0)
-        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < inf:
             raise ConfigurationError("HOOKROW['DEADLINE'] is a number of seconds, more than 0.")
         return float(value)
 

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import BinaryField, Field, Model
+from django.db.models import BinaryField, Model
 
+from hookrow.django.field_types import AnyField
 from hookrow.entry import Ending, Entry
-
-_AnyField: TypeAlias = "Field[Any, Any]"
 
 ROWS = 1000
 """How many entries a statement takes; SQLite has 32,766 parameters for it, PostgreSQL more."""
@@ -76,7 +75,7 @@ class Keeping:
             yield field.get_db_prep_value(known, connection, prepared=True)
 
 
-def _from_json(fields: Sequence[_AnyField], connection: BaseDatabaseWrapper) -> str:
+def _from_json(fields: Sequence[AnyField], connection: BaseDatabaseWrapper) -> str:
     """Have PostgreSQL read the rows from one text: the driver takes long over many parameters.
 
     Bytes are in base64 there, as msgspec writes them.
@@ -94,6 +93,6 @@ def _from_json(fields: Sequence[_AnyField], connection: BaseDatabaseWrapper) -> 
     return f"SELECT {', '.join(values)} FROM json_to_recordset(%s::json) AS given ({types})"  # noqa: S608 - names are ours
 
 
-def _told(field: _AnyField) -> str:
+def _told(field: AnyField) -> str:
     """Return what an entry calls the field: a new one's first outcome is its outcome."""
     return "outcome" if field.name == "first_outcome" else field.attname

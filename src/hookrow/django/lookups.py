@@ -6,20 +6,27 @@ notification would take it longer than all else that is done for one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import ForeignKey, Model, OuterRef, QuerySet, Subquery, TextField, Value
-from django.db.models.functions import Lower
+from django.db.models import Model, OuterRef, QuerySet, Subquery, TextField, Value
+from django.db.models.functions import Collate, Lower
 
+from hookrow.django.field_types import end_of
 from hookrow.django.fields import Folded
-from hookrow.django.mapping import Models, Played
+from hookrow.django.mapping import Mapped, Models
+from hookrow.errors import SchemaMismatch
 from hookrow.notification import Mentioned
 
 _SIZES = 64
 """Of how many numbers of texts the SQL is kept."""
+
+_PREDEFINED = re.compile(r"C|POSIX|default|ucs_basic|unicode|pg_.*|.*-x-icu|[a-z]{2,3}_[A-Z]{2}.*")
+"""PostgreSQL's own collations, in all of which two spellings differ."""
 
 
 class Lookups:
@@ -43,55 +50,73 @@ class Lookups:
         return self._by_message_id(sorted(mentioned.message_ids), connection)
 
     def _subscribers(self, emails: Sequence[str]) -> QuerySet[Model, Any]:
-        played = self._models.roles["subscribers"]
-        email = played.paths["email"]
-        found = self._all(played).filter(**played.where)
+        mapped = self._models.roles["subscribers"]
+        email = mapped.paths["email"]
+        found = self._all(mapped).filter(**mapped.where)
         match self._models.fold:
             case "ascii":
                 found = found.alias(_hookrow=Folded(email)).filter(_hookrow__in=emails)
             case "lower":
                 wanted = [Lower(Value(each)) for each in emails]
                 found = found.alias(_hookrow=Lower(email)).filter(_hookrow__in=wanted)
+            case "citext" if connections[self._using].vendor == "sqlite":
+                found = found.alias(_hookrow=Collate(email, "NOCASE")).filter(_hookrow__in=emails)
             case "exact" | "citext":
                 found = found.filter(**{f"{email}__in": emails})
-        return found.values_list(played.paths["id"], email)
+        return found.values_list(mapped.paths["id"], email)
 
     def _dispatches(self, message_ids: Sequence[str]) -> QuerySet[Model, Any]:
         """Look up the owner by its id: a host may have bare keys, not foreign ones.
 
         Also one whom `where` hides, for an answer may have to name them.
         """
-        played = self._models.roles["dispatches"]
-        message_id, owner = played.paths["provider_message_id"], played.paths["subscriber_id"]
+        mapped = self._models.roles["dispatches"]
+        message_id, owner = mapped.paths["provider_message_id"], mapped.paths["subscriber_id"]
         return (
-            self._all(played)
-            .filter(**{f"{message_id}__in": message_ids}, **played.where)
+            self._all(mapped)
+            .filter(**{f"{message_id}__in": message_ids}, **mapped.where)
             .values_list(
                 message_id,
-                played.paths["id"],
+                mapped.paths["id"],
                 owner,
                 self._one("subscribers", owner, "email", {}),
-                self._list(played),
+                self._list(mapped),
             )
         )
 
-    def _list(self, played: Played) -> Any:  # noqa: ANN401 - a path or an expression
-        if "message_id" in played.paths:
+    def _list(self, mapped: Mapped) -> Any:  # noqa: ANN401 - a path or an expression
+        if "message_id" in mapped.paths:
             visible = self._models.roles["messages"].where
-            return self._one("messages", played.paths["message_id"], "list_id", visible)
-        return played.paths.get("list_id", Value(None, TextField()))
+            return self._one("messages", mapped.paths["message_id"], "list_id", visible)
+        return mapped.paths.get("list_id", Value(None, TextField()))
 
     def _one(self, name: str, outer: str, wanted: str, where: Mapping[str, object]) -> Subquery:
         """Look up a field of another role, by the id that the outer query has for it."""
-        played = self._models.roles[name]
-        found = self._all(played).filter(**{played.paths["id"]: OuterRef(outer)}, **where)
-        field = played.fields[wanted]
-        while isinstance(field, ForeignKey):  # a subquery does not see what it holds
-            field = field.target_field
-        return Subquery(found.values(played.paths[wanted])[:1], output_field=field)
+        mapped = self._models.roles[name]
+        found = self._all(mapped).filter(**{mapped.paths["id"]: OuterRef(outer)}, **where)
+        held = end_of(mapped.fields[wanted])  # which a subquery does not see
+        return Subquery(found.values(mapped.paths[wanted])[:1], output_field=held)
 
-    def _all(self, played: Played) -> QuerySet[Model]:
-        return QuerySet(played.model, using=self._using)
+    def _all(self, mapped: Mapped) -> QuerySet[Model]:
+        return QuerySet(mapped.model, using=self._using)
+
+
+def check_fold(models: Models, using: str) -> None:
+    """Raise `SchemaMismatch` for an email of which PostgreSQL does not ignore the case.
+
+    The spelling of another notification in the group would find it. No database is asked.
+    """
+    connection, field = connections[using], models.roles["subscribers"].fields["email"]
+    if models.fold != "citext" or connection.vendor == "sqlite":
+        return
+    collation = getattr(field, "db_collation", None)
+    if field.db_type(connection) != "citext" and (
+        not collation or _PREDEFINED.fullmatch(collation)
+    ):
+        raise SchemaMismatch(
+            f"{field} is neither CITEXT nor of a db_collation that ignores case: "
+            "write another fold, lower for example."
+        )
 
 
 class _Lookup:

@@ -8,25 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 from django.apps import apps
-from django.db.models import (
-    BooleanField,
-    CharField,
-    DateTimeField,
-    Field,
-    ForeignKey,
-    IntegerField,
-    Model,
-    TextField,
-)
+from django.db.models import BooleanField, Field, Model
 from django.db.models.constants import LOOKUP_SEP
 
+from hookrow.django.field_types import AnyField, check_types, check_value
 from hookrow.errors import SchemaMismatch
 from hookrow.schema import TIMES, WRITTEN, Fold, Role, Schema, nearest
-
-AnyField: TypeAlias = "Field[Any, Any]"
 
 LOG = "hookrow.Notification"
 
@@ -37,11 +26,9 @@ OURS = {
 }
 """Our own tables, which a schema names where it says nothing else."""
 
-_TEXT = frozenset({"email", "provider_message_id"})
-
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class Mapped:
     """A model that plays a role. `paths` are its fields, and `fields` what they end in.
 
     Both by our names for them: a foreign key is named by what it holds
@@ -59,7 +46,7 @@ class Models:
     """The models of a schema, by the names of their roles, and the log's."""
 
     schema: Schema
-    roles: Mapping[str, Played]
+    roles: Mapping[str, Mapped]
     log: type[Model] | None
 
     @property
@@ -70,16 +57,20 @@ class Models:
 
 def models(schema: Schema) -> Models:
     """Find every model and field. Raises `SchemaMismatch` for what there is none of."""
-    roles = {name: _played(schema, name, role) for name, role in schema.roles.items()}
+    roles = {name: _mapped(schema, name, role) for name, role in schema.roles.items()}
     log = model(LOG) if schema.log else None
-    for played in roles.values():
-        _check_types(schema, played)
+    fields = {
+        (name, ours): field for name, role in roles.items() for ours, field in role.fields.items()
+    }
+    check_types(fields, schema.reasons)
     return Models(schema, roles, log)
 
 
 def model(label: str) -> type[Model]:
     """Return the model of that label; also one that Django made, between two others."""
     app, _, name = label.rpartition(".")
+    if not app:
+        raise SchemaMismatch(f"The model {label!r} needs its app: write {_labelled(label)!r}.")
     if app not in apps.app_configs:
         hint = _INSTALL.get(app) or nearest(app, apps.app_configs)
         raise SchemaMismatch(f"There is no app {app!r} for the model {label!r}.{hint}")
@@ -97,11 +88,17 @@ _INSTALL = {
 }
 
 
+def _labelled(name: str) -> str:
+    """Return the label of a model of that name, or how one is written."""
+    labels = {each._meta.model_name: each._meta.label for each in apps.get_models()}  # noqa: SLF001 - as above
+    return labels.get(name.lower(), f"app.{name}")
+
+
 def _of(app: str) -> Sequence[type[Model]]:
     return list(apps.get_app_config(app).get_models(include_auto_created=True))
 
 
-def _played(schema: Schema, name: str, role: Role) -> Played:
+def _mapped(schema: Schema, name: str, role: Role) -> Mapped:
     found = model(OURS.get(role.table, role.table))
     paths: dict[str, str] = {}
     fields: dict[str, AnyField] = {}
@@ -116,7 +113,7 @@ def _played(schema: Schema, name: str, role: Role) -> Played:
         _check_place(found, ours, fields[ours])
     where = dict(_condition(found, path, value) for path, value in role.where.items())
     _check_where(role, where, paths)
-    return Played(found, paths, fields, where)
+    return Mapped(found, paths, fields, where)
 
 
 def _condition(model: type[Model], path: str, value: object) -> tuple[str, object]:
@@ -124,6 +121,7 @@ def _condition(model: type[Model], path: str, value: object) -> tuple[str, objec
     found, field = _path(model, path)
     if value is None or (value is False and not isinstance(field, BooleanField)):
         return f"{found}{LOOKUP_SEP}isnull", True
+    check_value(field, value)
     return found, value
 
 
@@ -170,25 +168,3 @@ def _check_where(role: Role, where: Iterable[str], paths: Mapping[str, str]) -> 
                 f"{role.table} hides rows by {path!r}, which notifications set: "
                 "hide them by another field."
             )
-
-
-def _check_types(schema: Schema, played: Played) -> None:
-    """Raise `SchemaMismatch` for a field that cannot hold what it should."""
-    for ours, field in played.fields.items():
-        if ours in TIMES and not isinstance(field, DateTimeField):
-            raise SchemaMismatch(f"{field} has to be a DateTimeField: it keeps {ours}.")
-        if ours in _TEXT and not isinstance(field, CharField | TextField):
-            raise SchemaMismatch(f"{field} has to be text: it is compared as it came.")
-        if ours == "suppression_reason":
-            _check_reason(schema, field)
-
-
-def _check_reason(schema: Schema, field: AnyField) -> None:
-    numbers = any(isinstance(each, int) for each in (schema.reasons or {}).values())
-    if isinstance(field, IntegerField | ForeignKey) and not numbers:
-        raise SchemaMismatch(
-            f"{field} holds numbers: say which in `reasons`, "
-            "{'HardBounce': 1, '*': 9} for example."
-        )
-    if isinstance(field, CharField | TextField) and numbers:
-        raise SchemaMismatch(f"{field} holds text: say text in `reasons`, or leave them out.")

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from functools import cache, partial
+from os import PathLike
 from threading import RLock
-from traceback import walk_stack
 from typing import Any
 
-from django.apps import apps
-from django.core.checks.registry import CheckRegistry
-from django.core.management import ManagementUtility
 from django.core.signals import setting_changed
 from django.db import close_old_connections, connections
 from django.db.transaction import on_commit
@@ -39,16 +36,6 @@ def store() -> DjangoStore:
         return _store()
 
 
-def refuse_misconfigured() -> None:
-    """Raise `ConfigurationError` now for what would be wrong at the first notification.
-
-    Not in a management command: there the system checks say it, and those commands have
-    to run that mend it. No database is asked.
-    """
-    if not _commanded() or not apps.is_installed("hookrow.django"):
-        receiver()
-
-
 class InRequest(Receiver):
     """Records in the request's own thread, and sends the signals there."""
 
@@ -64,19 +51,15 @@ class InRequest(Receiver):
             send(arrival, outcome)
 
 
-class Grouped(Receiver):
+class Grouped(InRequest):
     """Records in a thread of its own, and sends the signals in the hooks', where one listens."""
 
     def ended(self, arrival: Arrival, outcome: Outcome) -> None:
-        """Have the signal sent."""
-        if heard(outcome):
+        """Have the signal sent; what a transaction of the host's recorded is not in that thread."""
+        if connections[self._using].in_atomic_block:
             super().ended(arrival, outcome)
-
-
-def _commanded() -> bool:
-    """Tell whether a management command, or the system checks, brought us here."""
-    commands = {ManagementUtility.execute.__code__, CheckRegistry.run_checks.__code__}
-    return any(frame.f_code in commands for frame, _ in walk_stack(None))
+        elif heard(outcome):
+            Receiver.ended(self, arrival, outcome)
 
 
 @cache
@@ -86,20 +69,20 @@ def _store() -> DjangoStore:
 
 @cache
 def _receiver() -> Receiver:
+    return built(_store(), spool=conf.spool)
+
+
+def built(store: DjangoStore, *, spool: str | PathLike[str] | None) -> Receiver:
+    """Build a receiver as the settings say. Raises `ConfigurationError`."""
     conf.refuse_unknown()
     provider, options = Postmark(*conf.secrets), _options()
     if conf.group_commit:
-        return Grouped(provider, _store(), on_recorded=_send, on_refused=_send, **options)
-    return InRequest(provider, _store(), **options)
+        return Grouped(provider, store, spool=spool, on_recorded=_send, on_refused=_send, **options)
+    return InRequest(provider, store, spool=spool, **options)
 
 
 def _options() -> dict[str, Any]:
-    return {
-        "deadline": conf.deadline,
-        "keep_bodies": conf.keep_bodies,
-        "spool": conf.spool,
-        "sweep": conf.sweep,
-    }
+    return {"deadline": conf.deadline, "keep_bodies": conf.keep_bodies, "sweep": conf.sweep}
 
 
 def _send(arrival: Arrival, outcome: Outcome) -> None:

@@ -18,8 +18,8 @@ from django.db.models import Model, QuerySet
 from hookrow.decide import fold, pairs
 from hookrow.django.keeping import Keeping
 from hookrow.django.log import DjangoLog
-from hookrow.django.lookups import Lookups
-from hookrow.django.mapping import Models, Played, models
+from hookrow.django.lookups import Lookups, check_fold
+from hookrow.django.mapping import Mapped, Models, models
 from hookrow.django.times import told
 from hookrow.django.transactions import begun, faults
 from hookrow.django.updates import Updates
@@ -53,6 +53,7 @@ class DjangoStore:
         supported(using)
         self.using = using
         found = models(schema)
+        check_fold(found, using)
         keeping = Keeping(found.log, using) if found.log else None
         self._kept = _Kept(found, Lookups(found, using), Updates(found), keeping)
         self.log = DjangoLog(using) if schema.log else None
@@ -149,9 +150,9 @@ class DjangoTransaction:
         """Read what notifications set in the rows."""
         states: dict[RowId, State] = {}
         for kind, keys in by_kind(rows).items():
-            played, names = self._roles[kind.value], self._key(kind)
-            there = [name for name in WRITTEN if name in played.paths]
-            paths = [played.paths[name] for name in there]
+            mapped, names = self._roles[kind.value], self._key(kind)
+            there = [name for name in WRITTEN if name in mapped.paths]
+            paths = [mapped.paths[name] for name in there]
             for row in self._among(kind, keys).values_list(*names, *paths):
                 values = map(told, row[len(names) :])
                 states[kind, row_key(row[: len(names)])] = dict(zip(there, values, strict=True))
@@ -172,9 +173,9 @@ class DjangoTransaction:
         }
         return self._all(self._roles[kind.value]).filter(**wanted)
 
-    def _all(self, played: Played) -> QuerySet[Model]:
+    def _all(self, mapped: Mapped) -> QuerySet[Model]:
         """Return every row, whatever the host's managers hide: that is for `where` to say."""
-        return QuerySet(played.model, using=self._connection.alias)
+        return QuerySet(mapped.model, using=self._connection.alias)
 
     def _key(self, kind: Suppressible) -> Sequence[str]:
         return [self._roles[kind.value].paths[name] for name in KEYS[kind]]

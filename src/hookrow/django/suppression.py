@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.widgets import AdminTextInputWidget
@@ -15,13 +16,13 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-from django import forms
 from hookrow.byhand import change_by_hand
+from hookrow.decide import decide, mentioned
 from hookrow.django.conf import conf
 from hookrow.django.mapping import models
 from hookrow.django.receiving import store
 from hookrow.errors import HookrowError
-from hookrow.notification import Recorded
+from hookrow.notification import Arrival, Key, Reactivated, Recorded
 from hookrow.story import many
 
 if TYPE_CHECKING:
@@ -66,12 +67,16 @@ class SuppressionAdmin(_Admin):
         if len(rows) > MOST:
             self.message_user(request, f"Select {MOST} at most.", messages.ERROR)
             return None
+        if not rows:
+            self.message_user(request, "None of them is there any more.", messages.WARNING)
+            return None
         form = Why(request.POST if "reason" in request.POST else None)
         if not form.is_valid():
             return self._ask(request, rows, form, suppress=suppress)
         reason = form.cleaned_data["reason"]
         done = 0
         try:
+            rows = [row for row in rows if self._is_meant(request, row)]
             for row in rows:
                 done += self._changed(request, row, reason, suppress=suppress)
         except HookrowError as error:
@@ -82,6 +87,16 @@ class SuppressionAdmin(_Admin):
             text += f" {len(rows) - done} could not be: see the log of notifications."
         self.message_user(request, text, messages.SUCCESS if done else messages.WARNING)
         return None
+
+    def _is_meant(self, request: HttpRequest, row: Any) -> bool:  # noqa: ANN401 - any model's
+        """Tell whether its address finds the row, and say so where it finds another."""
+        paths = models(conf.tables).roles["subscribers"].paths
+        found = _found(getattr(row, paths["email"]))
+        if found in {None, getattr(row, paths["id"])}:
+            return True
+        text = f"{row} is left as it is: what comes for its address goes to another row, {found}."
+        self.message_user(request, text, messages.WARNING)
+        return False
 
     def _changed(self, request: HttpRequest, row: Any, reason: str, *, suppress: bool) -> bool:  # noqa: ANN401 - any model's
         email = models(conf.tables).roles["subscribers"].paths["email"]
@@ -116,3 +131,11 @@ class SuppressionAdmin(_Admin):
         }
         request.current_app = self.admin_site.name
         return TemplateResponse(request, "admin/hookrow/suppression.html", context)
+
+
+def _found(email: str) -> Key | tuple[Key, Key] | None:
+    """Return the key of the subscriber whom a notification would find, if any."""
+    asked = Arrival(Reactivated(email, None, None), b"", datetime.now(UTC))
+    with store().transaction() as transaction:
+        outcome = decide(asked, transaction.find(mentioned([asked])))
+    return outcome.changes[0].row[1] if isinstance(outcome, Recorded) else None

@@ -13,7 +13,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model, Q, QuerySet
 from django.db.models.sql import UpdateQuery
 
-from hookrow.django.mapping import Models, Played
+from hookrow.django.mapping import Mapped, Models
 from hookrow.django.times import given
 from hookrow.notification import Change, SetTime
 from hookrow.schema import KEYS
@@ -31,22 +31,22 @@ class Updates:
     ) -> tuple[str, Sequence[Any]] | None:
         """Return SQL and parameters that set what fields there are; None where there is none."""
         kind, _ = change.row
-        played = self._models.roles[kind.value]
+        mapped = self._models.roles[kind.value]
         values = {
-            name: given(value, played.fields[name])
+            name: given(value, mapped.fields[name])
             for name, value in self._new(change).items()
-            if name in played.paths
+            if name in mapped.paths
         }
         if not values:
             return None
-        parameters = _parameters(change, played, values, connection)
+        parameters = _parameters(change, mapped, values, connection)
         form = kind, change.guarded, *((name, values[name] is None) for name in values)
         if form not in self._sql:
-            sql, said = _compiled(change, played, values, connection)
+            sql, said = _compiled(change, mapped, values, connection)
             self._sql[form] = sql if list(said) == parameters else None
         kept = self._sql[form]
         if kept is None:  # a field says in a way of its own what it is given
-            return _compiled(change, played, values, connection)
+            return _compiled(change, mapped, values, connection)
         return kept, parameters
 
     def _new(self, change: Change) -> Mapping[str, object]:
@@ -60,10 +60,10 @@ class Updates:
 
 
 def _parameters(
-    change: Change, played: Played, values: Mapping[str, object], connection: BaseDatabaseWrapper
+    change: Change, mapped: Mapped, values: Mapping[str, object], connection: BaseDatabaseWrapper
 ) -> list[Any]:
     """List what takes the place of each `%s`, in the order in which Django writes them."""
-    fields, key = played.fields, _key(change)
+    fields, key = mapped.fields, _key(change)
     new = {name: fields[name].get_db_prep_save(values[name], connection) for name in values}
     found = [fields[name].get_db_prep_value(key[name], connection) for name in key]
     guard = [new[_guard(change)[0]]] if change.guarded else []
@@ -71,19 +71,19 @@ def _parameters(
 
 
 def _compiled(
-    change: Change, played: Played, values: Mapping[str, object], connection: BaseDatabaseWrapper
+    change: Change, mapped: Mapped, values: Mapping[str, object], connection: BaseDatabaseWrapper
 ) -> tuple[str, Sequence[Any]]:
     """Have Django put the change into SQL."""
-    found: QuerySet[Model] = QuerySet(played.model, using=connection.alias)
+    found: QuerySet[Model] = QuerySet(mapped.model, using=connection.alias)
     for name, part in _key(change).items():
-        found = found.filter(**{played.paths[name]: part})
+        found = found.filter(**{mapped.paths[name]: part})
     if change.guarded:
         name, lookup = _guard(change)
-        path = played.paths[name]
+        path = mapped.paths[name]
         unset = Q(**{f"{path}__isnull": True})
         found = found.filter(unset | Q(**{f"{path}__{lookup}": values[name]}))
     update: Any = found.query.chain(UpdateQuery)
-    update.add_update_values({played.paths[name]: value for name, value in values.items()})
+    update.add_update_values({mapped.paths[name]: value for name, value in values.items()})
     sql, parameters = update.get_compiler(connection.alias).as_sql()
     return sql, parameters
 

@@ -1,21 +1,20 @@
-"""The URLs: `path("mail/", include("hookrow.django.urls"))`, with a slash at the end or without.
-
-To include them is to have the settings looked at, so that what is wrong is said at once.
-"""
+"""The URLs: `path("mail/", include("hookrow.django.urls"))`, with a slash at the end or without."""
 
 from __future__ import annotations
 
-from django.urls import path
+from django.urls import path, re_path
 
-from hookrow.django.receiving import refuse_misconfigured
+from hookrow.django.mapping import LOG, model
 from hookrow.django.views import webhooks
 from hookrow.receiver import ENDPOINT
 
 app_name = "hookrow"
 
+_PATH = ENDPOINT.removeprefix("/")
+
 urlpatterns = [
-    path(ENDPOINT.removeprefix("/"), webhooks, name="webhooks"),
-    path(f"{ENDPOINT.removeprefix('/')}/", webhooks),
+    path(_PATH, webhooks, name="webhooks"),
+    re_path(f"^[/]?{_PATH}/?$", webhooks),  # below path("mail", ...), too
 ]
 
-refuse_misconfigured()
+model(LOG)  # says which app is missing, where the settings have the URLs alone

@@ -11,20 +11,11 @@ from sqlalchemy.dialects.postgresql import CITEXT
 from sqlalchemy.types import TypeEngine
 
 from hookrow.errors import SchemaMismatch
-from hookrow.schema import OTHERWISE, TIMES, Given, Schema, nearest
+from hookrow.schema import OTHERWISE, REFERENCES, TIMES, Given, Schema, nearest
 from hookrow.stores.statements import Types
 
 _KEYS = {"id", "subscriber_id", "list_id", "message_id"}
 _TEXT = {"email", "provider_message_id"}
-
-_REFERENCES = (
-    (("dispatches", "subscriber_id"), ("subscribers", "id")),
-    (("dispatches", "list_id"), ("subscriptions", "list_id")),
-    (("dispatches", "message_id"), ("messages", "id")),
-    (("messages", "list_id"), ("subscriptions", "list_id")),
-    (("subscriptions", "subscriber_id"), ("subscribers", "id")),
-)
-"""Columns that hold the same keys."""
 
 _ALWAYS = {bool: Boolean, int: Integer | Numeric, str: String}
 _NEVER = {int: String, str: Boolean | Integer}
@@ -63,7 +54,7 @@ def check_types(schema: Schema, types: Mapping[str, Types], *, strict: bool) -> 
             _check_where(_Column(role.table, theirs, types[name][theirs], strict), value)
     if strict:
         _check_citext(columns["subscribers", "email"], schema)
-        for one, other in _REFERENCES:
+        for one, other in REFERENCES:
             if one in columns and other in columns:
                 _check_reference(columns[one], columns[other])
 
