@@ -777,6 +777,8 @@ class TestConfiguration:
             {"backlog": 0},
             {"deadline": 0.0},
             {"deadline": -1.0},
+            {"deadline": float("nan")},
+            {"deadline": float("inf")},
         ],
         ids=str,
     )

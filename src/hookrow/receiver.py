@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from math import inf
 from os import PathLike
 from typing import Protocol
 
@@ -279,8 +280,8 @@ def _size(arrival: Arrival) -> int:
 
 def _check_positive(**numbers: float) -> None:
     for name, value in numbers.items():
-        if value <= 0:
-            raise ConfigurationError(f"A receiver's {name} has to be more than {value}.")
+        if not 0 < value < inf:
+            raise ConfigurationError(f"A receiver's {name} is a number above 0, not {value}.")
 
 
 def _check_sweep(store: Store, *, keep_bodies: bool) -> None:
