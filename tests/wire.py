@@ -59,7 +59,7 @@ class Connection:
         self.close()
 
     def send(self, data: bytes) -> None:
-        """Send bytes; what a server that has answered already no longer takes is dropped."""
+        """Send bytes. Raises `ConnectionError` where a server that has answered closed already."""
         self._socket.sendall(data)
 
     def line(self) -> bytes:
