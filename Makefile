@@ -36,7 +36,7 @@ test: $(READY) ## Run all tests, and measure what they cover
 	$(BIN)/coverage report --fail-under=100 --include='$(CORE)'
 
 test-slow: $(READY) ## Run the tests that take long: kills, outages, floods
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -m slow --numprocesses 2 --dist loadfile
 
 test-browser: $(READY) ## Run the tests that drive a browser, Debian's chromium
 	$(BIN)/pytest -m browser

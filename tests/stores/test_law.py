@@ -24,11 +24,11 @@ Group: TypeAlias = list[Arrival]
 World: TypeAlias = dict[str, list[dict[str, Any]]]
 
 EXAMPLES = {
-    "memory": 200,
-    "sqlite": 40,
-    "postgres": 40,
-    "django-sqlite": 20,
-    "django-postgres": 20,
+    "memory": 100,
+    "sqlite": 25,
+    "postgres": 25,
+    "django-sqlite": 15,
+    "django-postgres": 15,
 }
 """How many groups are tried; a database is three hundred times as slow as a dict."""
 
