@@ -779,6 +779,7 @@ class TestConfiguration:
             {"deadline": -1.0},
             {"deadline": float("nan")},
             {"deadline": float("inf")},
+            {"deadline": 1e300},
         ],
         ids=str,
     )

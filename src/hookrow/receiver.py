@@ -11,8 +11,8 @@ from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from math import inf
 from os import PathLike
+from threading import TIMEOUT_MAX
 from typing import Protocol
 
 from hookrow.batch import GroupCommit, Overloaded
@@ -280,7 +280,7 @@ def _size(arrival: Arrival) -> int:
 
 def _check_positive(**numbers: float) -> None:
     for name, value in numbers.items():
-        if not 0 < value < inf:
+        if not 0 < value <= TIMEOUT_MAX:
             raise ConfigurationError(f"A receiver's {name} is a number above 0, not {value}.")
 
 

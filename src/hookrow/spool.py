@@ -78,7 +78,7 @@ class Spool:
         try:
             with self._open() as connection:
                 connection.execute("SELECT count(*) FROM arrivals")
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, ValueError, sqlite3.Error) as error:  # a NUL in it is a ValueError
             raise ConfigurationError(
                 f"The spool {self._path} cannot be written: {error}. "
                 "Name a file in a folder of your own."

@@ -165,6 +165,8 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"DEADLINE": -1}, "E003", "a number of seconds, more than 0"),
     ({"DEADLINE": nan}, "E003", "a number of seconds"),
     ({"DEADLINE": inf}, "E003", "a number of seconds"),
+    ({"DEADLINE": 10**400}, "E003", "a number of seconds"),
+    ({"DEADLINE": True}, "E003", "a number of seconds"),
     ({"DEADLINE": "5"}, "E003", "a number of seconds"),
     ({"SWEEP": True, "LOG": False}, "E003", "log"),
     ({"SWEEP": True, "KEEP_BODIES": False}, "E003", "bodies"),

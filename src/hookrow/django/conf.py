@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import inf
 from os import PathLike
+from threading import TIMEOUT_MAX
 
 from django.apps import apps
 from django.conf import settings
@@ -96,9 +96,9 @@ class Settings:
     def deadline(self) -> float:
         """How many seconds a notification is tried."""
         value = self._given("DEADLINE", 5.0)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < inf:
-            raise ConfigurationError("HOOKROW['DEADLINE'] is a number of seconds, more than 0.")
-        return float(value)
+        if isinstance(value, int | float) and value is not True and 0 < value <= TIMEOUT_MAX:
+            return float(value)
+        raise ConfigurationError("HOOKROW['DEADLINE'] is a number of seconds, more than 0.")
 
     def refuse_unknown(self) -> None:
         """Raise `ConfigurationError` for a setting that there is none of."""
