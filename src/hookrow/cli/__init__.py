@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from hookrow.cli.options import (
     SECRET_FILE,
     option,
 )
+from hookrow.cli.origins import Origin, origins, summed_up
 from hookrow.cli.simulate import simulate
 from hookrow.cli.source import Tables
 from hookrow.finding import Explained, Finding, Level
@@ -240,6 +242,8 @@ def check(
 ) -> None:
     """Check the configuration and the database, and say what to do about each fault.
 
+    It tells where each setting came from, too, with no secret in it.
+
     With a URL, the one that the provider is given, check the webhook from outside
     instead. What is posted there is harmless on a live system: a delivery to
     check@hookrow.invalid, whom nobody has as a subscriber, and two bodies of the type
@@ -254,18 +258,21 @@ def check(
         database_url=database_url,
         schema=context.obj.schema,
     )
+    told = origins(context, serve, found.schema)
     if url is not None:
-        context.exit(report(_outside(url, found.accepted()), as_json=as_json))
+        context.exit(report(_outside(url, found.accepted(), told), as_json=as_json))
     from hookrow.check import check
 
-    context.exit(report(check(found), as_json=as_json))
+    findings = chain(check(found), told if as_json else summed_up(told))
+    context.exit(report(findings, as_json=as_json))
 
 
-def _outside(url: str, secrets: Sequence[str]) -> Iterator[Finding]:
-    """Look from outside, with the newest of the secrets."""
+def _outside(url: str, secrets: Sequence[str], told: Iterable[Origin]) -> Iterator[Finding]:
+    """Look from outside with the newest of the secrets, and say where that came from."""
     from hookrow.outside import look
 
-    return look(url, next(iter(secrets), None))
+    yield from (each for each in told if each.setting in {"secret", "secret_file"} and each.value)
+    yield from look(url, next(iter(secrets), None))
 
 
 def report(findings: Iterable[Finding], *, as_json: bool) -> int:
