@@ -127,6 +127,24 @@ class TestCommand:
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr.startswith("Error: That is no web address")
 
+    @pytest.mark.parametrize("secret", ["", "two words", "größe", "line\nbreak"])
+    def test_no_secret(self, command: Command, hookrow: int, secret: str) -> None:
+        """What no header can carry is a line, without the secret."""
+        url = f"http://127.0.0.1:{hookrow}{PATH}"
+        done = command.call("check", url, f"--secret={secret}")
+        assert done.returncode == 1
+        assert done.stderr.startswith("Error: The webhook secret")
+        assert not secret or secret not in done.stdout + done.stderr
+
+    def test_where_the_secret_comes_from(self, command: Command, hookrow: int) -> None:
+        """It is said, and a file has the one that the provider has: the newest, its first."""
+        (command.folder / "secrets").write_text(f"{SECRET}\nan-older-one\n")
+        url = f"http://127.0.0.1:{hookrow}{PATH}"
+        done = command.call("check", url, HOOKROW_SECRET_FILE="secrets")
+        first, *_ = done.stdout.splitlines()
+        where = "secret_file is secrets, from the variable HOOKROW_SECRET_FILE."
+        assert (first, done.returncode) == (f"ok       setting     {where}", 0)
+
 
 class TestReach:
     def test_no_name(self) -> None:

@@ -20,6 +20,7 @@ from hookrow.outside.elsewhere import candidates
 from hookrow.outside.proof import check_missing, check_right, is_refusal, let_in, lets_anybody_in
 from hookrow.outside.reach import check_addresses, check_port, resolve
 from hookrow.outside.strangers import explain
+from hookrow.postmark import Postmark
 
 SLOW = 5.0
 """In seconds; hookrow's own deadline, so that what takes longer is not its doing alone."""
@@ -28,9 +29,11 @@ SLOW = 5.0
 def look(url: str, secret: str | None, *, patience: float = PATIENCE) -> Iterator[Finding]:
     """Look at everything in order; what cannot be seen for an error before is left out.
 
-    Raises `ConfigurationError` for what is no web address.
+    Raises `ConfigurationError` for what is no web address, or no secret.
     """
     address = read(url)
+    if secret is not None:
+        Postmark(secret)
     ips = resolve(address)
     if isinstance(ips, Finding):
         yield ips
