@@ -8,8 +8,9 @@ import ssl
 import subprocess
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from socketserver import StreamRequestHandler, ThreadingTCPServer
 from threading import Thread
 from time import sleep
 from wsgiref.simple_server import WSGIRequestHandler, make_server
@@ -25,6 +26,8 @@ from hookrow import Postmark, Receiver
 from hookrow.asgi import ASGI
 from hookrow.finding import Explained, Finding, Level
 from hookrow.outside import look
+from hookrow.outside.address import read
+from hookrow.outside.reach import check_addresses, check_port
 from hookrow.stores.memory import MemoryStore
 from hookrow.wsgi import WSGI
 from nginx import fronting
@@ -165,6 +168,27 @@ class TestReach:
         assert plain.startswith("error tls: Plain http, through the internet.")
         assert unsent.startswith(UNSENT)
 
+    @pytest.mark.parametrize(
+        ("ips", "level", "words"),
+        [
+            (["93.184.215.14"], Level.OK, "a.test is 93.184.215.14."),
+            (["2606:2800:21f::1", "93.184.215.14"], Level.OK, ""),
+            (["2606:2800:21f::1"], Level.WARNING, "IPv6 only"),
+            (["10.0.0.1", "fe80::1%eth0"], Level.WARNING, "the provider cannot reach it"),
+        ],
+    )
+    def test_addresses(self, ips: list[str], level: Level, words: str) -> None:
+        """One that can be reached from everywhere is well, by IPv4 for sure."""
+        found = check_addresses("a.test", ips)
+        assert found.level is level
+        assert words in repr(found)
+
+    def test_one_of_two_addresses(self, hookrow: int) -> None:
+        """Where another listens at only some, the provider may take the wrong one."""
+        address = read(f"http://localhost:{hookrow}/")
+        [found] = check_port(address, ["127.0.0.1", "127.0.0.2"])
+        assert (found.level, "127.0.0.2: Connection refused" in found.text) == (Level.WARNING, True)
+
 
 class TestPath:
     @pytest.mark.parametrize(
@@ -218,7 +242,7 @@ STRANGERS: Mapping[str, tuple[Callable[[Request], Response], str, str]] = {
     "nowhere": (to("data:x", 302), "error redirect", "It leads nowhere"),
     "a page": (
         lambda _: HTMLResponse("<html><title>Welcome\x1b[2J</title></html>"),
-        "error server",
+        "error page",
         '200 "Welcome?[2J"',
     ),
     "anything goes": (lambda _: PlainTextResponse(""), "error secret", "from anybody"),
@@ -258,6 +282,46 @@ class TestStrangers:
             [fault] = faults(f"http://hook:pa55word@127.0.0.1:{port}/")
         assert "was answered 501." in fault
         assert "pa55word" not in fault
+
+
+@contextmanager
+def sending(*pieces: bytes, every: float = 0.0) -> Iterator[int]:
+    """Serve bytes that may be no HTTP to whoever comes, and hang up; yield the port."""
+
+    class Handler(StreamRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError):
+                for piece in pieces:
+                    self.wfile.write(piece)
+                    sleep(every)
+
+    with ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever, args=[0.02])
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class TestNoHTTP:
+    @pytest.mark.parametrize(
+        "pieces",
+        [(), (b"SSH-2.0-OpenSSH\r\n",), (b"\0" * 70_000,)],
+    )
+    def test_each(self, pieces: tuple[bytes, ...]) -> None:
+        """What is no answer of a web server is said to be none."""
+        with sending(*pieces) as port:
+            [fault] = faults(f"http://127.0.0.1:{port}{PATH}")
+        assert fault.startswith("error server: The connection ended without an answer")
+
+    def test_drops(self) -> None:
+        """An answer that never ends is none."""
+        head = b"HTTP/1.1 401 No\r\nContent-Length: 1000\r\n\r\n"
+        with sending(head, *[b"x"] * 100, every=0.02) as port:
+            [fault] = faults(f"http://127.0.0.1:{port}{PATH}", patience=0.3)
+        assert fault.startswith("error server: No answer came within 0.3 s")
 
 
 class TestSlow:

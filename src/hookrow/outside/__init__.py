@@ -113,19 +113,21 @@ _NOT_SENT = Explained(
 
 
 def _found_elsewhere(caller: Caller, address: Address, first: Answer | Silence) -> Finding:
-    """Say what answered, and where hookrow does instead."""
+    """Say what answered, and where hookrow does instead; who is slow is not asked so often."""
     finding = explain(address, first)
-    if isinstance(first, Silence) or first.status not in _SEARCHED:
+    if isinstance(first, Silence) or finding.about not in _SEARCHED:
         return finding
     redirected = address.led_to(first.headers.get("location", ""))
     for other in filter(None, [redirected, *candidates(address)]):
-        if is_refusal(caller.post(other, token_urlsafe(), notices.delivery())):
+        if caller.slowest < SLOW and is_refusal(
+            caller.post(other, token_urlsafe(), notices.delivery())
+        ):
             return replace(finding, change=f"Give the provider {other}: hookrow answers there.")
     return finding
 
 
-_SEARCHED = {200, 301, 302, 303, 307, 308, 404, 405}
-"""Answers that leave it open that hookrow is at another path."""
+_SEARCHED = {"path", "redirect", "page"}
+"""Faults that leave it open that hookrow is at another path."""
 
 
 def _speed(caller: Caller) -> Finding:

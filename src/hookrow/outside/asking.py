@@ -64,15 +64,16 @@ class Caller:
         if address.login:
             headers["Authorization"] = address.login
         started = monotonic()
+        answer: Answer | Silence
         try:
-            return self._exchange(address, headers, body, secret)
+            answer = self._exchange(address, headers, body, secret)
         except (OSError, HTTPException, ValueError) as error:
-            if monotonic() - started >= self._patience:
-                return Silence(f"No answer came within {self._patience:g} s")
-            return Silence(f"The connection ended without an answer ({said(error)})")
-        finally:
-            if len(body) < _SMALL:  # the time of a large one is that of the line from here
-                self.slowest = max(self.slowest, monotonic() - started)
+            answer = Silence(f"The connection ended without an answer ({said(error)})")
+        seconds = monotonic() - started
+        if len(body) < _SMALL:  # the time of a large one is that of the line from here
+            self.slowest = max(self.slowest, seconds)
+        late = seconds >= self._patience
+        return Silence(f"No answer came within {self._patience:g} s") if late else answer
 
     def _exchange(
         self, address: Address, headers: Mapping[str, str], body: bytes, secret: str | None

@@ -155,7 +155,7 @@ def _bad_request(answer: Answer) -> tuple[str, str, str]:
 def _accepted(answer: Answer) -> tuple[str, str, str]:
     if "<html" in answer.text.lower():
         return (
-            "server",
+            "page",
             "It is not hookrow but a page: the provider takes what is lost there as received.",
             _PLACE,
         )
