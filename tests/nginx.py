@@ -16,11 +16,11 @@ from wire import PATIENCE, Connection, eventually, free_port
 _PLACES = f"{os.environ.get('PATH', '')}:/usr/sbin"
 
 
-def program() -> str:
-    """Return where nginx is; skip the test where there is none."""
-    found = shutil.which("nginx", path=_PLACES)
+def installed(program: str, package: str) -> str:
+    """Return where a program of the system is; skip the test where it is not."""
+    found = shutil.which(program, path=_PLACES)
     if found is None:
-        reason = "no nginx: apt-get install nginx-light"
+        reason = f"no {program}: apt-get install {package}"
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
@@ -34,6 +34,7 @@ def fronting(folder: Path, upstream: int, server: str, location: str = "") -> It
     `server` and `location` are further lines of its configuration; where `location` has
     no proxy_pass of its own, all is passed on. `ssl` in `server` makes it listen with TLS.
     """
+    nginx = installed("nginx", "nginx-light")
     port = free_port()
     if "proxy_pass " not in location:
         location += f"proxy_pass http://127.0.0.1:{upstream};"
@@ -55,7 +56,7 @@ def fronting(folder: Path, upstream: int, server: str, location: str = "") -> It
     )
     with (folder / "nginx.out").open("w") as output:
         process = subprocess.Popen(
-            [program(), "-p", folder, "-c", folder / "nginx.conf", "-e", folder / "error.log"],
+            [nginx, "-p", folder, "-c", folder / "nginx.conf", "-e", folder / "error.log"],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import ssl
 import subprocess
 import warnings
@@ -29,8 +28,9 @@ from hookrow.outside import look
 from hookrow.outside.address import read
 from hookrow.outside.reach import check_addresses, check_port
 from hookrow.stores.memory import MemoryStore
+from hookrow.stores.sql import SQLStore
 from hookrow.wsgi import WSGI
-from nginx import fronting
+from nginx import fronting, installed
 from wire import ENDPOINT, SECRET, free_port, uvicorn_serving
 
 PATH = f"/mail{ENDPOINT}"
@@ -305,6 +305,65 @@ def sending(*pieces: bytes, every: float = 0.0) -> Iterator[int]:
             thread.join()
 
 
+OURS = PlainTextResponse("Cannot verify webhook", 401)
+UNKNOWN = PlainTextResponse("Engine::Subscriber not found", 404)
+
+LET_IN: Mapping[str, tuple[Response, str, str]] = {
+    "no database": (PlainTextResponse("Try again later", 503), "error database", "its database"),
+    "another text": (PlainTextResponse("No page", 404), "warning unknown", "replaces it"),
+    "another body": (
+        PlainTextResponse("Webhook payload not supported", 422),
+        "error body",
+        "changes or drops the body",
+    ),
+    "another server": (PlainTextResponse("ok"), "error unknown", "this is not it"),
+}
+
+
+class TestLetIn:
+    @pytest.mark.parametrize("name", LET_IN)
+    def test_each(self, name: str) -> None:
+        """What comes in place of hookrow's answer to the right secret is told by what it is."""
+        response, about, words = LET_IN[name]
+
+        def answer(request: Request) -> Response:
+            return response if request.headers.get("x-provider-secret") == SECRET else OURS
+
+        with uvicorn_serving(answering(answer)) as port:
+            fault = faults(f"http://127.0.0.1:{port}{PATH}")[0]
+        assert fault.startswith(f"{about}: POST http://127.0.0.1:{port}{PATH} with the secret was")
+        assert words in fault
+
+    def test_no_database(self) -> None:
+        """Hookrow itself says so where its database cannot be reached."""
+        store = SQLStore("postgresql://ada@127.0.0.1:1/mail")
+        receiver = Receiver(Postmark(SECRET), store, mount_path="/mail")
+        with uvicorn_serving(ASGI(receiver)) as port:
+            [fault] = faults(f"http://127.0.0.1:{port}{PATH}")
+        receiver.close()
+        assert fault.startswith("error database: ")
+
+    def test_without_a_secret(self) -> None:
+        """To let in those who have none is an error, though a wrong one is refused."""
+        app = answering(lambda request: OURS if "x-provider-secret" in request.headers else UNKNOWN)
+        with uvicorn_serving(app) as port:
+            fault, *_ = faults(f"http://127.0.0.1:{port}{PATH}")
+        assert fault.startswith(f"error secret: POST http://127.0.0.1:{port}{PATH} without a")
+
+    def test_a_large_body_is_lost(self) -> None:
+        """What is no limit in size may be a slow line's fault, and is a warning."""
+
+        def answer(request: Request) -> Response:
+            if request.headers.get("x-provider-secret") != SECRET:
+                return OURS
+            large = int(request.headers["content-length"]) > 100_000
+            return PlainTextResponse("", 408) if large else UNKNOWN
+
+        with uvicorn_serving(answering(answer)) as port:
+            [fault] = faults(f"http://127.0.0.1:{port}{PATH}")
+        assert fault.startswith("warning body: A body of just under 1 MiB did not come through: 4")
+
+
 class TestNoHTTP:
     @pytest.mark.parametrize(
         "pieces",
@@ -383,6 +442,19 @@ class TestProxy:
         assert len(found) == len(expected), found
         assert all(fault.startswith(begin) for fault, begin in zip(found, expected, strict=True))
 
+    def test_a_login_that_the_address_has(self, hookrow: int, tmp_path: Path) -> None:
+        """It is sent as the provider would, and shown nowhere."""
+        users = tmp_path / "users"
+        users.write_text("hook:{PLAIN}pa55word")
+        login = f"auth_basic x; auth_basic_user_file {users};"
+        with fronting(tmp_path, hookrow, login) as port:
+            found = seen(f"http://hook:pa55word@127.0.0.1:{port}{PATH}")
+            [fault] = faults(f"http://hook:pa66word@127.0.0.1:{port}{PATH}")
+        assert {each.level for each in found[1:]} == {Level.OK}
+        assert "pa55word" not in repr(found)
+        assert fault.startswith("error login: ")
+        assert "pa66word" not in fault
+
 
 @contextmanager
 def tls_serving(app: WSGIApplication, context: ssl.SSLContext) -> Iterator[int]:
@@ -406,8 +478,7 @@ class _Quiet(WSGIRequestHandler):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder for certificates; skip the test where nothing makes them."""
-    if shutil.which("openssl") is None:
-        pytest.skip("no openssl: apt-get install openssl")
+    installed("openssl", "openssl")
     return tmp_path_factory.mktemp("certificates")
 
 
