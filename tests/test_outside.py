@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import ssl
 import subprocess
@@ -24,7 +25,7 @@ from command import Command
 from hookrow import Postmark, Receiver
 from hookrow.asgi import ASGI
 from hookrow.finding import Explained, Finding, Level
-from hookrow.outside import look
+from hookrow.outside import look, reach
 from hookrow.outside.address import read
 from hookrow.outside.reach import check_addresses, check_port
 from hookrow.stores.memory import MemoryStore
@@ -182,6 +183,19 @@ class TestReach:
         found = check_addresses("a.test", ips)
         assert found.level is level
         assert words in repr(found)
+
+    @pytest.mark.parametrize(
+        ("ips", "level"),
+        [(["2001:db8::1", "127.0.0.1"], Level.OK), (["2001:db8::1"], Level.ERROR)],
+    )
+    def test_no_ipv6_here(
+        self, ips: list[str], level: Level, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """That this machine lacks it is no fault of the server's, where it has IPv4, too."""
+        lacking = OSError(errno.ENETUNREACH, "Network is unreachable")
+        monkeypatch.setattr(reach, "_fault", lambda ip, _: lacking if ":" in ip else None)
+        [found] = check_port(read("http://localhost/"), ips)
+        assert found.level is level
 
     def test_one_of_two_addresses(self, hookrow: int) -> None:
         """Where another listens at only some, the provider may take the wrong one."""
@@ -427,6 +441,11 @@ PROXIES = {
     ),
     "wants a login": ("auth_basic x; auth_basic_user_file /dev/null;", "", ["error login: "]),
     "is closed": ("deny all;", "", ["error forbidden: "]),
+    "wants a slash": (
+        f"location = {PATH} {{ return 404; }}",
+        "",
+        ["error path: POST http://127.0.0.1:"],
+    ),
     "redirects": ("return 301 https://$host$request_uri;", "", ["error redirect: "]),
     "lost its application": ("", "proxy_pass http://127.0.0.1:1;", ["error server: "]),
 }

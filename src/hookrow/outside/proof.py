@@ -70,10 +70,9 @@ _REFUSED = Explained(
     "secret",
     "The secret of this configuration was answered 401, too.",
     f"The server has another secret, or something in front of it drops the header {HEADER}.",
-    "Compare the two secrets. If they are the same, run this on the server with hookrow's own "
-    "address (http://127.0.0.1:...): if all is well there, the proxy drops the header: let it "
-    "pass on all headers (nginx: no proxy_pass_request_headers off, no proxy_set_header for it). "
-    f"The name has hyphens: {HEADER.replace('-', '_')} is dropped by most servers.",
+    "Compare the two. If they are the same, run this on the server with hookrow's own address: if "
+    "all is well there, the proxy drops the header (nginx: proxy_pass_request_headers, "
+    f"proxy_set_header). Its name has hyphens: most drop {HEADER.replace('-', '_')}.",
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Iterator, Sequence
 
@@ -53,10 +54,12 @@ def check_addresses(host: str, ips: Sequence[str]) -> Finding:
 def check_port(address: Address, ips: Sequence[str]) -> Iterator[Finding]:
     """Connect to each of the addresses: the provider may choose any."""
     faults = {ip: fault for ip in ips if (fault := _fault(ip, address.port))}
+    if len(faults) < len(ips):
+        faults = {ip: fault for ip, fault in faults.items() if not _is_ours(ip, fault)}
     if not faults:
         yield Explained(Level.OK, "connection", f"Port {address.port} takes connections.")
         return
-    seen = "; ".join(f"{ip}: {fault}" for ip, fault in faults.items())
+    seen = "; ".join(f"{ip}: {said(fault)}" for ip, fault in faults.items())
     every = len(faults) == len(ips)
     yield Explained(
         Level.ERROR if every else Level.WARNING,
@@ -71,9 +74,17 @@ def check_port(address: Address, ips: Sequence[str]) -> Iterator[Finding]:
     )
 
 
-def _fault(ip: str, port: int) -> str | None:
+def _fault(ip: str, port: int) -> OSError | None:
     try:
         socket.create_connection((ip, port), _WAIT).close()
     except OSError as error:
-        return said(error)
+        return error
     return None
+
+
+def _is_ours(ip: str, fault: OSError) -> bool:
+    """Tell whether it is this machine that has no IPv6."""
+    return ":" in ip and fault.errno in _NO_ROUTE
+
+
+_NO_ROUTE = {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL}
