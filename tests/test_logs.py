@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from pathlib import Path
 
 import pytest
 
+from command import Command
 from hookrow import Postmark, Receiver, Request
 from hookrow.logs import JSONFormatter
 from test_observing import SECRET, head, request, store
+from wire import ask
+from wire import request as posted
 
 
 @pytest.fixture
@@ -86,3 +90,24 @@ def test_json_of_an_error() -> None:
     line = JSONFormatter().format(record)
     assert "\n" not in line
     assert "ValueError: invalid literal" in json.loads(line)["error"]
+
+
+class TestServe:
+    @pytest.mark.parametrize("workers", [1, 2])
+    def test_json(self, tmp_path: Path, workers: int) -> None:
+        """With --log-format json every line is an object, with the id that the answer has."""
+        with Command(tmp_path).serving(
+            *("--workers", workers, "--log-level", "debug"),
+            HOOKROW_LOG_FORMAT="json",
+            PYTHONWARNINGS="default::DeprecationWarning",  # not of what uvicorn leaves open
+        ) as server:
+            answer = ask(server.port, posted(b"{}", extra=[b"X-Request-Id: from-a-proxy"]))
+            assert (answer.status, answer.header("x-request-id")) == (422, "from-a-proxy")
+            stranger = ask(server.port, posted(b"{}", secret="wrong")).header("x-request-id")
+        lines = [json.loads(line) for line in server.log.splitlines()]
+        assert {"hookrow", "uvicorn.error"} <= {line["logger"] for line in lines}
+        about = [line.get("request_id") for line in lines if "request_id" in line]
+        assert about == ["from-a-proxy", stranger]
+        assert [line["request_ids"] for line in lines if "request_ids" in line] == [
+            ["from-a-proxy"]
+        ]

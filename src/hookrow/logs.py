@@ -10,8 +10,10 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from hookrow.notification import Arrival, Outcome, Recorded
+from hookrow.quiet import Once
 from hookrow.retry import describe
 
 log = logging.getLogger("hookrow")
@@ -39,6 +41,29 @@ class JSONFormatter(logging.Formatter):
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str)
+
+
+def configuration(level: str, style: str) -> dict[str, Any]:
+    """Return a configuration of our loggers and uvicorn's, and of no other.
+
+    `style` is "line" or "json".
+    """
+    logger = {"handlers": ["stderr"], "level": level.upper(), "propagate": False}
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {
+            "line": {"format": "%(asctime)s %(levelname)-8s %(name)s: %(message)s"},
+            "json": {"()": JSONFormatter},
+        },
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": style}},
+        "filters": {"once": {"()": Once}},
+        "loggers": {
+            "hookrow": logger,
+            "uvicorn": logger,
+            "uvicorn.error": {"filters": ["once"]},  # it tells of every bad request
+        },
+    }
 
 
 def detailed() -> bool:
