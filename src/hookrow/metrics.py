@@ -6,6 +6,7 @@ Every label has a few values that are known beforehand; none is made of what a r
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections import Counter as Tally
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -145,13 +146,15 @@ class Metrics(Observer):
         now = perf_counter()
         for ending, count in Tally(map(_ending, arrivals, outcomes)).items():
             self._notifications[ending].inc(count)
-        for began in seen:
-            if isinstance(began, float):
-                self._answer.observe(now - began)
-        for arrival in arrivals:
-            at = arrival.notification.at if arrival.notification is not None else None
-            if at is not None:  # of two clocks, of which one may be ahead
-                self._lag.observe(max(0.0, (arrival.received_at - at).total_seconds()))
+        self._answer.observe_all([now - began for began in seen if isinstance(began, float)])
+        self._lag.observe_all(
+            # Of two clocks, of which one may be ahead.
+            [
+                max(0.0, (arrival.received_at - arrival.notification.at).total_seconds())
+                for arrival in arrivals
+                if arrival.notification is not None and arrival.notification.at is not None
+            ]
+        )
         self._set_newest(arrivals[-1].received_at.timestamp())
 
     def _set_newest(self, at: float) -> None:
@@ -205,13 +208,13 @@ class Metrics(Observer):
         self._make_gauges(registry)
 
     def _make_histograms(self, registry: CollectorRegistry) -> None:
-        self._answer = Histogram(
+        self._answer = _Histogram(
             "hookrow_answer_seconds",
             "From the arrival of a notification until its answer is known.",
             buckets=ANSWER_SECONDS,
             registry=registry,
         )
-        self._lag = Histogram(
+        self._lag = _Histogram(
             "hookrow_lag_seconds",
             "From an event, as the provider dates it, until its notification arrived.",
             buckets=LAG_SECONDS,
@@ -249,6 +252,21 @@ class Metrics(Observer):
             registry=registry,
             multiprocess_mode="max",
         )
+
+
+class _Histogram(Histogram):
+    """A histogram without labels that takes a group's observations at once.
+
+    Processes that share their counts write each to a file: one by one it would be a
+    tenth of all that a notification costs.
+    """
+
+    def observe_all(self, amounts: Sequence[float]) -> None:
+        """Observe each amount."""
+        places = Tally(bisect_left(self._upper_bounds, amount) for amount in amounts)
+        for place, count in places.items():
+            self._buckets[place].inc(count)
+        self._sum.inc(sum(amounts))
 
 
 class Exposition:
