@@ -2,7 +2,6 @@
 
 Servers take turns under the same load, so that what else the machine does meets them all:
 one that nobody observes, one with metrics, one whose metrics are shared by processes.
-`--before FOLDER` adds one that runs the source in that folder, to compare with.
 The server's own time on a core is the steadier figure where others use the machine.
 """
 
@@ -30,7 +29,7 @@ Measured: TypeAlias = tuple[float, float]
 """Answers a second, and microseconds on a core for each."""
 
 
-def observing(name: str, url: str, turns: int, before: str | None = None) -> Iterator[Row]:
+def observing(name: str, url: str, turns: int) -> Iterator[Row]:
     """Let the servers take turns; yield the medians, and the medians of each turn's ratios."""
     with TemporaryDirectory() as folder, ExitStack() as stack:
         run = partial(server, url)
@@ -38,17 +37,14 @@ def observing(name: str, url: str, turns: int, before: str | None = None) -> Ite
             "unobserved": run(),
             "metrics": run("--metrics"),
             "metrics, shared": run("--metrics", PROMETHEUS_MULTIPROC_DIR=folder),
-            **({"before": run(PYTHONPATH=before)} if before else {}),
         }
         servers = {way: stack.enter_context(each) for way, each in made.items()}
         courses = [_turn(servers, turn) for turn in range(turns)]
     for way in servers:
         yield figure(f"{name}, {way}", median(each[way][0] for each in courses), "1/s")
         yield figure(f"{name}, {way}, on a core", median(each[way][1] for each in courses), "us")
-    for way, other in (("metrics", "unobserved"), ("metrics, shared", "unobserved")):
-        yield from _ratios(f"{name}, {way}", courses, way, other, f">= {1 - MOST}")
-    if before:
-        yield from _ratios(f"{name}, unobserved to before", courses, "unobserved", "before", "")
+    for way in ("metrics", "metrics, shared"):
+        yield from _ratios(f"{name}, {way}", courses, way)
 
 
 def _turn(servers: Mapping[str, Running], turn: int) -> Mapping[str, Measured]:
@@ -64,11 +60,10 @@ def _measure(port: int, pid: int) -> Measured:
     return rate, (seconds_of(pid) - began) / (rate * (SECONDS + WARM_UP)) * 1e6
 
 
-def _ratios(
-    name: str, courses: list[Mapping[str, Measured]], way: str, other: str, target: str
-) -> Iterator[Row]:
-    rate = median(each[way][0] / each[other][0] for each in courses)
-    core = median(each[other][1] / each[way][1] for each in courses)
+def _ratios(name: str, courses: list[Mapping[str, Measured]], way: str) -> Iterator[Row]:
+    target = f">= {1 - MOST}"
+    rate = median(each[way][0] / each["unobserved"][0] for each in courses)
+    core = median(each["unobserved"][1] / each[way][1] for each in courses)
     yield figure(f"{name}, rate", rate, target=target)
     yield figure(f"{name}, by time on a core", core, target=target)
 
@@ -77,12 +72,11 @@ def main() -> None:
     """Measure on each database, and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--before", metavar="FOLDER")
     given = parser.parse_args()
     with databases() as urls:
         print(facts(urls["postgresql"]), end="\n\n", flush=True)
         for name, url in urls.items():
-            for row in observing(name, url, given.turns, given.before):
+            for row in observing(name, url, given.turns):
                 show(row)
 
 
