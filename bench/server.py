@@ -1,7 +1,8 @@
 """The server under load: `server.py SOCKET_FD DATABASE_URL`, or `server.py SOCKET_FD floor`.
 
 The floor is the least that an ASGI application can do: read the body, answer 200.
-With `--no-log` nothing is logged; with `--sweep` what is parked is swept all the time.
+With `--no-log` nothing is logged; with `--sweep` what is parked is swept all the time;
+with `--metrics` all is counted.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ def main() -> None:
     parser.add_argument("target")
     parser.add_argument("--no-log", action="store_true")
     parser.add_argument("--sweep", action="store_true")
+    parser.add_argument("--metrics", action="store_true")
     given = parser.parse_args()
     vars(receiver)["SWEEP_EVERY"] = PAUSE
     settings = Settings(
@@ -51,6 +53,7 @@ def main() -> None:
         database_url=given.target,
         schema=Schema(log=None) if given.no_log else Schema(),
         sweep=given.sweep,
+        metrics=given.metrics,
     )
     is_floor = given.target == "floor"
     config = uvicorn.Config(

@@ -25,11 +25,14 @@ from hookrow.http import (
     refuse,
 )
 from hookrow.notification import Refusal
+from hookrow.request_id import HEADER, request_id
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
+
+_REQUEST_ID = HEADER.lower().encode()
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -46,9 +49,10 @@ class ASGI:
         """Answer one request; events that are none of ours are declined politely."""
         match scope["type"]:
             case "http":
-                response = await self._answer(_head(scope), receive)
+                head = _head(scope)
+                response = await self._answer(head, receive)
                 if response is not None:
-                    await _send(response, send)
+                    await _send(response, head.request_id, send)
             case "lifespan":
                 await _live(receive, send)
             case "websocket":
@@ -123,7 +127,14 @@ class _Waker:
 
 
 def _head(scope: Scope) -> Head:
-    return Head(scope["method"], scope["path"], scope["headers"], scope.get("root_path", ""))
+    headers = scope["headers"]
+    return Head(
+        scope["method"],
+        scope["path"],
+        headers,
+        scope.get("root_path", ""),
+        request_id=request_id(headers),
+    )
 
 
 async def _body(receive: Receive) -> bytes | None:
@@ -138,9 +149,10 @@ async def _body(receive: Receive) -> bytes | None:
             return bytes(body)
 
 
-async def _send(response: Response, send: Send) -> None:
+async def _send(response: Response, request_id: str, send: Send) -> None:
     headers = [(name.lower().encode(), value.encode()) for name, value in response.headers.items()]
     headers.append((b"content-length", b"%d" % len(response.body)))
+    headers.append((_REQUEST_ID, request_id.encode()))
     with suppress(OSError):  # what servers raise where the client is gone
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         await send({"type": "http.response.body", "body": response.body})

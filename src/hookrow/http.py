@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol
 
@@ -26,13 +26,14 @@ class Head:
 
     `path` is the decoded path as the host saw it, `root` the part of it that the
     host's mount took (ASGI's `root_path`, WSGI's `SCRIPT_NAME`). Header values
-    are bytes as they came.
+    are bytes as they came. `request_id` is what the log and the answer call it.
     """
 
     method: str
     path: str
     headers: Sequence[tuple[bytes, bytes]]
     root: str = ""
+    request_id: str = field(default="", compare=False)
 
     def is_at(self, endpoint: str) -> bool:
         """Tell whether the request is for the endpoint, with or without a slash at its end.

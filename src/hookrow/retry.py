@@ -125,10 +125,12 @@ def insist(
 def describe(arrival: Arrival) -> str:
     """Name a notification in a log: in one line, and without a full address."""
     notification = arrival.notification
+    request = f", request {arrival.request_id}" if arrival.request_id else ""
     if notification is None:
-        return "an unsupported notification"
+        return f"an unsupported notification{request}"
     recipient = masked(notification.recipient or "")
-    return f"{type(notification).__name__} {notification.message_id!a:.80} of {recipient!a:.80}"
+    what = f"{type(notification).__name__} {notification.message_id!a:.80}"
+    return f"{what} of {recipient!a:.80}{request}"
 
 
 def masked(email: str) -> str:

@@ -40,6 +40,7 @@ class Settings:
     spool: str | None = None
     keep: timedelta | None = timedelta(days=90)
     keep_bodies: timedelta | None = None
+    metrics: bool = False
     schema: Schema = field(default_factory=Schema)
 
     def accepted(self) -> Sequence[str]:

@@ -23,6 +23,7 @@ from hookrow.http import (
     refuse,
 )
 from hookrow.notification import Refusal
+from hookrow.request_id import HEADER, request_id
 
 PIECE = 64 * 1024
 """In bytes; how much is read at a time, between two looks at the clock."""
@@ -44,7 +45,11 @@ class WSGI:
         """Answer one request."""
         asked = head(environ)
         response = self._answer(asked, environ)
-        headers = [*response.headers.items(), ("Content-Length", str(len(response.body)))]
+        headers = [
+            *response.headers.items(),
+            ("Content-Length", str(len(response.body))),
+            (HEADER, asked.request_id),
+        ]
         start_response(f"{response.status} {HTTPStatus(response.status).phrase}", headers)
         return [] if asked.method == "HEAD" else [response.body]
 
@@ -70,7 +75,8 @@ def head(environ: WSGIEnvironment) -> Head:
         for name, value in environ.items()
         if name.startswith(("HTTP_", "CONTENT_"))
     ]
-    return Head(environ["REQUEST_METHOD"], root + path, headers, root)
+    method = environ["REQUEST_METHOD"]
+    return Head(method, root + path, headers, root, request_id=request_id(headers))
 
 
 def body(asked: Head, environ: WSGIEnvironment) -> bytes | Response:

@@ -115,6 +115,7 @@ def hookrow(context: click.Context, config: Path | None) -> None:
 )
 @KEEP
 @KEEP_BODIES
+@option("--metrics", is_flag=True, help="Answer /metrics too, for Prometheus.")
 @option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
 @option(
     "--log-level",
@@ -122,6 +123,13 @@ def hookrow(context: click.Context, config: Path | None) -> None:
     default="info",
     show_default=True,
     help="The lowest level that is logged, to standard error.",
+)
+@option(
+    "--log-format",
+    type=click.Choice(["line", "json"]),
+    default="line",
+    show_default=True,
+    help="How a log line is written; json: one object a line.",
 )
 @click.pass_obj
 def serve(  # noqa: PLR0913 - one for each option
@@ -138,8 +146,10 @@ def serve(  # noqa: PLR0913 - one for each option
     spool: str | None,
     keep: timedelta | None,
     keep_bodies: timedelta | None,
+    metrics: bool,
     workers: int,
     log_level: str,
+    log_format: str,
 ) -> None:
     """Receive notifications over HTTP until SIGTERM or Ctrl-C.
 
@@ -159,12 +169,14 @@ def serve(  # noqa: PLR0913 - one for each option
             spool=spool,
             keep=keep,
             keep_bodies=keep_bodies,
+            metrics=metrics,
             schema=tables.schema,
         ),
         host=host,
         port=port,
         workers=workers,
         log_level=log_level,
+        log_format=log_format,
     )
 
 

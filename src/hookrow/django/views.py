@@ -17,6 +17,7 @@ from hookrow.django.receiving import receiver
 from hookrow.http import LARGEST_BODY, Head, Request, Response, refuse
 from hookrow.notification import Refusal
 from hookrow.receiver import ENDPOINT
+from hookrow.request_id import HEADER, request_id
 
 
 @csrf_exempt
@@ -27,19 +28,18 @@ def webhooks(request: HttpRequest) -> HttpResponse:
     On WSGI nothing of the body is read before the secret is judged. On ASGI Django has
     read it all by then.
     """
-    response = _answer(request)
-    length = {"Content-Length": str(len(response.body))}
-    return HttpResponse(
-        response.body, status=response.status, headers=length | {**response.headers}
-    )
+    head = _head(request)
+    response = _answer(request, head)
+    more = {"Content-Length": str(len(response.body)), HEADER: head.request_id}
+    return HttpResponse(response.body, status=response.status, headers=more | {**response.headers})
 
 
 for _alias in connections:
     non_atomic_requests(using=_alias)(webhooks)
 
 
-def _answer(request: HttpRequest) -> Response:
-    handler, head = receiver(), _head(request)
+def _answer(request: HttpRequest, head: Head) -> Response:
+    handler = receiver()
     refusal = handler.admit(head)
     if refusal is not None:
         return refusal
@@ -61,7 +61,7 @@ def _head(request: HttpRequest) -> Head:
         (name.encode("latin-1", "replace"), value.encode("latin-1", "replace"))
         for name, value in request.headers.items()
     ]
-    return Head(request.method or "", ENDPOINT, headers)
+    return Head(request.method or "", ENDPOINT, headers, request_id=request_id(headers))
 
 
 def _body(request: HttpRequest, head: Head) -> bytes | Response:
