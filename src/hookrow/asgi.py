@@ -123,7 +123,13 @@ class _Waker:
 
 
 def _head(scope: Scope) -> Head:
-    return Head(scope["method"], scope["path"], scope["headers"], scope.get("root_path", ""))
+    return Head(
+        scope["method"],
+        scope["path"],
+        scope["headers"],
+        scope.get("root_path", ""),
+        scope.get("query_string", b"").decode("latin-1"),
+    )
 
 
 async def _body(receive: Receive) -> bytes | None:

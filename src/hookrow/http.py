@@ -25,14 +25,15 @@ class Head:
     """What is known of a request before its body.
 
     `path` is the decoded path as the host saw it, `root` the part of it that the
-    host's mount took (ASGI's `root_path`, WSGI's `SCRIPT_NAME`). Header values
-    are bytes as they came.
+    host's mount took (ASGI's `root_path`, WSGI's `SCRIPT_NAME`). `query` is what came
+    behind the question mark, not decoded. Header values are bytes as they came.
     """
 
     method: str
     path: str
     headers: Sequence[tuple[bytes, bytes]]
     root: str = ""
+    query: str = ""
 
     def is_at(self, endpoint: str) -> bool:
         """Tell whether the request is for the endpoint, with or without a slash at its end.

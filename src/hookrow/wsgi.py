@@ -70,7 +70,8 @@ def head(environ: WSGIEnvironment) -> Head:
         for name, value in environ.items()
         if name.startswith(("HTTP_", "CONTENT_"))
     ]
-    return Head(environ["REQUEST_METHOD"], root + path, headers, root)
+    query = environ.get("QUERY_STRING", "")
+    return Head(environ["REQUEST_METHOD"], root + path, headers, root, query)
 
 
 def body(asked: Head, environ: WSGIEnvironment) -> bytes | Response:

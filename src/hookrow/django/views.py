@@ -61,7 +61,8 @@ def _head(request: HttpRequest) -> Head:
         (name.encode("latin-1", "replace"), value.encode("latin-1", "replace"))
         for name, value in request.headers.items()
     ]
-    return Head(request.method or "", ENDPOINT, headers)
+    query = request.META.get("QUERY_STRING", "")
+    return Head(request.method or "", ENDPOINT, headers, query=query)
 
 
 def _body(request: HttpRequest, head: Head) -> bytes | Response:
