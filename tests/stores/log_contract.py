@@ -29,7 +29,7 @@ from hookrow.notification import (
 from hookrow.quiet import Quiet
 from hookrow.recording import keep_failed, record
 from hookrow.replay import GROUP, matching, record_late, record_ready, rehearse
-from hookrow.stores.log import LogReader, Query
+from hookrow.stores.log import Cell, Grain, LogReader, Query
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -373,6 +373,104 @@ class ReadContract:
         ids = [row["id"] for row in home.logged()]
         found = log.oldest(Query(ids=[ids[3], ids[1], ids[3] + 99]), limit=9)
         assert numbers(found) == [2, 4]
+
+    @pytest.mark.parametrize(
+        ("since", "until", "expected"),
+        [
+            (None, NOON + HOUR, [1, 2, 3]),
+            (None, NOON + HOUR + SECOND, [1, 2, 3, 4]),
+            (NOON + MINUTE, NOON + HOUR, [2, 3]),
+            (NOON + HOUR, NOON + HOUR, []),
+            (None, NOON - 9 * DAY, []),
+        ],
+    )
+    def test_a_time_is_found_from_either_end(
+        self,
+        home: Home,
+        log: LogReader,
+        since: datetime | None,
+        until: datetime | None,
+        expected: list[int],
+    ) -> None:
+        """From then on, and before then; with others between, and page by page."""
+        came = {1: NOON, 2: NOON + MINUTE, 3: NOON + 2 * MINUTE, 4: NOON + HOUR, 5: NOON + 3 * DAY}
+        for number, at in came.items():
+            keep(home, entry(number, received_at=at, ended_at=at + SECOND))
+        query = Query(since=since, until=until)
+        assert numbers(log.oldest(query, limit=9)) == expected
+        assert numbers(log.newest(query, limit=9)) == expected[::-1]
+        for read, start in ((log.oldest, "after"), (log.newest, "before")):
+            page = read(query, limit=1)
+            if page:
+                page = [*page, *read(query, **{start: page[0].id}, limit=9)]
+            assert sorted(numbers(page)) == expected
+
+    @pytest.mark.parametrize("minutes", [-1, 0, 1, 1.5, 30, 99, 2000])
+    def test_a_time_is_reached_at_an_id(self, home: Home, log: LogReader, minutes: float) -> None:
+        """The lowest of what came then or later, or one past the last, with gaps between ids."""
+        assert (log.bounds(), log.reached(NOON)) == (None, 1)
+        for number in range(100):
+            at = NOON + number * MINUTE
+            keep(home, entry(number, received_at=at, ended_at=at + SECOND))
+            keep(home, entry(number, received_at=at, ended_at=at + SECOND))
+        sum(log.prune(before=NOON, parked_before=GIVEN_UP, bodies_only=False))
+        rows, at = home.logged(), NOON + minutes * MINUTE
+        later = [row["id"] for row in rows if max(row["received_at"], row["ended_at"]) >= at]
+        expected = min(later, default=rows[-1]["id"] + 1)
+        assert log.reached(at) <= expected
+        assert log.bounds() == (rows[0]["id"], rows[-1]["id"])
+        missed = {row["id"] for row in rows if row["id"] < log.reached(at)} & set(later)
+        assert not missed
+
+    def test_what_was_kept_late_is_not_missed(self, home: Home, log: LogReader) -> None:
+        """A spool is emptied later: what came before lies behind what came after."""
+        for number in range(40):
+            at = NOON + number * MINUTE
+            came = NOON - HOUR if 10 <= number < 30 else at
+            keep(home, entry(number, received_at=came, ended_at=at))
+        since = NOON + 5 * MINUTE
+        found = [*range(5, 10), *range(30, 40)]
+        assert numbers(log.oldest(Query(since=since), limit=99)) == found
+        assert numbers(log.newest(Query(since=since), limit=99)) == found[::-1]
+        late = log.newest(Query(until=NOON), limit=99)
+        assert numbers(late) == [*range(29, 9, -1)]
+
+    @pytest.mark.parametrize("grain", ["hour", "minute"])
+    def test_a_range_is_counted(self, home: Home, log: LogReader, grain: Grain) -> None:
+        """By when it came, by type and by outcome; what is outside is not."""
+        sharp = NOON.replace(microsecond=0)
+        came = [sharp - SECOND, sharp, sharp + 59 * SECOND, sharp, sharp + 61 * SECOND, NOON]
+        kept = [entry(number, received_at=at) for number, at in enumerate(came)]
+        kept[3] = replace(kept[3], record_type=None, outcome=Ending.UNSUPPORTED)
+        kept[4] = replace(kept[4], outcome=Ending.FAILED)
+        keep(home, *kept)
+        ids = [row["id"] for row in home.logged()]
+        before = {"hour": sharp - HOUR, "minute": sharp - MINUTE}[grain]
+        after = {"hour": sharp, "minute": sharp + MINUTE}[grain]
+        assert dict(log.tally(ids[0], ids[-1], grain)) == {
+            Cell(before, "Open", Ending.RECORDED): 1,
+            Cell(sharp, "Open", Ending.RECORDED): 3,
+            Cell(sharp, None, Ending.UNSUPPORTED): 1,
+            Cell(after, "Open", Ending.FAILED): 1,
+        }
+        assert dict(log.tally(ids[1], ids[2], grain)) == {Cell(sharp, "Open", Ending.RECORDED): 2}
+        assert dict(log.tally(ids[-1] + 1, ids[-1] + 99, grain)) == {}
+
+    def test_deliveries_are_read(self, home: Home, log: LogReader) -> None:
+        """Those that were recorded, of a message, with when they happened."""
+        delivery = {"record_type": "Delivery"}
+        keep(home, entry(1), entry(2, **delivery), entry(3, **delivery, message_id=None))
+        keep(home, entry(4, **delivery, occurred_at=None), parked(5, minutes=1, **delivery))
+        keep(home, entry(6, **delivery, occurred_at=NOON))
+        ids = [row["id"] for row in home.logged()]
+        assert [*log.delivered(ids[0], ids[-1])] == [("m-2", NOON - SECOND), ("m-6", NOON)]
+        assert [*log.delivered(ids[0], ids[4])] == [("m-2", NOON - SECOND)]
+
+    def test_what_is_parked_is_counted(self, home: Home, log: LogReader) -> None:
+        """Due or not."""
+        assert log.count_parked() == 0
+        keep(home, entry(1), parked(2, minutes=-1), parked(3, minutes=99))
+        assert log.count_parked() == 2
 
     def test_what_is_due_is_taken_and_put_off(self, home: Home, log: LogReader) -> None:
         """The longest due first, as many as asked for; and then the next."""

@@ -13,12 +13,23 @@ from django.apps import apps
 from django.db import connections
 from django.db.models import Count, Max, Min, Q, QuerySet
 
-from hookrow.django.fields import Folded
+from hookrow.django.fields import Folded, Start
 from hookrow.django.mapping import LOG
 from hookrow.django.transactions import begun, faults
 from hookrow.entry import Ending, Logged, kept_message_id, kept_recipient, retry_at
 from hookrow.stores import Conflict
-from hookrow.stores.log import PRUNE_LOCK, TRIES, Query, batches
+from hookrow.stores.log import (
+    LATE,
+    PRUNE_LOCK,
+    TRIES,
+    Cell,
+    Grain,
+    Probe,
+    Query,
+    batches,
+    moment,
+    reached,
+)
 
 if TYPE_CHECKING:
     from hookrow.django.models import Notification
@@ -35,11 +46,22 @@ class DjangoLog:
     def newest(self, query: Query, *, before: int | None = None, limit: int) -> Sequence[Logged]:
         """Return the newest entries, newest first."""
         found = self._matching(query).order_by("-id")
-        return _read(found if before is None else found.filter(id__lt=before), limit)
+        if query.since is not None:
+            found = found.filter(id__gte=self.reached(query.since))
+        if before is not None:
+            found = found.filter(id__lt=before)
+        elif query.until is not None:
+            found = found.filter(id__lt=self.reached(query.until + LATE))
+        return _read(found, limit)
 
     def oldest(self, query: Query, *, after: int = 0, limit: int) -> Sequence[Logged]:
         """Return the oldest entries, oldest first."""
-        return _read(self._matching(query).order_by("id").filter(id__gt=after), limit)
+        found = self._matching(query).order_by("id").filter(id__gt=after)
+        if query.since is not None and not after:
+            found = found.filter(id__gte=self.reached(query.since))
+        if query.until is not None:
+            found = found.filter(id__lt=self.reached(query.until + LATE))
+        return _read(found, limit)
 
     def due(self, now: datetime, *, limit: int) -> Sequence[Logged]:
         """Take parked entries that are due, and put off when to try again."""
@@ -91,6 +113,52 @@ class DjangoLog:
             found = self._all().values_list("outcome").annotate(Count("id"))
             return Counter({Ending(outcome): count for outcome, count in found})
 
+    def bounds(self) -> tuple[int, int] | None:
+        """Return the first and the last id; None of an empty log."""
+        with faults():
+            # Each by itself: for both in one SQLite would read the whole table.
+            first = self._all().aggregate(first=Min("id"))["first"]
+            last = self._all().aggregate(last=Max("id"))["last"]
+        return None if first is None or last is None else (first, last)
+
+    def reached(self, at: datetime) -> int:
+        """Return an id that is at most that of whatever came at that time or later."""
+        bounds = self.bounds()
+        return reached(at, bounds, self._probe) if bounds else 1
+
+    def tally(self, first: int, last: int, grain: Grain) -> Mapping[Cell, int]:
+        """Count the entries from one id to another, in one statement."""
+        found = self._all().filter(id__range=(first, last))
+        counted = found.values_list(Start("received_at", grain), "record_type", "outcome")
+        with faults():
+            return {
+                Cell(moment(at), record_type, Ending(outcome)): count
+                for at, record_type, outcome, count in counted.annotate(Count("id"))
+            }
+
+    def delivered(self, first: int, last: int) -> Sequence[tuple[str, datetime]]:
+        """Return the message id of each recorded delivery in a range, and when it happened."""
+        found = self._all().filter(
+            id__range=(first, last),
+            record_type="Delivery",
+            outcome=Ending.RECORDED.value,
+            message_id__isnull=False,
+            occurred_at__isnull=False,
+        )
+        with faults():
+            return list(found.order_by("id").values_list("message_id", "occurred_at"))
+
+    def count_parked(self) -> int:
+        """Return how many entries are tried again."""
+        with faults():
+            return self._all().filter(retry_at__isnull=False).count()
+
+    def _probe(self, id_: int) -> Probe | None:
+        found = self._all().filter(id__gte=id_).order_by("id")
+        with faults():
+            row = found.values_list("id", "received_at", "ended_at").first()
+        return row and Probe(*row)
+
     def _pruned(
         self, batch: Q, over: Q, *, bodies_only: bool
     ) -> tuple[int, datetime | None] | None:
@@ -133,13 +201,13 @@ class DjangoLog:
             found = found.filter(id__in=query.ids)
         if query.since is not None:
             found = found.filter(received_at__gte=query.since)
+        if query.until is not None:
+            found = found.filter(received_at__lt=query.until)
         return found.filter(retry_at__isnull=False) if query.parked else found
 
     def _batches(self) -> Iterator[Q]:
         """Yield a condition for each range of ids, oldest first."""
-        with faults():
-            ends = self._all().aggregate(first=Min("id"), last=Max("id"))
-        for ids in batches(**ends):
+        for ids in batches(*self.bounds() or (None, None)):
             yield Q(id__range=ids)
 
     def _all(self) -> QuerySet[Notification]:

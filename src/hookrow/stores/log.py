@@ -5,10 +5,10 @@ What a log in a database needs for it, whatever library asks the database, is he
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Protocol
+from datetime import UTC, datetime, timedelta
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from hookrow.entry import Ending, Logged, kept_message_id, kept_recipient, kept_record_type
 
@@ -21,12 +21,45 @@ TRIES = 5
 PRUNE_LOCK = 0x686F6F6B70
 """Of PostgreSQL's advisory locks, the one that who prunes holds: "hookp"."""
 
+WIDEST = 50_000
+"""In ids; the widest range that one statement counts."""
+
+LATE = timedelta(days=1)
+"""How long a spool may hold back what is still found by when it came."""
+
+Grain: TypeAlias = Literal["hour", "minute"]
+"""How exactly it is counted when something came."""
+
+LENGTHS: Mapping[Grain, int] = {"hour": len("2026-03-04 05"), "minute": len("2026-03-04 05:06")}
+"""How much of a time, as SQLite has it, a grain leaves."""
+
+
+class Cell(NamedTuple):
+    """What is counted together: when it came, its type, and how it ended.
+
+    `at` is the start of the hour or the minute, in UTC.
+    """
+
+    at: datetime
+    record_type: str | None
+    outcome: Ending
+
+
+class Probe(NamedTuple):
+    """The entry at an id, or the next: when it came, and when it ended as it did."""
+
+    id: int
+    received_at: datetime
+    ended_at: datetime
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
     """Which entries are meant: those that match all that is not None.
 
-    `since` is when they came first, or later; `parked` those that are tried again.
+    `since` is when they came first, or later, and `until` before when; `parked` those
+    that are tried again. With `until` a database passes over what a spool held back
+    for longer than `LATE`.
     """
 
     ids: Collection[int] | None = None
@@ -35,6 +68,7 @@ class Query:
     recipient: str | None = None
     message_id: str | None = None
     since: datetime | None = None
+    until: datetime | None = None
     parked: bool = False
 
     @property
@@ -53,6 +87,7 @@ class Query:
         return (
             (self.ids is None or entry.id in self.ids)
             and (self.since is None or entry.received_at >= self.since)
+            and (self.until is None or entry.received_at < self.until)
             and (not self.parked or entry.retry_at is not None)
             and all(getattr(entry, name) == value for name, value in self.equal.items())
         )
@@ -62,6 +97,29 @@ def batches(first: int | None, last: int | None) -> Iterator[tuple[int, int]]:
     """Yield the lowest and the highest id of each batch; `first` is None of an empty log."""
     for low in range(first or 0, (last or 0) + 1, BATCH):
         yield low, low + BATCH - 1
+
+
+def reached(at: datetime, bounds: tuple[int, int], probe: Callable[[int], Probe | None]) -> int:
+    """Return what `LogReader.reached` does, from some two dozen probes of the primary key.
+
+    Entries lie in the order in which they were kept. That was when they came or later,
+    and no later than they ended: what came late, or was tried again, leads to a lower id.
+    """
+    low, high = bounds[0], bounds[1] + 1
+    while low < high:
+        middle = (low + high) // 2
+        found = probe(middle)
+        if found is None or max(found.received_at, found.ended_at) >= at:
+            high = middle
+        else:
+            low = found.id + 1
+    return low
+
+
+def moment(start: str | datetime) -> datetime:
+    """Read the start of an hour or a minute in UTC: SQLite's text, or PostgreSQL's time."""
+    found = datetime.fromisoformat(start) if isinstance(start, str) else start
+    return found.replace(tzinfo=UTC)
 
 
 class LogReader(Protocol):
@@ -98,3 +156,22 @@ class LogReader(Protocol):
 
     def counts(self) -> Mapping[Ending, int]:
         """Return how many entries ended in each way."""
+
+    def bounds(self) -> tuple[int, int] | None:
+        """Return the first and the last id; None of an empty log."""
+
+    def reached(self, at: datetime) -> int:
+        """Return an id that is at most that of whatever came at that time or later.
+
+        In a log whose entries were kept as they came it is the lowest such id, or one
+        past the last.
+        """
+
+    def tally(self, first: int, last: int, grain: Grain) -> Mapping[Cell, int]:
+        """Count the entries from one id to another, `WIDEST` at the most, in one statement."""
+
+    def delivered(self, first: int, last: int) -> Sequence[tuple[str, datetime]]:
+        """Return the message id of each recorded delivery in a range, and when it happened."""
+
+    def count_parked(self) -> int:
+        """Return how many entries are tried again."""

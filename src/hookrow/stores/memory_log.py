@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import islice
 from operator import attrgetter
 
 from hookrow.decide import fold
 from hookrow.entry import Ending, Entry, Logged, followed, kept_recipient, retry_at
-from hookrow.stores.log import Query
+from hookrow.stores.log import Cell, Grain, Query
 
 
 @dataclass(slots=True)
@@ -90,6 +90,40 @@ class MemoryLog:
         """Return how many entries ended in each way."""
         return Counter(each.outcome for each in self._all())
 
+    def bounds(self) -> tuple[int, int] | None:
+        """Return the first and the last id; None of an empty log."""
+        ids = [each.id for each in self._all()]
+        return (ids[0], ids[-1]) if ids else None
+
+    def reached(self, at: datetime) -> int:
+        """Return the lowest id of what came at that time or later, or one past the last."""
+        later = (each.id for each in self._all() if each.received_at >= at)
+        return next(later, self._last_id + 1)
+
+    def tally(self, first: int, last: int, grain: Grain) -> Mapping[Cell, int]:
+        """Count the entries from one id to another."""
+        return Counter(
+            Cell(_start(each.received_at, grain), each.record_type, each.outcome)
+            for each in self._all()
+            if first <= each.id <= last
+        )
+
+    def delivered(self, first: int, last: int) -> Sequence[tuple[str, datetime]]:
+        """Return the message id of each recorded delivery in a range, and when it happened."""
+        recorded = Query(record_type="Delivery", outcome=Ending.RECORDED)
+        return [
+            (each.message_id, each.occurred_at)
+            for each in self._all()
+            if first <= each.id <= last
+            and recorded.matches(each)
+            and each.message_id is not None
+            and each.occurred_at is not None
+        ]
+
+    def count_parked(self) -> int:
+        """Return how many entries are tried again."""
+        return sum(each.retry_at is not None for each in self._all())
+
     def _all(self) -> list[Logged]:
         return sorted(self.entries.values(), key=attrgetter("id"))
 
@@ -98,3 +132,8 @@ class MemoryLog:
 
     def _matching(self, query: Query) -> list[Logged]:
         return [each for each in reversed(self._all()) if query.matches(each)]
+
+
+def _start(at: datetime, grain: Grain) -> datetime:
+    start = at.astimezone(UTC).replace(second=0, microsecond=0)
+    return start if grain == "minute" else start.replace(minute=0)

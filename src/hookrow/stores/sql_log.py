@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy import (
+    Column,
     ColumnElement,
     Connection,
     Delete,
@@ -17,14 +18,17 @@ from sqlalchemy import (
     MetaData,
     Row,
     Select,
+    String,
     Update,
     and_,
     bindparam,
     delete,
     func,
+    literal_column,
     or_,
     select,
     text,
+    type_coerce,
     update,
 )
 
@@ -32,7 +36,19 @@ from hookrow.entry import Ending, Logged, kept_message_id, kept_recipient, retry
 from hookrow.stores import Conflict
 from hookrow.stores.engines import reading
 from hookrow.stores.faults import faults
-from hookrow.stores.log import PRUNE_LOCK, TRIES, Query, batches
+from hookrow.stores.log import (
+    LATE,
+    LENGTHS,
+    PRUNE_LOCK,
+    TRIES,
+    Cell,
+    Grain,
+    Probe,
+    Query,
+    batches,
+    moment,
+    reached,
+)
 from hookrow.stores.tables import folded, log_table
 
 T = TypeVar("T")
@@ -50,13 +66,27 @@ class SQLLog:
 
     def newest(self, query: Query, *, before: int | None = None, limit: int) -> Sequence[Logged]:
         """Return the newest entries, newest first."""
-        found = self._matching(query).order_by(self._table.c.id.desc()).limit(limit)
-        return self._read(found if before is None else found.where(self._table.c.id < before))
+        id_ = self._table.c.id
+        found = self._matching(query).order_by(id_.desc()).limit(limit)
+        with self._reading() as connection:
+            if query.since is not None:
+                found = found.where(id_ >= self._reached(connection, query.since))
+            if before is not None:
+                found = found.where(id_ < before)
+            elif query.until is not None:
+                found = found.where(id_ < self._reached(connection, query.until + LATE))
+            return _read(connection, found)
 
     def oldest(self, query: Query, *, after: int = 0, limit: int) -> Sequence[Logged]:
         """Return the oldest entries, oldest first."""
-        found = self._matching(query).order_by(self._table.c.id).limit(limit)
-        return self._read(found.where(self._table.c.id > after))
+        id_ = self._table.c.id
+        found = self._matching(query).order_by(id_).limit(limit).where(id_ > after)
+        with self._reading() as connection:
+            if query.since is not None and not after:
+                found = found.where(id_ >= self._reached(connection, query.since))
+            if query.until is not None:
+                found = found.where(id_ < self._reached(connection, query.until + LATE))
+            return _read(connection, found)
 
     def due(self, now: datetime, *, limit: int) -> Sequence[Logged]:
         """Take parked entries that are due, and put off when to try again."""
@@ -74,7 +104,7 @@ class SQLLog:
             .values(retry_at=bindparam("its_retry_at"))
         )
         with self._begun() as connection:
-            found = [_logged(row) for row in connection.execute(due)]
+            found = _read(connection, due)
             if found:
                 # What is too old for another try has this one.
                 later = [(each.id, retry_at(each.received_at, now)) for each in found]
@@ -89,7 +119,7 @@ class SQLLog:
         parked = table.c.retry_at.is_not(None)
         found = select(table).where(of_them, parked).order_by(table.c.id)
         with self._begun() as connection:
-            return [_logged(row) for row in connection.execute(found)]
+            return _read(connection, found)
 
     def prune(
         self, *, before: datetime, parked_before: datetime, bodies_only: bool
@@ -136,6 +166,65 @@ class SQLLog:
             rows = connection.execute(select(outcome, func.count()).group_by(outcome)).all()
         return Counter({Ending(name): count for name, count in rows})
 
+    def bounds(self) -> tuple[int, int] | None:
+        """Return the first and the last id; None of an empty log."""
+        with self._reading() as connection:
+            return self._bounds(connection)
+
+    def reached(self, at: datetime) -> int:
+        """Return an id that is at most that of whatever came at that time or later."""
+        with self._reading() as connection:
+            return self._reached(connection, at)
+
+    def tally(self, first: int, last: int, grain: Grain) -> Mapping[Cell, int]:
+        """Count the entries from one id to another, in one statement."""
+        column = self._table.c
+        start = _start(column.received_at, grain, on_sqlite=self._engine.dialect.name == "sqlite")
+        cell = (start.label("start"), column.record_type, column.outcome)
+        counted = select(*cell, func.count()).where(column.id.between(first, last))
+        with self._reading() as connection:
+            rows = connection.execute(counted.group_by(*cell)).all()
+        return {
+            Cell(moment(at), record_type, Ending(outcome)): count
+            for at, record_type, outcome, count in rows
+        }
+
+    def delivered(self, first: int, last: int) -> Sequence[tuple[str, datetime]]:
+        """Return the message id of each recorded delivery in a range, and when it happened."""
+        column = self._table.c
+        found = select(column.message_id, column.occurred_at).where(
+            column.id.between(first, last),
+            column.record_type == "Delivery",
+            column.outcome == Ending.RECORDED.value,
+            column.message_id.is_not(None),
+            column.occurred_at.is_not(None),
+        )
+        with self._reading() as connection:
+            return [(id_, at) for id_, at in connection.execute(found.order_by(column.id))]
+
+    def count_parked(self) -> int:
+        """Return how many entries are tried again."""
+        parked = select(func.count()).where(self._table.c.retry_at.is_not(None))
+        with self._reading() as connection:
+            return connection.execute(parked).scalar_one()
+
+    def _bounds(self, connection: Connection) -> tuple[int, int] | None:
+        """Ask for each by itself: for both in one SQLite would read the whole table."""
+        id_ = self._table.c.id
+        ends = (select(end(id_)).scalar_subquery() for end in (func.min, func.max))
+        first, last = connection.execute(select(*ends)).one()
+        return None if first is None else (first, last)
+
+    def _reached(self, connection: Connection, at: datetime) -> int:
+        bounds = self._bounds(connection)
+        return reached(at, bounds, partial(self._probe, connection)) if bounds else 1
+
+    def _probe(self, connection: Connection, id_: int) -> Probe | None:
+        column = self._table.c
+        found = select(column.id, column.received_at, column.ended_at).where(column.id >= id_)
+        row = connection.execute(found.order_by(column.id).limit(1)).one_or_none()
+        return row and Probe(*row)
+
     def _insist(self, work: Callable[[Connection], T]) -> T:
         """Do a batch, up to `TRIES` times."""
         for _ in range(TRIES - 1):
@@ -150,10 +239,6 @@ class SQLLog:
         with faults(), reading(self._engine) as connection:
             yield connection
 
-    def _read(self, statement: Select[Any]) -> Sequence[Logged]:
-        with self._reading() as connection:
-            return [_logged(row) for row in connection.execute(statement)]
-
     def _matching(self, query: Query) -> Select[Any]:
         column = self._table.c
         statement = select(self._table)
@@ -164,17 +249,31 @@ class SQLLog:
             statement = statement.where(column.id.in_(list(query.ids)))
         if query.since is not None:
             statement = statement.where(column.received_at >= query.since)
+        if query.until is not None:
+            statement = statement.where(column.received_at < query.until)
         if query.parked:
             statement = statement.where(column.retry_at.is_not(None))
         return statement
 
     def _batches(self) -> Iterator[ColumnElement[bool]]:
         """Yield a condition for each range of ids, oldest first."""
-        id_ = self._table.c.id
         with self._begun() as connection:
-            first, last = connection.execute(select(func.min(id_), func.max(id_))).one()
-        for ids in batches(first, last):
-            yield id_.between(*ids)
+            bounds = self._bounds(connection)
+        for ids in batches(*bounds or (None, None)):
+            yield self._table.c.id.between(*ids)
+
+
+def _read(connection: Connection, statement: Select[Any]) -> Sequence[Logged]:
+    return [_logged(row) for row in connection.execute(statement)]
+
+
+def _start(at: Column[Any], grain: Grain, *, on_sqlite: bool) -> ColumnElement[Any]:
+    """Cut a time, to which SQLite's text has its own way."""
+    if on_sqlite:
+        return func.substr(type_coerce(at, String), 1, LENGTHS[grain])
+    # As a literal, so that what is grouped by is what is selected; in UTC, for a zone may be
+    # half an hour off.
+    return func.date_trunc(literal_column(f"'{grain}'"), func.timezone(literal_column("'UTC'"), at))
 
 
 def _logged(row: Row[Any]) -> Logged:
