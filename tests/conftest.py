@@ -17,7 +17,7 @@ from hookrow.migrations import sql, upgrade
 from hookrow.stores.engines import open_engine
 from postgres import SYSTEM, VARIABLE, WHEEL, Server, find_binaries
 
-pytest.register_assert_rewrite("contract", "log_contract", "host")
+pytest.register_assert_rewrite("contract", "census_contract", "log_contract", "host")
 
 
 def pytest_report_header() -> str:

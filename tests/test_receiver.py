@@ -186,6 +186,7 @@ class _FaultyStore:
     def __init__(self, store: MemoryStore, *met: Exception) -> None:
         self.transactions = 0
         self.log = store.log
+        self.census = store.census
         self._store = store
         self._met: Iterator[Exception] = iter(met)
 

@@ -51,6 +51,7 @@ class TestSchema:
             "delivered_at": "delivered_at",
             "opened_at": "opened_at",
             "list_id": "list_id",
+            "sent_at": "created_at",
             **SUPPRESSION,
         }
         assert schema.columns("subscriptions") == {
@@ -58,6 +59,19 @@ class TestSchema:
             "subscriber_id": "subscriber_id",
             **SUPPRESSION,
         }
+
+    @pytest.mark.parametrize(
+        ("columns", "expected"),
+        [({}, None), ({"sent_at": "made"}, "made"), ({"sent_at": None}, None)],
+    )
+    def test_when_it_was_sent_is_named(
+        self, columns: dict[str, str | None], expected: str | None
+    ) -> None:
+        """A host's table tells it only where the column is named; it may be hidden by."""
+        dispatches = Role("sends", columns, where={"made": None})
+        found = Schema(dispatches=dispatches).columns("dispatches").get("sent_at")
+        assert found == expected
+        assert Schema(dispatches=Role("hookrow_dispatches", columns)).ours is (not columns)
 
     def test_columns_of_the_host(self) -> None:
         """A role's columns are ours and, for each that is there, the table's own name."""

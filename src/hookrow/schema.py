@@ -19,7 +19,8 @@ SUPPRESSION = ("suppressed_at", "suppression_reason", "suppression_changed_at")
 WRITTEN = (*(time.value for time in EventTime), *SUPPRESSION)
 """What notifications set, in whatever table has it."""
 
-TIMES = frozenset(WRITTEN) - {"suppression_reason"}
+TIMES = {*WRITTEN, "sent_at"} - {"suppression_reason"}
+"""Columns that hold a time; `sent_at` is only read, to tell how long a delivery took."""
 
 KEYS = {
     Suppressible.SUBSCRIBER: ("id",),
@@ -45,10 +46,12 @@ _REQUIRED = {
 }
 _OPTIONAL = {
     "subscribers": ("suppression_reason", "suppression_changed_at"),
-    "dispatches": ("list_id", "message_id", *SUPPRESSION),
+    "dispatches": ("list_id", "message_id", "sent_at", *SUPPRESSION),
     "subscriptions": SUPPRESSION,
     "messages": (),
 }
+_SENT_AT = {"hookrow_dispatches": "created_at"}
+"""Where the time of sending stands when nothing is said of it: only ours have one."""
 
 Fold: TypeAlias = Literal["ascii", "lower", "exact", "citext"]
 """How a table's emails are indexed, and so looked for.
@@ -84,8 +87,12 @@ class Role:
     fold: Fold = field(default="ascii", kw_only=True)
 
     def column(self, name: str) -> str | None:
-        """Return what the table calls our column, or None where it has none."""
-        return self.columns.get(name, name)
+        """Return what the table calls our column, or None where it has none.
+
+        When something was sent is told only by a table for which that is named, or ours.
+        """
+        usual = _SENT_AT.get(self.table) if name == "sent_at" else name
+        return self.columns.get(name, usual)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
+from census_contract import CensusContract
 from contract import HostContract, StoreContract, UndatedContract
 from django_home import BARE, LEAN, DjangoHome
 from homes import OURS, Home
@@ -21,17 +22,17 @@ def home(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> 
         yield home
 
 
-class TestOurTables(StoreContract, LogContract):
+class TestOurTables(StoreContract, LogContract, CensusContract):
     schema = OURS
 
 
-class TestModelsOfAHost(StoreContract, HostContract, ReplayContract):
+class TestModelsOfAHost(StoreContract, HostContract, ReplayContract, CensusContract):
     schema = CRM
 
 
-class TestBareKeys(UndatedContract, LogContract):
+class TestBareKeys(UndatedContract, LogContract, CensusContract):
     schema = BARE
 
 
-class TestSparseTables(StoreContract, NoLogContract):
+class TestSparseTables(StoreContract, NoLogContract, CensusContract):
     schema = LEAN

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from census_contract import CensusContract
 from contract import HostContract, StoreContract, UndatedContract
 from homes import OURS, SPARSE, UNDATED, Home, MemoryHome
 from log_contract import LogContract, NoLogContract
 
 
-class TestMemory(StoreContract, HostContract, LogContract):
+class TestMemory(StoreContract, HostContract, LogContract, CensusContract):
     @pytest.fixture
     def home(self) -> Home:
         """Keep all columns."""

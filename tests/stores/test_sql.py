@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any, Literal, TypeAlias, get_args
 
 import pytest
+from census_contract import CensusContract
 from contract import (
     NOON,
     HostContract,
@@ -39,23 +40,23 @@ def home(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> 
         yield home
 
 
-class TestOurTables(StoreContract, LogContract):
+class TestOurTables(StoreContract, LogContract, CensusContract):
     schema = OURS
 
 
-class TestTheirTables(StoreContract, HostContract, ReplayContract):
+class TestTheirTables(StoreContract, HostContract, ReplayContract, CensusContract):
     schema = THEIRS
 
 
-class TestFittedTables(StoreContract, HostContract, ReplayContract):
+class TestFittedTables(StoreContract, HostContract, ReplayContract, CensusContract):
     schema = FITTED
 
 
-class TestSparseTables(StoreContract, NoLogContract):
+class TestSparseTables(StoreContract, NoLogContract, CensusContract):
     schema = SPARSE
 
 
-class TestUndatedTables(UndatedContract, LogContract):
+class TestUndatedTables(UndatedContract, LogContract, CensusContract):
     schema = UNDATED
 
 

@@ -80,11 +80,12 @@ class Lookups:
                 mapped.paths["id"],
                 owner,
                 self._one("subscribers", owner, "email", {}),
-                self._list(mapped),
+                self.list_of(mapped),
             )
         )
 
-    def _list(self, mapped: Mapped) -> Any:  # noqa: ANN401 - a path or an expression
+    def list_of(self, mapped: Mapped) -> Any:  # noqa: ANN401 - a path or an expression
+        """Return what tells a dispatch's list: its own or its message's."""
         if "message_id" in mapped.paths:
             visible = self._models.roles["messages"].where
             return self._one("messages", mapped.paths["message_id"], "list_id", visible)

@@ -15,7 +15,7 @@ from django.db.models.constants import LOOKUP_SEP
 
 from hookrow.django.field_types import AnyField, check_types, check_value
 from hookrow.errors import SchemaMismatch
-from hookrow.schema import TIMES, WRITTEN, Fold, Role, Schema, nearest
+from hookrow.schema import WRITTEN, Fold, Role, Schema, nearest
 
 LOG = "hookrow.Notification"
 
@@ -163,7 +163,7 @@ def _check_where(role: Role, where: Iterable[str], paths: Mapping[str, str]) -> 
     """Raise `SchemaMismatch` for hiding rows by what is changed, whichever name it goes by."""
     hiding = {path.removesuffix(f"{LOOKUP_SEP}isnull") for path in where}
     for ours, path in paths.items():
-        if ours in {*TIMES, "suppression_reason"} and path in hiding:
+        if ours in WRITTEN and path in hiding:
             raise SchemaMismatch(
                 f"{role.table} hides rows by {path!r}, which notifications set: "
                 "hide them by another field."

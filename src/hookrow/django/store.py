@@ -16,6 +16,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model, QuerySet
 
 from hookrow.decide import fold, pairs
+from hookrow.django.census import DjangoCensus
 from hookrow.django.keeping import Keeping
 from hookrow.django.log import DjangoLog
 from hookrow.django.lookups import Lookups, check_fold
@@ -56,6 +57,7 @@ class DjangoStore:
         check_fold(found, using)
         keeping = Keeping(found.log, using) if found.log else None
         self._kept = _Kept(found, Lookups(found, using), Updates(found), keeping)
+        self.census = DjangoCensus(found, self._kept.lookups, using)
         self.log = DjangoLog(using) if schema.log else None
 
     @contextmanager

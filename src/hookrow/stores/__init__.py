@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias
 from hookrow.entry import Entry
 from hookrow.errors import HookrowError
 from hookrow.notification import Change, Key, Mentioned, RowId, Rows, Suppressible
+from hookrow.stores.census import Census
 from hookrow.stores.log import LogReader
 
 State: TypeAlias = Mapping[str, Any]
@@ -70,6 +71,10 @@ class Store(Protocol):
     @property
     def log(self) -> LogReader | None:
         """What reads and tends the log, or None where there is none."""
+
+    @property
+    def census(self) -> Census:
+        """What counts the rows, in its own time."""
 
     def transaction(self, *, skip_locked: bool = False) -> AbstractContextManager[Transaction]:
         """Begin a transaction that commits when the block ends, and rolls back if it raises.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from hookrow.notification import Key
 
@@ -24,6 +24,36 @@ class ListCount:
     opened: int
     subscribed: int | None = None
     suppressed: int | None = None
+
+
+def by_list(
+    sent: Iterable[Sequence[Any]], subscribed: Iterable[Sequence[Any]] | None
+) -> Sequence[ListCount]:
+    """Put together what was counted of each list: dispatches, and subscriptions if there are any.
+
+    What has no list is left out where nothing of it was sent.
+    """
+    dispatches = {list_: counts for list_, *counts in sent}
+    members = {list_: counts for list_, *counts in subscribed or ()}
+    nobody = (None, None) if subscribed is None else (0, 0)
+    return [
+        ListCount(
+            list=list_,
+            sent=counts[0],
+            delivered=counts[1],
+            opened=counts[2],
+            subscribed=people[0],
+            suppressed=people[1],
+        )
+        for list_ in sorted(dispatches.keys() | members.keys(), key=_order)
+        for counts in (dispatches.get(list_, (0, 0, 0)),)
+        if list_ is not None or any(counts)
+        for people in (members.get(list_, nobody),)
+    ]
+
+
+def _order(list_: Key | None) -> tuple[bool, str, Any]:
+    return list_ is not None, type(list_).__name__, list_
 
 
 class Census(Protocol):

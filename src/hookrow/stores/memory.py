@@ -25,6 +25,7 @@ from hookrow.notification import (
 )
 from hookrow.schema import SUPPRESSION, WRITTEN
 from hookrow.stores import State
+from hookrow.stores.memory_census import MemoryCensus
 from hookrow.stores.memory_log import MemoryLog
 
 Row: TypeAlias = dict[Any, Any]
@@ -44,6 +45,11 @@ class MemoryStore:
     undated: Collection[Suppressible] = ()
     log: MemoryLog | None = field(default_factory=MemoryLog)
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
+
+    @property
+    def census(self) -> MemoryCensus:
+        """What counts the rows."""
+        return MemoryCensus(self.subscribers, self.dispatches, self.subscriptions)
 
     @contextmanager
     def transaction(self, *, skip_locked: bool = False) -> Iterator[MemoryTransaction]:

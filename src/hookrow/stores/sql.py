@@ -34,8 +34,9 @@ from hookrow.notification import (
 )
 from hookrow.schema import Schema
 from hookrow.stores import State, Unavailable, by_kind, row_key
-from hookrow.stores.engines import begin, open_engine, supported
+from hookrow.stores.engines import begin, open_engine, reading, supported
 from hookrow.stores.faults import faults
+from hookrow.stores.sql_census import SQLCensus
 from hookrow.stores.sql_log import SQLLog
 from hookrow.stores.statements import Statements
 from hookrow.stores.verification import verify
@@ -72,6 +73,7 @@ class SQLStore:
         self._schema = schema
         self._statements: Statements | None = None
         self.log = SQLLog(self._engine, schema.log, self._committed) if schema.log else None
+        self.census = SQLCensus(self._reading, self._verified)
         try:
             self._statements = verify(self._engine, schema)
         except Unavailable as error:
@@ -94,6 +96,12 @@ class SQLStore:
                 yield connection
                 with faults(saving=True):  # of what is checked at the end
                     connection.commit()
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        """Connect without time limits, and on SQLite without keeping anyone from writing."""
+        with faults(), reading(self._engine) as connection:
+            yield connection
 
     def _verified(self) -> Statements:
         if self._statements is None:

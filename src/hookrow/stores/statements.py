@@ -126,40 +126,49 @@ class Statements:
             return column == any_(bindparam(name, type_=ARRAY(unbounded(column.type))))
         return column.in_(bindparam(name, expanding=True))
 
+    @property
+    def list_id(self) -> Column[Any] | None:
+        """The column of a dispatch's list: its own or, `with_messages`, its message's."""
+        message = self.roles.get("messages", {})
+        return self.roles["dispatches"].get("list_id", message.get("list_id"))
+
+    def with_messages(self, dispatches: Select[Any]) -> Select[Any]:
+        """Join the messages of dispatches, where this host has any."""
+        role, message = self.roles["dispatches"], self.roles.get("messages")
+        if message is None:
+            return dispatches
+        sent = and_(_is_that(role["message_id"], message["id"]), *self.visible["messages"])
+        return dispatches.outerjoin(message["id"].table, sent)
+
     def _subscribers(self) -> Select[Any]:
         """By `emails`: id and email, and nothing where `_dispatches` has its columns."""
         role = self.roles["subscribers"]
         others = list(self._dispatches().selected_columns)[2:]
         nothing = [type_coerce(null(), column.type) for column in others]
-        return select(_key(role["id"]), _text(role["email"]), *nothing).where(
+        return select(key(role["id"]), _text(role["email"]), *nothing).where(
             folds.found(self.fold, role["email"], arrays=self.arrays), *self.visible["subscribers"]
         )
 
     def _dispatches(self) -> Select[Any]:
         """By `message_ids`: its owner's id and email, message id, the dispatch's id, its list."""
         role, owner = self.roles["dispatches"], self.roles["subscribers"]
-        message = self.roles.get("messages", {})
-        list_ = role.get("list_id", message.get("list_id"))
         found = select(
-            _key(role["subscriber_id"]),
+            key(role["subscriber_id"]),
             _text(owner["email"]),
             _text(role["provider_message_id"]),
-            _key(role["id"]),
-            (null() if list_ is None else _key(list_)).label("list_id"),
+            key(role["id"]),
+            (null() if self.list_id is None else key(self.list_id)).label("list_id"),
         ).outerjoin_from(
             role["id"].table, owner["id"].table, _is_that(role["subscriber_id"], owner["id"])
         )
-        if message:
-            sent = and_(_is_that(role["message_id"], message["id"]), *self.visible["messages"])
-            found = found.outerjoin(message["id"].table, sent)
-        return found.where(
+        return self.with_messages(found).where(
             self.one_of(role["provider_message_id"], "message_ids"), *self.visible["dispatches"]
         )
 
     def _keys(self, kind: Suppressible) -> Select[Any]:
         """By keys of a kind of row: those that exist, and for pairs perhaps more."""
         columns = self.key(kind)
-        return select(*map(_key, columns)).where(self.among(*columns), *self.visible[kind.value])
+        return select(*map(key, columns)).where(self.among(*columns), *self.visible[kind.value])
 
     def _lock(self, kind: Suppressible, *, skip_locked: bool) -> Select[Any]:
         """Lock rows in the order of their keys: the order in which every process does it.
@@ -248,14 +257,14 @@ def _type(ours: str, type_: TypeEngine[Any], *, strict: bool) -> TypeEngine[Any]
     return type_ if strict else NullType()
 
 
-def _key(column: Column[Any]) -> ColumnElement[Any]:
+def key(column: Column[Any]) -> ColumnElement[Any]:
     """Select a key without the blanks that PostgreSQL pads CHAR with, and compares without."""
     return cast(column, Text()) if isinstance(column.type, CHAR) else column
 
 
 def _text(column: Column[Any]) -> ColumnElement[Any]:
     """Select text, also of a column in which SQLite keeps as a number what looks like one."""
-    return _key(column) if isinstance(column.type, String) else cast(column, Text())
+    return key(column) if isinstance(column.type, String) else cast(column, Text())
 
 
 def _is_that(reference: Column[Any], key: Column[Any]) -> ColumnElement[bool]:

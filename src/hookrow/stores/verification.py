@@ -16,7 +16,7 @@ from sqlalchemy.pool import SingletonThreadPool, StaticPool
 from sqlalchemy.types import TypeEngine
 
 from hookrow.errors import SchemaMismatch
-from hookrow.schema import SUPPRESSION, TIMES, Schema, nearest
+from hookrow.schema import WRITTEN, Schema, nearest
 from hookrow.stores import Unavailable
 from hookrow.stores.column_types import check_types
 from hookrow.stores.engines import check_version
@@ -24,8 +24,6 @@ from hookrow.stores.faults import fault
 from hookrow.stores.relations import is_updatable
 from hookrow.stores.statements import Statements, Types
 from hookrow.stores.tables import log_table
-
-_WRITTEN = {*TIMES, *SUPPRESSION}
 
 
 def verify(engine: Engine, schema: Schema) -> Statements:
@@ -44,7 +42,7 @@ def verify(engine: Engine, schema: Schema) -> Statements:
             inspector = inspect(connection)
             types = {name: _types(inspector, schema, name) for name in schema.roles}
             for name in schema.roles:
-                if written := _WRITTEN & schema.columns(name).keys():
+                if written := schema.columns(name).keys() & set(WRITTEN):
                     _check_updatable(connection, schema, name, written)
             if schema.log:
                 _check_log(inspector, schema.log)
@@ -64,7 +62,7 @@ def _types(inspector: Inspector, schema: Schema, name: str) -> Types:
                 f"The table {role.table!r} has no column {column!r}.{nearest(column, columns)}"
             )
     for ours, theirs in named.items():
-        if ours in _WRITTEN and "computed" in columns[theirs]:
+        if ours in WRITTEN and "computed" in columns[theirs]:
             raise SchemaMismatch(
                 f"The column {theirs!r} of {role.table!r} is generated, and cannot be written: "
                 "name another."
