@@ -77,8 +77,10 @@ def test_only_the_most_frequent_types_are_told_apart() -> None:
         ({UNSUPPORTED: 1}, "1 of the last 1 was refused, for what is not supported."),
         (
             {Ending.FAILED: 1, Ending.SUBSCRIBER_NOT_FOUND: 2, RECORDED: 1},
-            "3 of the last 4 were refused: "
-            + "2 for addresses that no subscriber has, 1 for faults of the database.",
+            (
+                "3 of the last 4 were refused: "
+                "2 for addresses that no subscriber has, 1 for faults of the database."
+            ),
         ),
     ],
 )

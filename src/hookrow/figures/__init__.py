@@ -2,7 +2,86 @@
 
 from __future__ import annotations
 
-from hookrow.figures.overview import Counts, Delays, Heard, Overview
-from hookrow.figures.period import Period
+from datetime import UTC, datetime
+from threading import Event
+from time import monotonic
 
-__all__ = ["Counts", "Delays", "Heard", "Overview", "Period"]
+from hookrow.figures.counting import Counting
+from hookrow.figures.overview import Counts, Delays, Heard, Overview, overview
+from hookrow.figures.period import Period
+from hookrow.figures.tally import Tally
+from hookrow.periodic import Periodic
+from hookrow.stores import Store
+
+__all__ = ["Counts", "Delays", "Figures", "Heard", "Overview", "Period"]
+
+LOOK = 2.0
+"""In seconds; how often it is looked for what is new."""
+
+ASKED = 600.0
+"""In seconds; how long after it was asked for nothing more is counted."""
+
+PATIENCE = 1.0
+"""In seconds; how long who asks first waits, so as not to see nothing."""
+
+
+class Figures:
+    """The figures of a store, made in two threads as long as somebody asks for them.
+
+    They are in the memory of this process: to ask costs no statement, and what is told
+    is true as of a moment ago. The threads start with the first question.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._tally = Tally(store.log) if store.log is not None else None
+        self._counting = Counting(store)
+        self._asked = 0.0
+        self._ready = Event()
+        self._threads = [
+            Periodic(self._tallied, seconds=LOOK, name="reading of the log"),
+            Periodic(self._counted, seconds=LOOK, name="counting of rows"),
+        ]
+
+    def overview(self, period: Period, now: datetime) -> Overview:
+        """Return the figures of a period up to now, as far as they are known."""
+        self._ask()
+        cells = self._tally.cells(period.starts(now)[0]) if self._tally else {}
+        return overview(
+            cells,
+            period,
+            now,
+            complete=self._tally.complete(period) if self._tally else 1.0,
+            logged=self._tally is not None,
+            heard=self._tally.heard if self._tally else None,
+            counts=self._counting.counts,
+        )
+
+    def counts(self) -> Counts | None:
+        """Return what was counted in the host's tables; None before the first time."""
+        self._ask()
+        return self._counting.counts
+
+    def close(self, timeout: float | None = None) -> None:
+        """Count no more; wait `timeout` seconds for each thread."""
+        for thread in self._threads:
+            thread.close(timeout)
+
+    def _ask(self) -> None:
+        self._asked = monotonic()
+        for thread in self._threads:
+            thread.start()
+        self._ready.wait(PATIENCE)
+
+    def _tallied(self) -> None:
+        try:
+            if self._tally is not None and self._wanted():
+                self._tally.work(datetime.now(UTC))
+        finally:
+            self._ready.set()
+
+    def _counted(self) -> None:
+        if self._wanted():
+            self._counting.work(datetime.now(UTC))
+
+    def _wanted(self) -> bool:
+        return monotonic() - self._asked < ASKED

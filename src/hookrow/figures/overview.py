@@ -85,8 +85,10 @@ class Overview:
 
     `by_type` has the most frequent types first and `by_outcome` the outcomes in the
     order of `Ending`: each a count for each bucket, and only those that there are.
-    `complete` is which share of the period's entries is in them, from 0 to 1. `heard`
-    is None before the log was looked at, and `counts` before the tables were.
+    `complete` is about which share of the period's entries is in them, from 0 to 1;
+    `logged` is whether the store has a log. `heard`
+    is None before the log was looked at, or where there is none, and `counts` before
+    the tables were.
     """
 
     period: Period
@@ -95,6 +97,7 @@ class Overview:
     by_type: Mapping[str, Sequence[int]]
     by_outcome: Mapping[Ending, Sequence[int]]
     complete: float
+    logged: bool
     heard: Heard | None
     counts: Counts | None
 
@@ -106,6 +109,8 @@ class Overview:
     @property
     def health(self) -> str:
         """How it goes, in a sentence."""
+        if not self.logged:
+            return "There is no log, which would tell what came."
         return "The log is being read." if self.heard is None else health(self.heard, self.now)
 
 
@@ -115,6 +120,7 @@ def overview(
     now: datetime,
     *,
     complete: float,
+    logged: bool = True,
     heard: Heard | None,
     counts: Counts | None,
 ) -> Overview:
@@ -138,6 +144,7 @@ def overview(
         by_type=dict(sorted(types.items(), key=lambda each: -sum(each[1]))),
         by_outcome={each: outcomes[each] for each in Ending if each in outcomes},
         complete=complete,
+        logged=logged,
         heard=heard,
         counts=counts,
     )

@@ -1,0 +1,186 @@
+"""The log, counted in the background: no request waits for it, no process for another."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from threading import Lock
+from time import monotonic, sleep
+
+from hookrow.entry import PARKED, PARKED_FOR, Ending
+from hookrow.figures.overview import Heard
+from hookrow.figures.period import Period
+from hookrow.stores.log import Cell, LogReader, Query
+
+CHUNK = 20_000
+"""In ids; what is counted, and counted anew, at a time."""
+
+UNSETTLED = 2000
+"""In ids; how far behind the newest what is still being committed may turn up."""
+
+RECENT = 10_000
+"""In ids; the newest, of which is told how they ended."""
+
+TURN = 1.0
+"""In seconds; how long it counts before it looks for what is new."""
+
+REST = 9.0
+"""How much longer it rests than it counts."""
+
+AGAIN = timedelta(minutes=1)
+"""How often what may end otherwise, for it is tried again, is counted anew."""
+
+HEALED = timedelta(hours=1)
+"""How often all else is: it may be pruned, or replayed by hand."""
+
+TYPES = 100
+"""How many types are told apart in a chunk; the others count as none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """What was counted of a chunk; `latest` is the last of its hours, or minutes."""
+
+    cells: Mapping[Cell, int]
+    latest: datetime
+    counted_at: datetime
+
+    def is_stale(self, now: datetime) -> bool:
+        """Tell whether it is time to count it anew."""
+        parked_since = now - PARKED_FOR
+        may_change = self.latest > parked_since and any(
+            cell.outcome in PARKED and cell.at > parked_since for cell in self.cells
+        )
+        return now - self.counted_at > (AGAIN if may_change else HEALED)
+
+
+class Tally:
+    """Counts of a log by hour, of its last hour by minute: in memory, the newest first.
+
+    `work` is called again and again by one thread: it finds what is new, and counts
+    what is not counted or may have changed since. All else is for any thread.
+    """
+
+    def __init__(self, log: LogReader) -> None:
+        self._log = log
+        self._lock = Lock()
+        self._chunks: dict[int, _Chunk] = {}
+        self._dirty: set[int] = set()
+        self._begins: Mapping[Period, int] = {}
+        self._begun_at = datetime.min.replace(tzinfo=UTC)
+        self._last = 0
+        self._heard: Heard | None = None
+        self._parked = 0
+        self._parked_until = 0.0
+        self._rest = 0.0
+
+    @property
+    def heard(self) -> Heard | None:
+        """What the log says of the present; None before the first look."""
+        return self._heard
+
+    def cells(self, since: datetime) -> Mapping[Cell, int]:
+        """Add up what is counted of the time since then; some of what was before is in it."""
+        with self._lock:
+            chunks = [each for each in self._chunks.values() if each.latest >= since]
+        found: Counter[Cell] = Counter()
+        for chunk in chunks:
+            found.update(chunk.cells)
+        return found
+
+    def complete(self, period: Period) -> float:
+        """Return about which share of a period's entries is counted, from 0 to 1."""
+        with self._lock:
+            if not self._begins:
+                return 0.0
+            last = self._last // CHUNK if self._last else -1
+            wanted = range(self._begins[period] // CHUNK, last + 1)
+            counted = sum(number in self._chunks for number in wanted)
+        return counted / len(wanted) if wanted else 1.0
+
+    def work(self, now: datetime) -> None:
+        """Look for what is new, and count for a turn. Raises a `StoreError`."""
+        until = monotonic() + TURN
+        self._look(now)
+        while (number := self._next(now)) is not None:
+            begin = monotonic()
+            self._count(number, now)
+            if monotonic() >= until:
+                break
+            sleep((monotonic() - begin) * self._rest)
+        self._rest = REST  # but for the first turn, which somebody waits for
+
+    def _look(self, now: datetime) -> None:
+        """Find out what is new, or gone, and what the present is."""
+        first, last = self._log.bounds() or (1, 0)
+        # SQLite may give an id anew after the newest were deleted.
+        changed = min(last, self._last) - UNSETTLED
+        numbers = range(first // CHUNK, last // CHUNK + 1) if last else range(0)
+        with self._lock:
+            for number in self._chunks.keys() - set(numbers):
+                del self._chunks[number]
+            self._dirty &= set(numbers)
+            if last != self._last:
+                self._dirty.update(range(max(changed // CHUNK, numbers.start), numbers.stop))
+        if now - self._begun_at > AGAIN:
+            begins = {period: self._log.reached(period.starts(now)[0]) for period in Period}
+            self._begins, self._begun_at = begins, now
+        self._heard = self._listen(last, now)
+        self._last = last
+
+    def _listen(self, last: int, now: datetime) -> Heard:
+        """Ask who came last, how the newest ended, and how many are parked."""
+        newest = self._log.newest(Query(), limit=1)
+        recent: Counter[Ending] = Counter()
+        for cell, count in self._log.tally(last - RECENT + 1, last, "hour").items():
+            recent[cell.outcome] += count
+        return Heard(
+            as_of=now,
+            last=newest[0].last_received_at if newest else None,
+            recent=recent,
+            parked=self._count_parked(),
+        )
+
+    def _count_parked(self) -> int:
+        """Count what is parked, and not again for much longer than that takes."""
+        if (begin := monotonic()) >= self._parked_until:
+            self._parked = self._log.count_parked()
+            self._parked_until = monotonic() + REST * REST * (monotonic() - begin)
+        return self._parked
+
+    def _next(self, now: datetime) -> int | None:
+        """Return the chunk to count: the newest that is not counted, else the stalest."""
+        if self._dirty:
+            return max(self._dirty)
+        stale = {each.counted_at: n for n, each in self._chunks.items() if each.is_stale(now)}
+        return stale[min(stale)] if stale else None
+
+    def _count(self, number: int, now: datetime) -> None:
+        """Count a chunk, what came in the last hour by minute."""
+        first, last = number * CHUNK, (number + 1) * CHUNK - 1
+        fine = min(max(self._begins[Period.HOUR], first), last + 1)
+        cells: Counter[Cell] = Counter()
+        if first < fine:
+            cells.update(self._log.tally(first, fine - 1, "hour"))
+        if fine <= last:
+            cells.update(self._log.tally(fine, last, "minute"))
+        latest = max((cell.at for cell in cells), default=datetime.min.replace(tzinfo=UTC))
+        with self._lock:
+            self._chunks[number] = _Chunk(_bounded(cells), latest, now)
+            self._dirty.discard(number)
+
+
+def _bounded(cells: Counter[Cell]) -> Mapping[Cell, int]:
+    """Tell only the most frequent types apart: whoever knows the secret may make up any."""
+    types: Counter[str | None] = Counter()
+    for cell, count in cells.items():
+        types[cell.record_type] += count
+    if len(types) <= TYPES:
+        return cells
+    known = {name for name, _ in types.most_common(TYPES)}
+    bounded: Counter[Cell] = Counter()
+    for cell, count in cells.items():
+        bounded[cell if cell.record_type in known else cell._replace(record_type=None)] += count
+    return bounded
