@@ -27,19 +27,33 @@ def webhooks(request: HttpRequest) -> HttpResponse:
     On WSGI nothing of the body is read before the secret is judged. On ASGI Django has
     read it all by then.
     """
-    response = _answer(request)
-    length = {"Content-Length": str(len(response.body))}
-    return HttpResponse(
-        response.body, status=response.status, headers=length | {**response.headers}
-    )
+    return sent(_answer(request))
 
 
 for _alias in connections:
     non_atomic_requests(using=_alias)(webhooks)
 
 
+def sent(response: Response) -> HttpResponse:
+    """Return a response as Django sends it."""
+    length = {"Content-Length": str(len(response.body))}
+    return HttpResponse(
+        response.body, status=response.status, headers=length | {**response.headers}
+    )
+
+
+def head_of(request: HttpRequest, path: str, root: str = "") -> Head:
+    """Return the head of a request, at a path that the URLconf has found it to be at."""
+    headers = [
+        (name.encode("latin-1", "replace"), value.encode("latin-1", "replace"))
+        for name, value in request.headers.items()
+    ]
+    return Head(request.method or "", path, headers, root, request.META.get("QUERY_STRING", ""))
+
+
 def _answer(request: HttpRequest) -> Response:
-    handler, head = receiver(), _head(request)
+    # That the path is ours, wherever it is mounted, the URLconf has found.
+    handler, head = receiver(), head_of(request, ENDPOINT)
     refusal = handler.admit(head)
     if refusal is not None:
         return refusal
@@ -53,16 +67,6 @@ def _answer(request: HttpRequest) -> Response:
         return handler.answer(Request(head, body))
     answer = handler(Request(head, body))
     return answer.result() if isinstance(answer, Future) else answer
-
-
-def _head(request: HttpRequest) -> Head:
-    """Return the head. That the path is ours, wherever it is mounted, the URLconf has found."""
-    headers = [
-        (name.encode("latin-1", "replace"), value.encode("latin-1", "replace"))
-        for name, value in request.headers.items()
-    ]
-    query = request.META.get("QUERY_STRING", "")
-    return Head(request.method or "", ENDPOINT, headers, query=query)
 
 
 def _body(request: HttpRequest, head: Head) -> bytes | Response:
