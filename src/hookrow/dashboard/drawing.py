@@ -13,6 +13,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from hookrow import __version__
 from hookrow.dashboard.asking import linked
+from hookrow.entry import Ending
+from hookrow.figures.overview import ago
 from hookrow.notification import RowId
 from hookrow.story import at, many, printable
 
@@ -56,6 +58,9 @@ def _environment() -> Environment:
         "linked": linked,
         "many": many,
         "words": words,
+        "series_name": series_name,
+        "percent": percent,
+        "ago": ago,
     }
     environment.globals["version"] = __version__
     return environment
@@ -92,6 +97,18 @@ def row(id_: RowId) -> str:
 def words(name: str) -> str:
     """Write a name of ours as words."""
     return name.replace("_", " ")
+
+
+def series_name(of: object) -> str:
+    """Name what a column of a chart counts: a type as it came, or an outcome in words."""
+    return words(of.value) if isinstance(of, Ending) else str(of)
+
+
+def percent(share: float | None) -> str:
+    """Write a share; none of nothing."""
+    if share is None:
+        return "-"
+    return f"{share:.1%}" if 0 < share < 1 else f"{share:.0%}"
 
 
 def _iso(time: datetime) -> str:

@@ -15,12 +15,15 @@ from hookrow.dashboard.drawing import Drawn, draw
 from hookrow.dashboard.pages import Site
 from hookrow.dashboard.visitor import COOKIE, Authorize, is_ours, new_token, token
 from hookrow.errors import ConfigurationError
+from hookrow.figures import Figures
 from hookrow.http import Head, Request, Response, plain
 from hookrow.stores import Store, StoreError
 
 log = logging.getLogger("hookrow")
 
 PAGES = {
+    "": pages.overview,
+    "lists": pages.lists,
     "notifications": pages.notifications,
     "notification": pages.notification,
     "subscriber": pages.subscriber,
@@ -62,7 +65,8 @@ class Dashboard:
     `authorize` says who may come in: `basic(user, password)` does, or a function of the
     host's own. Below a mount that tells where it is, as every host's does, leave out
     `mount_path`, as for a receiver. With `keep_bodies=False` the log does not have who
-    changed something by hand.
+    changed something by hand. Figures are counted in threads of its own, from the first time
+    that they are asked for, as long as somebody looks at them.
 
     Raises `ConfigurationError` without `authorize`: a dashboard is never open by default.
     """
@@ -84,7 +88,7 @@ class Dashboard:
             )
         self._authorize = authorize
         self._mount = "/".join(["", *filter(None, mount_path.split("/"))])
-        self._site = Site(store, keep_bodies=keep_bodies)
+        self._site = Site(store, Figures(store), keep_bodies=keep_bodies)
 
     def admit(self, head: Head) -> Response | None:
         """Refuse who may not come in, before anything else is looked at."""
@@ -108,6 +112,10 @@ class Dashboard:
             log.exception("The dashboard failed.")
             answer = _error(500, f"This page failed: {type(error).__name__}. The log tells more.")
         return _secured(answer)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Count no more; wait `timeout` seconds for each thread that does."""
+        self._site.figures.close(timeout)
 
     def _visitor(self, head: Head) -> str | Response:
         try:
@@ -133,8 +141,6 @@ class Dashboard:
         name = place.strip("/") if place else None
         if name is not None and name.startswith("static/"):
             return _static(name.removeprefix("static/"))
-        if name == "":
-            return _redirect("./notifications")
         if name not in PAGES:
             raise Mistake(404, "There is no such page.")
         match head.method:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from hookrow.dashboard import found
 from hookrow.dashboard.asking import FILTERS, TYPES, Fields, Mistake, fields, number, query
 from hookrow.dashboard.drawing import Drawn
 from hookrow.entry import Ending, Logged
+from hookrow.figures import Figures, Period
 from hookrow.notification import EventTime
 from hookrow.stores import State, Store
 from hookrow.stores.log import LogReader, Query
@@ -27,6 +28,7 @@ class Site:
     """What the pages are about."""
 
     store: Store
+    figures: Figures
     keep_bodies: bool = True
 
     @property
@@ -44,6 +46,38 @@ class Listed:
     entries: Sequence[Logged]
     newer: int | None = None
     older: int | None = None
+
+
+def overview(site: Site, asked: str) -> Drawn:
+    """Show the figures of a period, and how it goes in a sentence."""
+    wanted = fields(asked, ("period",))
+    try:
+        period = Period(wanted.get("period", Period.DAY.value))
+    except ValueError as error:
+        known = ", ".join(each.value for each in Period)
+        raise Mistake(400, f"There is no such period: take one of {known}.") from error
+    figures = site.figures.overview(period, datetime.now(UTC))
+    values = {
+        "title": "Overview",
+        "overview": figures,
+        "periods": list(Period),
+        "no_log": NO_LOG if site.store.log is None else None,
+    }
+    return Drawn("overview.html", values)
+
+
+def lists(site: Site, asked: str) -> Drawn:
+    """Show what became of each list's mail, as it was counted last."""
+    fields(asked, ())
+    counts = site.figures.counts()
+    of_lists = counts.lists if counts else ()
+    values = {
+        "title": "Lists",
+        "counts": counts,
+        "most": max((each.sent for each in of_lists), default=0),
+        "most_subscribed": max((each.subscribed or 0 for each in of_lists), default=0),
+    }
+    return Drawn("lists.html", values)
 
 
 def notifications(site: Site, asked: str) -> Drawn:
