@@ -296,7 +296,7 @@ class TestNotification:
         came(store, testing.delivery(ADA, "m-1", at=AT))
         visitor = Visitor(store)
         page = visitor.shows("/notification", id=1)
-        assert "no dispatch had the id m-1 when it came; 1 attempt" in page
+        assert "No dispatch had the id m-1 when it came; 1 attempt" in page
         assert "Engine::Dispatch not found" in page
         assert "Not recorded: there is no such dispatch." in visitor.send(
             "/notification", {"action": "replay"}, id=1
@@ -334,12 +334,14 @@ class TestSubscriber:
         assert "Suppressed. The log has who did it, and why." in page
         assert "a <b>" in page
         assert "by notification 1" in page
+        assert "suppressed for a <b>, by ada: a <b>" in page
         [entry] = store.log.newest(Query(recipient=ADA), limit=9)
         body = json.loads(entry.body)
         assert (body["ChangedBy"], body["Note"]) == ("ada", "a <b>")
         page = visitor.send("/subscriber", {"action": "lift", "reason": "asked"}, email=ADA)
         assert "The suppression is lifted." in page
         assert ">active<" in page
+        assert "suppression lifted, by ada: asked" in page
 
     @pytest.mark.parametrize("email", ["", "eve@example.com", "\0", "x" * 400])
     def test_nobody(self, store: Any, email: str) -> None:  # noqa: ANN401 - any store

@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from hookrow import __version__
 from hookrow.dashboard.asking import linked
+from hookrow.dashboard.said import said
 from hookrow.entry import Ending
 from hookrow.figures.overview import ago
 from hookrow.notification import RowId
@@ -60,6 +61,8 @@ def _environment() -> Environment:
         "words": words,
         "series_name": series_name,
         "percent": percent,
+        "said": said,
+        "sentence": sentence,
         "ago": ago,
     }
     environment.globals["version"] = __version__
@@ -109,6 +112,11 @@ def percent(share: float | None) -> str:
     if share is None:
         return "-"
     return f"{share:.1%}" if 0 < share < 1 else f"{share:.0%}"
+
+
+def sentence(text: str) -> str:
+    """Begin and end a text as a sentence does."""
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _iso(time: datetime) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 
 from hookrow.dashboard import found
 from hookrow.dashboard.asking import FILTERS, TYPES, Fields, Mistake, fields, number, query
@@ -126,7 +125,7 @@ def subscriber(site: Site, asked: str) -> Drawn:
         "title": "Subscriber",
         "email": email,
         "row": row,
-        "causes": _causes(listed, row.state) if row and listed else {},
+        "causes": _causes(site, Query(recipient=email), row.state) if row else {},
         "listed": listed,
         "done": DONE.get(wanted.get("done", "")),
         "no_log": NO_LOG,
@@ -145,7 +144,7 @@ def dispatch(site: Site, asked: str) -> Drawn:
     values = {
         "title": "Dispatch",
         "message_id": message_id,
-        "rows": [(row, _causes(listed, row.state) if listed else {}) for row in rows],
+        "rows": [(row, _causes(site, Query(message_id=message_id), row.state)) for row in rows],
         "listed": listed,
         "no_log": NO_LOG,
     }
@@ -206,17 +205,20 @@ _SETTING = {
 """Which type of notification sets a column."""
 
 
-def _causes(listed: Listed, state: State) -> dict[str, int]:
-    """Find, of each time in a row, the notification that set it, among those listed."""
+def _causes(site: Site, query: Query, state: State) -> dict[str, int]:
+    """Find, of each time in a row, the notification that set it, among the newest of its type."""
+    if site.store.log is None:
+        return {}
+    set_ = {column: at for column in _SETTING if isinstance(at := state.get(column), datetime)}
+    recorded = {
+        type_: site.store.log.newest(
+            replace(query, record_type=type_, outcome=Ending.RECORDED), limit=PAGE
+        )
+        for type_ in {_SETTING[column] for column in set_}
+    }
     return {
         column: entry.id
-        for column, type_ in _SETTING.items()
-        for entry in reversed(listed.entries)
-        if entry.record_type == type_
-        and entry.outcome is Ending.RECORDED
-        and _is(state.get(column), entry.occurred_at or entry.received_at)
+        for column, at in set_.items()
+        for entry in reversed(recorded[_SETTING[column]])
+        if (entry.occurred_at or entry.received_at) == at
     }
-
-
-def _is(value: Any, at: datetime) -> bool:  # noqa: ANN401 - whatever a table has
-    return isinstance(value, datetime) and value == at
