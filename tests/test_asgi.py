@@ -126,6 +126,23 @@ class TestPath:
         assert asyncio.run(ask(ASGI(receiver), Client([b"{"]), bare)).status == 422
 
 
+class TestQuery:
+    @pytest.mark.parametrize(
+        ("said", "query"), [({}, ""), ({"query_string": b"a=%2F\xff"}, "a=%2Fÿ")]
+    )
+    def test_not_decoded(self, said: Scope, query: str) -> None:
+        """It is handed over as it came, and may be left out."""
+
+        class Echo(Promising):
+            def __call__(self, request: Request) -> Future[Response]:
+                answered = super().__call__(request)
+                answered.set_result(Response(200, request.head.query.encode(), {}))
+                return answered
+
+        client = asyncio.run(ask(ASGI(Echo()), Client([b""]), {**scope(), **said}))
+        assert client.sent[1]["body"] == query.encode()
+
+
 class TestBody:
     @pytest.mark.parametrize(
         ("about", "status"),

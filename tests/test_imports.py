@@ -50,6 +50,7 @@ EXTRAS = (
     "starlette",
     "psycopg",
     "django",
+    "jinja2",
 )
 
 
@@ -144,6 +145,12 @@ class TestImportingHookrow:
         script = "import sys; sys.modules['django'] = None; import hookrow.django"
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
         assert b"needs an extra: pip install 'hookrow[django]'" in done.stderr
+
+    def test_the_dashboard_needs_its_extra(self) -> None:
+        """Without Jinja2 the line that installs it is said."""
+        script = "import sys; sys.modules['jinja2'] = None; import hookrow.dashboard"
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+        assert b"needs an extra: pip install 'hookrow[dashboard]'" in done.stderr
 
     def test_public_names(self) -> None:
         """Every public name is there, once and in order, and so is the version."""

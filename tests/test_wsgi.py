@@ -149,9 +149,10 @@ class TestHead:
             SCRIPT_NAME="/grö".encode().decode("latin-1"),
             PATH_INFO="/ße".encode().decode("latin-1"),
             HTTP_X_PROVIDER_SECRET="\xff",
+            QUERY_STRING="a=%2F",
         )
         asked = head(environ)
-        assert (asked.path, asked.root) == ("/grö/ße", "/grö")
+        assert (asked.path, asked.root, asked.query) == ("/grö/ße", "/grö", "a=%2F")
         assert asked.header("X-Provider-Secret") == b"\xff"
         assert asked.header("Content-Length") == b"0"
 

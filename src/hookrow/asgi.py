@@ -133,6 +133,7 @@ def _head(scope: Scope) -> Head:
         scope["path"],
         headers,
         scope.get("root_path", ""),
+        scope.get("query_string", b"").decode("latin-1"),
         request_id=request_id(headers),
     )
 

@@ -25,14 +25,16 @@ class Head:
     """What is known of a request before its body.
 
     `path` is the decoded path as the host saw it, `root` the part of it that the
-    host's mount took (ASGI's `root_path`, WSGI's `SCRIPT_NAME`). Header values
-    are bytes as they came. `request_id` is what the log and the answer call it.
+    host's mount took (ASGI's `root_path`, WSGI's `SCRIPT_NAME`). `query` is what came
+    behind the question mark, not decoded. Header values are bytes as they came.
+    `request_id` is what the log and the answer call it.
     """
 
     method: str
     path: str
     headers: Sequence[tuple[bytes, bytes]]
     root: str = ""
+    query: str = ""
     request_id: str = field(default="", compare=False)
 
     def is_at(self, endpoint: str) -> bool:

@@ -75,8 +75,8 @@ def head(environ: WSGIEnvironment) -> Head:
         for name, value in environ.items()
         if name.startswith(("HTTP_", "CONTENT_"))
     ]
-    method = environ["REQUEST_METHOD"]
-    return Head(method, root + path, headers, root, request_id=request_id(headers))
+    method, query = environ["REQUEST_METHOD"], environ.get("QUERY_STRING", "")
+    return Head(method, root + path, headers, root, query, request_id=request_id(headers))
 
 
 def body(asked: Head, environ: WSGIEnvironment) -> bytes | Response:

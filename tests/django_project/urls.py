@@ -1,4 +1,4 @@
-"""The pages: the admin, and the endpoint below /mail/."""
+"""The pages: the admin, and the dashboard and the endpoint below /mail/."""
 
 from __future__ import annotations
 
@@ -7,5 +7,6 @@ from django.urls import include, path
 
 urlpatterns = [
     path("admin/", admin.site.urls),
+    path("mail/dashboard/", include("hookrow.django.dashboard")),
     path("mail/", include("hookrow.django.urls")),
 ]

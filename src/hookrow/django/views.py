@@ -28,14 +28,29 @@ def webhooks(request: HttpRequest) -> HttpResponse:
     On WSGI nothing of the body is read before the secret is judged. On ASGI Django has
     read it all by then.
     """
-    head = _head(request)
-    response = _answer(request, head)
-    more = {"Content-Length": str(len(response.body)), HEADER: head.request_id}
-    return HttpResponse(response.body, status=response.status, headers=more | {**response.headers})
+    # That the path is ours, wherever it is mounted, the URLconf has found.
+    head = head_of(request, ENDPOINT)
+    return sent(_answer(request, head), head)
 
 
 for _alias in connections:
     non_atomic_requests(using=_alias)(webhooks)
+
+
+def sent(response: Response, head: Head) -> HttpResponse:
+    """Return a response as Django sends it."""
+    more = {"Content-Length": str(len(response.body)), HEADER: head.request_id}
+    return HttpResponse(response.body, status=response.status, headers=more | {**response.headers})
+
+
+def head_of(request: HttpRequest, path: str, root: str = "") -> Head:
+    """Return the head of a request, at a path that the URLconf has found it to be at."""
+    headers = [
+        (name.encode("latin-1", "replace"), value.encode("latin-1", "replace"))
+        for name, value in request.headers.items()
+    ]
+    query = request.META.get("QUERY_STRING", "")
+    return Head(request.method or "", path, headers, root, query, request_id=request_id(headers))
 
 
 def _answer(request: HttpRequest, head: Head) -> Response:
@@ -53,15 +68,6 @@ def _answer(request: HttpRequest, head: Head) -> Response:
         return handler.answer(Request(head, body))
     answer = handler(Request(head, body))
     return answer.result() if isinstance(answer, Future) else answer
-
-
-def _head(request: HttpRequest) -> Head:
-    """Return the head. That the path is ours, wherever it is mounted, the URLconf has found."""
-    headers = [
-        (name.encode("latin-1", "replace"), value.encode("latin-1", "replace"))
-        for name, value in request.headers.items()
-    ]
-    return Head(request.method or "", ENDPOINT, headers, request_id=request_id(headers))
 
 
 def _body(request: HttpRequest, head: Head) -> bytes | Response:

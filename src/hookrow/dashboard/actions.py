@@ -1,0 +1,61 @@
+"""What a visitor can do: each goes through `record()`, as every notification does."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+
+from hookrow.byhand import change_by_hand
+from hookrow.dashboard.asking import Fields, Mistake, fields, linked
+from hookrow.dashboard.pages import Site, entry_of
+from hookrow.notification import Outcome, Recorded
+from hookrow.postmark import parse
+from hookrow.quiet import Quiet
+from hookrow.replay import arrivals_of, record_late
+
+log = logging.getLogger("hookrow")
+
+LONGEST_REASON = 200
+"""In characters; of what somebody types."""
+
+
+def replay(site: Site, asked: str, form: Fields, user: str) -> str:
+    """Record a notification once more; return where to look then."""
+    if form.get("action") != "replay":
+        raise Mistake(400, "A notification can be replayed, and nothing else.")
+    entry = entry_of(site, fields(asked, ("id", "done")))
+    arrivals = arrivals_of([entry], parse)
+    done = "no_body"
+    if arrivals:
+        [outcome] = record_late(site.store, arrivals, quiet=Quiet(), bodies=site.keep_bodies)
+        done = _ending(outcome)
+        log.info("%s replayed notification %d: %s.", user, entry.id, done)
+    return f"./notification?{linked({}, id=entry.id, done=done)}"
+
+
+def change(site: Site, asked: str, form: Fields, user: str) -> str:
+    """Suppress a subscriber for a reason, or lift that for one; return where to look then."""
+    email = fields(asked, ("email", "before", "after", "done")).get("email", "")
+    action, reason = form.get("action"), form.get("reason", "").strip()
+    if action not in {"suppress", "lift"}:
+        raise Mistake(400, "A subscriber can be suppressed, or that be lifted, and nothing else.")
+    if not reason or len(reason) > LONGEST_REASON:
+        raise Mistake(400, f"Say why, in {LONGEST_REASON} characters at the most.")
+    outcome = change_by_hand(
+        site.store,
+        email,
+        reason=reason if action == "suppress" else None,
+        by=user,
+        at=datetime.now(UTC),
+        note=reason,
+        bodies=site.keep_bodies,
+    )
+    done = _ending(outcome)
+    if isinstance(outcome, Recorded):
+        done = "suppressed" if action == "suppress" else "lifted"
+    log.info("%s asked to %s a subscriber: %s.", user, action, done)
+    return f"./subscriber?{linked({}, email=email, done=done)}"
+
+
+def _ending(outcome: Outcome) -> str:
+    return "recorded" if isinstance(outcome, Recorded) else outcome.refusal.name.lower()

@@ -1,0 +1,123 @@
+"""Drawing: Jinja templates, in which everything is escaped, also what hides or turns text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+import msgspec
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from hookrow import __version__
+from hookrow.dashboard.asking import linked
+from hookrow.dashboard.said import said
+from hookrow.entry import Ending
+from hookrow.figures.overview import ago
+from hookrow.notification import RowId
+from hookrow.story import at, many, printable
+
+LONGEST = 400
+"""In characters; what is longer is cut where it is shown among others."""
+
+LONGEST_BODY = 20_000
+"""In characters; of a body that is shown by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A page to be drawn: its template, and what stands in it."""
+
+    template: str
+    values: Mapping[str, Any]
+    status: int = 200
+
+
+def draw(drawn: Drawn, **about: str) -> bytes:
+    """Draw a page, as UTF-8."""
+    template = _environment().get_template(drawn.template)
+    return template.render(**drawn.values, **about).encode()
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("hookrow.dashboard"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "at": at,
+        "iso": _iso,
+        "shown": shown,
+        "laid_out": laid_out,
+        "row": row,
+        "linked": linked,
+        "many": many,
+        "words": words,
+        "series_name": series_name,
+        "percent": percent,
+        "said": said,
+        "sentence": sentence,
+        "ago": ago,
+    }
+    environment.globals["version"] = __version__
+    return environment
+
+
+def shown(value: object, longest: int = LONGEST) -> str:
+    """Write a value in one line: cut, and what would hide or turn a text escaped."""
+    if isinstance(value, datetime):
+        return at(value)
+    text = "none" if value is None else str(value)
+    more = f" ... ({len(text):,} characters)" if len(text) > longest else ""
+    return printable(text[:longest]) + more
+
+
+def laid_out(body: str) -> str:
+    """Write a body in lines, where it is JSON and not too long."""
+    text = body
+    if len(body) <= LONGEST_BODY:
+        try:
+            text = msgspec.json.format(body, indent=2)
+        except (ValueError, RecursionError):
+            text = body
+    more = f"\n... ({len(text):,} characters)" if len(text) > LONGEST_BODY else ""
+    return "\n".join(map(printable, text[:LONGEST_BODY].split("\n"))) + more
+
+
+def row(id_: RowId) -> str:
+    """Name a row by its kind and key."""
+    kind, key = id_
+    keys = key if isinstance(key, tuple) else (key,)
+    return f"{kind.name.lower()} {' '.join(map(str, keys))}"
+
+
+def words(name: str) -> str:
+    """Write a name of ours as words."""
+    return name.replace("_", " ")
+
+
+def series_name(of: object) -> str:
+    """Name what a column of a chart counts: a type as it came, or an outcome in words."""
+    return words(of.value) if isinstance(of, Ending) else str(of)
+
+
+def percent(share: float | None) -> str:
+    """Write a share; none of nothing."""
+    if share is None:
+        return "-"
+    return f"{share:.1%}" if 0 < share < 1 else f"{share:.0%}"
+
+
+def sentence(text: str) -> str:
+    """Begin and end a text as a sentence does."""
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _iso(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,115 @@
+"""What the store has of a subscriber, a dispatch or a notification, as it is now.
+
+It looks and changes nothing: no row is locked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from hookrow.decide import decide, is_message_id, mentioned
+from hookrow.entry import Logged
+from hookrow.notification import (
+    Arrival,
+    Change,
+    Dispatch,
+    Mentioned,
+    Reactivated,
+    Recorded,
+    RowId,
+    SetTime,
+    Suppressible,
+)
+from hookrow.postmark import parse
+from hookrow.replay import arrivals_of
+from hookrow.stores import State, Store
+
+NOBODY = "@"
+"""An address that no row has: a store looks for dispatches only where one is mentioned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row, and what notifications have set in it; a dispatch's `about` tells the rest."""
+
+    id: RowId
+    state: State
+    about: Dispatch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A value that a notification sets in a row, and the one that the row has now.
+
+    They differ where something newer was set, and where a host has reasons of its own.
+    """
+
+    row: RowId
+    column: str
+    value: Any
+    now: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What a notification sets, or the sentence of why it would be refused now."""
+
+    refusal: str | None
+    effects: Sequence[Effect] = ()
+
+
+def subscriber(store: Store, email: str) -> Row | None:
+    """Find the subscriber whom a notification for the address would find."""
+    asked = Arrival(Reactivated(email, None, None), b"", datetime.now(UTC))
+    with store.transaction() as transaction:
+        outcome = decide(asked, transaction.find(mentioned([asked])))
+        if not isinstance(outcome, Recorded):
+            return None
+        row = (Suppressible.SUBSCRIBER, outcome.changes[0].row[1])
+        return Row(row, transaction.read([row]).get(row, {}))
+
+
+def dispatches(store: Store, message_id: str) -> Sequence[Row]:
+    """Find every dispatch of that id; a host's own table may have it twice."""
+    if not is_message_id(message_id):
+        return []
+    asked = Mentioned({NOBODY}, {message_id}, (), {NOBODY})
+    with store.transaction() as transaction:
+        found = transaction.find(asked).dispatches.get(message_id, ())
+        rows = {(Suppressible.DISPATCH, each.id): each for each in found}
+        states = transaction.read(list(rows))
+        return [Row(row, states.get(row, {}), each) for row, each in rows.items()]
+
+
+def effects(store: Store, entry: Logged) -> Effects | None:
+    """Return what a notification sets; None where its body is not kept as it came."""
+    arrivals = arrivals_of([entry], parse)
+    if not arrivals:
+        return None
+    with store.transaction() as transaction:
+        outcome = decide(arrivals[0], transaction.find(mentioned(arrivals)))
+        if not isinstance(outcome, Recorded):
+            return Effects(outcome.text)
+        states = transaction.read({change.row for change in outcome.changes})
+        return Effects(
+            None,
+            [
+                Effect(change.row, column, value, states[change.row][column])
+                for change in outcome.changes
+                for column, value in _values(change)
+                if column in states.get(change.row, {})
+            ],
+        )
+
+
+def _values(change: Change) -> Sequence[tuple[str, Any]]:
+    if isinstance(change, SetTime):
+        return [(change.column.value, change.at)]
+    return [
+        ("suppressed_at", None if change.reason is None else change.at),
+        ("suppression_reason", change.reason),
+        ("suppression_changed_at", change.at),
+    ]

@@ -1,0 +1,213 @@
+"""The handler: who asks, for which page, and what every answer says to the browser."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+from urllib.parse import quote
+
+from hookrow.dashboard import actions, pages
+from hookrow.dashboard.asking import Mistake, fields
+from hookrow.dashboard.drawing import Drawn, draw
+from hookrow.dashboard.pages import Site
+from hookrow.dashboard.visitor import COOKIE, Authorize, is_ours, new_token, token
+from hookrow.errors import ConfigurationError
+from hookrow.figures import Figures
+from hookrow.http import Head, Request, Response, plain
+from hookrow.stores import Store, StoreError
+
+log = logging.getLogger("hookrow")
+
+PAGES = {
+    "": pages.overview,
+    "lists": pages.lists,
+    "notifications": pages.notifications,
+    "notification": pages.notification,
+    "subscriber": pages.subscriber,
+    "dispatch": pages.dispatch,
+}
+"""What there is to see. All lie side by side, so that any link and cookie leads to any."""
+
+ACTIONS = {
+    "notification": actions.replay,
+    "subscriber": actions.change,
+}
+"""What there is to do, on the page of that name."""
+
+SECURITY = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
+    "img-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; "
+    "base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+    # With no-referrer a browser would not say where a form comes from, either.
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+_STATIC = {
+    "dashboard.css": "text/css; charset=utf-8",
+    "dashboard.js": "text/javascript; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+    "uPlot.min.css": "text/css; charset=utf-8",
+    "uPlot.min.js": "text/javascript; charset=utf-8",
+}
+
+_KEPT = {"Cache-Control": "private, max-age=3600"}
+"""Files change with the version, which their addresses name."""
+
+
+class Dashboard:
+    """Pages on what the store and its log hold: mount it in any host, apart from the receiver.
+
+    `authorize` says who may come in: `basic(user, password)` does, or a function of the
+    host's own. Below a mount that tells where it is, as every host's does, leave out
+    `mount_path`, as for a receiver. With `keep_bodies=False` the log does not have who
+    changed something by hand. Figures are counted in threads of its own, from the first time
+    that they are asked for, as long as somebody looks at them.
+
+    Raises `ConfigurationError` without `authorize`: a dashboard is never open by default.
+    """
+
+    blocking = True
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        authorize: Authorize | None = None,
+        mount_path: str = "",
+        keep_bodies: bool = True,
+    ) -> None:
+        if not callable(authorize):
+            raise ConfigurationError(
+                "The dashboard is never open by default: say who may come in, "
+                "authorize=basic(user, password), for example."
+            )
+        self._authorize = authorize
+        self._mount = "/".join(["", *filter(None, mount_path.split("/"))])
+        self._site = Site(store, Figures(store), keep_bodies=keep_bodies)
+
+    def admit(self, head: Head) -> Response | None:
+        """Refuse who may not come in, before anything else is looked at."""
+        visitor = self._visitor(head)
+        return None if isinstance(visitor, str) else visitor
+
+    def __call__(self, request: Request) -> Response:
+        """Answer an admitted request."""
+        visitor = self._visitor(request.head)
+        return self.answer(request, visitor) if isinstance(visitor, str) else visitor
+
+    def answer(self, request: Request, user: str) -> Response:
+        """Answer a request of a user whom the host itself let in."""
+        try:
+            answer = self._answer(request, user)
+        except Mistake as mistake:
+            answer = _error(mistake.status, str(mistake))
+        except StoreError as error:
+            answer = _error(503, f"The database cannot be asked just now: {error}")
+        except Exception as error:
+            log.exception("The dashboard failed.")
+            answer = _error(500, f"This page failed: {type(error).__name__}. The log tells more.")
+        return _secured(answer)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Count no more; wait `timeout` seconds for each thread that does."""
+        self._site.figures.close(timeout)
+
+    def _visitor(self, head: Head) -> str | Response:
+        try:
+            visitor = self._authorize(head)
+        except Exception:
+            log.exception("The dashboard could not tell who may come in.")
+            return _secured(plain(500, "Nobody can be let in just now."))
+        match visitor:
+            case Response():
+                return _secured(visitor)
+            case False | "":
+                return _secured(plain(403, "The dashboard is not open to you."))
+            case True:
+                return "somebody"
+            case str():
+                return visitor
+
+    def _answer(self, request: Request, user: str) -> Response:
+        head = request.head
+        place = _place(head, self._mount)
+        if place == "":
+            return _redirect(f"./{quote(head.path.rpartition('/')[2])}/")
+        name = place.strip("/") if place else None
+        if name is not None and name.startswith("static/"):
+            return _static(name.removeprefix("static/"))
+        if name not in PAGES:
+            raise Mistake(404, "There is no such page.")
+        match head.method:
+            case "GET" | "HEAD":
+                return self._show(name, head, user)
+            case "POST" if name in ACTIONS:
+                return self._act(name, request, user)
+            case _:
+                raise Mistake(405, "That cannot be done here.")
+
+    def _show(self, name: str, head: Head, user: str) -> Response:
+        kept = token(head)
+        given = kept or new_token()
+        drawn = PAGES[name](self._site, head.query)
+        response = _drawn(drawn, user=user, token=given, place=name)
+        if kept is not None:
+            return response
+        # Without a path it counts for what lies beside this page: the mount, whatever it is.
+        cookie = f"{COOKIE}={given}; HttpOnly; SameSite=Strict"
+        return replace(response, headers={**response.headers, "Set-Cookie": cookie})
+
+    def _act(self, name: str, request: Request, user: str) -> Response:
+        text = request.body.decode("utf-8", "replace")
+        form = fields(text, ("token", "action", "reason"))
+        if not is_ours(request.head, form.get("token", "")):
+            raise Mistake(403, "This form is too old, or not ours: load its page anew.")
+        return _redirect(ACTIONS[name](self._site, request.head.query, form, user))
+
+
+def _place(head: Head, mount: str) -> str | None:
+    """Return the rest of the path below the mount, None where it is another's.
+
+    A host behind a proxy may name a root of which only the end begins the path
+    (FastAPI's `root_path`), and one that has taken its mount off may still name it.
+    """
+    parts = [] if mount else head.root.rstrip("/").split("/")[1:]
+    ends = ("/" + "/".join(parts[n:]) for n in range(len(parts)))
+    for prefix in [mount] if mount else ends:
+        if f"{head.path}/".startswith(f"{prefix}/"):
+            return head.path.removeprefix(prefix)
+    return None if mount else head.path
+
+
+@cache
+def _static(name: str) -> Response:
+    if name not in _STATIC:
+        raise Mistake(404, "There is no such file.")
+    content = files("hookrow.dashboard").joinpath("static", name).read_bytes()
+    return Response(200, content, {"Content-Type": _STATIC[name], **_KEPT})
+
+
+def _drawn(drawn: Drawn, **about: str) -> Response:
+    body = draw(drawn, **about)
+    return Response(drawn.status, body, {"Content-Type": "text/html; charset=utf-8"})
+
+
+def _error(status: int, sentence: str) -> Response:
+    drawn = Drawn("error.html", {"title": "This did not work", "sentence": sentence}, status)
+    response = _drawn(drawn, user="", token="", place="")
+    allow = {"Allow": "GET, HEAD"} if status == 405 else {}  # noqa: PLR2004 - it is HTTP's
+    return replace(response, headers={**response.headers, **allow})
+
+
+def _redirect(to: str) -> Response:
+    return Response(303, b"", {"Location": to})
+
+
+def _secured(response: Response) -> Response:
+    headers: Mapping[str, str] = {**SECURITY, **response.headers}
+    return replace(response, headers=headers)

@@ -1,0 +1,144 @@
+"use strict";
+
+// The list of notifications: asks every five seconds for what is newer, while the page is seen.
+(() => {
+  const EVERY = 5000, MOST = 200;
+  const rows = document.getElementById("rows"), live = document.querySelector("[data-live=yes]");
+  if (!rows || !live) return;
+
+  const told = document.createElement("span");
+  const label = document.createElement("label");
+  const box = document.createElement("input");
+  box.type = "checkbox";
+  box.checked = true;
+  label.className = "check";
+  label.append(box, "Live: look every five seconds");
+  live.replaceChildren(label, told);
+
+  const last = () => rows.firstElementChild?.dataset.id ?? "0";
+
+  async function look() {
+    if (!box.checked || document.hidden) return;
+    const query = new URLSearchParams(rows.dataset.query);
+    query.set("after", last());
+    query.set("rows", "1");
+    try {
+      const answer = await fetch(`./notifications?${query}`);
+      if (!answer.ok) throw new Error(answer.status);
+      show(new DOMParser().parseFromString(`<table>${await answer.text()}</table>`, "text/html"));
+    } catch (error) {
+      told.textContent = `The list could not be brought up to date (${error.message}).`;
+    }
+  }
+
+  function show(page) {
+    const found = [...page.querySelectorAll("tr")];
+    if (!found.length) return;
+    for (const row of found) row.className = "new";
+    rows.prepend(...found);
+    while (rows.children.length > MOST) rows.lastElementChild.remove();
+    document.getElementById("nothing")?.remove();
+    told.textContent = `${found.length} new at ${new Date().toISOString().slice(11, 19)}Z`;
+  }
+
+  setInterval(look, EVERY);
+})();
+
+// Charts: each draws the figures of the table that stands below it, stacked.
+(() => {
+  const reading = (cell) => Number(cell.textContent.replace(/\D/g, ""));
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const two = (number) => String(number).padStart(2, "0");
+
+  function read(table) {
+    const rows = [...table.tBodies[0].rows];
+    return {
+      names: [...table.tHead.rows[0].cells].slice(1).map((cell) => cell.textContent.trim()),
+      times: rows.map((row) => Date.parse(row.querySelector("time").dateTime) / 1000),
+      counts: [...table.tHead.rows[0].cells].slice(1)
+        .map((_, n) => rows.map((row) => reading(row.cells[n + 1]))),
+    };
+  }
+
+  // Of each series what it and those below it add up to; the topmost is drawn first.
+  function stacked(counts) {
+    const sums = [];
+    counts.forEach((each, n) => sums.push(each.map((count, at) => count + (n ? sums[n - 1][at] : 0))));
+    return sums.reverse();
+  }
+
+  function ticks(step) {
+    return (_, splits) => splits.map((at) => {
+      const time = new Date(at * 1000);
+      const day = `${two(time.getUTCMonth() + 1)}-${two(time.getUTCDate())}`;
+      const hour = `${two(time.getUTCHours())}:${two(time.getUTCMinutes())}`;
+      return step >= 86400 || hour === "00:00" ? day : hour;
+    });
+  }
+
+  function legend(figures) {
+    const list = document.createElement("ul");
+    list.className = "legend";
+    const numbers = figures.names.map((name, n) => {
+      const item = document.createElement("li"), number = document.createElement("b");
+      const square = document.createElement("span");
+      square.className = `square c${n % 7}`;
+      item.append(square, `${name} `, number);
+      list.append(item);
+      return number;
+    });
+    const about = document.createElement("li");
+    list.append(about);
+    const tell = (at) => {
+      numbers.forEach((number, n) => {
+        const counts = figures.counts[n];
+        const count = at == null ? counts.reduce((sum, each) => sum + each, 0) : counts[at];
+        number.textContent = count.toLocaleString("en");
+      });
+      const from = at == null ? "" : new Date(figures.times[at] * 1000).toISOString();
+      about.textContent = from && `from ${from.slice(0, 10)} ${from.slice(11, 16)}Z`;
+    };
+    tell(null);
+    return { list, tell };
+  }
+
+  function draw(chart, figures, tell) {
+    const { names, times, counts } = figures, step = times[1] - times[0];
+    const line = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
+    const paths = uPlot.paths.bars({ size: [0.85, 60], align: 1 });
+    const series = names.map((_, n) => {
+      const fill = colour(`--c${n % 7}`);
+      return { fill, stroke: fill, width: 0, paths, points: { show: false } };
+    });
+    return new uPlot({
+      width: chart.clientWidth,
+      height: 220,
+      legend: { show: false },
+      cursor: { y: false, points: { show: false }, drag: { x: false, y: false } },
+      tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
+      scales: {
+        x: { range: [times[0], times[times.length - 1] + step] },
+        y: { range: (_, least, most) => [0, Math.max(most, 4) * 1.05] },
+      },
+      axes: [
+        { ...line, size: 32, values: ticks(step), grid: { show: false } },
+        { ...line, size: 56, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 2e6, 5e6] },
+      ],
+      series: [{}, ...series.reverse()],
+      hooks: { setCursor: [(drawn) => tell(drawn.cursor.idx)] },
+    }, [times, ...stacked(counts)], chart);
+  }
+
+  for (const table of document.querySelectorAll("table[data-chart]")) {
+    const section = table.closest("section"), chart = section.querySelector(".chart");
+    const figures = read(table), { list, tell } = legend(figures);
+    chart.before(list);
+    let drawn = draw(chart, figures, tell);
+    new ResizeObserver(() => drawn.setSize({ width: chart.clientWidth, height: 220 })).observe(chart);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+      drawn.destroy();
+      drawn = draw(chart, figures, tell);
+    });
+    section.querySelector("details").open = false;
+  }
+})();

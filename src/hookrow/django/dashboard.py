@@ -1,0 +1,61 @@
+"""The dashboard in a project: `path("mail/dashboard/", include("hookrow.django.dashboard"))`.
+
+Staff may come in, with the permissions that the admin asks for the same.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from django.contrib.admin.views.decorators import staff_member_required
+from django.core.exceptions import PermissionDenied
+from django.db import connections
+from django.db.transaction import non_atomic_requests
+from django.http import HttpRequest, HttpResponse
+from django.urls import re_path
+from django.views.decorators.csrf import csrf_exempt
+
+from hookrow.dashboard import Dashboard
+from hookrow.django.conf import conf
+from hookrow.django.mapping import models
+from hookrow.django.receiving import store
+from hookrow.django.store import DjangoStore
+from hookrow.django.views import head_of, sent
+from hookrow.http import Request
+
+app_name = "hookrow-dashboard"
+
+
+@csrf_exempt  # its forms have a token of their own
+@staff_member_required
+def dashboard(request: HttpRequest, place: str) -> HttpResponse:
+    """Answer a member of the staff; what they may not see or do is refused as Django does."""
+    user: Any = request.user
+    if not user.has_perm(_permission(request, place.strip("/"))):
+        raise PermissionDenied
+    root = request.path.removesuffix(place).removesuffix("/")
+    head = head_of(request, request.path, root)
+    pages = _dashboard(store(), keep_bodies=conf.keep_bodies)
+    return sent(pages.answer(Request(head, request.body), user.get_username()), head)
+
+
+for _alias in connections:
+    non_atomic_requests(using=_alias)(dashboard)
+
+urlpatterns = [re_path("^(?P<place>.*)$", dashboard, name="dashboard")]
+
+
+@lru_cache(maxsize=1)
+def _dashboard(store: DjangoStore, *, keep_bodies: bool) -> Dashboard:
+    return Dashboard(store, authorize=lambda _: False, keep_bodies=keep_bodies)
+
+
+def _permission(request: HttpRequest, page: str) -> str:
+    """Return what the user needs: to look, or to do what the page's form does."""
+    if request.method != "POST":
+        return "hookrow.view_notification"
+    if page == "subscriber":
+        meta = models(conf.tables).roles["subscribers"].model._meta  # noqa: SLF001 - Django's public name
+        return f"{meta.app_label}.change_{meta.model_name}"
+    return "hookrow.replay_notification"

@@ -1,0 +1,468 @@
+"""The dashboard: who may come in, what it shows of real stores, and what it does."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+import pytest
+
+import world
+from hookrow import ConfigurationError, Head, Postmark, Receiver, Request, Response, testing
+from hookrow.dashboard import Dashboard, basic, local, served
+from hookrow.dashboard.handler import SECURITY
+from hookrow.stores.log import Query
+from hookrow.stores.memory import MemoryStore
+from hookrow.stores.sql import SQLStore
+from wire import PATIENCE, SECRET, eventually
+
+ADA, ADAS = "ada@example.com", "6f1d0a4e-3b52-4c8e-9a17-0c5be2d4f901"
+AT = datetime(2026, 3, 4, 5, 6, 7, 123456, tzinfo=UTC)
+
+HOSTILE = "<script>alert(1)</script>\"'&\u202e\x07{{7*7}}"
+
+
+def head(path: str, query: str = "", method: str = "GET", **headers: str) -> Head:
+    """Return the head of a request below the mount /mail/dashboard."""
+    sent = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    return Head(method, f"/mail/dashboard{path}", sent, "/mail/dashboard", query)
+
+
+class Visitor:
+    """Somebody who looks at pages, and keeps a cookie."""
+
+    def __init__(self, store: Any, **options: Any) -> None:  # noqa: ANN401 - any store
+        self.dashboard = Dashboard(store, authorize=lambda _: "ada", **options)
+        self._headers = {"host": "localhost"}
+
+    def get(self, path: str, **query: object) -> Response:
+        """Ask for a page; it says to the browser what every answer says."""
+        response = self.dashboard(Request(head(path, urlencode(query), **self._headers), b""))
+        if "Set-Cookie" in response.headers:
+            self._headers["cookie"] = response.headers["Set-Cookie"].partition(";")[0]
+        assert SECURITY.items() <= response.headers.items()
+        return response
+
+    def shows(self, path: str, **query: object) -> str:
+        """Return a page's text."""
+        response = self.get(path, **query)
+        assert response.status == 200, response.body.decode()
+        return response.body.decode()
+
+    def post(self, path: str, form: Mapping[str, str], **query: object) -> Response:
+        """Send a form to a page."""
+        asked = head(path, urlencode(query), "POST", **self._headers)
+        return self.dashboard(Request(asked, urlencode(form).encode()))
+
+    def send(self, path: str, form: Mapping[str, str], **query: object) -> str:
+        """Fill in the form of a page, and follow where it leads."""
+        token = re.search(r'name="token" value="([^"]+)"', self.shows(path, **query))
+        assert token is not None
+        response = self.post(path, {"token": token[1], **form}, **query)
+        assert response.status == 303, response.body
+        place, _, asked = response.headers["Location"].partition("?")
+        assert place == f".{path}"
+        return html.unescape(self.shows(path, **dict(parse_qsl(asked))))
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def store(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Make each store, with the rows of the cases."""
+    if request.param == "memory":
+        yield MemoryStore(
+            subscribers={1: {"email": ADA}},
+            dispatches={1: {"provider_message_id": ADAS, "subscriber_id": 1, "list_id": 1}},
+        )
+        return
+    url = request.getfixturevalue(f"{request.param}_url")
+    world.fill(url)
+    opened = SQLStore(url)
+    yield opened
+    opened.close()
+
+
+def came(store: Any, *payloads: object) -> None:  # noqa: ANN401 - any store
+    """Have the store record what came, each by itself."""
+    receiver = Receiver(Postmark(SECRET), store)
+    for payload in payloads:
+        body = json.dumps(payload).encode()
+        receiver.answer(Request(Head("POST", "/provider/webhooks", ()), body))
+
+
+class TestWhoMayComeIn:
+    def test_never_open_by_default(self) -> None:
+        """Without saying who may come in none can be built."""
+        with pytest.raises(ConfigurationError, match="never open by default"):
+            Dashboard(MemoryStore())
+
+    @pytest.mark.parametrize(
+        ("answer", "status"),
+        [(False, 403), ("", 403), (Response(302, b"", {"Location": "/login"}), 302)],
+    )
+    def test_refused(self, answer: Any, status: int) -> None:  # noqa: ANN401 - one of three
+        """Who may not come in is told so before anything is looked at, and so is a request."""
+        dashboard = Dashboard(MemoryStore(), authorize=lambda _: answer)
+        refused = dashboard.admit(head("/notifications"))
+        assert refused is not None
+        assert refused.status == dashboard(Request(head("/"), b"")).status == status
+        assert SECURITY.items() <= refused.headers.items()
+
+    def test_a_check_that_fails_lets_nobody_in(self) -> None:
+        """What it raises is logged, and answered 500."""
+        dashboard = Dashboard(MemoryStore(), authorize=lambda _: bool(1 / 0))
+        refused = dashboard.admit(head("/notifications"))
+        assert refused is not None
+        assert refused.status == 500
+
+    @pytest.mark.parametrize(
+        ("given", "status"),
+        [
+            (None, 401),
+            ("Basic " + b64encode(b"ada:wrong").decode(), 401),
+            ("Basic ada:pass:word", 401),
+            ("Bearer " + b64encode(b"ada:pass:word").decode(), 401),
+            ("basic " + b64encode("ada:pass:wörd".encode()).decode(), 200),
+        ],
+    )
+    def test_basic(self, given: str | None, status: int) -> None:
+        """User and password are asked for, and compared whole."""
+        dashboard = Dashboard(MemoryStore(), authorize=basic("ada", "pass:wörd"))
+        asked = head("/notifications", **({} if given is None else {"authorization": given}))
+        response = dashboard.admit(asked) or dashboard(Request(asked, b""))
+        assert response.status == status
+        assert ("WWW-Authenticate" in response.headers) == (status == 401)
+
+    @pytest.mark.parametrize(("user", "password"), [("", "x"), ("x", ""), ("a:b", "x")])
+    def test_basic_that_cannot_work(self, user: str, password: str) -> None:
+        """An empty password would be no check, and a colon ends the user."""
+        with pytest.raises(ConfigurationError, match="both not empty"):
+            basic(user, password)
+
+    @pytest.mark.parametrize(
+        ("headers", "let_in"),
+        [
+            ({"host": "localhost:8000"}, True),
+            ({"host": "127.0.0.1"}, True),
+            ({"host": "[::1]:8000"}, True),
+            ({"host": "evil.example"}, False),
+            ({"host": "localhost", "x_forwarded_for": "192.0.2.1"}, False),
+            ({"host": "[bad"}, False),
+            ({}, False),
+        ],
+    )
+    def test_local(self, headers: dict[str, str], *, let_in: bool) -> None:
+        """Without a password only this machine may look: by its own name, through no proxy."""
+        assert local(head("/", **headers)) is let_in
+
+    def test_served(self) -> None:
+        """The server asks for a password, but where nobody else can reach it."""
+        assert served(None, host="127.0.0.1") is local
+        assert isinstance(served("word", host="0.0.0.0")(head("/")), Response)
+        with pytest.raises(ConfigurationError, match="HOOKROW_DASHBOARD_PASSWORD"):
+            served("", host="0.0.0.0")
+
+
+class TestWhereItIs:
+    @pytest.mark.parametrize(
+        ("path", "root", "mount"),
+        [
+            ("/mail/dashboard/notifications", "/mail/dashboard", ""),
+            ("/mail/dashboard/notifications", "/api/mail/dashboard", ""),
+            ("/mail/dashboard/notifications", "", "mail/dashboard/"),
+            ("/notifications", "", ""),
+            ("/notifications/", "", ""),
+            ("/notifications", "/mail/dashboard", ""),
+        ],
+    )
+    def test_found(self, path: str, root: str, mount: str) -> None:
+        """It is found below any mount, also where the root is lost, or begins with a proxy's."""
+        dashboard = Dashboard(MemoryStore(), authorize=lambda _: True, mount_path=mount)
+        assert dashboard(Request(Head("GET", path, (), root), b"")).status == 200
+
+    def test_slash_at_the_end(self) -> None:
+        """Links are relative: without the slash at the mount's end it is added."""
+        visitor = Visitor(MemoryStore())
+        response = visitor.get("")
+        assert (response.status, response.headers["Location"]) == (303, "./dashboard/")
+
+    @pytest.mark.parametrize(
+        ("path", "method", "status"),
+        [
+            ("/nowhere", "GET", 404),
+            ("/static/../handler.py", "GET", 404),
+            ("/static/handler.py", "GET", 404),
+            ("/notifications", "POST", 405),
+            ("/notifications", "DELETE", 405),
+            ("/notifications", "HEAD", 200),
+        ],
+    )
+    def test_not_there(self, path: str, method: str, status: int) -> None:
+        """What is not there is said."""
+        dashboard = Dashboard(MemoryStore(), authorize=lambda _: True)
+        assert dashboard(Request(head(path, method=method), b"")).status == status
+
+    def test_another_path(self) -> None:
+        """Below a mount path of its own it answers nothing else."""
+        dashboard = Dashboard(MemoryStore(), authorize=lambda _: True, mount_path="/other")
+        assert dashboard(Request(head("/notifications"), b"")).status == 404
+
+    @pytest.mark.parametrize("name", ["dashboard.css", "dashboard.js", "uPlot.min.js", "icon.svg"])
+    def test_files(self, name: str) -> None:
+        """What the pages need is kept by the browser, and never guessed at."""
+        dashboard = Dashboard(MemoryStore(), authorize=lambda _: True)
+        response = dashboard(Request(head(f"/static/{name}"), b""))
+        assert (response.status, response.headers["Cache-Control"]) == (
+            200,
+            "private, max-age=3600",
+        )
+        assert response.headers["X-Content-Type-Options"] == "nosniff"
+
+
+class TestNotifications:
+    def test_filters_and_paging(self, store: Any) -> None:  # noqa: ANN401 - any store
+        """They are listed newest first and found by each filter, and paged by their number."""
+        came(store, *(testing.delivery(ADA, f"x-{n}", at=AT) for n in range(60)))
+        came(store, testing.delivery(ADA, ADAS, at=AT))
+        visitor = Visitor(store)
+
+        def listed(**query: object) -> list[int]:
+            page = visitor.shows("/notifications", **query)
+            return [int(each) for each in re.findall(r'data-id="(\d+)"', page)]
+
+        assert listed() == [*range(61, 11, -1)]
+        assert listed(before=12) == [*range(11, 0, -1)]
+        assert listed(after=11) == [*range(61, 11, -1)]
+        assert listed(after=9, outcome="dispatch_not_found") == [*range(59, 9, -1)]
+        assert listed(outcome="recorded") == listed(message_id=ADAS) == [61]
+        assert listed(type="Open") == listed(recipient="nobody@example.com") == []
+        assert len(listed(recipient=ADA.upper(), parked=1)) == 50
+        assert listed(since="2026-03-04T05:06") == listed(until="2100-01-01T00:00:00Z")
+        assert listed(until="2026-03-04T05:06", message_id="\0") == []
+        assert "<html" not in visitor.shows("/notifications", rows=1, after=60)
+
+    @pytest.mark.parametrize(
+        ("query", "says"),
+        [
+            ({"before": "x"}, "before is the number of a notification, not"),
+            ({"after": "9" * 19}, "after is the number"),
+            ({"outcome": "good"}, "No outcome is called"),
+            ({"since": "yesterday"}, "since is a time such as"),
+            ({"until": "0001-01-01T00:00+14:00"}, "until is a time such as"),
+            ({"parked": "yes"}, "parked is 1, or left out"),
+            ({"<b>": "1"}, "There is no field"),
+            ({str(n): "1" for n in range(101)}, "There are too many fields"),
+        ],
+    )
+    def test_wrong(self, query: dict[str, str], says: str) -> None:
+        """A wrong filter or cursor is answered 400, with a sentence."""
+        response = Visitor(MemoryStore()).get("/notifications", **query)
+        assert response.status == 400
+        assert says in response.body.decode()
+        assert "<b>" not in response.body.decode()
+
+    def test_hostile(self, store: Any) -> None:  # noqa: ANN401 - any store
+        """Whatever a payload holds is shown escaped, on every page, and cut."""
+        long = f"{HOSTILE}{'x' * 900_000}"
+        came(
+            store,
+            {"RecordType": long, "Recipient": long, "MessageID": long},
+            {**testing.delivery(HOSTILE, HOSTILE, at=AT), "Tag": "\0</pre><img src=x>"},
+            testing.suppression(ADA, ADAS, at=AT, reason=HOSTILE),
+        )
+        visitor = Visitor(store)
+        pages = [
+            visitor.shows("/notifications"),
+            *(visitor.shows("/notification", id=n) for n in (1, 2, 3)),
+            visitor.shows("/subscriber", email=HOSTILE),
+            visitor.shows("/subscriber", email=ADA),
+            visitor.shows("/dispatch", message_id=HOSTILE),
+            visitor.shows("/dispatch", message_id=ADAS),
+        ]
+        for page in pages:
+            assert not re.search("<script>|<img|\u202e|\x07|\0", page)
+            assert "alert(1)" in page
+            assert len(page) < 200_000
+
+
+class TestNotification:
+    def test_replay(self, store: Any) -> None:  # noqa: ANN401 - any store
+        """What came too early is seen with why; once its dispatch is there a replay records it."""
+        came(store, testing.delivery(ADA, "m-1", at=AT))
+        visitor = Visitor(store)
+        page = visitor.shows("/notification", id=1)
+        assert "No dispatch had the id m-1 when it came; 1 attempt" in page
+        assert "Engine::Dispatch not found" in page
+        assert "Not recorded: there is no such dispatch." in visitor.send(
+            "/notification", {"action": "replay"}, id=1
+        )
+        if isinstance(store, MemoryStore):
+            row = {"provider_message_id": "m-1", "subscriber_id": 1, "list_id": 1}
+            store.dispatches[9] = row
+            page = visitor.send("/notification", {"action": "replay"}, id=1)
+            assert "Recorded once more." in page
+            assert row["delivered_at"] == AT
+            assert page.count("2026-03-04 05:06:07Z") > 2
+
+    @pytest.mark.parametrize(("id_", "status"), [("", 400), ("x", 400), ("7", 404)])
+    def test_none(self, id_: str, status: int) -> None:
+        """Which one has to be said."""
+        assert Visitor(MemoryStore()).get("/notification", id=id_).status == status
+
+    def test_without_a_body(self) -> None:
+        """Without its body it cannot be replayed, and says so."""
+        store = MemoryStore()
+        Receiver(Postmark(SECRET), store, keep_bodies=False).answer(
+            Request(Head("POST", "/", ()), b"{}")
+        )
+        visitor = Visitor(store)
+        page = visitor.shows("/notification", id=1)
+        assert "Its body is not kept" in page
+        assert "<form" not in page
+
+
+class TestSubscriber:
+    def test_suppress_and_lift(self, store: Any) -> None:  # noqa: ANN401 - any store
+        """It is a notification of its own: the row has the reason, the log who and why."""
+        visitor = Visitor(store)
+        page = visitor.send("/subscriber", {"action": "suppress", "reason": "a <b>"}, email=ADA)
+        assert "Suppressed. The log has who did it, and why." in page
+        assert "a <b>" in page
+        assert "by notification 1" in page
+        assert "suppressed for a <b>, by ada: a <b>" in page
+        [entry] = store.log.newest(Query(recipient=ADA), limit=9)
+        body = json.loads(entry.body)
+        assert (body["ChangedBy"], body["Note"]) == ("ada", "a <b>")
+        page = visitor.send("/subscriber", {"action": "lift", "reason": "asked"}, email=ADA)
+        assert "The suppression is lifted." in page
+        assert ">active<" in page
+        assert "suppression lifted, by ada: asked" in page
+
+    @pytest.mark.parametrize("email", ["", "eve@example.com", "\0", "x" * 400])
+    def test_nobody(self, store: Any, email: str) -> None:  # noqa: ANN401 - any store
+        """An address of nobody is answered 404."""
+        assert Visitor(store).get("/subscriber", email=email).status == 404
+
+    @pytest.mark.parametrize(
+        ("form", "status"),
+        [
+            ({"action": "delete", "reason": "x"}, 400),
+            ({"action": "suppress", "reason": " "}, 400),
+            ({"action": "suppress", "reason": "x" * 201}, 400),
+            ({"action": "suppress", "reason": "x", "token": "guessed"}, 403),
+            ({"action": "suppress", "reason": "x", "more": "x"}, 400),
+        ],
+    )
+    def test_wrong(self, form: dict[str, str], status: int) -> None:
+        """A form that is not ours changes nothing."""
+        store = MemoryStore(subscribers={1: {"email": ADA}})
+        visitor = Visitor(store)
+        [token] = re.findall('name="token" value="(.+?)"', visitor.shows("/subscriber", email=ADA))
+        response = visitor.post("/subscriber", {"token": token, **form}, email=ADA)
+        assert response.status == status
+        assert store.subscribers == {1: {"email": ADA}}
+
+    @pytest.mark.parametrize(
+        ("headers", "status"),
+        [
+            ({}, 303),
+            ({"sec_fetch_site": "same-origin", "origin": "https://behind.example"}, 303),
+            ({"origin": "http://localhost"}, 303),
+            ({"sec_fetch_site": "same-site"}, 403),
+            ({"sec_fetch_site": "cross-site"}, 403),
+            ({"origin": "http://evil.example"}, 403),
+            ({"origin": "null"}, 403),
+            ({"cookie": "hookrow_dashboard=; x=y"}, 403),
+            ({"cookie": "hookrow_dashboard=other"}, 403),
+        ],
+    )
+    def test_from_elsewhere(self, headers: dict[str, str], status: int) -> None:
+        """A form comes from a page of ours: with the cookie's token, from this origin."""
+        visitor = Visitor(MemoryStore(subscribers={1: {"email": ADA}}))
+        [token] = re.findall('name="token" value="(.+?)"', visitor.shows("/subscriber", email=ADA))
+        visitor._headers |= headers
+        form = {"token": token, "action": "suppress", "reason": "x"}
+        assert visitor.post("/subscriber", form, email=ADA).status == status
+
+
+class TestDispatch:
+    def test_its_story(self, store: Any) -> None:  # noqa: ANN401 - any store
+        """Each time in the row names the notification that set it."""
+        came(store, testing.delivery(ADA, ADAS, at=AT), testing.opening(ADA, ADAS, at=AT))
+        page = Visitor(store).shows("/dispatch", message_id=ADAS)
+        assert "by notification 1" in page
+        assert "by notification 2" in page
+        assert "2026-03-04 05:06:07Z" in page
+        assert Visitor(store).get("/dispatch", message_id="none").status == 404
+
+
+def charted(page: str, kind: str) -> dict[str, int]:
+    """Add up each column of a chart's table."""
+    [table] = re.findall(f'<table data-chart="{kind}">(.*?)</table>', page, re.DOTALL)
+    names = re.findall(r'class="number"><bdi>(.*?)</bdi></th>', table)
+    rows = [re.findall(r'<td class="number">([\d,]+)</td>', row) for row in table.split("<tr>")[2:]]
+    columns = zip(*rows, strict=True)
+    return {name: sum(map(int, counts)) for name, counts in zip(names, columns, strict=True)}
+
+
+@pytest.fixture
+def visitor(store: Any) -> Iterator[Visitor]:  # noqa: ANN401 - any store
+    """Look at a store, of which figures are counted until the end."""
+    visitor = Visitor(store)
+    yield visitor
+    visitor.dashboard.close(PATIENCE)
+
+
+class TestFigures:
+    def test_overview(self, store: Any, visitor: Visitor) -> None:  # noqa: ANN401 - any store
+        """It has what came, by type and by outcome, of each period; all else as it is counted."""
+        bounce = testing.suppression(ADA, ADAS, at=AT, reason="<i>")
+        came(store, testing.delivery(ADA, ADAS, at=AT), testing.opening(ADA, ADAS, at=AT))
+        came(store, bounce, testing.delivery(ADA, "m-9", at=AT), {"RecordType": "<b>"})
+        eventually(lambda: "Last heard of" in visitor.shows("/"))
+        eventually(lambda: "as of" in visitor.shows("/"))
+        for period in ("hour", "day", "week", "month"):
+            page = visitor.shows("/", period=period)
+            types = {"Delivery": 2, "Open": 1, "SubscriptionChange": 1, "&lt;b&gt;": 1}
+            assert charted(page, "type") == types
+            outcomes = {"recorded": 3, "dispatch not found": 1, "unsupported": 1}
+            assert charted(page, "outcome") == outcomes
+            assert "2 of the last 5 were refused" in page
+            assert '<a href="./notifications?parked=1">1</a>' in page
+            assert "<bdi>&lt;i&gt;</bdi>" in page
+        assert visitor.get("/", period="year").status == 400
+
+    def test_lists(self, store: Any, visitor: Visitor) -> None:  # noqa: ANN401 - any store
+        """Of each list it is shown what was sent, delivered and opened, as of when."""
+        came(store, testing.delivery(ADA, ADAS, at=AT))
+        eventually(lambda: "As of" in visitor.shows("/lists"))
+        cells = re.findall(r'data-label="(\w+)"[^>]*><(?:span|bdi)>(.+?)<', visitor.shows("/lists"))
+        assert cells[:3] == [("List", "1"), ("Sent", cells[1][1]), ("Delivered", "1 ")]
+        assert visitor.get("/lists", sort="x").status == 400
+
+
+class TestWithoutALog:
+    def test_what_it_can(self) -> None:
+        """It shows the rows, and says what is missing."""
+        store = MemoryStore(
+            subscribers={1: {"email": ADA}},
+            dispatches={1: {"provider_message_id": ADAS, "subscriber_id": 1}},
+            log=None,
+        )
+        visitor = Visitor(store)
+        for path, query in (
+            ("/notifications", {}),
+            ("/subscriber", {"email": ADA}),
+            ("/dispatch", {"message_id": ADAS}),
+        ):
+            assert "This store keeps no log" in visitor.shows(path, **query)
+        assert "This store keeps no log" in visitor.shows("/")
+        visitor.dashboard.close(PATIENCE)
+        visitor.send("/subscriber", {"action": "suppress", "reason": "x"}, email=ADA)
+        assert store.subscribers[1]["suppression_reason"] == "x"
+        assert visitor.get("/notification", id=1).status == 404
