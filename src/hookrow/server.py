@@ -20,6 +20,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from datetime import timedelta
 from functools import partial
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import httptools  # noqa: F401 - uvicorn asks for it by name, too late to say what is missing
 import msgspec
@@ -39,15 +40,18 @@ from hookrow.observing import Observer
 from hookrow.periodic import Periodic
 from hookrow.postmark import Postmark
 from hookrow.protocol import LimitedProtocol
-from hookrow.receiver import Receiver
+from hookrow.receiver import ENDPOINT, Receiver
 from hookrow.retention import pruned
 from hookrow.schema import Schema
-from hookrow.settings import Settings, endpoint
+from hookrow.settings import Settings, dashboard_path, endpoint
 from hookrow.spool import Spool
 from hookrow.stores import Unavailable
 from hookrow.stores.engines import absent, open_engine, opened
 from hookrow.stores.log import LogReader
 from hookrow.stores.sql import SQLStore
+
+if TYPE_CHECKING:
+    from hookrow.dashboard import Dashboard
 
 log = logging.getLogger("hookrow")
 
@@ -88,13 +92,18 @@ class Server:
             prune = partial(self._prune, store.log)
             self._tasks.append(Periodic(prune, seconds=DAY, name="pruning of the log"))
         self._webhook = ASGI(self.receiver)
+        self._dashboard = _dashboard(settings, store) if settings.dashboard else None
+        self._drawn = ASGI(self._dashboard) if self._dashboard else self._webhook
+        self._drawn_at = f"{dashboard_path(settings.mount_path)}/"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request by its path; end when the server does."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         else:
-            await self._pages.get(scope["path"], self._webhook)(scope, receive, send)
+            is_drawn = f"{scope['path']}/".startswith(self._drawn_at)
+            other = self._drawn if is_drawn else self._webhook
+            await self._pages.get(scope["path"], other)(scope, receive, send)
 
     def reload(self) -> None:
         """Accept from now on what the secret file says; where it is wrong, what it said before."""
@@ -111,6 +120,8 @@ class Server:
         """Record what waits, then leave the database."""
         for task in self._tasks:
             task.close(1.0)  # a batch of the log at most is left to the next start
+        if self._dashboard is not None:
+            self._dashboard.close(1.0)
         self.receiver.close(DRAIN)
         self._count_secrets()
         self._engine.dispose()
@@ -159,6 +170,18 @@ class Server:
         return None
 
 
+def _dashboard(settings: Settings, store: SQLStore) -> Dashboard:
+    """Make the dashboard. Raises `ConfigurationError` where it would be open to everybody."""
+    from hookrow.dashboard import Dashboard, served  # noqa: PLC0415 - an extra of its own
+
+    return Dashboard(
+        store,
+        authorize=served(settings.dashboard_password, host=settings.host),
+        mount_path=dashboard_path(settings.mount_path),
+        keep_bodies=settings.keep_bodies != timedelta(0),
+    )
+
+
 def application() -> Server:
     """Make the server of a worker process, from the settings that its parent left it."""
     try:
@@ -193,9 +216,7 @@ class _Workers(Multiprocess):
                 os.kill(process.pid, signal.SIGHUP)
 
 
-def serve(
-    settings: Settings, *, host: str, port: int, workers: int, log_level: str, log_format: str
-) -> None:
+def serve(settings: Settings, *, port: int, workers: int, log_level: str, log_format: str) -> None:
     """Serve until SIGTERM or SIGINT, then answer what is in flight and return.
 
     Raises `ConfigurationError` where the settings cannot work.
@@ -204,12 +225,14 @@ def serve(
     logging.config.dictConfig(configuration)
     _prepare(settings)
     _allow_connections()
-    _listen(host, port)
-    where = endpoint(host, port, settings.mount_path)
+    _listen(settings.host, port)
+    where = endpoint(settings.host, port, settings.mount_path)
     log.info("hookrow %s takes notifications at %s", __version__, where)
+    if settings.dashboard:
+        log.info("The dashboard is at %s/dashboard/", where.removesuffix(ENDPOINT))
     configured = partial(
         uvicorn.Config,
-        host=host,
+        host=settings.host,
         port=port,
         loop="uvloop",
         http=LimitedProtocol,
@@ -253,8 +276,7 @@ def _prepare(settings: Settings) -> None:
     if secret.level is Level.ERROR:
         raise ConfigurationError(secret.text)
     _warn_of(secret)
-    if settings.metrics:
-        importlib.import_module("hookrow.metrics")  # it says what to install
+    _prepare_extras(settings)
     if settings.spool is not None:
         Spool(settings.spool)  # or it would be reported by each worker
     if settings.keep_bodies == timedelta(0):
@@ -272,6 +294,16 @@ def _prepare(settings: Settings) -> None:
         for finding in _errors(engine, settings.schema):
             if finding.about != "database":
                 raise ConfigurationError(finding.text)
+
+
+def _prepare_extras(settings: Settings) -> None:
+    """Import what is an extra of its own: it says what to install."""
+    if settings.metrics:
+        importlib.import_module("hookrow.metrics")
+    if settings.dashboard:
+        from hookrow.dashboard import served  # noqa: PLC0415 - as said above
+
+        served(settings.dashboard_password, host=settings.host)
 
 
 def _errors(engine: Engine, schema: Schema) -> Iterator[Finding]:

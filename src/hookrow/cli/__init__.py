@@ -115,6 +115,12 @@ def hookrow(context: click.Context, config: Path | None) -> None:
 )
 @KEEP
 @KEEP_BODIES
+@option("--dashboard", is_flag=True, help="Show pages at <mount path>/dashboard/, too.")
+@option(
+    "--dashboard-password",
+    metavar="PASSWORD",
+    help="Ask for the user hookrow and this; without it the pages are for 127.0.0.1 alone.",
+)
 @option("--metrics", is_flag=True, help="Answer /metrics too, for Prometheus.")
 @option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
 @option(
@@ -146,6 +152,8 @@ def serve(  # noqa: PLR0913 - one for each option
     spool: str | None,
     keep: timedelta | None,
     keep_bodies: timedelta | None,
+    dashboard: bool,
+    dashboard_password: str | None,
     metrics: bool,
     workers: int,
     log_level: str,
@@ -164,15 +172,17 @@ def serve(  # noqa: PLR0913 - one for each option
             secrets=_secrets(secret, previous_secret),
             secret_file=secret_file,
             database_url=database_url,
+            host=host,
             mount_path=mount_path,
             sweep=sweep,
             spool=spool,
             keep=keep,
             keep_bodies=keep_bodies,
+            dashboard=dashboard,
+            dashboard_password=dashboard_password,
             metrics=metrics,
             schema=tables.schema,
         ),
-        host=host,
         port=port,
         workers=workers,
         log_level=log_level,
