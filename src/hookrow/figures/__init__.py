@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from threading import Event
+from functools import partial
 from time import monotonic
 
 from hookrow.figures.counting import Counting
 from hookrow.figures.overview import Counts, Delays, Heard, Overview, overview
 from hookrow.figures.period import Period
+from hookrow.figures.searching import Found, search
 from hookrow.figures.tally import Tally
 from hookrow.periodic import Periodic
 from hookrow.stores import Store
+from hookrow.stores.log import Query
 
-__all__ = ["Counts", "Delays", "Figures", "Heard", "Overview", "Period"]
+__all__ = ["Counts", "Delays", "Figures", "Found", "Heard", "Overview", "Period"]
 
-LOOK = 2.0
-"""In seconds; how often it is looked for what is new."""
+LOOK = 1.0
+"""In seconds; how long it waits until it looks for what is new."""
 
 ASKED = 600.0
 """In seconds; how long after it was asked for nothing more is counted."""
@@ -33,10 +35,10 @@ class Figures:
     """
 
     def __init__(self, store: Store) -> None:
+        self._store = store
         self._tally = Tally(store.log) if store.log is not None else None
         self._counting = Counting(store)
         self._asked = 0.0
-        self._ready = Event()
         self._threads = [
             Periodic(self._tallied, seconds=LOOK, name="reading of the log"),
             Periodic(self._counted, seconds=LOOK, name="counting of rows"),
@@ -61,6 +63,16 @@ class Figures:
         self._ask()
         return self._counting.counts
 
+    def search(self, query: Query, *, before: int | None = None, limit: int) -> Found:
+        """Look for the newest entries, for no longer than a page may take; see `searching.search`.
+
+        Raises a `StoreError`. A store without a log has none.
+        """
+        if self._store.log is None or self._tally is None:
+            return Found([], None)
+        runs = partial(self._tally.runs, query)
+        return search(self._store.log, query, before=before, limit=limit, runs=runs)
+
     def close(self, timeout: float | None = None) -> None:
         """Count no more; wait `timeout` seconds for each thread."""
         for thread in self._threads:
@@ -70,14 +82,12 @@ class Figures:
         self._asked = monotonic()
         for thread in self._threads:
             thread.start()
-        self._ready.wait(PATIENCE)
+        if self._tally is not None:
+            self._tally.ready.wait(PATIENCE)
 
     def _tallied(self) -> None:
-        try:
-            if self._tally is not None and self._wanted():
-                self._tally.work(datetime.now(UTC))
-        finally:
-            self._ready.set()
+        if self._tally is not None and self._wanted():
+            self._tally.work(datetime.now(UTC))
 
     def _counted(self) -> None:
         if self._wanted():

@@ -27,6 +27,8 @@ WIDEST = 50_000
 LATE = timedelta(days=1)
 """How long a spool may hold back what is still found by when it came."""
 
+_LAST = datetime.max.replace(tzinfo=UTC) - LATE
+
 Grain: TypeAlias = Literal["hour", "minute"]
 """How exactly it is counted when something came."""
 
@@ -58,8 +60,8 @@ class Query:
     """Which entries are meant: those that match all that is not None.
 
     `since` is when they came first, or later, and `until` before when; `parked` those
-    that are tried again. With `until` a database passes over what a spool held back
-    for longer than `LATE`.
+    that are tried again. `ids` may be a range. With `until` a database passes over what
+    a spool held back for longer than `LATE`.
     """
 
     ids: Collection[int] | None = None
@@ -81,6 +83,18 @@ class Query:
             "message_id": kept_message_id(self.message_id),
         }
         return {name: value for name, value in wanted.items() if value is not None}
+
+    @property
+    def begin(self) -> datetime | None:
+        """When what is meant was kept, at the earliest; None where nothing says, or `ids` do."""
+        return self.since if self.ids is None else None
+
+    @property
+    def end(self) -> datetime | None:
+        """When all that is meant had been kept; None where nothing says, or `ids` do."""
+        if self.until is None or self.ids is not None or self.until > _LAST:
+            return None
+        return self.until + LATE
 
     def matches(self, entry: Logged) -> bool:
         """Tell whether an entry is meant."""
@@ -135,6 +149,13 @@ class LogReader(Protocol):
         """Take parked entries that are due, longest due first, and put off when to try again.
 
         What another process takes at the same time is left to it.
+        """
+
+    def happened(self, at: datetime, query: Query, *, limit: int) -> Sequence[Logged]:
+        """Return entries of what happened within that second, oldest first.
+
+        Found by the fingerprint, whatever the size of the log: what set a time of a row
+        happened then.
         """
 
     def parked(self, message_ids: Collection[str]) -> Sequence[Logged]:
