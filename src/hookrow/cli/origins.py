@@ -17,7 +17,7 @@ from hookrow.settings import DEFAULT_FILE
 _HIDDEN = re.compile(r"(^|_)(secret|password|token)$")
 """Names of settings whose values nobody may see."""
 
-_PASSWORD = re.compile(r"^((?:[\w+.-]+:/+)?+[^:/@]*):.*@", re.DOTALL)
+_PASSWORD = re.compile(r"^([\w+.-]+:/+[^:/@]*|[^:/@]*(?!:/)):.*@", re.DOTALL)
 """In an address, with whatever letters it has, and however the address is mistyped."""
 
 _QUERIED = re.compile(
