@@ -328,6 +328,7 @@ LET_IN: Mapping[str, tuple[Response, str, str]] = {
         "changes or drops the body",
     ),
     "another server": (PlainTextResponse("ok"), "error unknown", "this is not it"),
+    "a firewall": (PlainTextResponse("no", 403), "error forbidden", "A firewall"),
 }
 
 
@@ -354,12 +355,17 @@ class TestLetIn:
         receiver.close()
         assert fault.startswith("error database: ")
 
-    def test_without_a_secret(self) -> None:
-        """To let in those who have none is an error, though a wrong one is refused."""
-        app = answering(lambda request: OURS if "x-provider-secret" in request.headers else UNKNOWN)
+    @pytest.mark.parametrize(
+        ("response", "about"), [(UNKNOWN, "secret"), (PlainTextResponse("", 403), "forbidden")]
+    )
+    def test_without_a_secret(self, response: Response, about: str) -> None:
+        """To answer those who have none in another way is an error."""
+        app = answering(
+            lambda request: OURS if "x-provider-secret" in request.headers else response
+        )
         with uvicorn_serving(app) as port:
             fault, *_ = faults(f"http://127.0.0.1:{port}{PATH}")
-        assert fault.startswith(f"error secret: POST http://127.0.0.1:{port}{PATH} without a")
+        assert fault.startswith(f"error {about}: POST http://127.0.0.1:{port}{PATH} without a")
 
     def test_a_large_body_is_lost(self) -> None:
         """What is no limit in size may be a slow line's fault, and is a warning."""
