@@ -109,6 +109,7 @@ class TestOrigins:
         ("dashboard_password", "x", "***"),
         ("secret_file", "/run/secret", "/run/secret"),
         ("database_url", "sqlite:////tmp/a:b@c.db", "sqlite:////tmp/a:b@c.db"),
+        ("mount_path", "/mail:x@y", "/mail:x@y"),
         ("database_url", "postgresql://bob@h/d", "postgresql://bob@h/d"),
         ("database_url", "postgresql://bob:@h/d", "postgresql://bob:***@h/d"),
         ("database_url", "postgresql://:p@h/d", "postgresql://:***@h/d"),
@@ -117,7 +118,9 @@ class TestOrigins:
             "postgresql:///d?password=p&user=u",
             "postgresql:///d?password=***&user=u",
         ),
-        ("database_url", "no address:p@h", "no address:p@h"),
+        ("database_url", "postgresql:/bob:p\n@h", "postgresql:/bob:***@h"),
+        ("database_url", "bob:p@h/d", "bob:***@h/d"),
+        ("database_url", "host=h password=p user=u", "host=h password=*** user=u"),
     ],
 )
 def test_concealed(setting: str, value: str, as_shown: str) -> None:

@@ -7,8 +7,10 @@ import json
 import ssl
 import subprocess
 import warnings
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from html import escape
 from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 from threading import Thread
@@ -269,11 +271,6 @@ STRANGERS: Mapping[str, tuple[Callable[[Request], Response], str, str]] = {
     "a host name": (lambda _: PlainTextResponse("no", 400), "error server", "ALLOWED_HOSTS"),
     "another 401": (lambda _: PlainTextResponse("no", 401), "error login", "A login is in the way"),
     "an error": (lambda _: PlainTextResponse("oh", 500), "error server", "no answer of hookrow's"),
-    "what repeats": (
-        lambda request: PlainTextResponse(str(request.headers), 500),
-        "error server",
-        "500",
-    ),
 }
 
 
@@ -331,6 +328,7 @@ LET_IN: Mapping[str, tuple[Response, str, str]] = {
         "changes or drops the body",
     ),
     "another server": (PlainTextResponse("ok"), "error unknown", "this is not it"),
+    "a firewall": (PlainTextResponse("no", 403), "error forbidden", "A firewall"),
 }
 
 
@@ -357,12 +355,17 @@ class TestLetIn:
         receiver.close()
         assert fault.startswith("error database: ")
 
-    def test_without_a_secret(self) -> None:
-        """To let in those who have none is an error, though a wrong one is refused."""
-        app = answering(lambda request: OURS if "x-provider-secret" in request.headers else UNKNOWN)
+    @pytest.mark.parametrize(
+        ("response", "about"), [(UNKNOWN, "secret"), (PlainTextResponse("", 403), "forbidden")]
+    )
+    def test_without_a_secret(self, response: Response, about: str) -> None:
+        """To answer those who have none in another way is an error."""
+        app = answering(
+            lambda request: OURS if "x-provider-secret" in request.headers else response
+        )
         with uvicorn_serving(app) as port:
             fault, *_ = faults(f"http://127.0.0.1:{port}{PATH}")
-        assert fault.startswith(f"error secret: POST http://127.0.0.1:{port}{PATH} without a")
+        assert fault.startswith(f"error {about}: POST http://127.0.0.1:{port}{PATH} without a")
 
     def test_a_large_body_is_lost(self) -> None:
         """What is no limit in size may be a slow line's fault, and is a warning."""
@@ -395,6 +398,29 @@ class TestNoHTTP:
         with sending(head, *[b"x"] * 100, every=0.02) as port:
             [fault] = faults(f"http://127.0.0.1:{port}{PATH}", patience=0.3)
         assert fault.startswith("error server: No answer came within 0.3 s")
+
+
+class TestEcho:
+    @pytest.mark.parametrize("where", ["text", "html", "location"])
+    def test_nothing_secret_is_repeated(self, where: str) -> None:
+        """A server that sends back what it was sent has nothing of it shown."""
+        secret = "<a&secret>of-its-own"
+
+        def echo(request: Request) -> Response:
+            known = request.headers.get("x-provider-secret", "")
+            if known != secret:
+                return OURS
+            text = f"{known} {request.headers['authorization']}"
+            if where == "location":
+                return RedirectResponse(f"/{text}", 307)
+            return PlainTextResponse(escape(text) if where == "html" else text, 500)
+
+        with uvicorn_serving(answering(echo)) as port:
+            found = faults(f"http://hook:pa55word@127.0.0.1:{port}{PATH}", secret)
+        assert "500" in found[0] or "307" in found[0]
+        shown = repr(found)
+        for hidden in (secret, escape(secret), "pa55word", b64encode(b"hook:pa55word").decode()):
+            assert hidden not in shown
 
 
 class TestSlow:

@@ -17,11 +17,13 @@ from hookrow.settings import DEFAULT_FILE
 _HIDDEN = re.compile(r"(^|_)(secret|password|token)$")
 """Names of settings whose values nobody may see."""
 
-_PASSWORD = re.compile(r"(?<=//)([^:/@]*):.*@")
-"""In a web address, with whatever letters it has."""
+_PASSWORD = re.compile(r"^([\w+.-]+:/+[^:/@]*|[^:/@]*(?!:/)):.*@", re.DOTALL)
+"""In an address, with whatever letters it has, and however the address is mistyped."""
 
-_QUERIED = re.compile(r"(?<=[?&])([^=&]*(?:pass|pwd|secret|token|key)[^=&]*)=[^&#]*", re.IGNORECASE)
-"""The same, among the options of the address."""
+_QUERIED = re.compile(
+    r"((?:^|[?&\s])[^=&\s]*(?:pass|pwd|secret|token|key)[^=&\s]*)=[^&#\s]*", re.IGNORECASE
+)
+"""The same, among the options of an address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +76,6 @@ def concealed(setting: str, value: str) -> str:
     """Return a value as it may be shown: no secret, and no password in an address."""
     if _HIDDEN.search(setting):
         return "***"
-    if "://" not in value:
-        return value
     return _QUERIED.sub(r"\1=***", _PASSWORD.sub(r"\1:***@", value))
 
 

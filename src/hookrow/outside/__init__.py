@@ -22,6 +22,8 @@ from hookrow.outside.reach import check_addresses, check_port, resolve
 from hookrow.outside.strangers import explain
 from hookrow.postmark import Postmark
 
+MADE_UP = "with a made-up secret"
+
 SLOW = 5.0
 """In seconds; hookrow's own deadline, so that what takes longer is not its doing alone."""
 
@@ -72,7 +74,7 @@ def _plain(*, public: bool) -> Finding:
 def _ask(caller: Caller, address: Address, secret: str | None, *, safe: bool) -> Iterator[Finding]:
     first = caller.post(address, token_urlsafe(), notices.delivery())
     if lets_anybody_in(first):
-        yield let_in(address, "with a made-up secret", first)
+        yield let_in(address, MADE_UP, first)
     elif not is_refusal(first):
         yield _found_elsewhere(caller, address, first)
     else:
@@ -114,7 +116,7 @@ _NOT_SENT = Explained(
 
 def _found_elsewhere(caller: Caller, address: Address, first: Answer | Silence) -> Finding:
     """Say what answered, and where hookrow does instead; who is slow is not asked so often."""
-    finding = explain(address, first)
+    finding = explain(address, first, MADE_UP)
     if isinstance(first, Silence) or finding.about not in _SEARCHED:
         return finding
     redirected = address.led_to(first.headers.get("location", ""))

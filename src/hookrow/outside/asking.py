@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from html import escape
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from threading import Timer
 from time import monotonic
@@ -30,7 +31,7 @@ _SMALL = 4096
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A response: header names in lower case, the text without the secret that was sent."""
+    """A response: header names in lower case, and no secret in it that was sent."""
 
     status: int
     headers: Mapping[str, str]
@@ -66,7 +67,7 @@ class Caller:
         started = monotonic()
         answer: Answer | Silence
         try:
-            answer = self._exchange(address, headers, body, secret)
+            answer = self._exchange(address, headers, body)
         except (OSError, HTTPException, ValueError) as error:
             answer = Silence(f"The connection ended without an answer ({said(error)})")
         seconds = monotonic() - started
@@ -75,9 +76,7 @@ class Caller:
         late = seconds >= self._patience
         return Silence(f"No answer came within {self._patience:g} s") if late else answer
 
-    def _exchange(
-        self, address: Address, headers: Mapping[str, str], body: bytes, secret: str | None
-    ) -> Answer:
+    def _exchange(self, address: Address, headers: Mapping[str, str], body: bytes) -> Answer:
         connection = self._connection(address)
         watch: Timer | None = None
         try:
@@ -88,7 +87,7 @@ class Caller:
             # Who refuses a body by its head may answer, and close, before it has all come.
             with suppress(BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
                 connection.request("POST", address.target, body, dict(headers))
-            return _read(connection.getresponse(), secret)
+            return _read(connection.getresponse(), _hidden(headers))
         finally:
             if watch is not None:
                 watch.cancel()
@@ -116,14 +115,22 @@ def shown(text: str, most: int = 80) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in cut)
 
 
-def _read(response: HTTPResponse, secret: str | None) -> Answer:
+def _hidden(headers: Mapping[str, str]) -> Sequence[str]:
+    """Return what an answer may repeat and nobody may see, as text and as it is in HTML."""
+    sent = (headers.get(HEADER), headers.get("Authorization", "").removeprefix("Basic "))
+    return [form for each in sent if each for form in (each, escape(each))]
+
+
+def _read(response: HTTPResponse, hidden: Sequence[str]) -> Answer:
     text = response.read(_MOST).decode(errors="replace")
-    headers = {name.lower(): _without(value, secret) for name, value in response.getheaders()}
-    return Answer(response.status, headers, _without(text, secret))
+    headers = {name.lower(): _without(value, hidden) for name, value in response.getheaders()}
+    return Answer(response.status, headers, _without(text, hidden))
 
 
-def _without(text: str, secret: str | None) -> str:
-    return text.replace(secret, "***") if secret else text
+def _without(text: str, hidden: Sequence[str]) -> str:
+    for each in hidden:
+        text = text.replace(each, "***")
+    return text
 
 
 def _cut(connection: socket.socket) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from http import HTTPStatus
 from typing import TypeGuard
 
 from hookrow.finding import Explained, Finding, Level
@@ -47,8 +48,8 @@ def check_missing(caller: Caller, address: Address) -> Finding:
     if is_refusal(answer):
         return Explained(Level.OK, "secret", "A made-up secret and a missing one are answered 401.")
     if lets_anybody_in(answer):
-        return let_in(address, "without a secret", answer)
-    return explain(address, answer)
+        return let_in(address, _NONE, answer)
+    return explain(address, answer, _NONE)
 
 
 def check_right(caller: Caller, address: Address, secret: str) -> Iterator[Finding]:
@@ -62,7 +63,7 @@ def check_right(caller: Caller, address: Address, secret: str) -> Iterator[Findi
             Level.OK, "unknown", f"A message that nobody knows is answered {quoted(answer)}."
         )
     else:
-        yield explain(address, answer) if isinstance(answer, Silence) else _odd(address, answer)
+        yield _odd(address, answer)
 
 
 _REFUSED = Explained(
@@ -76,8 +77,13 @@ _REFUSED = Explained(
 )
 
 
-def _odd(address: Address, answer: Answer) -> Finding:
-    seen = f"POST {address} with the secret was answered {quoted(answer)}."
+_NONE, _RIGHT = "without a secret", "with the secret"
+
+
+def _odd(address: Address, answer: Answer | Silence) -> Finding:
+    if isinstance(answer, Silence):
+        return explain(address, answer, _RIGHT)
+    seen = f"POST {address} {_RIGHT} was answered {quoted(answer)}."
     if _is(answer, Refusal.UNAVAILABLE):
         return Explained(
             Level.ERROR,
@@ -102,6 +108,8 @@ def _odd(address: Address, answer: Answer) -> Finding:
             "What came was not what was sent: something in front changes or drops the body.",
             "Let the body through as it is.",
         )
+    if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
+        return explain(address, answer, _RIGHT)
     return Explained(
         Level.ERROR,
         "unknown",

@@ -63,11 +63,11 @@ _OTHER = (
 )
 
 
-def explain(address: Address, answer: Answer | Silence) -> Explained:
-    """Say what it means that this came where hookrow should refuse a wrong secret."""
+def explain(address: Address, answer: Answer | Silence, how: str) -> Explained:
+    """Say what it means that this came in place of hookrow's answer, and how it was asked."""
     if isinstance(answer, Silence):
         return _silence(address, answer)
-    seen = f"POST {address} with a made-up secret was answered {quoted(answer)}."
+    seen = f"POST {address} {how} was answered {quoted(answer)}."
     match answer.status:
         case 301 | 302 | 303 | 307 | 308:
             about, means, change = _redirect(address, answer)
