@@ -12,6 +12,8 @@ import pytest
 from command import Command
 from hookrow import Postmark, Receiver, Request
 from hookrow.logs import JSONFormatter
+from hookrow.stores import Unavailable
+from hookrow.stores.memory import MemoryStore
 from test_observing import SECRET, head, request, store
 from wire import ask
 from wire import request as posted
@@ -77,6 +79,19 @@ def test_json(lines: pytest.LogCaptureFixture) -> None:
     assert [each.get("request_id") for each in told] == ["r-1", "r-1", None]
     assert told[2]["request_ids"] == ["r-1"]
     assert told[0]["time"].endswith("Z")
+
+
+def test_an_outage(lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is answered 503 is told with the requests that it answers."""
+
+    def away(*_: object, **__: object) -> None:
+        raise Unavailable("gone")
+
+    monkeypatch.setattr(MemoryStore, "transaction", away)
+    assert Receiver(Postmark(SECRET), store()).answer(request()).status == 503
+    record = lines.records[0]
+    assert record.getMessage() == "Answering 1 notifications 503, requests r-1: gone"
+    assert json.loads(JSONFormatter().format(record))["request_ids"] == ["r-1"]
 
 
 def test_json_of_an_error() -> None:

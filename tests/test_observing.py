@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Sequence
@@ -15,11 +16,13 @@ from threading import Event
 import pytest
 
 from hookrow import Head, Postmark, Receiver, Refusal, Request, Response, testing
+from hookrow.asgi import ASGI, Message
 from hookrow.notification import Arrival, Outcome, Recorded
 from hookrow.observing import Ended, Inside, Observer, Observers
 from hookrow.stores import Conflict, Transaction
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.memory_log import MemoryLog
+from hookrow.wsgi import WSGI
 
 SECRET = "a-secret-of-the-tests"
 PATIENCE = 20.0
@@ -221,3 +224,28 @@ def test_each_sees_its_own() -> None:
     receiver.answer(request())
     ends = [each for each in both if isinstance(each, tuple)]
     assert ends == [(("two", "r-1"), "recorded"), (("one", "r-1"), "recorded")]
+
+
+def test_a_body_that_the_host_refuses() -> None:
+    """What a host refuses for its body is heard of, too."""
+    observer = Noting()
+    receiver = Receiver(Postmark(SECRET), store(), observer=observer)
+    long = {"content-length": "1" + "0" * 9, "x-provider-secret": SECRET}
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        raise AssertionError
+
+    headers = [(name.encode(), value.encode()) for name, value in long.items()]
+    scope = {"type": "http", "method": "POST", "path": "/provider/webhooks", "headers": headers}
+    asyncio.run(ASGI(receiver)(scope, receive, send))
+    assert sent[0]["status"] == 413
+    environ = {"CONTENT_LENGTH": "1" + "0" * 9, "HTTP_X_PROVIDER_SECRET": SECRET}
+    environ |= {"REQUEST_METHOD": "POST", "PATH_INFO": "/provider/webhooks"}
+    started: list[str] = []
+    WSGI(receiver)(environ, lambda status, _: started.append(status))  # type: ignore[arg-type] # as little as a server needs
+    assert started[0].startswith("413 ")
+    assert observer.heard == [("/provider/webhooks", Refusal.TOO_LARGE)] * 2

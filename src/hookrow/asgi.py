@@ -22,7 +22,7 @@ from hookrow.http import (
     Request,
     Response,
     oversized,
-    refuse,
+    refuse_body,
 )
 from hookrow.notification import Refusal
 from hookrow.request_id import HEADER, request_id
@@ -60,18 +60,14 @@ class ASGI:
 
     async def _answer(self, head: Head, receive: Receive) -> Response | None:
         """Return the response, or None where the client went away before it said all."""
-        refusal = await self._call(self._handler.admit, head) or oversized(head)
+        refusal = await self._call(self._handler.admit, head)
         if refusal is not None:
             return refusal
-        try:
-            async with asyncio.timeout(SLOWEST_BODY):
-                body = await _body(receive)
-        except TimeoutError:
-            return refuse(Refusal.TIMED_OUT)
+        body = Refusal.TOO_LARGE if oversized(head) else await _body(receive)
+        if isinstance(body, Refusal):
+            return refuse_body(self._handler, head, body)
         if body is None:
             return None
-        if len(body) > LARGEST_BODY:
-            return refuse(Refusal.TOO_LARGE)
         answer = await self._call(self._handler, Request(head, body))
         return await self._wait(answer) if isinstance(answer, Future) else answer
 
@@ -138,7 +134,17 @@ def _head(scope: Scope) -> Head:
     )
 
 
-async def _body(receive: Receive) -> bytes | None:
+async def _body(receive: Receive) -> bytes | Refusal | None:
+    """Read the body, or return why it is refused; None where the client went away."""
+    try:
+        async with asyncio.timeout(SLOWEST_BODY):
+            body = await _read(receive)
+    except TimeoutError:
+        return Refusal.TIMED_OUT
+    return Refusal.TOO_LARGE if body is not None and len(body) > LARGEST_BODY else body
+
+
+async def _read(receive: Receive) -> bytes | None:
     """Read the body, though little more than may be; None where the client went away."""
     body = bytearray()
     while True:

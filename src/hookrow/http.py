@@ -5,7 +5,7 @@ No server, no framework: `asgi` and the other host modules translate.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -81,7 +81,8 @@ class Handler(Protocol):
 
     A host asks it to `admit` the head before it reads the body. A `blocking`
     handler may take its time in both calls; a host with an event loop runs it in
-    a thread.
+    a thread. One that has a method `refuse`, too, as the receiver has, is asked by it for
+    the response to a request whose body the host refuses.
     """
 
     @property
@@ -126,10 +127,16 @@ def declared_length(head: Head) -> int | None:
     return int(digits.lstrip(b"0")[:20] or b"0")
 
 
-def oversized(head: Head) -> Response | None:
-    """Refuse a body by the length that the head declares for it."""
+def oversized(head: Head) -> bool:
+    """Tell whether the head declares a length for the body that is refused."""
     length = declared_length(head)
-    return refuse(Refusal.TOO_LARGE) if length is not None and length > LARGEST_BODY else None
+    return length is not None and length > LARGEST_BODY
+
+
+def refuse_body(handler: Handler, head: Head, refusal: Refusal) -> Response:
+    """Return the response for a body that the host refuses, which the handler may hear of."""
+    respond_by: Callable[[Head, Refusal], Response] | None = getattr(handler, "refuse", None)
+    return respond_by(head, refusal) if respond_by is not None else refuse(refusal)
 
 
 _RECORDED = plain(200, "")

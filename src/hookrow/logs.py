@@ -14,7 +14,7 @@ from typing import Any
 
 from hookrow.notification import Arrival, Outcome, Recorded
 from hookrow.quiet import Once
-from hookrow.retry import describe
+from hookrow.retry import describe, ids
 
 log = logging.getLogger("hookrow")
 
@@ -36,8 +36,8 @@ class JSONFormatter(logging.Formatter):
             "message": record.getMessage(),
         }
         for name in ("request_id", "request_ids"):
-            if hasattr(record, name):
-                line[name] = getattr(record, name)
+            if value := getattr(record, name, None):
+                line[name] = value
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str)
@@ -84,14 +84,14 @@ def tell_group(arrivals: Sequence[Arrival], outcomes: Sequence[Outcome], seconds
                 extra={"request_id": arrival.request_id},
             )
     ends = Counter(map(_ending, outcomes))
-    ids = [arrival.request_id for arrival in arrivals]
+    requests = ids(arrivals)
     log.debug(
         "A group of %d took %.1f ms: %s; requests %s",
         len(arrivals),
         seconds * 1000,
         ", ".join(f"{count} {name}" for name, count in ends.most_common()),
-        ", ".join(ids),
-        extra={"request_ids": ids},
+        ", ".join(requests),
+        extra={"request_ids": requests},
     )
 
 

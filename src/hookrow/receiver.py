@@ -188,9 +188,10 @@ class Receiver:
             return self._refuse(arrival)
         late = _UNAVAILABLE if arrival.notification else _UNSUPPORTED
         try:
-            return self._deadline.watch(self._commit.submit(arrival), late=late)
+            answer = self._commit.submit(arrival)
         except Overloaded:
             return self._spill(arrival, late)
+        return self._deadline.watch(answer, late=late, request_id=arrival.request_id)
 
     def answer(self, request: Request) -> Response:
         """Record an admitted request in the calling thread, and start none.
@@ -298,10 +299,15 @@ class Receiver:
 
     def _spill(self, arrival: Arrival, late: Response) -> Response | Future[Response]:
         """Keep in the spool what the backlog has no room for, and answer then."""
-        self._quiet.warning("No more notifications can be taken just now: answering 503.")
+        self._quiet.warning(
+            "No more notifications can be taken just now: answering 503, request %s.",
+            arrival.request_id,
+            request_id=arrival.request_id,
+        )
         if self._overflow is not None:
             with suppress(Overloaded):
-                return self._deadline.watch(self._overflow.submit(arrival), late=late)
+                answer = self._overflow.submit(arrival)
+                return self._deadline.watch(answer, late=late, request_id=arrival.request_id)
         self._turn_away([arrival])
         return late
 

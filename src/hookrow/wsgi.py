@@ -20,7 +20,7 @@ from hookrow.http import (
     Request,
     Response,
     declared_length,
-    refuse,
+    refuse_body,
 )
 from hookrow.notification import Refusal
 from hookrow.request_id import HEADER, request_id
@@ -58,8 +58,8 @@ class WSGI:
         if refusal is not None:
             return refusal
         posted = body(asked, environ)
-        if isinstance(posted, Response):
-            return posted
+        if isinstance(posted, Refusal):
+            return refuse_body(self._handler, asked, posted)
         answer = self._handler(Request(asked, posted))
         return answer.result() if isinstance(answer, Future) else answer
 
@@ -79,7 +79,7 @@ def head(environ: WSGIEnvironment) -> Head:
     return Head(method, root + path, headers, root, query, request_id=request_id(headers))
 
 
-def body(asked: Head, environ: WSGIEnvironment) -> bytes | Response:
+def body(asked: Head, environ: WSGIEnvironment) -> bytes | Refusal:
     """Read the body, at most 1 MiB in 15 seconds; return it, or why it is refused.
 
     Without a length it is read where the server knows its end (`wsgi.input_terminated`).
@@ -90,13 +90,13 @@ def body(asked: Head, environ: WSGIEnvironment) -> bytes | Response:
     length = declared_length(asked)
     if length is None and not environ.get("wsgi.input_terminated"):
         chunked = asked.header("transfer-encoding") is not None
-        return refuse(Refusal.LENGTH_REQUIRED) if chunked else b""
+        return Refusal.LENGTH_REQUIRED if chunked else b""
     if length is not None and length > LARGEST_BODY:
-        return refuse(Refusal.TOO_LARGE)
+        return Refusal.TOO_LARGE
     read = _read(environ, LARGEST_BODY + 1 if length is None else length)
     if read is None or len(read) < (length or 0):
-        return refuse(Refusal.TIMED_OUT)
-    return refuse(Refusal.TOO_LARGE) if len(read) > LARGEST_BODY else read
+        return Refusal.TIMED_OUT
+    return Refusal.TOO_LARGE if len(read) > LARGEST_BODY else read
 
 
 def _read(environ: WSGIEnvironment, size: int) -> bytes | None:

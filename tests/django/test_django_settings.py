@@ -168,6 +168,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"DEADLINE": 10**400}, "E003", "a number of seconds"),
     ({"DEADLINE": True}, "E003", "a number of seconds"),
     ({"DEADLINE": "5"}, "E003", "a number of seconds"),
+    ({"OBSERVER": "hookrow.metrics.Metrics"}, "E003", "is an observer: Metrics"),
     ({"SWEEP": True, "LOG": False}, "E003", "log"),
     ({"SWEEP": True, "KEEP_BODIES": False}, "E003", "bodies"),
     ({"SWEEP": True, "TABLES": Schema(log=None)}, "E003", "Without a log"),

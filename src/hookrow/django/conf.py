@@ -14,6 +14,7 @@ from django.apps import apps
 from django.conf import settings
 
 from hookrow.errors import ConfigurationError
+from hookrow.observing import Observer
 from hookrow.schema import Schema, nearest
 from hookrow.settings import schema_of
 
@@ -100,6 +101,16 @@ class Settings:
             return float(value)
         raise ConfigurationError("HOOKROW['DEADLINE'] is a number of seconds, more than 0.")
 
+    @property
+    def observer(self) -> Observer | None:
+        """What looks on, such as `Metrics(registry)`."""
+        value = self._given("OBSERVER", None)
+        if value is not None and not isinstance(value, Observer):
+            raise ConfigurationError(
+                "HOOKROW['OBSERVER'] is an observer: Metrics(registry), for example."
+            )
+        return value
+
     def refuse_unknown(self) -> None:
         """Raise `ConfigurationError` for a setting that there is none of."""
         for name in self._all():
@@ -131,7 +142,7 @@ class Settings:
 
 NAMES = (
     *("SECRET", "PREVIOUS_SECRET", "DATABASE", "TABLES", "LOG", "KEEP_BODIES"),
-    *("GROUP_COMMIT", "SWEEP", "SPOOL", "DEADLINE"),
+    *("GROUP_COMMIT", "SWEEP", "SPOOL", "DEADLINE", "OBSERVER"),
 )
 """Every setting."""
 

@@ -14,7 +14,7 @@ from django.views.decorators.csrf import csrf_exempt
 from hookrow import wsgi
 from hookrow.django.conf import conf
 from hookrow.django.receiving import receiver
-from hookrow.http import LARGEST_BODY, Head, Request, Response, refuse
+from hookrow.http import LARGEST_BODY, Head, Request, Response
 from hookrow.notification import Refusal
 from hookrow.receiver import ENDPOINT
 from hookrow.request_id import HEADER, request_id
@@ -59,8 +59,8 @@ def _answer(request: HttpRequest, head: Head) -> Response:
     if refusal is not None:
         return refusal
     body = _body(request, head)
-    if isinstance(body, Response):
-        return body
+    if isinstance(body, Refusal):
+        return handler.refuse(head, body)
     if connections[conf.database].in_atomic_block:  # a test's, whose rows no other thread sees
         return handler.answer(Request(head, body))
     if not conf.group_commit:
@@ -70,7 +70,7 @@ def _answer(request: HttpRequest, head: Head) -> Response:
     return answer.result() if isinstance(answer, Future) else answer
 
 
-def _body(request: HttpRequest, head: Head) -> bytes | Response:
+def _body(request: HttpRequest, head: Head) -> bytes | Refusal:
     """Read the body, under no limit of the project's, or return why it is refused.
 
     What a middleware has read already Django gives once more.
@@ -79,4 +79,4 @@ def _body(request: HttpRequest, head: Head) -> bytes | Response:
     if isinstance(request, WSGIRequest) and not request._read_started:  # type: ignore[attr-defined] # noqa: SLF001
         return wsgi.body(head, request.environ)
     body: bytes = request.read(LARGEST_BODY + 1)
-    return refuse(Refusal.TOO_LARGE) if len(body) > LARGEST_BODY else body
+    return Refusal.TOO_LARGE if len(body) > LARGEST_BODY else body
