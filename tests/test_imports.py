@@ -123,7 +123,7 @@ class TestImportingHookrow:
         ours = {name for name in _loaded_by("import hookrow") if name.startswith("hookrow.")}
         shell = {
             *("receiver", "recording", "retry", "parked", "replay", "hooks", "periodic"),
-            *("batch", "deadline", "forks", "quiet", "stores", "stores.log"),
+            *("batch", "deadline", "forks", "quiet", "stores", "stores.census", "stores.log"),
         }
         assert ours == {f"hookrow.{name}" for name in (*CORE, *shell)}
 

@@ -127,21 +127,8 @@ class Tally:
         if now - self._begun_at > AGAIN:
             begins = {period: self._log.reached(period.starts(now)[0]) for period in Period}
             self._begins, self._begun_at = begins, now
-        self._heard = self._listen(last, now)
+        self._heard = listened(self._log, last, now, parked=self._count_parked())
         self._last = last
-
-    def _listen(self, last: int, now: datetime) -> Heard:
-        """Ask who came last, how the newest ended, and how many are parked."""
-        newest = self._log.newest(Query(), limit=1)
-        recent: Counter[Ending] = Counter()
-        for cell, count in self._log.tally(last - RECENT + 1, last, "hour").items():
-            recent[cell.outcome] += count
-        return Heard(
-            as_of=now,
-            last=newest[0].last_received_at if newest else None,
-            recent=recent,
-            parked=self._count_parked(),
-        )
 
     def _count_parked(self) -> int:
         """Count what is parked, and not again for much longer than that takes."""
@@ -170,6 +157,16 @@ class Tally:
         with self._lock:
             self._chunks[number] = _Chunk(_bounded(cells), latest, now)
             self._dirty.discard(number)
+
+
+def listened(log: LogReader, last: int, now: datetime, *, parked: int) -> Heard:
+    """Ask who came last, and how the newest up to the last id ended. Raises a `StoreError`."""
+    newest = log.newest(Query(), limit=1)
+    recent: Counter[Ending] = Counter()
+    for cell, count in log.tally(last - RECENT + 1, last, "hour").items():
+        recent[cell.outcome] += count
+    came = newest[0].last_received_at if newest else None
+    return Heard(as_of=now, last=came, recent=recent, parked=parked)
 
 
 def _bounded(cells: Counter[Cell]) -> Mapping[Cell, int]:
