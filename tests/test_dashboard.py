@@ -162,10 +162,15 @@ class TestWhoMayComeIn:
 
     def test_served(self) -> None:
         """The server asks for a password, but where nobody else can reach it."""
-        assert served(None, host="127.0.0.1") is local
-        assert isinstance(served("word", host="0.0.0.0")(head("/")), Response)
+        store = MemoryStore()
+        opened = served(store, host="127.0.0.1", password=None, mount_path="/mail")
+        assert opened.admit(head("/lists", host="localhost")) is None
+        assert opened(Request(head("/lists", host="localhost"), b"")).status == 200
+        opened.close(PATIENCE)
+        closed = served(store, host="0.0.0.0", password="word")
+        assert closed.admit(head("/lists")) is not None
         with pytest.raises(ConfigurationError, match="HOOKROW_DASHBOARD_PASSWORD"):
-            served("", host="0.0.0.0")
+            served(store, host="0.0.0.0", password="")
 
 
 class TestWhereItIs:
