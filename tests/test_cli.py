@@ -30,7 +30,7 @@ ADA, ADAS = "ada@example.com", "6f1d0a4e-3b52-4c8e-9a17-0c5be2d4f901"
 
 OF_ONE_CALL = {
     *("count", "repeat", "concurrency"),
-    *("recipient", "since", "outcome", "record_type", "message_id", "limit", "before"),
+    *("recipient", "since", "outcome", "record_type", "message_id", "limit", "before", "period"),
 }
 """The options that say what is asked this time; all others are settings."""
 

@@ -67,11 +67,26 @@ def test_log_replay_and_prune(manage: Manage, url: str) -> None:
     assert manage.run("hookrow", "prune", HOOKROW_KEEP="forever").stdout == "Pruned: 0.\n"
 
 
+def test_stats(manage: Manage) -> None:
+    """The overview, of what the models have, on either database."""
+    shown = manage.run("hookrow", "stats")
+    assert "1 of the last 2 was refused, for dispatches not yet saved." in shown.stdout
+    found = json.loads(manage.run("hookrow", "stats", "--json", "--period", "hour").stdout)
+    assert (found["total"], found["parked"], found["sent"]) == (2, 1, 6)
+    assert found["delivery_rate"] == pytest.approx(1 / 6)
+    assert found["by_outcome"].keys() == {"recorded", "dispatch_not_found"}
+    assert found["delay_median"] is not None
+
+
 class TestHelp:
     @pytest.mark.parametrize(
         ("typed", "said", "unsaid"),
         [
-            (("help", "hookrow"), ["check", "log", "prune", "replay", "simulate"], "serve"),
+            (
+                ("help", "hookrow"),
+                ["check", "log", "prune", "replay", "simulate", "stats"],
+                "serve",
+            ),
             (("hookrow", "log", "-h"), ["manage.py hookrow log", "forget"], "--database-url"),
             (("hookrow", "log", "show", "--help"), ["--json"], "--database-url"),
             (("hookrow", "simulate", "--help"), ["--url", "--count"], "--secret"),

@@ -38,6 +38,7 @@ from hookrow.cli.options import (
 )
 from hookrow.cli.simulate import simulate
 from hookrow.cli.source import Tables
+from hookrow.cli.stats import stats
 from hookrow.finding import Finding, Level
 from hookrow.settings import Settings, Value
 
@@ -263,7 +264,7 @@ def report(findings: Iterable[Finding], *, as_json: bool) -> int:
     return worst
 
 
-for command in (simulate, log, replay, prune):
+for command in (simulate, log, stats, replay, prune):
     hookrow.add_command(command)
 
 

@@ -20,6 +20,7 @@ from hookrow.cli.log import log, prune, replay
 from hookrow.cli.options import JSON
 from hookrow.cli.simulate import simulate
 from hookrow.cli.source import Opened
+from hookrow.cli.stats import stats
 from hookrow.django.conf import conf
 from hookrow.django.duplicates import duplicates
 from hookrow.django.mapping import models
@@ -63,7 +64,7 @@ def commands() -> click.Group:
         context_settings={"obj": Project(), "help_option_names": ["-h", "--help"]},
         commands=[
             check,
-            *(_settled(command, {"database_url": ""}) for command in (log, replay, prune)),
+            *(_settled(each, {"database_url": ""}) for each in (log, stats, replay, prune)),
         ],
     )
     posting = {"secret": conf.secret, "mount_path": "", "host": "", "port": 0}
