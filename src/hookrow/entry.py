@@ -31,6 +31,9 @@ PARKED_FOR = timedelta(days=3)
 SHORTEST_PAUSE = timedelta(minutes=1)
 LONGEST_PAUSE = timedelta(hours=1)
 
+_DIGEST = 12
+"""In bytes; of a fingerprint's digest."""
+
 LONGEST_RECORD_TYPE = 64
 """In characters; the longest of the provider's own has 18."""
 
@@ -146,8 +149,17 @@ def fingerprint(arrival: Arrival) -> bytes:
     if arrival.fingerprint is not None:
         return arrival.fingerprint
     at = arrival.notification.at if arrival.notification else None
-    second = min(max(int(at.timestamp()), 0), 0xFFFFFFFF) if at else 0
-    return second.to_bytes(4) + _digest(arrival.body)
+    return second_of(at) + _digest(arrival.body)
+
+
+def second_of(at: datetime | None) -> bytes:
+    """Return how the fingerprint of what happened then begins: 4 bytes, zeros for None."""
+    return (min(max(int(at.timestamp()), 0), 0xFFFFFFFF) if at else 0).to_bytes(4)
+
+
+def fingerprints(at: datetime) -> tuple[bytes, bytes]:
+    """Return the lowest and the highest fingerprint of what happened in that second."""
+    return second_of(at) + b"\x00" * _DIGEST, second_of(at) + b"\xff" * _DIGEST
 
 
 def retry_at(received_at: datetime, now: datetime) -> datetime | None:
@@ -216,7 +228,7 @@ def _may_end_otherwise(ending: Ending, notification: Notification | None) -> boo
 
 
 def _digest(body: bytes) -> bytes:
-    return blake2b(body, digest_size=12).digest()
+    return blake2b(body, digest_size=_DIGEST).digest()
 
 
 def _escaped(body: bytes) -> str:

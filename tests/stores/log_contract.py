@@ -435,6 +435,31 @@ class ReadContract:
         late = log.newest(Query(until=NOON), limit=99)
         assert numbers(late) == [*range(29, 9, -1)]
 
+    def test_what_happened_is_found_by_its_second(self, home: Home, log: LogReader) -> None:
+        """By the time that it set in a row; others of that second are told apart by a query."""
+        fill(home)
+        told = [
+            *(Opened("ada@example.com", "m-ada", NOON + n * SECOND / 2) for n in range(-1, 3)),
+            Opened("ada@example.com", "m-none", NOON),
+        ]
+        record(home.store, _live(_late(*told)))
+        found = log.happened(NOON, Query(message_id="m-ada"), limit=9)
+        assert sorted(each.occurred_at for each in found if each.occurred_at) == [
+            *(NOON, NOON + SECOND / 2)
+        ]
+        assert len(log.happened(NOON, Query(), limit=9)) == 3
+        assert len(log.happened(NOON, Query(), limit=1)) == 1
+        assert log.happened(NOON - HOUR, Query(), limit=9) == []
+
+    def test_entries_are_found_in_a_range_of_ids(self, home: Home, log: LogReader) -> None:
+        """Of which some may not be there."""
+        keep(home, *map(entry, range(1, 6)))
+        ids = [row["id"] for row in home.logged()]
+        assert numbers(log.newest(Query(ids=range(ids[1], ids[3])), limit=9)) == [3, 2]
+        assert numbers(log.oldest(Query(ids=range(ids[3], ids[4] + 99)), limit=9)) == [4, 5]
+        assert numbers(log.oldest(Query(ids=range(ids[0], ids[4], 2)), limit=9)) == [1, 3]
+        assert numbers(log.oldest(Query(ids=range(5, 5)), limit=9)) == []
+
     @pytest.mark.parametrize("grain", ["hour", "minute"])
     def test_a_range_is_counted(self, home: Home, log: LogReader, grain: Grain) -> None:
         """By when it came, by type and by outcome; what is outside is not."""

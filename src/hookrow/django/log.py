@@ -16,7 +16,14 @@ from django.db.models import Count, Max, Min, Q, QuerySet
 from hookrow.django.fields import Folded, Start
 from hookrow.django.mapping import LOG
 from hookrow.django.transactions import begun, faults
-from hookrow.entry import Ending, Logged, kept_message_id, kept_recipient, retry_at
+from hookrow.entry import (
+    Ending,
+    Logged,
+    fingerprints,
+    kept_message_id,
+    kept_recipient,
+    retry_at,
+)
 from hookrow.stores import Conflict
 from hookrow.stores.log import (
     LATE,
@@ -62,6 +69,11 @@ class DjangoLog:
         if query.until is not None:
             found = found.filter(id__lt=self.reached(query.until + LATE))
         return _read(found, limit)
+
+    def happened(self, at: datetime, query: Query, *, limit: int) -> Sequence[Logged]:
+        """Return entries of what happened within that second, oldest first."""
+        found = self._matching(query).filter(fingerprint__range=fingerprints(at))
+        return _read(found.order_by("id"), limit)
 
     def due(self, now: datetime, *, limit: int) -> Sequence[Logged]:
         """Take parked entries that are due, and put off when to try again."""
@@ -198,7 +210,7 @@ class DjangoLog:
         for name, value in query.equal.items():
             found = found.filter(**{name: value.value if isinstance(value, Ending) else value})
         if query.ids is not None:
-            found = found.filter(id__in=query.ids)
+            found = found.filter(_among(query.ids))
         if query.since is not None:
             found = found.filter(received_at__gte=query.since)
         if query.until is not None:
@@ -213,6 +225,12 @@ class DjangoLog:
     def _all(self) -> QuerySet[Notification]:
         model: type[Notification] = apps.get_model(LOG)
         return QuerySet(model, using=self._using)
+
+
+def _among(ids: Collection[int]) -> Q:
+    if isinstance(ids, range) and ids.step == 1:
+        return Q(id__range=(ids.start, ids.stop - 1))
+    return Q(id__in=ids)
 
 
 def _read(found: QuerySet[Notification], limit: int | None) -> Sequence[Logged]:

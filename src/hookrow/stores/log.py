@@ -58,8 +58,8 @@ class Query:
     """Which entries are meant: those that match all that is not None.
 
     `since` is when they came first, or later, and `until` before when; `parked` those
-    that are tried again. With `until` a database passes over what a spool held back
-    for longer than `LATE`.
+    that are tried again. `ids` may be a range. With `until` a database passes over what
+    a spool held back for longer than `LATE`.
     """
 
     ids: Collection[int] | None = None
@@ -135,6 +135,13 @@ class LogReader(Protocol):
         """Take parked entries that are due, longest due first, and put off when to try again.
 
         What another process takes at the same time is left to it.
+        """
+
+    def happened(self, at: datetime, query: Query, *, limit: int) -> Sequence[Logged]:
+        """Return entries of what happened within that second, oldest first.
+
+        Found by the fingerprint, whatever the size of the log: what set a time of a row
+        happened then.
         """
 
     def parked(self, message_ids: Collection[str]) -> Sequence[Logged]:

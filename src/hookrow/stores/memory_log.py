@@ -10,7 +10,15 @@ from itertools import islice
 from operator import attrgetter
 
 from hookrow.decide import fold
-from hookrow.entry import Ending, Entry, Logged, followed, kept_recipient, retry_at
+from hookrow.entry import (
+    Ending,
+    Entry,
+    Logged,
+    fingerprints,
+    followed,
+    kept_recipient,
+    retry_at,
+)
 from hookrow.stores.log import Cell, Grain, Query
 
 
@@ -40,6 +48,12 @@ class MemoryLog:
     def oldest(self, query: Query, *, after: int = 0, limit: int) -> Sequence[Logged]:
         """Return the oldest entries, oldest first."""
         return [each for each in reversed(self._matching(query)) if each.id > after][:limit]
+
+    def happened(self, at: datetime, query: Query, *, limit: int) -> Sequence[Logged]:
+        """Return entries of what happened within that second, oldest first."""
+        first, last = fingerprints(at)
+        matching = reversed(self._matching(query))
+        return [each for each in matching if first <= each.fingerprint <= last][:limit]
 
     def due(self, now: datetime, *, limit: int) -> Sequence[Logged]:
         """Take parked entries that are due, and put off when to try again."""

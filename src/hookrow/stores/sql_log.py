@@ -32,7 +32,14 @@ from sqlalchemy import (
     update,
 )
 
-from hookrow.entry import Ending, Logged, kept_message_id, kept_recipient, retry_at
+from hookrow.entry import (
+    Ending,
+    Logged,
+    fingerprints,
+    kept_message_id,
+    kept_recipient,
+    retry_at,
+)
 from hookrow.stores import Conflict
 from hookrow.stores.engines import reading
 from hookrow.stores.faults import faults
@@ -87,6 +94,13 @@ class SQLLog:
             if query.until is not None:
                 found = found.where(id_ < self._reached(connection, query.until + LATE))
             return _read(connection, found)
+
+    def happened(self, at: datetime, query: Query, *, limit: int) -> Sequence[Logged]:
+        """Return entries of what happened within that second, oldest first."""
+        column = self._table.c
+        found = self._matching(query).where(column.fingerprint.between(*fingerprints(at)))
+        with self._reading() as connection:
+            return _read(connection, found.order_by(column.id).limit(limit))
 
     def due(self, now: datetime, *, limit: int) -> Sequence[Logged]:
         """Take parked entries that are due, and put off when to try again."""
@@ -246,7 +260,7 @@ class SQLLog:
             stored = value.value if isinstance(value, Ending) else value
             statement = statement.where(column[name] == stored)
         if query.ids is not None:
-            statement = statement.where(column.id.in_(list(query.ids)))
+            statement = statement.where(_among(column.id, query.ids))
         if query.since is not None:
             statement = statement.where(column.received_at >= query.since)
         if query.until is not None:
@@ -261,6 +275,12 @@ class SQLLog:
             bounds = self._bounds(connection)
         for ids in batches(*bounds or (None, None)):
             yield self._table.c.id.between(*ids)
+
+
+def _among(id_: Column[int], ids: Collection[int]) -> ColumnElement[bool]:
+    if isinstance(ids, range) and ids.step == 1:
+        return id_.between(ids.start, ids.stop - 1)
+    return id_.in_(list(ids))
 
 
 def _read(connection: Connection, statement: Select[Any]) -> Sequence[Logged]:
