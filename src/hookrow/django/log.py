@@ -26,7 +26,6 @@ from hookrow.entry import (
 )
 from hookrow.stores import Conflict
 from hookrow.stores.log import (
-    LATE,
     PRUNE_LOCK,
     TRIES,
     Cell,
@@ -53,21 +52,21 @@ class DjangoLog:
     def newest(self, query: Query, *, before: int | None = None, limit: int) -> Sequence[Logged]:
         """Return the newest entries, newest first."""
         found = self._matching(query).order_by("-id")
-        if query.since is not None:
-            found = found.filter(id__gte=self.reached(query.since))
+        if query.begin is not None:
+            found = found.filter(id__gte=self.reached(query.begin))
         if before is not None:
             found = found.filter(id__lt=before)
-        elif query.until is not None:
-            found = found.filter(id__lt=self.reached(query.until + LATE))
+        elif query.end is not None:
+            found = found.filter(id__lt=self.reached(query.end))
         return _read(found, limit)
 
     def oldest(self, query: Query, *, after: int = 0, limit: int) -> Sequence[Logged]:
         """Return the oldest entries, oldest first."""
         found = self._matching(query).order_by("id").filter(id__gt=after)
-        if query.since is not None and not after:
-            found = found.filter(id__gte=self.reached(query.since))
-        if query.until is not None:
-            found = found.filter(id__lt=self.reached(query.until + LATE))
+        if query.begin is not None and not after:
+            found = found.filter(id__gte=self.reached(query.begin))
+        if query.end is not None:
+            found = found.filter(id__lt=self.reached(query.end))
         return _read(found, limit)
 
     def happened(self, at: datetime, query: Query, *, limit: int) -> Sequence[Logged]:

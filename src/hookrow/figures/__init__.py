@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from threading import Event
 from time import monotonic
 
 from hookrow.figures.counting import Counting
 from hookrow.figures.overview import Counts, Delays, Heard, Overview, overview
 from hookrow.figures.period import Period
+from hookrow.figures.searching import Found, search
 from hookrow.figures.tally import Tally
 from hookrow.periodic import Periodic
 from hookrow.stores import Store
+from hookrow.stores.log import Query
 
-__all__ = ["Counts", "Delays", "Figures", "Heard", "Overview", "Period"]
+__all__ = ["Counts", "Delays", "Figures", "Found", "Heard", "Overview", "Period"]
 
 LOOK = 2.0
 """In seconds; how often it is looked for what is new."""
@@ -33,6 +36,7 @@ class Figures:
     """
 
     def __init__(self, store: Store) -> None:
+        self._store = store
         self._tally = Tally(store.log) if store.log is not None else None
         self._counting = Counting(store)
         self._asked = 0.0
@@ -60,6 +64,16 @@ class Figures:
         """Return what was counted in the host's tables; None before the first time."""
         self._ask()
         return self._counting.counts
+
+    def search(self, query: Query, *, before: int | None = None, limit: int) -> Found:
+        """Look for the newest entries, for no longer than a page may take; see `searching.search`.
+
+        Raises a `StoreError`. A store without a log has none.
+        """
+        if self._store.log is None or self._tally is None:
+            return Found([], None)
+        runs = partial(self._tally.runs, query)
+        return search(self._store.log, query, before=before, limit=limit, runs=runs)
 
     def close(self, timeout: float | None = None) -> None:
         """Count no more; wait `timeout` seconds for each thread."""

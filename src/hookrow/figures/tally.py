@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from threading import Lock
@@ -99,6 +99,32 @@ class Tally:
             wanted = range(self._begins[period] // CHUNK, last + 1)
             counted = sum(number in self._chunks for number in wanted)
         return counted / len(wanted) if wanted else 1.0
+
+    def runs(self, query: Query, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """Yield the ranges of ids, newest first, that may hold a type or an outcome.
+
+        The others had none when they were counted.
+        """
+        low, high = last + 1, last
+        for number in range(last // CHUNK, first // CHUNK - 1, -1):
+            if self._may_hold(number, query):
+                low = max(number * CHUNK, first)
+                continue
+            if low <= high:
+                yield low, high
+            low, high = number * CHUNK, number * CHUNK - 1
+        if low <= high:
+            yield low, high
+
+    def _may_hold(self, number: int, query: Query) -> bool:
+        with self._lock:
+            new = number >= (self._last - UNSETTLED) // CHUNK or number in self._dirty
+            chunk = None if new else self._chunks.get(number)
+        return chunk is None or any(
+            (query.outcome is None or cell.outcome is query.outcome)
+            and (query.record_type is None or cell.record_type in {query.record_type, None})
+            for cell in chunk.cells
+        )
 
     def work(self, now: datetime) -> None:
         """Look for what is new, and count for a turn. Raises a `StoreError`."""

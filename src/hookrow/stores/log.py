@@ -27,6 +27,8 @@ WIDEST = 50_000
 LATE = timedelta(days=1)
 """How long a spool may hold back what is still found by when it came."""
 
+_LAST = datetime.max.replace(tzinfo=UTC) - LATE
+
 Grain: TypeAlias = Literal["hour", "minute"]
 """How exactly it is counted when something came."""
 
@@ -81,6 +83,18 @@ class Query:
             "message_id": kept_message_id(self.message_id),
         }
         return {name: value for name, value in wanted.items() if value is not None}
+
+    @property
+    def begin(self) -> datetime | None:
+        """When what is meant was kept, at the earliest; None where nothing says, or `ids` do."""
+        return self.since if self.ids is None else None
+
+    @property
+    def end(self) -> datetime | None:
+        """When all that is meant had been kept; None where nothing says, or `ids` do."""
+        if self.until is None or self.ids is not None or self.until > _LAST:
+            return None
+        return self.until + LATE
 
     def matches(self, entry: Logged) -> bool:
         """Tell whether an entry is meant."""

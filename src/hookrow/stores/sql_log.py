@@ -44,7 +44,6 @@ from hookrow.stores import Conflict
 from hookrow.stores.engines import reading
 from hookrow.stores.faults import faults
 from hookrow.stores.log import (
-    LATE,
     LENGTHS,
     PRUNE_LOCK,
     TRIES,
@@ -76,12 +75,12 @@ class SQLLog:
         id_ = self._table.c.id
         found = self._matching(query).order_by(id_.desc()).limit(limit)
         with self._reading() as connection:
-            if query.since is not None:
-                found = found.where(id_ >= self._reached(connection, query.since))
+            if query.begin is not None:
+                found = found.where(id_ >= self._reached(connection, query.begin))
             if before is not None:
                 found = found.where(id_ < before)
-            elif query.until is not None:
-                found = found.where(id_ < self._reached(connection, query.until + LATE))
+            elif query.end is not None:
+                found = found.where(id_ < self._reached(connection, query.end))
             return _read(connection, found)
 
     def oldest(self, query: Query, *, after: int = 0, limit: int) -> Sequence[Logged]:
@@ -89,10 +88,10 @@ class SQLLog:
         id_ = self._table.c.id
         found = self._matching(query).order_by(id_).limit(limit).where(id_ > after)
         with self._reading() as connection:
-            if query.since is not None and not after:
-                found = found.where(id_ >= self._reached(connection, query.since))
-            if query.until is not None:
-                found = found.where(id_ < self._reached(connection, query.until + LATE))
+            if query.begin is not None and not after:
+                found = found.where(id_ >= self._reached(connection, query.begin))
+            if query.end is not None:
+                found = found.where(id_ < self._reached(connection, query.end))
             return _read(connection, found)
 
     def happened(self, at: datetime, query: Query, *, limit: int) -> Sequence[Logged]:
