@@ -162,10 +162,15 @@ class TestWhoMayComeIn:
 
     def test_served(self) -> None:
         """The server asks for a password, but where nobody else can reach it."""
-        assert served(None, host="127.0.0.1") is local
-        assert isinstance(served("word", host="0.0.0.0")(head("/")), Response)
+        store = MemoryStore()
+        opened = served(store, host="127.0.0.1", password=None, mount_path="/mail")
+        assert opened.admit(head("/lists", host="localhost")) is None
+        assert opened(Request(head("/lists", host="localhost"), b"")).status == 200
+        opened.close(PATIENCE)
+        closed = served(store, host="0.0.0.0", password="word")
+        assert closed.admit(head("/lists")) is not None
         with pytest.raises(ConfigurationError, match="HOOKROW_DASHBOARD_PASSWORD"):
-            served("", host="0.0.0.0")
+            served(store, host="0.0.0.0", password="")
 
 
 class TestWhereItIs:
@@ -244,13 +249,34 @@ class TestNotifications:
         assert len(listed(recipient=ADA.upper(), parked=1)) == 50
         assert listed(since="2026-03-04T05:06") == listed(until="2100-01-01T00:00:00Z")
         assert listed(until="2026-03-04T05:06", message_id="\0") == []
-        assert "<html" not in visitor.shows("/notifications", rows=1, after=60)
+        rows = visitor.shows("/notifications", rows=59)
+        assert "<html" not in rows
+        assert 'data-seen="61"' in rows
+        assert re.findall(r'data-id="(\d+)"', rows) == ["61", "60"]
+        assert listed(rows=61) == listed(before=1) == listed(after=61) == []
+
+    def test_a_long_log(self, store: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401 - any store
+        """It is not looked through at once: a page says so, and where to look on."""
+        monkeypatch.setattr("hookrow.figures.searching.BUDGET", 0)
+        monkeypatch.setattr("hookrow.figures.searching.NARROWEST", 10)
+        monkeypatch.setattr("hookrow.dashboard.pages.WIDEST", 10)
+        came(store, testing.delivery(ADA, ADAS, at=AT))
+        came(store, *(testing.delivery(ADA, f"x-{n}", at=AT) for n in range(14)))
+        visitor, query = Visitor(store), {"message_id": ADAS}
+        page = visitor.shows("/notifications", **query)
+        assert "no such notifications among those that were looked through" in page
+        assert f'href="?message_id={ADAS}&amp;before=6">Look further back' in page
+        assert 'data-id="1"' in visitor.shows("/notifications", **query, before=6)
+        page = visitor.shows("/notifications", after=3, **query)
+        assert f'href="?message_id={ADAS}&amp;after=13">Newer' in page
+        assert "among what was looked through" in visitor.shows("/dispatch", **query)
 
     @pytest.mark.parametrize(
         ("query", "says"),
         [
             ({"before": "x"}, "before is the number of a notification, not"),
             ({"after": "9" * 19}, "after is the number"),
+            ({"rows": "-1"}, "rows is the number"),
             ({"outcome": "good"}, "No outcome is called"),
             ({"since": "yesterday"}, "since is a time such as"),
             ({"until": "0001-01-01T00:00+14:00"}, "until is a time such as"),

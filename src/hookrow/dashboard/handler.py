@@ -199,7 +199,7 @@ def _drawn(drawn: Drawn, **about: str) -> Response:
 
 def _error(status: int, sentence: str) -> Response:
     drawn = Drawn("error.html", {"title": "This did not work", "sentence": sentence}, status)
-    response = _drawn(drawn, user="", token="", place="")
+    response = _drawn(drawn, user="", token="", place="error")
     allow = {"Allow": "GET, HEAD"} if status == 405 else {}  # noqa: PLR2004 - it is HTTP's
     return replace(response, headers={**response.headers, **allow})
 

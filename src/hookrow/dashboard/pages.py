@@ -13,7 +13,7 @@ from hookrow.entry import Ending, Logged
 from hookrow.figures import Figures, Period
 from hookrow.notification import EventTime
 from hookrow.stores import State, Store
-from hookrow.stores.log import LogReader, Query
+from hookrow.stores.log import WIDEST, LogReader, Query
 from hookrow.story import story
 
 PAGE = 50
@@ -40,11 +40,19 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Entries of the log, newest first, and from which on there are others."""
+    """Entries of the log, newest first, and from which id on there may be others.
+
+    A long log is not looked through at once: there may be fewer than a page, and yet others.
+    """
 
     entries: Sequence[Logged]
     newer: int | None = None
     older: int | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether the page is full, or nothing is left to look through."""
+        return len(self.entries) == PAGE or self.older is None
 
 
 def overview(site: Site, asked: str) -> Drawn:
@@ -80,23 +88,28 @@ def lists(site: Site, asked: str) -> Drawn:
 
 
 def notifications(site: Site, asked: str) -> Drawn:
-    """List what came, newest first; with `rows` only the rows, for a list that is open."""
+    """List what came, newest first; with `rows` only what is newer than that, as rows."""
     wanted = fields(asked, (*FILTERS, "before", "after", "rows"))
     title = {"title": "Notifications"}
     if site.store.log is None:
         return Drawn("no_log.html", {**title, "sentence": NO_LOG})
-    listed = _listed(site.log, query(wanted), wanted)
-    filters = {name: value for name, value in wanted.items() if name in FILTERS}
+    meant, seen = query(wanted), _last(site.log)
+    if "rows" in wanted:
+        entries = _newer(site.log, meant, number("rows", wanted) or 0, seen)
+        return Drawn("rows.html", {"entries": entries, "seen": seen})
+    listed = _listed(site, meant, wanted)
     values = {
         **title,
         "listed": listed,
-        "filters": filters,
+        "entries": listed.entries,
+        "seen": max(seen, listed.entries[0].id) if listed.entries else seen,
+        "filters": {name: value for name, value in wanted.items() if name in FILTERS},
         "typed": {name: wanted.get(name, "") for name in FILTERS},
         "types": TYPES,
         "outcomes": [each.value for each in Ending],
-        "live": "before" not in wanted,
+        "live": not {"before", "after"} & wanted.keys(),
     }
-    return Drawn("rows.html" if "rows" in wanted else "notifications.html", values)
+    return Drawn("notifications.html", values)
 
 
 def notification(site: Site, asked: str) -> Drawn:
@@ -179,21 +192,31 @@ def entry_of(site: Site, wanted: Fields) -> Logged:
 
 def _history(site: Site, query: Query, wanted: Fields) -> Listed | None:
     """List what came for one row, or None where there is no log."""
-    return None if site.store.log is None else _listed(site.store.log, query, wanted)
+    return None if site.store.log is None else _listed(site, query, wanted)
 
 
-def _listed(log: LogReader, query: Query, wanted: Fields) -> Listed:
-    """List a page's entries: one more is asked for, which tells whether there are others."""
+def _listed(site: Site, query: Query, wanted: Fields) -> Listed:
+    """List a page of entries: the newest, those before an id, or the next after one."""
     before, after = number("before", wanted), number("after", wanted)
     if after is None:
-        entries = log.newest(query, before=before, limit=PAGE + 1)
-        older = entries[PAGE - 1].id if len(entries) > PAGE else None
-        newest = entries[0].id if entries else None
-        return Listed(entries[:PAGE], newest if before is not None else None, older)
-    rest = log.oldest(query, after=after, limit=PAGE + 1)
-    entries = rest[:PAGE][::-1]
-    newer = entries[0].id if len(rest) > PAGE else None
-    return Listed(entries, newer, entries[-1].id if entries else None)
+        found = site.figures.search(query, before=before, limit=PAGE)
+        return Listed(found.entries, None if before is None else before - 1, found.before)
+    last = _last(site.log)
+    end = min(last, after + WIDEST)
+    entries = site.log.oldest(replace(query, ids=range(after + 1, end + 1)), limit=PAGE)
+    looked = entries[-1].id if len(entries) == PAGE else end
+    return Listed(entries[::-1], looked if looked < last else None, after + 1)
+
+
+def _newer(log: LogReader, query: Query, seen: int, last: int) -> Sequence[Logged]:
+    """Return the newest of what came since the last look; a look long ago does not count."""
+    ids = range(max(seen, last - WIDEST) + 1, last + 1)
+    return log.newest(replace(query, ids=ids), limit=PAGE) if ids else []
+
+
+def _last(log: LogReader) -> int:
+    bounds = log.bounds()
+    return bounds[1] if bounds else 0
 
 
 _SETTING = {
@@ -206,19 +229,13 @@ _SETTING = {
 
 
 def _causes(site: Site, query: Query, state: State) -> dict[str, int]:
-    """Find, of each time in a row, the notification that set it, among the newest of its type."""
+    """Find, of each time in a row, the notification that set it: it happened then."""
     if site.store.log is None:
         return {}
-    set_ = {column: at for column in _SETTING if isinstance(at := state.get(column), datetime)}
-    recorded = {
-        type_: site.store.log.newest(
-            replace(query, record_type=type_, outcome=Ending.RECORDED), limit=PAGE
-        )
-        for type_ in {_SETTING[column] for column in set_}
-    }
     return {
         column: entry.id
-        for column, at in set_.items()
-        for entry in reversed(recorded[_SETTING[column]])
-        if (entry.occurred_at or entry.received_at) == at
+        for column, type_ in _SETTING.items()
+        if isinstance(at := state.get(column), datetime)
+        for entry in site.store.log.happened(at, replace(query, record_type=type_), limit=PAGE)
+        if entry.occurred_at == at and entry.outcome is Ending.RECORDED
     }

@@ -67,8 +67,8 @@ def local(head: Head) -> bool:
     return _is_loopback(host) and not any(map(head.header, _PROXIES))
 
 
-def served(password: str | None, *, host: str) -> Authorize:
-    """Return who `hookrow serve` lets in at an address.
+def served_to(password: str | None, *, host: str) -> Authorize:
+    """Return whom `hookrow serve` lets in at an address.
 
     Raises `ConfigurationError` where there is no password and others can reach it.
     """

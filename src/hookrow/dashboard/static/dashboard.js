@@ -2,8 +2,8 @@
 
 // The list of notifications: asks every five seconds for what is newer, while the page is seen.
 (() => {
-  const EVERY = 5000, MOST = 200;
-  const rows = document.getElementById("rows"), live = document.querySelector("[data-live=yes]");
+  const EVERY = 5000, PAGE = 50, MOST = 200;
+  const rows = document.getElementById("rows"), live = document.querySelector("[data-live]");
   if (!rows || !live) return;
 
   const told = document.createElement("span");
@@ -15,13 +15,10 @@
   label.append(box, "Live: look every five seconds");
   live.replaceChildren(label, told);
 
-  const last = () => rows.firstElementChild?.dataset.id ?? "0";
-
   async function look() {
     if (!box.checked || document.hidden) return;
-    const query = new URLSearchParams(rows.dataset.query);
-    query.set("after", last());
-    query.set("rows", "1");
+    const query = new URLSearchParams(live.dataset.live);
+    query.set("rows", rows.dataset.seen);
     try {
       const answer = await fetch(`./notifications?${query}`);
       if (!answer.ok) throw new Error(answer.status);
@@ -32,9 +29,12 @@
   }
 
   function show(page) {
-    const found = [...page.querySelectorAll("tr")];
+    const newer = page.getElementById("rows"), found = [...newer.rows];
+    rows.dataset.seen = newer.dataset.seen;
     if (!found.length) return;
     for (const row of found) row.className = "new";
+    // A whole page may not be all that came: what is below it would not follow on.
+    if (found.length === PAGE) rows.replaceChildren();
     rows.prepend(...found);
     while (rows.children.length > MOST) rows.lastElementChild.remove();
     document.getElementById("nothing")?.remove();

@@ -1,0 +1,308 @@
+"""The dashboard in a real browser: drawn, used by mouse and by keyboard, and harmless."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Thread
+from typing import Any, TypeAlias
+
+import pytest
+from flask import Flask
+from litestar import Litestar, asgi
+from look import Look, chromium, looking
+from playwright.sync_api import Browser
+from sqlalchemy import insert
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from werkzeug.middleware.dispatcher import DispatcherMiddleware
+from werkzeug.serving import make_server
+
+from django_project.manage import Manage
+from hookrow import Arrival, Postmark, Receiver, testing
+from hookrow.asgi import ASGI
+from hookrow.dashboard import Dashboard, basic
+from hookrow.postmark import parse
+from hookrow.recording import record
+from hookrow.stores import tables
+from hookrow.stores.engines import open_engine
+from hookrow.stores.log import Query
+from hookrow.stores.sql import SQLStore
+from hookrow.story import printable
+from hookrow.wsgi import WSGI
+from wire import ENDPOINT, PATIENCE, SECRET, uvicorn_serving
+
+pytestmark = pytest.mark.browser
+
+ADA = "ada@example.com"
+PASSWORD = "of-the-tests"
+EARLY = "saved-too-late"
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\u202e"
+
+PHONE = {"viewport": {"width": 360, "height": 740}, "color_scheme": "dark"}
+DESK = {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"}
+LOGIN = {"http_credentials": {"username": "ada", "password": PASSWORD}}
+
+PAGES = {
+    "overview": "?period=day",
+    "notifications": "notifications",
+    "notification": "notification?id=3",
+    "subscriber": f"subscriber?email={ADA}",
+    "dispatch": "dispatch?message_id=m-1",
+    "lists": "lists",
+    "mistake": "notifications?before=x",
+}
+
+Host: TypeAlias = Callable[[Path, str], AbstractContextManager[str]]
+"""Serves the dashboard of a database, in a folder; yields the server's address."""
+
+
+def fill(url: str) -> None:
+    """Put in people, what was sent to them, and a day's notifications, a few of each kind."""
+    engine = open_engine(url)
+    with engine.begin() as connection:
+        connection.execute(insert(tables.lists), [{"name": "news"}, {"name": "offers"}])
+        for n in range(1, 21):
+            email = ADA if n == 1 else f"person{n}@example.com"
+            connection.execute(insert(tables.subscribers), {"email": email})
+            ids = {"subscriber_id": n, "list_id": 1 + n % 2}
+            connection.execute(insert(tables.subscriptions), ids)
+            row = ids | {"provider_message_id": f"m-{n}"}
+            connection.execute(insert(tables.dispatches), row)
+    engine.dispose()
+    store, now = SQLStore(url), datetime.now(UTC)
+    for n in range(1, 121):
+        record(store, [_arrival(n, now - timedelta(minutes=11 * (120 - n)))])
+    hostile = dict.fromkeys(("RecordType", "MessageID", "Recipient"), HOSTILE)
+    posted = [hostile, testing.delivery(ADA, EARLY, at=now), testing.opening(ADA, "m-1", at=now)]
+    for payload in posted:
+        body = json.dumps(payload).encode()
+        seen = Postmark(SECRET).describe(body)
+        record(store, [Arrival(parse(body), body, now, unsupported=seen)])
+    store.close()
+
+
+def _arrival(n: int, at: datetime) -> Arrival:
+    """Return the notification of that number: it came a second after it happened."""
+    person = 1 + n * 7 % 20
+    email, message = ADA if person == 1 else f"person{person}@example.com", f"m-{person}"
+    match n % 10:
+        case 0:
+            payload: Any = testing.suppression(email, message, at=at, reason="SpamComplaint")
+        case 1 | 2 | 3:
+            payload = testing.opening(email, message, at=at)
+        case 4 if n > 60:
+            payload = testing.delivery("eve@example.com", message, at=at)
+        case _:
+            payload = testing.delivery(email, message, at=at)
+    body = json.dumps(payload).encode()
+    return Arrival(parse(body), body, at + timedelta(seconds=1))
+
+
+@contextmanager
+def _dashboard(url: str) -> Iterator[tuple[Dashboard, Receiver]]:
+    fill(url)
+    store = SQLStore(url)
+    dashboard = Dashboard(store, authorize=basic("ada", PASSWORD))
+    receiver = Receiver(Postmark(SECRET), store)
+    yield dashboard, receiver
+    dashboard.close(PATIENCE)
+    receiver.close(PATIENCE)
+    store.close()
+
+
+@contextmanager
+def in_starlette(folder: Path, url: str) -> Iterator[str]:
+    """Mount the dashboard, and the receiver, in Starlette."""
+    del folder
+    with _dashboard(url) as (dashboard, receiver):
+        mounts = [Mount("/mail/dashboard", ASGI(dashboard)), Mount("/mail", ASGI(receiver))]
+        with uvicorn_serving(Starlette(routes=mounts)) as port:
+            yield f"http://127.0.0.1:{port}"
+
+
+@contextmanager
+def in_litestar(folder: Path, url: str) -> Iterator[str]:
+    """Mount the dashboard in Litestar, which takes the mount off and adds a slash."""
+    del folder
+    with _dashboard(url) as (dashboard, _):
+        mounted = asgi("/mail/dashboard", is_mount=True, copy_scope=True)(ASGI(dashboard))
+        with uvicorn_serving(Litestar([mounted])) as port:
+            yield f"http://127.0.0.1:{port}"
+
+
+@contextmanager
+def in_flask(folder: Path, url: str) -> Iterator[str]:
+    """Mount the dashboard beside a Flask application."""
+    del folder
+    with _dashboard(url) as (dashboard, _):
+        app = DispatcherMiddleware(Flask("host"), {"/mail/dashboard": WSGI(dashboard)})
+        server = make_server("127.0.0.1", 0, app, threaded=True)
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.port}"
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join(PATIENCE)
+
+
+@contextmanager
+def in_django(folder: Path, url: str) -> Iterator[str]:
+    """Run a Django project that includes the dashboard's URLs."""
+    (folder / "hookrow.db").unlink()  # Django's own migrations make it
+    manage = Manage(folder, url)
+    names = {"DJANGO_SUPERUSER_USERNAME": "ada", "DJANGO_SUPERUSER_EMAIL": ADA}
+    variables = {"DJANGO_SUPERUSER_PASSWORD": PASSWORD, **names}
+    for typed in (("migrate", "-v0"), ("createsuperuser", "--noinput")):
+        done = manage.run(*typed, **variables)
+        assert done.returncode == 0, done.stderr
+    fill(url)
+    with manage.runserver() as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Run the browser."""
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def site(browser: Browser, tmp_path: Path, sqlite_url: str) -> Iterator[Look]:
+    """Look at the dashboard in Starlette."""
+    with (
+        in_starlette(tmp_path, sqlite_url) as server,
+        looking(browser, f"{server}/mail/dashboard/", **DESK, **LOGIN) as look,
+    ):
+        yield look
+
+
+@pytest.mark.parametrize("host", [in_starlette, in_litestar, in_flask, in_django])
+def test_each_page_in_each_host(
+    browser: Browser, tmp_path: Path, sqlite_url: str, host: Host
+) -> None:
+    """It is drawn on a desk and, dark, on a phone: no complaint, all reachable, none too wide."""
+    with host(tmp_path, sqlite_url) as server:
+        for name, options in (("desk", DESK), ("phone", PHONE)):
+            login = {} if host is in_django else LOGIN
+            with looking(browser, f"{server}/mail/dashboard/", **options, **login) as look:
+                if host is in_django:
+                    look.open("")
+                    look.page.fill("[name=username]", "ada")
+                    look.page.fill("[name=password]", PASSWORD)
+                    look.page.press("[name=password]", "Enter")
+                    look.shows("Overview")
+                    look.wrong.clear()  # of the admin's login, which has no icon
+                for page, place in PAGES.items():
+                    look.open(place)
+                    look.page.locator("h1").wait_for()
+                    assert not look.overflows(), page
+                    assert not look.violations(), page
+                    if host is in_starlette:
+                        look.shoot(f"{page}-{name}")
+                look.wrong[:] = [each for each in look.wrong if "400" not in each]  # the mistake
+
+
+def test_charts(site: Look, sqlite_url: str) -> None:
+    """They are drawn, and their tables say what is in the database."""
+    site.open("?period=day")
+    assert [colours > 3 for colours in site.colours()] == [True, True]
+    assert not site.page.locator("details[open]").count()
+    store = SQLStore(sqlite_url)
+    assert store.log is not None
+    since = site.page.locator("table[data-chart=type] time").first.get_attribute("datetime")
+    entries = store.log.newest(Query(since=datetime.fromisoformat(since or "")), limit=1000)
+    store.close()
+    for kind, names in (
+        ("type", [printable(each.record_type or "other") for each in entries]),
+        ("outcome", [each.outcome.value.replace("_", " ") for each in entries]),
+    ):
+        figures = {name: sum(counts) for name, counts in site.table(kind).items()}
+        legend = site.page.locator(f"section[aria-labelledby=by-{kind}] .legend").inner_text()
+        assert set(figures) - {"other"} <= set(names)
+        assert sum(figures.values()) == len(entries)
+        for name in set(figures) - {"other"}:
+            assert figures[name] == names.count(name)
+            assert f"{name} {figures[name]}" in legend.replace("\n", " ")
+
+
+def test_replay(site: Look, sqlite_url: str) -> None:
+    """What came too early is found among the parked, and recorded once its dispatch is there."""
+    engine = open_engine(sqlite_url)
+    with engine.begin() as connection:
+        row = {"provider_message_id": EARLY, "subscriber_id": 1}
+        connection.execute(insert(tables.dispatches), row)
+    engine.dispose()
+    site.open("notifications")
+    site.page.get_by_label("Outcome").select_option("dispatch not found")
+    site.page.get_by_role("button", name="Show").click()
+    site.page.locator("#rows a").first.click()
+    site.page.get_by_role("button", name="Replay").click()
+    site.shows("Recorded once more.")
+    site.page.get_by_role("link", name=EARLY).click()
+    site.shows("delivered at")
+    site.shows("by notification 122")
+
+
+def test_suppress_by_keyboard(site: Look) -> None:
+    """Everything is reached by the keyboard: the skip link, the pages, and the forms."""
+    site.open("notifications")
+    press = site.page.keyboard.press
+    press("Tab")
+    assert site.page.locator(":focus").inner_text() == "To the content"
+    press("Enter")
+    assert site.page.locator(":focus").get_attribute("id") == "main"
+    site.page.locator("tbody a", has_text=ADA).first.focus()
+    press("Enter")
+    site.page.get_by_label("Reason").focus()
+    site.page.keyboard.type("asked by <letter>")
+    press("Tab")
+    press("Enter")
+    site.page.locator(".notice").wait_for()
+    lifted = site.page.get_by_text("The suppression is lifted.").count()
+    site.page.get_by_label("Reason").fill("again")
+    site.page.get_by_role("button").click()
+    site.shows("Suppressed. The log" if lifted else "The suppression is lifted.")
+    site.shows("by ada: asked by <letter>")
+
+
+def test_live(site: Look) -> None:
+    """What comes is seen without loading the page, hostile as it may be, until it is paused."""
+    server = site.mount.removesuffix("/mail/dashboard/")
+    site.page.clock.install()
+    site.open("notifications")
+    newest = {**testing.delivery(HOSTILE, HOSTILE, at=datetime.now(UTC)), "Tag": HOSTILE}
+    assert testing.post(f"{server}/mail{ENDPOINT}", newest, secret=SECRET)[0] == 404
+    site.page.clock.run_for(5100)
+    site.shows("1 new at")
+    assert "alert(1)" in site.page.locator("#rows tr").first.inner_text()
+    site.page.get_by_label("Live:").uncheck()
+    assert testing.post(f"{server}/mail{ENDPOINT}", {"x": 1}, secret=SECRET)[0] == 422
+    site.page.clock.run_for(20_000)
+    site.shows("1 new at")
+    site.page.locator("#rows a").first.click()
+    site.shows("subscriber not found")
+
+
+def test_without_javascript(browser: Browser, tmp_path: Path, sqlite_url: str) -> None:
+    """All is there but the charts: their tables are open, and a link looks for what is newer."""
+    with (
+        in_starlette(tmp_path, sqlite_url) as server,
+        looking(
+            browser, f"{server}/mail/dashboard/", java_script_enabled=False, **DESK, **LOGIN
+        ) as look,
+    ):
+        look.open("")
+        assert look.page.locator("table[data-chart]").count() == 2
+        assert look.page.locator("table[data-chart=type]").is_visible()
+        look.open("notifications")
+        look.page.get_by_role("link", name="Look for newer ones").click()
+        look.page.get_by_role("link", name="Older").click()
+        look.page.get_by_role("link", name="Newer", exact=True).click()
+        assert look.page.locator("#rows tr").count() == 50
