@@ -172,12 +172,13 @@ class Server:
 
 def _dashboard(settings: Settings, store: SQLStore) -> Dashboard:
     """Make the dashboard. Raises `ConfigurationError` where it would be open to everybody."""
-    from hookrow.dashboard import Dashboard, served  # noqa: PLC0415 - an extra of its own
+    from hookrow.dashboard import served  # noqa: PLC0415 - an extra of its own
 
-    return Dashboard(
+    return served(
         store,
-        authorize=served(settings.dashboard_password, host=settings.host),
-        mount_path=dashboard_path(settings.mount_path),
+        host=settings.host,
+        password=settings.dashboard_password,
+        mount_path=settings.mount_path,
         keep_bodies=settings.keep_bodies != timedelta(0),
     )
 
@@ -301,9 +302,9 @@ def _prepare_extras(settings: Settings) -> None:
     if settings.metrics:
         importlib.import_module("hookrow.metrics")
     if settings.dashboard:
-        from hookrow.dashboard import served  # noqa: PLC0415 - as said above
+        from hookrow.dashboard.visitor import served_to  # noqa: PLC0415 - as said above
 
-        served(settings.dashboard_password, host=settings.host)
+        served_to(settings.dashboard_password, host=settings.host)
 
 
 def _errors(engine: Engine, schema: Schema) -> Iterator[Finding]:
