@@ -65,7 +65,8 @@ class TestOrigins:
         assert (found["workers"], found["sweep"]) == (("3", "file", file), ("false", "file", file))
         assert found["host"] == ("127.0.0.1", "default", "")
         assert found["spool"] == (None, "default", "")
-        tables = "subscribers in people, dispatches in hookrow_dispatches, subscriptions in none"
+        ours = "dispatches in hookrow_dispatches, log in hookrow_notifications"
+        tables = f"subscribers in people, {ours}"
         assert found["tables"] == (tables, "file", file)
 
     def test_every_setting(self, command: Command) -> None:

@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from hookrow.finding import Finding, Level
-from hookrow.schema import Role, Schema
+from hookrow.schema import Schema
 from hookrow.settings import DEFAULT_FILE
 
 _HIDDEN = re.compile(r"(^|_)(secret|password|token)$")
@@ -131,8 +131,8 @@ def _told(setting: str, value: str, source: str, name: str, fault: str = "") -> 
 
 
 def _tables(schema: Schema) -> str:
-    roles = {name: getattr(schema, name) for name in ("subscribers", "dispatches", "subscriptions")}
+    """Return which table plays which role, and which is the log."""
+    tables = {name: role.table for name, role in schema.roles.items()}
     return ", ".join(
-        f"{name} in {role.table if isinstance(role, Role) else 'none'}"
-        for name, role in roles.items()
+        f"{name} in {table}" for name, table in {**tables, "log": schema.log}.items() if table
     )
