@@ -32,6 +32,9 @@ HURRY = 1.0
 REST = 9.0
 """How much longer it rests than it counts after that."""
 
+AFRESH = timedelta(seconds=10)
+"""How often it is asked how the newest ended where nothing new has come."""
+
 AGAIN = timedelta(minutes=1)
 """How often what may end otherwise, for it is tried again, is counted anew."""
 
@@ -105,14 +108,14 @@ class Tally:
             counted = sum(number in self._chunks for number in wanted)
         return counted / len(wanted) if wanted else 1.0
 
-    def runs(self, query: Query, first: int, last: int) -> Iterator[tuple[int, int]]:
+    def runs(self, query: Query, now: datetime, first: int, last: int) -> Iterator[tuple[int, int]]:
         """Yield the ranges of ids, newest first, that may hold a type or an outcome.
 
         The others had none when they were counted.
         """
         low, high = last + 1, last
         for number in range(last // CHUNK, first // CHUNK - 1, -1):
-            if self._may_hold(number, query):
+            if self._may_hold(number, query, now):
                 low = max(number * CHUNK, first)
                 continue
             if low <= high:
@@ -121,11 +124,13 @@ class Tally:
         if low <= high:
             yield low, high
 
-    def _may_hold(self, number: int, query: Query) -> bool:
+    def _may_hold(self, number: int, query: Query, now: datetime) -> bool:
         with self._lock:
             new = number >= (self._last - UNSETTLED) // CHUNK or number in self._dirty
             chunk = None if new else self._chunks.get(number)
-        return chunk is None or any(
+        if chunk is None or chunk.is_stale(now):
+            return True
+        return any(
             (query.outcome is None or cell.outcome is query.outcome)
             and (query.record_type is None or cell.record_type in {query.record_type, None})
             for cell in chunk.cells
@@ -169,7 +174,8 @@ class Tally:
         if now - self._begun_at > AGAIN:
             begins = {period: self._log.reached(period.starts(now)[0]) for period in Period}
             self._begins, self._begun_at = begins, now
-        self._heard = listened(self._log, last, now, parked=self._count_parked())
+        if last != self._last or self._heard is None or now - self._heard.as_of >= AFRESH:
+            self._heard = listened(self._log, last, now, parked=self._count_parked())
         self._last = last
 
     def _count_parked(self) -> int:
