@@ -113,6 +113,19 @@ class TestWhoMayComeIn:
         assert refused.status == dashboard(Request(head("/"), b"")).status == status
         assert SECURITY.items() <= refused.headers.items()
 
+    @pytest.mark.parametrize("answer", [None, 1, b"ada", object()])
+    def test_what_says_neither_lets_nobody_in(
+        self,
+        answer: Any,  # noqa: ANN401 - anything
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        """Another answer, such as that of an async function, is logged, and answered 500."""
+        dashboard = Dashboard(MemoryStore(), authorize=lambda _: answer)
+        refused = dashboard.admit(head("/notifications"))
+        assert refused is not None
+        assert refused.status == dashboard(Request(head("/"), b"")).status == 500
+        assert f"authorize returned {type(answer).__name__}: let it return" in caplog.text
+
     def test_a_check_that_fails_lets_nobody_in(self) -> None:
         """What it raises is logged, and answered 500."""
         dashboard = Dashboard(MemoryStore(), authorize=lambda _: bool(1 / 0))
