@@ -17,6 +17,7 @@ import world
 from hookrow import ConfigurationError, Head, Postmark, Receiver, Request, Response, testing
 from hookrow.dashboard import Dashboard, basic, local, served
 from hookrow.dashboard.handler import SECURITY
+from hookrow.dashboard.visitor import token
 from hookrow.stores.log import Query
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.sql import SQLStore
@@ -427,6 +428,13 @@ class TestSubscriber:
         visitor._headers |= headers
         form = {"token": token, "action": "suppress", "reason": "x"}
         assert visitor.post("/subscriber", form, email=ADA).status == status
+
+    @pytest.mark.parametrize("other", ['prefs={"a": 1}', "a b=1", "é=é", "lonely", "expires=1"])
+    def test_beside_cookies_of_the_host(self, other: str) -> None:
+        """Ours is found among others, however those are written, in one header or in several."""
+        cookies = (b"cookie", other.encode()), (b"cookie", b"hookrow_dashboard=ours; x=y")
+        assert token(Head("GET", "/", cookies)) == "ours"
+        assert token(Head("GET", "/", cookies[:1])) is None
 
 
 class TestDispatch:
