@@ -17,6 +17,7 @@ import world
 from hookrow import ConfigurationError, Head, Postmark, Receiver, Request, Response, testing
 from hookrow.dashboard import Dashboard, basic, local, served
 from hookrow.dashboard.handler import SECURITY
+from hookrow.dashboard.visitor import token
 from hookrow.stores.log import Query
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.sql import SQLStore
@@ -112,6 +113,19 @@ class TestWhoMayComeIn:
         assert refused is not None
         assert refused.status == dashboard(Request(head("/"), b"")).status == status
         assert SECURITY.items() <= refused.headers.items()
+
+    @pytest.mark.parametrize("answer", [None, 1, b"ada", object()])
+    def test_what_says_neither_lets_nobody_in(
+        self,
+        answer: Any,  # noqa: ANN401 - anything
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        """Another answer, such as that of an async function, is logged, and answered 500."""
+        dashboard = Dashboard(MemoryStore(), authorize=lambda _: answer)
+        refused = dashboard.admit(head("/notifications"))
+        assert refused is not None
+        assert refused.status == dashboard(Request(head("/"), b"")).status == 500
+        assert f"authorize returned {type(answer).__name__}: let it return" in caplog.text
 
     def test_a_check_that_fails_lets_nobody_in(self) -> None:
         """What it raises is logged, and answered 500."""
@@ -414,6 +428,13 @@ class TestSubscriber:
         visitor._headers |= headers
         form = {"token": token, "action": "suppress", "reason": "x"}
         assert visitor.post("/subscriber", form, email=ADA).status == status
+
+    @pytest.mark.parametrize("other", ['prefs={"a": 1}', "a b=1", "é=é", "lonely", "expires=1"])
+    def test_beside_cookies_of_the_host(self, other: str) -> None:
+        """Ours is found among others, however those are written, in one header or in several."""
+        cookies = (b"cookie", other.encode()), (b"cookie", b"hookrow_dashboard=ours; x=y")
+        assert token(Head("GET", "/", cookies)) == "ours"
+        assert token(Head("GET", "/", cookies[:1])) is None
 
 
 class TestDispatch:

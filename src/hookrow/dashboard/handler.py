@@ -132,6 +132,14 @@ class Dashboard:
                 return "somebody"
             case str():
                 return visitor
+            case _:
+                # A function that is async, for one, would have to be waited for.
+                log.error(
+                    "The dashboard's authorize returned %s: let it return True or a name, False, "
+                    "or a Response.",
+                    type(visitor).__name__,
+                )
+                return _secured(plain(500, "Nobody can be let in just now."))
 
     def _answer(self, request: Request, user: str) -> Response:
         head = request.head

@@ -6,7 +6,6 @@ import secrets
 from base64 import b64decode
 from collections.abc import Callable
 from hmac import compare_digest
-from http.cookies import CookieError, SimpleCookie
 from ipaddress import ip_address
 from typing import TypeAlias
 from urllib.parse import urlsplit
@@ -88,13 +87,17 @@ def new_token() -> str:
 
 
 def token(head: Head) -> str | None:
-    """Return the token that the visitor's cookie has, or None."""
-    cookies: SimpleCookie = SimpleCookie()
-    try:
-        cookies.load((head.header("cookie") or b"").decode("latin-1"))
-    except CookieError:
-        return None
-    return cookies[COOKIE].value if COOKIE in cookies else None
+    """Return the token that the visitor's cookie has, or None.
+
+    The host's own cookies stand beside it, written as it likes; in HTTP/2 each may have a
+    header of its own.
+    """
+    headers = [value for name, value in head.headers if name.lower() == b"cookie"]
+    for cookie in b";".join(headers).decode("latin-1").split(";"):
+        name, _, value = cookie.strip().partition("=")
+        if name == COOKIE:
+            return value or None
+    return None
 
 
 def is_ours(head: Head, sent: str) -> bool:

@@ -54,12 +54,12 @@ class _Chunk:
     counted_at: datetime
 
     def is_stale(self, now: datetime) -> bool:
-        """Tell whether it is time to count it anew."""
+        """Tell whether it is time to count it anew, or the clock was set back."""
         parked_since = now - PARKED_FOR
         may_change = self.latest > parked_since and any(
             cell.outcome in PARKED and cell.at > parked_since for cell in self.cells
         )
-        return now - self.counted_at > (AGAIN if may_change else HEALED)
+        return abs(now - self.counted_at) > (AGAIN if may_change else HEALED)
 
 
 class Tally:
@@ -171,7 +171,7 @@ class Tally:
             self._dirty &= set(numbers)
             if last != self._last:
                 self._dirty.update(range(max(changed // CHUNK, numbers.start), numbers.stop))
-        if now - self._begun_at > AGAIN:
+        if abs(now - self._begun_at) > AGAIN:
             begins = {period: self._log.reached(period.starts(now)[0]) for period in Period}
             self._begins, self._begun_at = begins, now
         if last != self._last or self._heard is None or now - self._heard.as_of >= AFRESH:
