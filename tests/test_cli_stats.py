@@ -20,7 +20,6 @@ from hookrow.stores.sql import SQLStore
 
 ADA, ADAS = "ada@example.com", "6f1d0a4e-3b52-4c8e-9a17-0c5be2d4f901"
 provider = Postmark("a-secret-of-the-tests")
-NOW = datetime.now(UTC)
 SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
 
 
@@ -28,14 +27,15 @@ SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
 def url(database_url: str) -> str:
     """Return the URL of a database that received something now, and something days ago."""
     world.fill(database_url)
+    now = datetime.now(UTC)
     came = {
-        NOW: [
-            testing.delivery(ADA, ADAS, at=NOW + HOUR - 30 * SECOND),
-            testing.opening(ADA, ADAS, at=NOW),
+        now: [
+            testing.delivery(ADA, ADAS, at=now + HOUR - 30 * SECOND),
+            testing.opening(ADA, ADAS, at=now),
         ],
-        NOW - 90 * timedelta(minutes=1): [testing.opening(ADA, "not-saved", at=NOW)],
-        NOW - 5 * DAY: [{"RecordType": "\x1b[31mRed"}, testing.opening(ADA, ADAS, at=NOW - DAY)],
-        NOW - 60 * DAY: [testing.opening(ADA, ADAS, at=NOW - 60 * DAY)],
+        now - 90 * timedelta(minutes=1): [testing.opening(ADA, "not-saved", at=now)],
+        now - 5 * DAY: [{"RecordType": "\x1b[31mRed"}, testing.opening(ADA, ADAS, at=now - DAY)],
+        now - 60 * DAY: [testing.opening(ADA, ADAS, at=now - 60 * DAY)],
     }
     with closing(SQLStore(database_url)) as store:
         for at, payloads in sorted(came.items()):
@@ -136,5 +136,5 @@ def test_it_counts_in_ranges(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "WIDEST", 2)
     with closing(SQLStore(url, Schema())) as store:
         assert store.log is not None
-        assert read(store, store.log, Period.MONTH, NOW).total == 5
-        assert read(store, store.log, Period.HOUR, NOW).total == 2
+        assert read(store, store.log, Period.MONTH, datetime.now(UTC)).total == 5
+        assert read(store, store.log, Period.HOUR, datetime.now(UTC)).total == 2

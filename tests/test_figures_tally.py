@@ -114,12 +114,12 @@ class TestCounting:
         made.work(NOW)
         late = entry(30, NOW, outcome=Ending.FAILED, retry_at=NOW + HOUR)
         keep(store, *(entry(n, NOW) for n in range(25, 30)), late)
-        made.work(NOW)
+        made.work(NOW + tally.AFRESH)
         assert counted(made) == {RECORDED: 30, FAILED: 1}
         assert made.heard is not None
         assert made.heard.last == NOW
         assert made.heard.recent == {Ending.RECORDED: 4, Ending.FAILED: 1}
-        assert (made.heard.parked, made.heard.as_of) == (1, NOW)
+        assert (made.heard.parked, made.heard.as_of) == (1, NOW + tally.AFRESH)
 
     def test_the_newest_comes_first(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         """A turn that ends early has counted it; the share of the period is told."""

@@ -18,7 +18,7 @@ from hookrow.stores.log import Query
 
 __all__ = ["Counts", "Delays", "Figures", "Found", "Heard", "Overview", "Period"]
 
-LOOK = 1.0
+LOOK = 3.0
 """In seconds; how long it waits until it looks for what is new."""
 
 ASKED = 600.0

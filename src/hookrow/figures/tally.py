@@ -32,8 +32,8 @@ HURRY = 1.0
 REST = 9.0
 """How much longer it rests than it counts after that."""
 
-AFRESH = timedelta(seconds=10)
-"""How often it is asked how the newest ended where nothing new has come."""
+AFRESH = timedelta(seconds=5)
+"""How often it is asked who came last, and how the newest ended."""
 
 AGAIN = timedelta(minutes=1)
 """How often what may end otherwise, for it is tried again, is counted anew."""
@@ -174,7 +174,7 @@ class Tally:
         if abs(now - self._begun_at) > AGAIN:
             begins = {period: self._log.reached(period.starts(now)[0]) for period in Period}
             self._begins, self._begun_at = begins, now
-        if last != self._last or self._heard is None or now - self._heard.as_of >= AFRESH:
+        if self._heard is None or now - self._heard.as_of >= AFRESH:
             self._heard = listened(self._log, last, now, parked=self._count_parked())
         self._last = last
 
