@@ -103,9 +103,9 @@ class TestWhoMayComeIn:
 
     @pytest.mark.parametrize(
         ("answer", "status"),
-        [(False, 403), ("", 403), (Response(302, b"", {"Location": "/login"}), 302)],
+        [(False, 403), ("", 403), (None, 403), (Response(302, b"", {"Location": "/login"}), 302)],
     )
-    def test_refused(self, answer: Any, status: int) -> None:  # noqa: ANN401 - one of three
+    def test_refused(self, answer: Any, status: int) -> None:  # noqa: ANN401 - whatever a host says
         """Who may not come in is told so before anything is looked at, and so is a request."""
         dashboard = Dashboard(MemoryStore(), authorize=lambda _: answer)
         refused = dashboard.admit(head("/notifications"))
@@ -411,6 +411,7 @@ class TestSubscriber:
         """A form comes from a page of ours: with the cookie's token, from this origin."""
         visitor = Visitor(MemoryStore(subscribers={1: {"email": ADA}}))
         [token] = re.findall('name="token" value="(.+?)"', visitor.shows("/subscriber", email=ADA))
+        visitor._headers["cookie"] = f'odd={{"a", ";; {visitor._headers["cookie"]}; more='
         visitor._headers |= headers
         form = {"token": token, "action": "suppress", "reason": "x"}
         assert visitor.post("/subscriber", form, email=ADA).status == status
@@ -425,6 +426,17 @@ class TestDispatch:
         assert "by notification 2" in page
         assert "2026-03-04 05:06:07Z" in page
         assert Visitor(store).get("/dispatch", message_id="none").status == 404
+
+    def test_suppress_and_lift(self, store: Any) -> None:  # noqa: ANN401 - any store
+        """What is suppressed is what the provider would suppress for this message."""
+        visitor = Visitor(store)
+        form = {"action": "suppress", "reason": "x", "email": ADA}
+        page = visitor.send("/dispatch", form, message_id=ADAS)
+        assert "Suppressed. The log" in page
+        assert page.count("by notification 1") == 2
+        assert ">suppressed<" in visitor.shows("/subscriber", email=ADA)
+        page = visitor.send("/dispatch", {**form, "action": "lift"}, message_id=ADAS)
+        assert "The suppression is lifted." in page
 
 
 def charted(page: str, kind: str) -> dict[str, int]:

@@ -34,6 +34,7 @@ PAGES = {
 ACTIONS = {
     "notification": actions.replay,
     "subscriber": actions.change,
+    "dispatch": actions.change_dispatch,
 }
 """What there is to do, on the page of that name."""
 
@@ -126,12 +127,12 @@ class Dashboard:
         match visitor:
             case Response():
                 return _secured(visitor)
-            case False | "":
-                return _secured(plain(403, "The dashboard is not open to you."))
             case True:
                 return "somebody"
-            case str():
+            case str() if visitor:
                 return visitor
+            case _:  # False, and what a host returns that says nothing
+                return _secured(plain(403, "The dashboard is not open to you."))
 
     def _answer(self, request: Request, user: str) -> Response:
         head = request.head
@@ -164,7 +165,7 @@ class Dashboard:
 
     def _act(self, name: str, request: Request, user: str) -> Response:
         text = request.body.decode("utf-8", "replace")
-        form = fields(text, ("token", "action", "reason"))
+        form = fields(text, ("token", "action", "reason", "email"))
         if not is_ours(request.head, form.get("token", "")):
             raise Mistake(403, "This form is too old, or not ours: load its page anew.")
         return _redirect(ACTIONS[name](self._site, request.head.query, form, user))

@@ -6,7 +6,6 @@ import secrets
 from base64 import b64decode
 from collections.abc import Callable
 from hmac import compare_digest
-from http.cookies import CookieError, SimpleCookie
 from ipaddress import ip_address
 from typing import TypeAlias
 from urllib.parse import urlsplit
@@ -88,13 +87,12 @@ def new_token() -> str:
 
 
 def token(head: Head) -> str | None:
-    """Return the token that the visitor's cookie has, or None."""
-    cookies: SimpleCookie = SimpleCookie()
-    try:
-        cookies.load((head.header("cookie") or b"").decode("latin-1"))
-    except CookieError:
-        return None
-    return cookies[COOKIE].value if COOKIE in cookies else None
+    """Return the token that the visitor's cookie has, or None; of other cookies any may be odd."""
+    for cookie in (head.header("cookie") or b"").decode("latin-1").split(";"):
+        name, _, value = cookie.strip().partition("=")
+        if name == COOKIE and value:
+            return value
+    return None
 
 
 def is_ours(head: Head, sent: str) -> bool:
