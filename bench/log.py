@@ -82,7 +82,7 @@ def growing(name: str, url: str, rows: int) -> Iterator[Row]:
             connection.execute(delete(notifications))
         costs = []
         for size in (FEW, rows):
-            _fill(engine, size - _count(engine))
+            fill_log(engine, size - _count(engine))
             costs.append(_cost(store))
             yield figure(f"keep, {name}, {size:,} in the log", costs[-1] * 1e6, "us")
         yield figure(f"keep, {name}, growth", costs[1] / costs[0], target="<= 1.5")
@@ -91,7 +91,7 @@ def growing(name: str, url: str, rows: int) -> Iterator[Row]:
 def sweeping(name: str, url: str, parked: int) -> Iterator[Row]:
     """Sweep a thousand that are due among so many parked: with nobody there, and under load."""
     with opened(url) as engine, closing(SQLStore(url)) as store:
-        _fill(engine, parked, parked=True)
+        fill_log(engine, parked, parked=True)
         _park(store)
         _make_due(engine, timedelta(0))
         assert store.log is not None
@@ -129,7 +129,7 @@ def _cost(store: SQLStore) -> float:
     return min(costs)
 
 
-def _fill(engine: Engine, rows: int, *, parked: bool = False) -> None:
+def fill_log(engine: Engine, rows: int, *, parked: bool = False) -> None:
     """Add to the log what was recorded in 90 days, or what is parked."""
     values = {
         "all": rows,

@@ -21,6 +21,7 @@ from time import perf_counter
 from timeit import Timer
 
 from data import SECRET, arrivals, memory, payloads
+from figures import figuring, watching
 from hookrow import Postmark, Schema
 from hookrow.decide import decide, mentioned
 from hookrow.recording import record
@@ -192,6 +193,11 @@ def main() -> None:
         print()
         for name, url in urls.items():
             note(growing(name, url, MANY))
+        for name, url in urls.items():
+            note(figuring(name, url, MANY))
+        head("to alone")
+        for name, url in urls.items():
+            note(watching(name, url))
         head("to quiet")
         for name, url in urls.items():
             note(sweeping(name, url, PARKED))

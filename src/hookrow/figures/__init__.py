@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import partial
-from threading import Event
 from time import monotonic
 
 from hookrow.figures.counting import Counting
@@ -18,8 +17,8 @@ from hookrow.stores.log import Query
 
 __all__ = ["Counts", "Delays", "Figures", "Found", "Heard", "Overview", "Period"]
 
-LOOK = 2.0
-"""In seconds; how often it is looked for what is new."""
+LOOK = 1.0
+"""In seconds; how long it waits until it looks for what is new."""
 
 ASKED = 600.0
 """In seconds; how long after it was asked for nothing more is counted."""
@@ -40,7 +39,6 @@ class Figures:
         self._tally = Tally(store.log) if store.log is not None else None
         self._counting = Counting(store)
         self._asked = 0.0
-        self._ready = Event()
         self._threads = [
             Periodic(self._tallied, seconds=LOOK, name="reading of the log"),
             Periodic(self._counted, seconds=LOOK, name="counting of rows"),
@@ -84,14 +82,12 @@ class Figures:
         self._asked = monotonic()
         for thread in self._threads:
             thread.start()
-        self._ready.wait(PATIENCE)
+        if self._tally is not None:
+            self._tally.ready.wait(PATIENCE)
 
     def _tallied(self) -> None:
-        try:
-            if self._tally is not None and self._wanted():
-                self._tally.work(datetime.now(UTC))
-        finally:
-            self._ready.set()
+        if self._tally is not None and self._wanted():
+            self._tally.work(datetime.now(UTC))
 
     def _counted(self) -> None:
         if self._wanted():

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from threading import Lock
+from threading import Event, Lock
 from time import monotonic, sleep
 
 from hookrow.entry import PARKED, PARKED_FOR, Ending
@@ -14,7 +14,7 @@ from hookrow.figures.overview import Heard
 from hookrow.figures.period import Period
 from hookrow.stores.log import Cell, LogReader, Query
 
-CHUNK = 20_000
+CHUNK = 10_000
 """In ids; what is counted, and counted anew, at a time."""
 
 UNSETTLED = 2000
@@ -23,11 +23,14 @@ UNSETTLED = 2000
 RECENT = 10_000
 """In ids; the newest, of which is told how they ended."""
 
-TURN = 1.0
-"""In seconds; how long it counts before it looks for what is new."""
+TURN = 2.0
+"""In seconds; how long it counts and rests before it looks for what is new."""
+
+HURRY = 1.0
+"""In seconds; how long it counts without a rest at first, for somebody waits for it."""
 
 REST = 9.0
-"""How much longer it rests than it counts."""
+"""How much longer it rests than it counts after that."""
 
 AGAIN = timedelta(minutes=1)
 """How often what may end otherwise, for it is tried again, is counted anew."""
@@ -74,7 +77,9 @@ class Tally:
         self._heard: Heard | None = None
         self._parked = 0
         self._parked_until = 0.0
-        self._rest = 0.0
+        self._hurry_until: float | None = None
+        self.ready = Event()
+        """Set once the last day is counted, or as much of it as could be in a turn."""
 
     @property
     def heard(self) -> Heard | None:
@@ -128,15 +133,26 @@ class Tally:
 
     def work(self, now: datetime) -> None:
         """Look for what is new, and count for a turn. Raises a `StoreError`."""
-        until = monotonic() + TURN
-        self._look(now)
+        try:
+            self._look(now)
+            self._turn(now)
+        finally:
+            self.ready.set()
+
+    def _turn(self, now: datetime) -> None:
+        begin = monotonic()
+        if self._hurry_until is None:
+            self._hurry_until = begin + HURRY
         while (number := self._next(now)) is not None:
-            begin = monotonic()
+            counting = monotonic()
             self._count(number, now)
-            if monotonic() >= until:
+            if self.complete(Period.DAY) == 1:
+                self.ready.set()
+            counted = monotonic()
+            if counted >= begin + TURN:
                 break
-            sleep((monotonic() - begin) * self._rest)
-        self._rest = REST  # but for the first turn, which somebody waits for
+            if counted >= self._hurry_until:
+                sleep((counted - counting) * REST)
 
     def _look(self, now: datetime) -> None:
         """Find out what is new, or gone, and what the present is."""
