@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -31,7 +32,7 @@ from hookrow.django.mapping import models
 from hookrow.django.store import DjangoStore
 from hookrow.notification import Notification, Suppressible
 from hookrow.recording import record
-from hookrow.stores import Conflict, Locked
+from hookrow.stores import Conflict, Locked, Unavailable
 from hookrow.stores.sql import SQLStore
 
 ADA = UUID(int=1)
@@ -102,6 +103,22 @@ class TestTransactions:
                 "pg_backend_pid() AND backend_type = 'client backend'"
             )
             assert statuses(record(home.store, told)) == [200]
+
+    def test_who_reads_in_a_thread_connects_anew(
+        self,
+        empty_postgres_url: str,
+        postgres: Any,  # noqa: ANN401 - the server
+    ) -> None:
+        """What is read as the server ends the connection fails; the next time goes well."""
+        with closing(DjangoHome(empty_postgres_url, OURS)) as home:
+            fill(home)
+            census, log = home.store.census, reader(home)
+            for read in (census.lists, census.suppressed, log.bounds, partial(log.reached, NOON)):
+                read()
+                postgres.terminate(empty_postgres_url)
+                with pytest.raises(Unavailable):
+                    read()
+                read()
 
     def test_many_at_once(self, home: DjangoHome) -> None:
         """Whether alone, when no row is locked before it is changed, or in groups: none fails."""

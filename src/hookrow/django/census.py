@@ -12,7 +12,7 @@ from django.db.models.functions import Cast
 from hookrow.django.lookups import Lookups
 from hookrow.django.mapping import Mapped, Models
 from hookrow.django.times import told
-from hookrow.django.transactions import faults
+from hookrow.django.transactions import reading
 from hookrow.stores.census import ListCount, by_list
 
 _SENT = ("provider_message_id", "delivered_at", "opened_at")
@@ -30,7 +30,7 @@ class DjangoCensus:
         """Count by list."""
         dispatches, members = self._roles["dispatches"], self._roles.get("subscriptions")
         list_ = self._lookups.list_of(dispatches)
-        with faults():
+        with reading(self._using):
             sent = self._counted(dispatches, list_, *(dispatches.paths[name] for name in _SENT))
             if members is None:
                 return by_list(sent, None)
@@ -44,7 +44,7 @@ class DjangoCensus:
         people = self._roles["subscribers"]
         path = people.paths.get("suppression_reason")
         reason = Value(None, TextField()) if path is None else Cast(path, TextField())
-        with faults():
+        with reading(self._using):
             suppressed = {f"{people.paths['suppressed_at']}__isnull": False}
             counted = self._counted(people, reason, "*", **suppressed)
         return {word: count for word, count in counted if count}
@@ -59,7 +59,7 @@ class DjangoCensus:
         found = self._all(dispatches).filter(
             **{f"{message_id}__in": list(message_ids), f"{at}__isnull": False}
         )
-        with faults():
+        with reading(self._using):
             return {id_: told(when) for id_, when in found.values_list(message_id, at)}
 
     def _counted(self, mapped: Mapped, by: Any, *counted: Any, **only: object) -> Sequence[Any]:  # noqa: ANN401 - paths or expressions

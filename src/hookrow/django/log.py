@@ -15,7 +15,7 @@ from django.db.models import Count, Max, Min, Q, QuerySet
 
 from hookrow.django.fields import Folded, Start
 from hookrow.django.mapping import LOG
-from hookrow.django.transactions import begun, faults
+from hookrow.django.transactions import begun, reading
 from hookrow.entry import (
     Ending,
     Logged,
@@ -58,7 +58,7 @@ class DjangoLog:
             found = found.filter(id__lt=before)
         elif query.end is not None:
             found = found.filter(id__lt=self.reached(query.end))
-        return _read(found, limit)
+        return self._read(found, limit)
 
     def oldest(self, query: Query, *, after: int = 0, limit: int) -> Sequence[Logged]:
         """Return the oldest entries, oldest first."""
@@ -67,12 +67,12 @@ class DjangoLog:
             found = found.filter(id__gte=self.reached(query.begin))
         if query.end is not None:
             found = found.filter(id__lt=self.reached(query.end))
-        return _read(found, limit)
+        return self._read(found, limit)
 
     def happened(self, at: datetime, query: Query, *, limit: int) -> Sequence[Logged]:
         """Return entries of what happened within that second, oldest first."""
         found = self._matching(query).filter(fingerprint__range=fingerprints(at))
-        return _read(found.order_by("id"), limit)
+        return self._read(found.order_by("id"), limit)
 
     def due(self, now: datetime, *, limit: int) -> Sequence[Logged]:
         """Take parked entries that are due, and put off when to try again."""
@@ -92,7 +92,7 @@ class DjangoLog:
         """Return the parked entries of these messages, oldest first."""
         of_them = [kept_message_id(each) for each in message_ids]
         found = self._all().filter(message_id__in=of_them, retry_at__isnull=False)
-        return _read(found.order_by("id"), None)
+        return self._read(found.order_by("id"), None)
 
     def prune(
         self, *, before: datetime, parked_before: datetime, bodies_only: bool
@@ -120,13 +120,13 @@ class DjangoLog:
 
     def counts(self) -> Mapping[Ending, int]:
         """Return how many entries ended in each way."""
-        with faults():
+        with reading(self._using):
             found = self._all().values_list("outcome").annotate(Count("id"))
             return Counter({Ending(outcome): count for outcome, count in found})
 
     def bounds(self) -> tuple[int, int] | None:
         """Return the first and the last id; None of an empty log."""
-        with faults():
+        with reading(self._using):
             # Each by itself: for both in one SQLite would read the whole table.
             first = self._all().aggregate(first=Min("id"))["first"]
             last = self._all().aggregate(last=Max("id"))["last"]
@@ -141,7 +141,7 @@ class DjangoLog:
         """Count the entries from one id to another, in one statement."""
         found = self._all().filter(id__range=(first, last))
         counted = found.values_list(Start("received_at", grain), "record_type", "outcome")
-        with faults():
+        with reading(self._using):
             return {
                 Cell(moment(at), record_type, Ending(outcome)): count
                 for at, record_type, outcome, count in counted.annotate(Count("id"))
@@ -156,17 +156,17 @@ class DjangoLog:
             message_id__isnull=False,
             occurred_at__isnull=False,
         )
-        with faults():
+        with reading(self._using):
             return list(found.order_by("id").values_list("message_id", "occurred_at"))
 
     def count_parked(self) -> int:
         """Return how many entries are tried again."""
-        with faults():
+        with reading(self._using):
             return self._all().filter(retry_at__isnull=False).count()
 
     def _probe(self, id_: int) -> Probe | None:
         found = self._all().filter(id__gte=id_).order_by("id")
-        with faults():
+        with reading(self._using):
             row = found.values_list("id", "received_at", "ended_at").first()
         return row and Probe(*row)
 
@@ -221,6 +221,10 @@ class DjangoLog:
         for ids in batches(*self.bounds() or (None, None)):
             yield Q(id__range=ids)
 
+    def _read(self, found: QuerySet[Notification], limit: int | None) -> Sequence[Logged]:
+        with reading(self._using):
+            return [row.logged() for row in found[:limit]]
+
     def _all(self) -> QuerySet[Notification]:
         model: type[Notification] = apps.get_model(LOG)
         return QuerySet(model, using=self._using)
@@ -230,8 +234,3 @@ def _among(ids: Collection[int]) -> Q:
     if isinstance(ids, range) and ids.step == 1:
         return Q(id__range=(ids.start, ids.stop - 1))
     return Q(id__in=ids)
-
-
-def _read(found: QuerySet[Notification], limit: int | None) -> Sequence[Logged]:
-    with faults():
-        return [row.logged() for row in found[:limit]]

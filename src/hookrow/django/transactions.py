@@ -29,6 +29,19 @@ def begun(using: str) -> Iterator[BaseDatabaseWrapper]:
 
 
 @contextmanager
+def reading(using: str) -> Iterator[None]:
+    """Read on a new connection where the one that there was is lost. Raises a `StoreError`.
+
+    In a thread of its own there is no request at whose end Django would look at that.
+    """
+    connection = connections[using]
+    with faults():
+        if connection.errors_occurred and not connection.in_atomic_block:
+            connection.close_if_unusable_or_obsolete()
+        yield
+
+
+@contextmanager
 def faults(*, saving: bool = False) -> Iterator[None]:
     """Raise a `StoreError` for what Django raises of a database in the block.
 
