@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from contract import NOON, arrival, fill, opens, statuses
-from homes import OURS, Home
+from homes import OURS, Home, SQLHome
 
 from hookrow import Delivered, Suppressed
 from hookrow.recording import record
@@ -31,9 +32,11 @@ class CensusContract:
             assert found == [ListCount(list=None, sent=3, delivered=2, opened=1)]
             return
         none, one, two = (None, home.key(1), home.key(2))
-        nobody = {"subscribed": 0, "suppressed": 0}
+        ours = isinstance(home, SQLHome) and home.schema == OURS
+        assert {each.name for each in found if each.list} == {"a list" if ours else None}
+        found = [replace(each, name=None) for each in found]
         assert found == [
-            ListCount(list=none, sent=1, delivered=1, opened=0, **nobody),
+            ListCount(list=none, sent=1, delivered=1, opened=0, subscribed=0, suppressed=0),
             ListCount(list=one, sent=1, delivered=0, opened=1, subscribed=2, suppressed=1),
             ListCount(list=two, sent=1, delivered=1, opened=0, subscribed=1, suppressed=0),
         ]

@@ -10,11 +10,13 @@ from django.db.models import Count, F, Model, QuerySet, TextField, Value
 from django.db.models.functions import Cast
 
 from hookrow.django.lookups import Lookups
-from hookrow.django.mapping import Mapped, Models
+from hookrow.django.mapping import Mapped, Models, model
 from hookrow.django.times import told
 from hookrow.django.transactions import reading
+from hookrow.notification import Key
 from hookrow.stores.census import ListCount, by_list
 
+_LISTS = "hookrow_tables.List"
 _SENT = ("provider_message_id", "delivered_at", "opened_at")
 
 
@@ -23,6 +25,7 @@ class DjangoCensus:
 
     def __init__(self, models: Models, lookups: Lookups, using: str) -> None:
         self._roles = models.roles
+        self._lists = model(_LISTS) if models.schema.ours else None
         self._lookups = lookups
         self._using = using
 
@@ -37,7 +40,7 @@ class DjangoCensus:
             suppressed = members.paths.get("suppressed_at")
             path = Value(None, TextField()) if suppressed is None else suppressed
             subscribed = self._counted(members, members.paths["list_id"], "*", path)
-            return by_list(sent, subscribed)
+            return by_list(sent, subscribed, self._names())
 
     def suppressed(self) -> Mapping[str | None, int]:
         """Count the suppressed subscribers by reason."""
@@ -61,6 +64,11 @@ class DjangoCensus:
         )
         with reading(self._using):
             return {id_: told(when) for id_, when in found.values_list(message_id, at)}
+
+    def _names(self) -> Mapping[Key, str]:
+        if self._lists is None:
+            return {}
+        return dict(QuerySet(self._lists, using=self._using).values_list("pk", "name"))
 
     def _counted(self, mapped: Mapped, by: Any, *counted: Any, **only: object) -> Sequence[Any]:  # noqa: ANN401 - paths or expressions
         """Return each value of a path or an expression, and how many rows have what is counted."""

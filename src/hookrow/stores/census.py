@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from hookrow.notification import Key
@@ -14,11 +15,12 @@ from hookrow.notification import Key
 class ListCount:
     """The dispatches of a list, and its subscriptions; `list` is None of those without one.
 
-    `subscribed` and `suppressed` count subscriptions, the latter among the former. They
-    are None where no table says.
+    `name` is known of lists in our own tables alone. `subscribed` and `suppressed` count
+    subscriptions, the latter among the former; they are None where no table says.
     """
 
     list: Key | None
+    name: str | None = None
     sent: int
     delivered: int
     opened: int
@@ -27,7 +29,9 @@ class ListCount:
 
 
 def by_list(
-    sent: Iterable[Sequence[Any]], subscribed: Iterable[Sequence[Any]] | None
+    sent: Iterable[Sequence[Any]],
+    subscribed: Iterable[Sequence[Any]] | None,
+    names: Mapping[Key, str] = MappingProxyType({}),
 ) -> Sequence[ListCount]:
     """Put together what was counted of each list: dispatches, and subscriptions if there are any.
 
@@ -39,6 +43,7 @@ def by_list(
     return [
         ListCount(
             list=list_,
+            name=None if list_ is None else names.get(list_),
             sent=counts[0],
             delivered=counts[1],
             opened=counts[2],

@@ -73,7 +73,7 @@ class SQLStore:
         self._schema = schema
         self._statements: Statements | None = None
         self.log = SQLLog(self._engine, schema.log, self._committed) if schema.log else None
-        self.census = SQLCensus(self._reading, self._verified)
+        self.census = SQLCensus(self._reading, self._verified, ours=schema.ours)
         try:
             self._statements = verify(self._engine, schema)
         except Unavailable as error:

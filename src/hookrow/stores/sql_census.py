@@ -11,16 +11,25 @@ from sqlalchemy import Connection, Select, Text, cast, func, null, select
 
 from hookrow.stores.census import ListCount, by_list
 from hookrow.stores.statements import Statements, key
+from hookrow.stores.tables import lists
+
+_NAMES = select(lists.c.id, lists.c.name)
 
 
 class SQLCensus:
-    """What is counted, each in one statement. `reading` connects without time limits."""
+    """What is counted, each in one statement. `reading` connects without time limits.
+
+    Of `ours` the names of lists are known, too.
+    """
 
     def __init__(
         self,
         reading: Callable[[], AbstractContextManager[Connection]],
         statements: Callable[[], Statements],
+        *,
+        ours: bool,
     ) -> None:
+        self._ours = ours
         self._reading = reading
         self._statements = statements
 
@@ -31,7 +40,8 @@ class SQLCensus:
         with self._reading() as connection:
             sent = connection.execute(_sent(statements)).all()
             members = None if subscribed is None else connection.execute(subscribed).all()
-        return by_list(sent, members)
+            named = connection.execute(_NAMES).all() if self._ours else ()
+        return by_list(sent, members, {row.id: row.name for row in named})
 
     def suppressed(self) -> Mapping[str | None, int]:
         """Count the suppressed subscribers by reason."""
