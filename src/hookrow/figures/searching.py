@@ -14,7 +14,10 @@ BUDGET = 0.05
 """In seconds; how long it looks, but for the statement that is at work then."""
 
 NARROWEST = 5000
-"""In ids; how many are looked through first. It is twice as many each time after that."""
+"""In ids; how many are looked through first, and twice as many after each that is quick."""
+
+QUICK = BUDGET / 4
+"""In seconds."""
 
 Runs: TypeAlias = Callable[[int, int], Iterable[tuple[int, int]]]
 """Tells of a range of ids the ranges in it that need to be looked through, newest first."""
@@ -54,14 +57,15 @@ def search(
     for low, high in runs(first, last):
         rest = high
         while rest >= low:
-            start = max(rest - width + 1, low)
+            start, begin = max(rest - width + 1, low), monotonic()
             window = replace(query, ids=range(start, rest + 1))
             found += log.newest(window, limit=limit - len(found))
             if len(found) == limit:
                 return Found(found, _unless_first(found[-1].id, first))
-            if monotonic() >= until:
+            if (now := monotonic()) >= until:
                 return Found(found, _unless_first(start, first))
-            rest, width = start - 1, width * 2
+            rest = start - 1
+            width *= 2 if now - begin < QUICK else 1
     return Found(found, None)
 
 
