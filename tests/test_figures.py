@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from threading import active_count
+from time import monotonic
 
 import msgspec
 import pytest
@@ -76,19 +77,17 @@ class TestFigures:
         assert seen.counts is not None
         assert (seen.counts.sent, seen.counts.delays) == (100, None)
 
-    def test_nothing_is_counted_that_nobody_asks_for(
-        self, made: Figures, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_nothing_is_counted_that_nobody_asks_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A while after the last question, until the next."""
-        made.overview(Period.DAY, NOW)
-        monkeypatch.setattr(figures, "ASKED", -1.0)
-        before = made._tally.heard if made._tally else None
-        made._tallied()
-        assert made._tally is not None
-        assert made._tally.heard is before
-        monkeypatch.undo()
-        made._tallied()
-        assert made._tally.heard is not before
+        made = Figures(memory())
+        made._asked = monotonic()
+        for seconds, known in ((-1.0, False), (60.0, True)):
+            monkeypatch.setattr(figures, "ASKED", seconds)
+            made._tallied()
+            made._counted()
+            assert made._tally is not None
+            assert (made._tally.heard is not None) is known
+            assert (made._counting.counts is not None) is known
 
     def test_who_asks_is_not_kept_waiting(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Where the database does not answer it is told that nothing is known yet."""

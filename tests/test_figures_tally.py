@@ -201,8 +201,8 @@ class TestCountingAnew:
         monkeypatch.setattr(tally, "sleep", lambda _: None)
         monkeypatch.setattr(type(log), "count_parked", lambda _: count())
         made = Tally(log)
-        for _ in range(100):
-            made.work(NOW)
+        for look in range(100):
+            made.work(NOW + look * tally.AFRESH)
             at[0] += 2.0
         assert made.heard is not None
         assert (made.heard.parked, times) == (7, [0.0, 83.0, 166.0])

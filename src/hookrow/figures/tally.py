@@ -32,6 +32,9 @@ HURRY = 1.0
 REST = 9.0
 """How much longer it rests than it counts after that."""
 
+AFRESH = timedelta(seconds=10)
+"""How often it is asked how the newest ended where nothing new has come."""
+
 AGAIN = timedelta(minutes=1)
 """How often what may end otherwise, for it is tried again, is counted anew."""
 
@@ -169,7 +172,8 @@ class Tally:
         if now - self._begun_at > AGAIN:
             begins = {period: self._log.reached(period.starts(now)[0]) for period in Period}
             self._begins, self._begun_at = begins, now
-        self._heard = listened(self._log, last, now, parked=self._count_parked())
+        if last != self._last or self._heard is None or now - self._heard.as_of >= AFRESH:
+            self._heard = listened(self._log, last, now, parked=self._count_parked())
         self._last = last
 
     def _count_parked(self) -> int:
