@@ -17,6 +17,7 @@ import world
 from hookrow import ConfigurationError, Head, Postmark, Receiver, Request, Response, testing
 from hookrow.dashboard import Dashboard, basic, local, served
 from hookrow.dashboard.handler import SECURITY
+from hookrow.stores import Unavailable
 from hookrow.stores.log import Query
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.sql import SQLStore
@@ -350,6 +351,39 @@ class TestNotification:
         page = visitor.shows("/notification", id=1)
         assert "Its body is not kept" in page
         assert "<form" not in page
+
+    def test_what_is_no_json(self) -> None:
+        """It is shown as it came, and told nothing of."""
+        store = MemoryStore(subscribers={1: {"email": ADA}})
+        receiver = Receiver(Postmark(SECRET), store)
+        odd = {**testing.suppression(ADA, None, at=AT), "ChangedBy": 7, "Origin": "Host"}
+        for body in (b"{<b>\x00", json.dumps(odd).encode()):
+            receiver.answer(Request(Head("POST", "/", ()), body))
+        visitor = Visitor(store)
+        assert "{&lt;b&gt;\\x00</pre>" in visitor.shows("/notification", id=1)
+        assert ">suppressed for HardBounce<" in visitor.shows("/notification", id=2)
+
+    def test_another_action(self) -> None:
+        """A notification can be replayed, and nothing else."""
+        visitor = Visitor(MemoryStore())
+        came(visitor.dashboard._site.store, testing.delivery(ADA, ADAS, at=AT))
+        [token] = re.findall('name="token" value="(.+?)"', visitor.shows("/notification", id=1))
+        assert visitor.post("/notification", {"token": token, "action": "x"}, id=1).status == 400
+
+
+@pytest.mark.parametrize(
+    ("fault", "status"), [(Unavailable("It is gone."), 503), (KeyError(), 500)]
+)
+def test_a_store_that_fails(fault: Exception, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be read just now is answered with a sentence; a handler never raises."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(MemoryStore, "transaction", fail)
+    response = Visitor(MemoryStore()).get("/subscriber", email=ADA)
+    assert response.status == status
+    assert re.search(r"gone\.|This page failed: KeyError", response.body.decode())
 
 
 class TestSubscriber:
