@@ -66,11 +66,13 @@ def facts(postgres: str) -> str:
 
 
 @contextmanager
-def server(target: str, *flags: str) -> Iterator[tuple[int, int]]:
+def server(target: str, *flags: str, **variables: str) -> Iterator[tuple[int, int]]:
     """Run a server of our own until the block ends; yield its port and its process id."""
     with (
         _listening() as listener,
-        _running(listener, HERE / "server.py", listener.fileno(), target, *flags) as run,
+        _running(
+            listener, HERE / "server.py", listener.fileno(), target, *flags, **variables
+        ) as run,
     ):
         yield run
 
@@ -133,6 +135,12 @@ def attacked(port: int, kind: str) -> Iterator[None]:
             yield
         finally:
             process.terminate()
+
+
+def seconds_of(pid: int) -> float:
+    """Return for how long a process has kept a core busy until now (proc(5))."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory_of(pid: int) -> dict[str, float]:

@@ -2,7 +2,8 @@
 
 The floor is the least that an ASGI application can do: read the body, answer 200.
 With `--no-log` nothing is logged; with `--sweep` what is parked is swept all the time; with
-`--watched` the figures are asked for as by twenty dashboards that are open.
+`--metrics` all is counted; with `--watched` the figures are asked for as by twenty
+dashboards that are open.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ def main() -> None:
     parser.add_argument("target")
     parser.add_argument("--no-log", action="store_true")
     parser.add_argument("--sweep", action="store_true")
+    parser.add_argument("--metrics", action="store_true")
     parser.add_argument("--watched", action="store_true")
     given = parser.parse_args()
     if given.watched:
@@ -77,6 +79,7 @@ def main() -> None:
         database_url=given.target,
         schema=Schema(log=None) if given.no_log else Schema(),
         sweep=given.sweep,
+        metrics=given.metrics,
     )
     is_floor = given.target == "floor"
     config = uvicorn.Config(

@@ -190,7 +190,8 @@ class TestAnswer:
         promising = Promising()
 
         async def talk() -> Client:
-            task = asyncio.create_task(ask(ASGI(promising)))
+            about = scope(X_Request_Id="r-1")
+            task = asyncio.create_task(ask(ASGI(promising), about=about))
             await _until(lambda: promising.futures)
             promising.futures[0].set_result(DONE)
             return await task
@@ -199,7 +200,11 @@ class TestAnswer:
             {
                 "type": "http.response.start",
                 "status": 200,
-                "headers": [(b"content-type", TEXT.encode()), (b"content-length", b"4")],
+                "headers": [
+                    (b"content-type", TEXT.encode()),
+                    (b"content-length", b"4"),
+                    (b"x-request-id", b"r-1"),
+                ],
             },
             {"type": "http.response.body", "body": b"done"},
         ]

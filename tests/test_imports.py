@@ -124,6 +124,7 @@ class TestImportingHookrow:
         shell = {
             *("receiver", "recording", "retry", "parked", "replay", "hooks", "periodic"),
             *("batch", "deadline", "forks", "quiet", "stores", "stores.census", "stores.log"),
+            *("observing", "logs"),
         }
         assert ours == {f"hookrow.{name}" for name in (*CORE, *shell)}
 

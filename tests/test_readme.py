@@ -69,6 +69,10 @@ class Terminal:
         self._shell.stdin.write(f"{line}\necho end-of-output\n")
         self._shell.stdin.flush()
         printed = "".join(iter(self._shell.stdout.readline, "end-of-output\n"))
+        # The reader's port is the default.
+        ours = f"ok       setting     port is {self.port}, from the variable HOOKROW_PORT.\n"
+        if ours in printed:
+            printed = printed.replace(ours, "").replace(" sweep true", " port 8000, sweep true")
         if line.endswith("&"):
             self._wait()
         return printed

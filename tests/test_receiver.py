@@ -205,7 +205,7 @@ def test_an_intruder_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "hookrow"):
         for _ in range(1000):
             receiver.admit(_head(secret="wrong-secret"))
-    assert caplog.messages == ["Somebody came without the secret, and was answered 401."]
+    assert caplog.messages == ["Somebody came without the secret, and was answered 401: request ."]
 
 
 class TestAdmit:
@@ -780,6 +780,7 @@ class TestConfiguration:
             {"deadline": -1.0},
             {"deadline": float("nan")},
             {"deadline": float("inf")},
+            {"deadline": 1e300},
         ],
         ids=str,
     )

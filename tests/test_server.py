@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
@@ -94,9 +95,9 @@ class TestAlone:
             assert answer.header("server") is None
             assert delivered_at(url) == AT
             assert post(server, secret="wrong").status == 401
-        assert re.findall(r"WARNING +hookrow: (.+)", server.log) == [
-            "Somebody came without the secret, and was answered 401."
-        ]
+        (warning,) = re.findall(r"WARNING +hookrow: (.+)", server.log)
+        told = "Somebody came without the secret, and was answered 401: request"
+        assert re.fullmatch(rf"{told} [0-9a-f]{{16}}\.", warning)
         assert "ERROR" not in server.log
         assert SECRET not in server.log
 
@@ -569,6 +570,38 @@ class TestLog:
         return int(count)
 
 
+class TestDashboard:
+    def test_on_this_machine(self, command: Command) -> None:
+        """Where only this machine reaches it, it asks for nothing; the receiver goes on as ever."""
+        with command.serving("--dashboard", "--mount-path", "/mail", "--workers", 2) as server:
+            where = f"http://127.0.0.1:{server.port}/mail/dashboard/"
+            assert f"The dashboard is at {where}" in server.log
+            assert get(server.port, "/mail/dashboard").header("location") == "./dashboard/"
+            page = get(server.port, "/mail/dashboard/")
+            assert (page.status, page.header("content-type")) == (200, "text/html; charset=utf-8")
+            assert get(server.port, "/mail/dashboards").status == 404
+            assert post(server, f"/mail{ENDPOINT}").body == b"Engine::Subscriber not found"
+            listed = get(server.port, "/mail/dashboard/notifications")
+            assert b"subscriber not found" in listed.body
+
+    def test_password(self, command: Command) -> None:
+        """With one it asks for the user hookrow and it, and no line of the log has it."""
+        with command.serving("--dashboard", HOOKROW_DASHBOARD_PASSWORD="word") as server:
+            right = b64encode(b"hookrow:word").decode()
+            wrong = b64encode(b"hookrow:words").decode()
+            for given, status in (("", 401), (wrong, 401), (right, 200)):
+                extra = [f"Authorization: Basic {given}".encode()]
+                assert ask(server.port, head("/dashboard/", method="GET", extra=extra)).status == (
+                    status
+                )
+        assert "word" not in server.log
+
+    def test_off(self, command: Command) -> None:
+        """Without being asked for there is none."""
+        with command.serving() as server:
+            assert get(server.port, "/dashboard/").status == 404
+
+
 class TestHostile:
     def test_told_once(self, command: Command) -> None:
         """However many come with nonsense or without the secret, it is told a few times only."""
@@ -720,6 +753,11 @@ class TestRefusal:
             pytest.param(("--host", "nowhere.invalid"), "nowhere.invalid", id="unknown host"),
             pytest.param(("--host", "bücher..x"), "it is no address", id="impossible host"),
             pytest.param(("--host", ""), "write 127.0.0.1", id="empty host"),
+            pytest.param(
+                ("--dashboard", "--host", "0.0.0.0"),
+                "set HOOKROW_DASHBOARD_PASSWORD",
+                id="open dashboard",
+            ),
         ],
     )
     @pytest.mark.usefixtures("_logging_as_before")

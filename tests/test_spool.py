@@ -232,7 +232,7 @@ class TestFile:
             Spool(path)
         assert (path.read_bytes(), _mode(path)) == (before, 0o640)
 
-    @pytest.mark.parametrize("name", [".", "no/such/spool.db", "text"])
+    @pytest.mark.parametrize("name", [".", "no/such/spool.db", "text", "a\0b"])
     def test_no_such_file(self, tmp_path: Path, name: str) -> None:
         """Where there can be no spool it is refused at once, by name."""
         (tmp_path / "text").write_text("no database, but long enough to look like one " * 99)

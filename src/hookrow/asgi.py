@@ -22,14 +22,17 @@ from hookrow.http import (
     Request,
     Response,
     oversized,
-    refuse,
+    refuse_body,
 )
 from hookrow.notification import Refusal
+from hookrow.request_id import HEADER, request_id
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
+
+_REQUEST_ID = HEADER.lower().encode()
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -46,9 +49,10 @@ class ASGI:
         """Answer one request; events that are none of ours are declined politely."""
         match scope["type"]:
             case "http":
-                response = await self._answer(_head(scope), receive)
+                head = _head(scope)
+                response = await self._answer(head, receive)
                 if response is not None:
-                    await _send(response, send)
+                    await _send(response, head.request_id, send)
             case "lifespan":
                 await _live(receive, send)
             case "websocket":
@@ -56,18 +60,14 @@ class ASGI:
 
     async def _answer(self, head: Head, receive: Receive) -> Response | None:
         """Return the response, or None where the client went away before it said all."""
-        refusal = await self._call(self._handler.admit, head) or oversized(head)
+        refusal = await self._call(self._handler.admit, head)
         if refusal is not None:
             return refusal
-        try:
-            async with asyncio.timeout(SLOWEST_BODY):
-                body = await _body(receive)
-        except TimeoutError:
-            return refuse(Refusal.TIMED_OUT)
+        body = Refusal.TOO_LARGE if oversized(head) else await _body(receive)
+        if isinstance(body, Refusal):
+            return refuse_body(self._handler, head, body)
         if body is None:
             return None
-        if len(body) > LARGEST_BODY:
-            return refuse(Refusal.TOO_LARGE)
         answer = await self._call(self._handler, Request(head, body))
         return await self._wait(answer) if isinstance(answer, Future) else answer
 
@@ -123,16 +123,28 @@ class _Waker:
 
 
 def _head(scope: Scope) -> Head:
+    headers = scope["headers"]
     return Head(
         scope["method"],
         scope["path"],
-        scope["headers"],
+        headers,
         scope.get("root_path", ""),
         scope.get("query_string", b"").decode("latin-1"),
+        request_id=request_id(headers),
     )
 
 
-async def _body(receive: Receive) -> bytes | None:
+async def _body(receive: Receive) -> bytes | Refusal | None:
+    """Read the body, or return why it is refused; None where the client went away."""
+    try:
+        async with asyncio.timeout(SLOWEST_BODY):
+            body = await _read(receive)
+    except TimeoutError:
+        return Refusal.TIMED_OUT
+    return Refusal.TOO_LARGE if body is not None and len(body) > LARGEST_BODY else body
+
+
+async def _read(receive: Receive) -> bytes | None:
     """Read the body, though little more than may be; None where the client went away."""
     body = bytearray()
     while True:
@@ -144,9 +156,10 @@ async def _body(receive: Receive) -> bytes | None:
             return bytes(body)
 
 
-async def _send(response: Response, send: Send) -> None:
+async def _send(response: Response, request_id: str, send: Send) -> None:
     headers = [(name.lower().encode(), value.encode()) for name, value in response.headers.items()]
     headers.append((b"content-length", b"%d" % len(response.body)))
+    headers.append((_REQUEST_ID, request_id.encode()))
     with suppress(OSError):  # what servers raise where the client is gone
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         await send({"type": "http.response.body", "body": response.body})

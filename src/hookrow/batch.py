@@ -81,6 +81,10 @@ class GroupCommit(Generic[T, R]):
             self._changed.notify()
         return future
 
+    def waiting(self) -> int:
+        """Return how many items are queued; those of the group at work are not."""
+        return len(self._queue)
+
     def close(self, timeout: float | None = None) -> None:
         """Take no more, finish what is queued, end the thread; wait `timeout` seconds."""
         with self._changed:

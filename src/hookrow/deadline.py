@@ -23,7 +23,7 @@ class Deadline(Generic[R]):
     """
 
     _lock: Lock
-    _watched: deque[tuple[float, Future[R], R]]
+    _watched: deque[tuple[float, Future[R], R, str]]
     _running: bool
 
     def __init__(self, seconds: float) -> None:
@@ -32,11 +32,14 @@ class Deadline(Generic[R]):
         self.renew()
         renew_after_fork(self)
 
-    def watch(self, future: Future[R], *, late: R) -> Future[R]:
-        """Put the future under the deadline, from now on, with the result that it has then."""
+    def watch(self, future: Future[R], *, late: R, request_id: str = "") -> Future[R]:
+        """Put the future under the deadline, from now on, with the result that it has then.
+
+        The log names the request that it answers, where it is given.
+        """
         with self._lock:
             self._drop_ended()
-            self._watched.append((monotonic() + self._seconds, future, late))
+            self._watched.append((monotonic() + self._seconds, future, late, request_id))
             if not self._running:
                 # Where the system has no thread to give, the next one that comes starts it.
                 with suppress(RuntimeError):
@@ -54,11 +57,14 @@ class Deadline(Generic[R]):
         while (due := self._next()) is not None:
             sleep(max(0.0, due - monotonic()))
             overdue = self._overdue()
-            for future, late in overdue:
+            for future, late, request_id in overdue:
                 with suppress(InvalidStateError):
                     future.set_result(late)
                     self._quiet.warning(
-                        "Not done within %s s: who waits is told so.", self._seconds
+                        "Not done within %s s: who waits is told so%s.",
+                        self._seconds,
+                        f", request {request_id}" if request_id else "",
+                        request_id=request_id,
                     )
 
     def _next(self) -> float | None:
@@ -68,7 +74,7 @@ class Deadline(Generic[R]):
             self._running = bool(self._watched)
             return self._watched[0][0] if self._watched else None
 
-    def _overdue(self) -> list[tuple[Future[R], R]]:
+    def _overdue(self) -> list[tuple[Future[R], R, str]]:
         now = monotonic()
         overdue = []
         with self._lock:

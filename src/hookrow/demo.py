@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from itertools import zip_longest
 from pathlib import Path
 from threading import Thread
@@ -65,9 +66,13 @@ def run(*, stay: bool) -> None:
         engine = open_engine(url)
         _fill(engine)
         secret = secrets.token_urlsafe()
-        server = Server(Settings(secrets=(secret,), database_url=url))
+        drawn = find_spec("jinja2") is not None  # of the extra `dashboard`
+        server = Server(Settings(secrets=(secret,), database_url=url, dashboard=drawn))
         with _serving(server) as address:
-            click.echo(f"A server at {address} records in a temporary SQLite file.\n")
+            click.echo(f"A server at {address} records in a temporary SQLite file.")
+            if drawn:
+                click.echo(f"What comes is seen at {address}/dashboard/ as it comes.")
+            click.echo()
             _show_traffic(engine, address + ENDPOINT, secret)
             _show_parked(engine, server.receiver)
             if stay:

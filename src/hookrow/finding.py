@@ -23,6 +23,14 @@ class Finding:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Explained(Finding):
+    """What was seen, as the text; what it `means` and what to `change` where it is not well."""
+
+    means: str = ""
+    change: str = ""
+
+
 def several_rows(count: int, example: str) -> Finding:
     """Warn of emails that more than one row has; the example as it may be shown."""
     return Finding(

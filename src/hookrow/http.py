@@ -5,9 +5,9 @@ No server, no framework: `asgi` and the other host modules translate.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol
 
@@ -27,6 +27,7 @@ class Head:
     `path` is the decoded path as the host saw it, `root` the part of it that the
     host's mount took (ASGI's `root_path`, WSGI's `SCRIPT_NAME`). `query` is what came
     behind the question mark, not decoded. Header values are bytes as they came.
+    `request_id` is what the log and the answer call it.
     """
 
     method: str
@@ -34,6 +35,7 @@ class Head:
     headers: Sequence[tuple[bytes, bytes]]
     root: str = ""
     query: str = ""
+    request_id: str = field(default="", compare=False)
 
     def is_at(self, endpoint: str) -> bool:
         """Tell whether the request is for the endpoint, with or without a slash at its end.
@@ -79,7 +81,8 @@ class Handler(Protocol):
 
     A host asks it to `admit` the head before it reads the body. A `blocking`
     handler may take its time in both calls; a host with an event loop runs it in
-    a thread.
+    a thread. One that has a method `refuse`, too, as the receiver has, is asked by it for
+    the response to a request whose body the host refuses.
     """
 
     @property
@@ -124,10 +127,16 @@ def declared_length(head: Head) -> int | None:
     return int(digits.lstrip(b"0")[:20] or b"0")
 
 
-def oversized(head: Head) -> Response | None:
-    """Refuse a body by the length that the head declares for it."""
+def oversized(head: Head) -> bool:
+    """Tell whether the head declares a length for the body that is refused."""
     length = declared_length(head)
-    return refuse(Refusal.TOO_LARGE) if length is not None and length > LARGEST_BODY else None
+    return length is not None and length > LARGEST_BODY
+
+
+def refuse_body(handler: Handler, head: Head, refusal: Refusal) -> Response:
+    """Return the response for a body that the host refuses, which the handler may hear of."""
+    respond_by: Callable[[Head, Refusal], Response] | None = getattr(handler, "refuse", None)
+    return respond_by(head, refusal) if respond_by is not None else refuse(refusal)
 
 
 _RECORDED = plain(200, "")

@@ -6,7 +6,7 @@ Nothing here decides, reads a clock or touches a database.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from types import MappingProxyType
@@ -81,6 +81,8 @@ class Arrival:
     What is applied later than it came (a replay, a sweep, a spool) is not `live`: it
     stands for `attempts` requests, none for a replay, the last of them at
     `last_received_at`, and may know the `fingerprint` that the log has for it.
+    `request_id` is what the log lines call its request, empty where there is none now;
+    `seen` is what the receiver's observer wants to know of that later.
     """
 
     notification: Notification | None
@@ -91,6 +93,8 @@ class Arrival:
     attempts: int = 1
     last_received_at: datetime | None = None
     fingerprint: bytes | None = None
+    request_id: str = field(default="", compare=False)
+    seen: object | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,15 +19,21 @@ class Quiet:
         self._silent_until: dict[tuple[int, str], float] = {}
         self._left_out: Counter[tuple[int, str]] = Counter()
 
-    def error(self, message: str, *values: object) -> None:
-        """Log what needs somebody to look."""
-        self._log(logging.ERROR, message, values)
+    def error(self, message: str, *values: object, **extra: object) -> None:
+        """Log what needs somebody to look; `extra` are fields of the record."""
+        self._log(logging.ERROR, message, values, extra)
 
-    def warning(self, message: str, *values: object) -> None:
-        """Log what may mend itself."""
-        self._log(logging.WARNING, message, values)
+    def warning(self, message: str, *values: object, **extra: object) -> None:
+        """Log what may mend itself; `extra` are fields of the record."""
+        self._log(logging.WARNING, message, values, extra)
 
-    def _log(self, level: int, message: str, values: tuple[object, ...]) -> None:
+    def debug(self, message: str, *values: object, **extra: object) -> None:
+        """Log what only who looks for a fault wants to know; `extra` are fields of the record."""
+        self._log(logging.DEBUG, message, values, extra)
+
+    def _log(
+        self, level: int, message: str, values: tuple[object, ...], extra: dict[str, object]
+    ) -> None:
         key, now = (level, message), monotonic()
         if now < self._silent_until.get(key, 0.0):
             self._left_out[key] += 1
@@ -35,7 +41,7 @@ class Quiet:
         self._silent_until[key] = now + self._seconds
         left_out = self._left_out.pop(key, 0)
         more = f" (and {left_out} times more before)" if left_out else ""
-        self._logger.log(level, f"{message}%s", *values, more)  # noqa: G004 - a template still
+        self._logger.log(level, f"{message}%s", *values, more, extra=extra)  # noqa: G004 - a template still
 
 
 class Once(logging.Filter):

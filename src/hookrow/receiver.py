@@ -6,15 +6,17 @@ and what becomes of those that cannot be recorded now.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from math import inf
 from os import PathLike
+from threading import TIMEOUT_MAX
 from typing import Protocol
 
+from hookrow import logs
 from hookrow.batch import GroupCommit, Overloaded
 from hookrow.deadline import Deadline
 from hookrow.decide import fail
@@ -30,11 +32,12 @@ from hookrow.notification import (
     Refused,
     Unsupported,
 )
+from hookrow.observing import LOOK_EVERY, Guarded, Inside, Observer, attempted, observed
 from hookrow.parked import SWEEP_EVERY, Parked
 from hookrow.periodic import Periodic
 from hookrow.quiet import Quiet
 from hookrow.recording import keep_failed, record
-from hookrow.retry import Retry
+from hookrow.retry import Attempt, Retry
 from hookrow.stores import Store
 
 ENDPOINT = "/provider/webhooks"
@@ -80,7 +83,7 @@ class Receiver:
     keeps no body in the log, so that nothing of it can be tried again.
     `on_recorded` and `on_refused` are called after the commit with the `Arrival`
     and its `Outcome`, in a thread of their own, whenever a notification ends so, hence
-    again for one that comes again; an answer of 503 is no end.
+    again for one that comes again; an answer of 503 is no end. An `observer` looks on.
 
     Raises `ConfigurationError` where one of these cannot work, and for a mount path
     that no request could have.
@@ -102,6 +105,7 @@ class Receiver:
         keep_bodies: bool = True,
         on_recorded: Callable[[Arrival, Recorded], object] | None = None,
         on_refused: Callable[[Arrival, Refused], object] | None = None,
+        observer: Observer | None = None,
     ) -> None:
         _check_positive(group=group, backlog=backlog, deadline=deadline)
         if sweep:
@@ -113,21 +117,27 @@ class Receiver:
         self._tasks: list[Periodic] = []
         self._spool: Callable[[Sequence[Arrival]], object] = _leave
         self._overflow: GroupCommit[Arrival, Response] | None = None
+        self._observer = Guarded(observer) if observer is not None else None
+        spooled: Callable[[], int] = _none
         if spool is not None:
             from hookrow.drain import DRAIN_EVERY, Drain  # noqa: PLC0415 - sqlite3 is loaded where asked
             from hookrow.spool import Spool  # noqa: PLC0415 - as above
 
             opened = Spool(spool)
-            self._spool = opened.put
+            self._spool, spooled = opened.put, opened.count
             self._overflow = GroupCommit(self._put_off, group=group, backlog=backlog, weigh=_size)
             drain = Drain(opened, store, self._read, self._tell, bodies=keep_bodies, swept=sweep)
             self._tasks.append(Periodic(drain, seconds=DRAIN_EVERY, name="emptying of the spool"))
-        self._record = Retry(
-            partial(record, store, bodies=keep_bodies),
+        attempt: Attempt = partial(record, store, bodies=keep_bodies)
+        retry = Retry(
+            attempted(attempt, self._observer) if self._observer else attempt,
             fail=partial(keep_failed, store, bodies=keep_bodies),
             spool=self._spool,
             seconds=deadline,
         )
+        self._record = observed(retry, self._observer)
+        self._reject = observed(partial(fail, refusal=Refusal.UNSUPPORTED), self._observer)
+        self._turn_away = observed(partial(fail, refusal=Refusal.UNAVAILABLE), self._observer)
         self._commit = GroupCommit(self._respond, group=group, backlog=backlog, weigh=_size)
         self._deadline = Deadline[Response](deadline)
         self._on_recorded = Hook(on_recorded, "on_recorded") if on_recorded else None
@@ -135,30 +145,53 @@ class Receiver:
         self._parked = Parked(store, store.log, provider.parse, self._tell) if store.log else None
         if self._parked is not None and sweep:
             self._tasks.append(Periodic(self._parked.sweep, seconds=SWEEP_EVERY, name="sweep"))
+        if self._observer is not None:
+            self._observer.watch(
+                Inside(self._commit.waiting, spooled, partial(_matched, provider), store.log)
+            )
+            look = self._observer.look
+            self._tasks.append(Periodic(look, seconds=LOOK_EVERY, name="observer"))
         self._quiet = Quiet()
 
     def admit(self, head: Head) -> Response | None:
         """Refuse a head for its path, method or secret, in this order; None admits it."""
         if not head.is_at(self._endpoint):
-            return refuse(Refusal.NO_SUCH_PATH)
+            return self.refuse(head, Refusal.NO_SUCH_PATH)
         if head.method != "POST":
-            return refuse(Refusal.METHOD_NOT_ALLOWED)
+            return self.refuse(head, Refusal.METHOD_NOT_ALLOWED)
         if not self._provider.authentic(head):
-            self._quiet.warning("Somebody came without the secret, and was answered 401.")
-            return refuse(Refusal.UNAUTHENTIC)
+            self._quiet.warning(
+                "Somebody came without the secret, and was answered 401: request %s.",
+                head.request_id,
+                request_id=head.request_id,
+            )
+            return self.refuse(head, Refusal.UNAUTHENTIC)
         return None
+
+    def refuse(self, head: Head, refusal: Refusal) -> Response:
+        """Return the response of a refusal for which there is nothing to record, and tell of it."""
+        if self._observer is not None:
+            self._observer.refused(head, refusal)
+        if refusal is not Refusal.UNAUTHENTIC and logs.detailed():
+            self._quiet.debug(
+                f"Answered {refusal.status}, {refusal.name.lower()}: request %s",
+                head.request_id,
+                request_id=head.request_id,
+            )
+        return refuse(refusal)
 
     def __call__(self, request: Request) -> Response | Future[Response]:
         """Record an admitted request in the receiver's thread, with all that wait there."""
         self.start()
-        arrival = self._read(request.body, datetime.now(UTC))
+        arrival = self._arrive(request)
         if arrival.notification is None and not self._logs:
             return self._refuse(arrival)
         late = _UNAVAILABLE if arrival.notification else _UNSUPPORTED
         try:
-            return self._deadline.watch(self._commit.submit(arrival), late=late)
+            answer = self._commit.submit(arrival)
         except Overloaded:
             return self._spill(arrival, late)
+        return self._deadline.watch(answer, late=late, request_id=arrival.request_id)
 
     def answer(self, request: Request) -> Response:
         """Record an admitted request in the calling thread, and start none.
@@ -167,7 +200,7 @@ class Receiver:
         that stopped without a word may hold it for longer than the deadline. To sweep,
         and to empty the spool, call `start` besides.
         """
-        arrival = self._read(request.body, datetime.now(UTC))
+        arrival = self._arrive(request)
         if arrival.notification is None and not self._logs:
             return self._refuse(arrival)
         return self._respond([arrival])[0]
@@ -202,17 +235,30 @@ class Receiver:
             if hook is not None:
                 hook.close(timeout)
 
-    def _read(self, body: bytes, received_at: datetime) -> Arrival:
+    def _arrive(self, request: Request) -> Arrival:
+        head = request.head
+        seen = self._observer.arrived(head) if self._observer is not None else None
+        return self._read(request.body, datetime.now(UTC), request_id=head.request_id, seen=seen)
+
+    def _read(
+        self, body: bytes, received_at: datetime, *, request_id: str = "", seen: object = None
+    ) -> Arrival:
         notification = self._provider.parse(body)
-        if notification is not None:
-            return Arrival(notification, body, received_at)
-        return Arrival(None, body, received_at, unsupported=self._provider.describe(body))
+        unsupported = _SUPPORTED if notification is not None else self._provider.describe(body)
+        return Arrival(
+            notification,
+            body,
+            received_at,
+            unsupported=unsupported,
+            request_id=request_id,
+            seen=seen,
+        )
 
     def _refuse(self, arrival: Arrival) -> Response:
         """Refuse at once what is unsupported: there is no log that has to keep it first."""
-        outcome = Refusal.UNSUPPORTED.refused()
-        self._tell([arrival], [outcome])
-        return respond(outcome)
+        outcomes = self._reject([arrival])
+        self._tell([arrival], outcomes)
+        return respond(outcomes[0])
 
     def _respond(self, arrivals: Sequence[Arrival]) -> list[Response]:
         outcomes = self._record(arrivals)
@@ -253,18 +299,24 @@ class Receiver:
 
     def _spill(self, arrival: Arrival, late: Response) -> Response | Future[Response]:
         """Keep in the spool what the backlog has no room for, and answer then."""
-        self._quiet.warning("No more notifications can be taken just now: answering 503.")
-        if self._overflow is None:
-            return late
-        try:
-            return self._deadline.watch(self._overflow.submit(arrival), late=late)
-        except Overloaded:
-            return late
+        self._quiet.warning(
+            "No more notifications can be taken just now: answering 503, request %s.",
+            arrival.request_id,
+            request_id=arrival.request_id,
+        )
+        if self._overflow is not None:
+            with suppress(Overloaded):
+                answer = self._overflow.submit(arrival)
+                return self._deadline.watch(answer, late=late, request_id=arrival.request_id)
+        self._turn_away([arrival])
+        return late
 
     def _put_off(self, arrivals: Sequence[Arrival]) -> list[Response]:
         self._spool(arrivals)
-        return [respond(each) for each in fail(arrivals, Refusal.UNAVAILABLE)]
+        return [respond(each) for each in self._turn_away(arrivals)]
 
+
+_SUPPORTED = Unsupported()
 
 _UNAVAILABLE = refuse(Refusal.UNAVAILABLE)
 _UNSUPPORTED = refuse(Refusal.UNSUPPORTED)
@@ -274,13 +326,23 @@ def _leave(arrivals: Sequence[Arrival]) -> None:
     """Leave it to the provider to send the arrivals again: there is no spool."""
 
 
+def _none() -> int:
+    """Return how many wait in the spool: there is none."""
+    return 0
+
+
+def _matched(provider: Provider) -> Mapping[int, int]:
+    """Return how often each secret was used, where the provider counts that, as ours does."""
+    return getattr(provider, "matched", {})
+
+
 def _size(arrival: Arrival) -> int:
     return len(arrival.body)
 
 
 def _check_positive(**numbers: float) -> None:
     for name, value in numbers.items():
-        if not 0 < value < inf:
+        if not 0 < value <= TIMEOUT_MAX:
             raise ConfigurationError(f"A receiver's {name} is a number above 0, not {value}.")
 
 

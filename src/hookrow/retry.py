@@ -28,6 +28,9 @@ REST = 1.0
 """In seconds; how long a store that could not be reached is left alone."""
 
 
+_ANSWERING = "Answering %d notifications 503%s: %s"
+
+
 class Attempt(Protocol):
     """Records a group in one transaction, or raises a `StoreError`."""
 
@@ -72,9 +75,14 @@ class Retry:
             if len(arrivals) > 1:
                 return [outcome for one in arrivals for outcome in self._record([one], until)]
             # No traceback: it may quote the row.
-            self._quiet.error("The database refuses %s: %s", describe(arrivals[0]), error)
+            self._quiet.error(
+                "The database refuses %s: %s",
+                describe(arrivals[0]),
+                error,
+                request_id=arrivals[0].request_id,
+            )
         except (Conflict, Locked) as error:
-            self._quiet.warning("Answering %d notifications 503: %s", len(arrivals), error)
+            self._quiet.warning(_ANSWERING, *_told(arrivals), error, request_ids=ids(arrivals))
         except StoreError as error:
             self._rest(arrivals, str(error))
             return self._unavailable(arrivals)
@@ -99,7 +107,7 @@ class Retry:
 
     def _rest(self, arrivals: Sequence[Arrival], why: str) -> None:
         self._resting_until = monotonic() + REST
-        self._quiet.error("Answering %d notifications 503: %s", len(arrivals), why)
+        self._quiet.error(_ANSWERING, *_told(arrivals), why, request_ids=ids(arrivals))
 
 
 def insist(
@@ -125,10 +133,23 @@ def insist(
 def describe(arrival: Arrival) -> str:
     """Name a notification in a log: in one line, and without a full address."""
     notification = arrival.notification
+    request = f", request {arrival.request_id}" if arrival.request_id else ""
     if notification is None:
-        return "an unsupported notification"
+        return f"an unsupported notification{request}"
     recipient = masked(notification.recipient or "")
-    return f"{type(notification).__name__} {notification.message_id!a:.80} of {recipient!a:.80}"
+    what = f"{type(notification).__name__} {notification.message_id!a:.80}"
+    return f"{what} of {recipient!a:.80}{request}"
+
+
+def ids(arrivals: Sequence[Arrival]) -> Sequence[str]:
+    """Return what a log calls the requests; what comes from the log or the spool has none."""
+    return [arrival.request_id for arrival in arrivals if arrival.request_id]
+
+
+def _told(arrivals: Sequence[Arrival]) -> tuple[int, str]:
+    """Return how many there are, and which."""
+    named = ", ".join(ids(arrivals))
+    return len(arrivals), f", requests {named}" if named else ""
 
 
 def masked(email: str) -> str:

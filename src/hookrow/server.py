@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib
 import logging
 import logging.config
 import os
@@ -14,12 +15,12 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import timedelta
 from functools import partial
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING
 
 import httptools  # noqa: F401 - uvicorn asks for it by name, too late to say what is missing
 import msgspec
@@ -29,25 +30,28 @@ from sqlalchemy import Engine
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
-from hookrow import __version__, migrations
+from hookrow import __version__, logs, migrations
 from hookrow.asgi import ASGI, Receive, Scope, Send
 from hookrow.check import check_database, check_secrets
 from hookrow.errors import ConfigurationError
 from hookrow.finding import Finding, Level
 from hookrow.health import Liveness, Readiness
+from hookrow.observing import Observer
 from hookrow.periodic import Periodic
 from hookrow.postmark import Postmark
 from hookrow.protocol import LimitedProtocol
-from hookrow.quiet import Once
-from hookrow.receiver import Receiver
+from hookrow.receiver import ENDPOINT, Receiver
 from hookrow.retention import pruned
 from hookrow.schema import Schema
-from hookrow.settings import Settings, endpoint
+from hookrow.settings import Settings, dashboard_path, endpoint
 from hookrow.spool import Spool
 from hookrow.stores import Unavailable
 from hookrow.stores.engines import absent, open_engine, opened
 from hookrow.stores.log import LogReader
 from hookrow.stores.sql import SQLStore
+
+if TYPE_CHECKING:
+    from hookrow.dashboard import Dashboard
 
 log = logging.getLogger("hookrow")
 
@@ -72,6 +76,7 @@ class Server:
         self._provider = Postmark(*settings.accepted())
         self._engine = open_engine(settings.database_url)
         store = SQLStore(self._engine, settings.schema)
+        self._pages = {"/healthz": ASGI(Liveness()), "/readyz": ASGI(Readiness(self._fault))}
         bodies = settings.keep_bodies != timedelta(0)
         self.receiver = Receiver(
             self._provider,
@@ -80,20 +85,25 @@ class Server:
             sweep=settings.sweep and bodies and store.log is not None,
             spool=settings.spool,
             keep_bodies=bodies,
+            observer=self._metrics() if settings.metrics else None,
         )
         self._tasks = [Periodic(self._count_secrets, seconds=HOUR, name="count of secrets")]
         if store.log is not None:
             prune = partial(self._prune, store.log)
             self._tasks.append(Periodic(prune, seconds=DAY, name="pruning of the log"))
         self._webhook = ASGI(self.receiver)
-        self._health = {"/healthz": ASGI(Liveness()), "/readyz": ASGI(Readiness(self._fault))}
+        self._dashboard = _dashboard(settings, store) if settings.dashboard else None
+        self._drawn = ASGI(self._dashboard) if self._dashboard else self._webhook
+        self._drawn_at = f"{dashboard_path(settings.mount_path)}/"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request by its path; end when the server does."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         else:
-            await self._health.get(scope["path"], self._webhook)(scope, receive, send)
+            is_drawn = f"{scope['path']}/".startswith(self._drawn_at)
+            other = self._drawn if is_drawn else self._webhook
+            await self._pages.get(scope["path"], other)(scope, receive, send)
 
     def reload(self) -> None:
         """Accept from now on what the secret file says; where it is wrong, what it said before."""
@@ -110,9 +120,21 @@ class Server:
         """Record what waits, then leave the database."""
         for task in self._tasks:
             task.close(1.0)  # a batch of the log at most is left to the next start
+        if self._dashboard is not None:
+            self._dashboard.close(1.0)
         self.receiver.close(DRAIN)
         self._count_secrets()
         self._engine.dispose()
+
+    def _metrics(self) -> Observer:
+        """Return what counts, and show the counts."""
+        from prometheus_client import CollectorRegistry  # noqa: PLC0415 - an extra of its own
+
+        from hookrow.metrics import Exposition, Metrics  # noqa: PLC0415 - as above
+
+        registry = CollectorRegistry()
+        self._pages["/metrics"] = ASGI(Exposition(registry))
+        return Metrics(registry)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
@@ -148,6 +170,19 @@ class Server:
         return None
 
 
+def _dashboard(settings: Settings, store: SQLStore) -> Dashboard:
+    """Make the dashboard. Raises `ConfigurationError` where it would be open to everybody."""
+    from hookrow.dashboard import served  # noqa: PLC0415 - an extra of its own
+
+    return served(
+        store,
+        host=settings.host,
+        password=settings.dashboard_password,
+        mount_path=settings.mount_path,
+        keep_bodies=settings.keep_bodies != timedelta(0),
+    )
+
+
 def application() -> Server:
     """Make the server of a worker process, from the settings that its parent left it."""
     try:
@@ -160,7 +195,20 @@ def application() -> Server:
 
 
 class _Workers(Multiprocess):
-    """uvicorn's worker processes; on SIGHUP it would start each anew, and drop connections."""
+    """uvicorn's worker processes; on SIGHUP it would start each anew, and drop connections.
+
+    `ended` hears of each process, by its id, in whose place there is another.
+    """
+
+    ended: Callable[[int], object] | None = None
+
+    def keep_subprocess_alive(self) -> None:
+        """Start another process in the place of one that has ended."""
+        before = {process.pid for process in self.processes}
+        super().keep_subprocess_alive()
+        for pid in before - {process.pid for process in self.processes}:
+            if pid is not None and self.ended is not None:
+                self.ended(pid)
 
     def handle_hup(self) -> None:
         """Have each read its secrets anew."""
@@ -169,20 +217,23 @@ class _Workers(Multiprocess):
                 os.kill(process.pid, signal.SIGHUP)
 
 
-def serve(settings: Settings, *, host: str, port: int, workers: int, log_level: str) -> None:
+def serve(settings: Settings, *, port: int, workers: int, log_level: str, log_format: str) -> None:
     """Serve until SIGTERM or SIGINT, then answer what is in flight and return.
 
     Raises `ConfigurationError` where the settings cannot work.
     """
-    logging.config.dictConfig(_logging(log_level))
+    configuration = logs.configuration(log_level, log_format)
+    logging.config.dictConfig(configuration)
     _prepare(settings)
     _allow_connections()
-    _listen(host, port)
-    where = endpoint(host, port, settings.mount_path)
+    _listen(settings.host, port)
+    where = endpoint(settings.host, port, settings.mount_path)
     log.info("hookrow %s takes notifications at %s", __version__, where)
+    if settings.dashboard:
+        log.info("The dashboard is at %s/dashboard/", where.removesuffix(ENDPOINT))
     configured = partial(
         uvicorn.Config,
-        host=host,
+        host=settings.host,
         port=port,
         loop="uvloop",
         http=LimitedProtocol,
@@ -190,12 +241,14 @@ def serve(settings: Settings, *, host: str, port: int, workers: int, log_level: 
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=DRAIN,
-        log_config=_logging(log_level),
+        log_config=configuration,
     )
     if workers > 1:
         os.environ[VARIABLE] = msgspec.json.encode(settings).decode()
         config = configured("hookrow.server:application", factory=True, workers=workers)
-        _Workers(config, sockets=[config.bind_socket()]).run()
+        processes = _Workers(config, sockets=[config.bind_socket()])
+        with _counted(processes) if settings.metrics else nullcontext():
+            processes.run()
     else:
         # uvicorn stops on these, and then sends them once more to whoever had them.
         signal.signal(signal.SIGTERM, stopped)
@@ -208,12 +261,23 @@ def serve(settings: Settings, *, host: str, port: int, workers: int, log_level: 
             sys.exit(STARTUP_FAILURE)
 
 
+@contextmanager
+def _counted(processes: _Workers) -> Iterator[None]:
+    """Let the processes that are started in the block count together."""
+    from hookrow import metrics  # noqa: PLC0415 - an extra of its own
+
+    processes.ended = metrics.forget_process
+    with metrics.shared():
+        yield
+
+
 def _prepare(settings: Settings) -> None:
     """Look at what would make every notification fail, before the first one comes."""
     secret = check_secrets(settings)
     if secret.level is Level.ERROR:
         raise ConfigurationError(secret.text)
     _warn_of(secret)
+    _prepare_extras(settings)
     if settings.spool is not None:
         Spool(settings.spool)  # or it would be reported by each worker
     if settings.keep_bodies == timedelta(0):
@@ -231,6 +295,16 @@ def _prepare(settings: Settings) -> None:
         for finding in _errors(engine, settings.schema):
             if finding.about != "database":
                 raise ConfigurationError(finding.text)
+
+
+def _prepare_extras(settings: Settings) -> None:
+    """Import what is an extra of its own: it says what to install."""
+    if settings.metrics:
+        importlib.import_module("hookrow.metrics")
+    if settings.dashboard:
+        from hookrow.dashboard.visitor import served_to  # noqa: PLC0415 - as said above
+
+        served_to(settings.dashboard_password, host=settings.host)
 
 
 def _errors(engine: Engine, schema: Schema) -> Iterator[Finding]:
@@ -269,20 +343,3 @@ def _allow_connections() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):  # some systems have a limit that they do not tell
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def _logging(level: str) -> dict[str, Any]:
-    """Return a configuration of our loggers and uvicorn's, and of no other."""
-    logger = {"handlers": ["stderr"], "level": level.upper(), "propagate": False}
-    return {
-        "version": 1,
-        "disable_existing_loggers": False,
-        "formatters": {"line": {"format": "%(asctime)s %(levelname)-8s %(name)s: %(message)s"}},
-        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-        "filters": {"once": {"()": Once}},
-        "loggers": {
-            "hookrow": logger,
-            "uvicorn": logger,
-            "uvicorn.error": {"filters": ["once"]},  # it tells of every bad request
-        },
-    }

@@ -16,7 +16,7 @@ from typing import TypeAlias, get_args
 import msgspec
 
 from hookrow.errors import ConfigurationError
-from hookrow.receiver import endpoint_path
+from hookrow.receiver import ENDPOINT, endpoint_path
 from hookrow.schema import Fold, Role, Schema, nearest
 
 DEFAULT_FILE = Path("hookrow.toml")
@@ -29,17 +29,21 @@ class Settings:
     """What `hookrow serve` hands to its workers, which are processes of their own.
 
     Entries of the log are kept for `keep`, their bodies for `keep_bodies` (zero: none
-    are); None is for ever.
+    are); None is for ever. Without a password the `dashboard` is for this machine alone.
     """
 
     secrets: tuple[str, ...] = ()
     secret_file: str | None = None
     database_url: str
+    host: str = "127.0.0.1"
     mount_path: str = ""
     sweep: bool = True
     spool: str | None = None
     keep: timedelta | None = timedelta(days=90)
     keep_bodies: timedelta | None = None
+    dashboard: bool = False
+    dashboard_password: str | None = None
+    metrics: bool = False
     schema: Schema = field(default_factory=Schema)
 
     def accepted(self) -> Sequence[str]:
@@ -90,6 +94,11 @@ def read(path: Path, known: Collection[str]) -> tuple[Mapping[str, Value], Schem
 def endpoint(host: str, port: int, mount_path: str) -> str:
     """Return the web address at which `hookrow serve` takes notifications."""
     return f"http://{f'[{host}]' if ':' in host else host}:{port}{endpoint_path(mount_path)}"
+
+
+def dashboard_path(mount_path: str) -> str:
+    """Return where `hookrow serve` has the dashboard, without the slash at its end."""
+    return f"{endpoint_path(mount_path).removesuffix(ENDPOINT)}/dashboard"
 
 
 def schema_of(tables: object) -> Schema:

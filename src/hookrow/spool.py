@@ -67,8 +67,8 @@ class Spool:
     """A file of arrivals, each notification once, of at most `limit` bytes.
 
     Only its owner may read it. Processes may share it. Raises `ConfigurationError`
-    where there can be no such file. `after`, `take`, `remove` and `drained` raise one
-    of `FAULTS` where the file fails.
+    where there can be no such file. `count`, `after`, `take`, `remove` and `drained`
+    raise one of `FAULTS` where the file fails.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, limit: int = LARGEST) -> None:
@@ -78,7 +78,7 @@ class Spool:
         try:
             with self._open() as connection:
                 connection.execute("SELECT count(*) FROM arrivals")
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, ValueError, sqlite3.Error) as error:  # a NUL in it is a ValueError
             raise ConfigurationError(
                 f"The spool {self._path} cannot be written: {error}. "
                 "Name a file in a folder of your own."
@@ -101,6 +101,12 @@ class Spool:
                 len(arrivals),
                 error,
             )
+
+    def count(self) -> int:
+        """Return how many wait. Raises one of `FAULTS`."""
+        with self._open() as connection:
+            (count,) = connection.execute("SELECT count(*) FROM arrivals").fetchone()
+            return int(count)
 
     def after(self, last: int, *, limit: int) -> Sequence[Spooled]:
         """Return those of higher ids than `last`, the longest waiting first."""

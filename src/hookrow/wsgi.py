@@ -20,9 +20,10 @@ from hookrow.http import (
     Request,
     Response,
     declared_length,
-    refuse,
+    refuse_body,
 )
 from hookrow.notification import Refusal
+from hookrow.request_id import HEADER, request_id
 
 PIECE = 64 * 1024
 """In bytes; how much is read at a time, between two looks at the clock."""
@@ -44,7 +45,11 @@ class WSGI:
         """Answer one request."""
         asked = head(environ)
         response = self._answer(asked, environ)
-        headers = [*response.headers.items(), ("Content-Length", str(len(response.body)))]
+        headers = [
+            *response.headers.items(),
+            ("Content-Length", str(len(response.body))),
+            (HEADER, asked.request_id),
+        ]
         start_response(f"{response.status} {HTTPStatus(response.status).phrase}", headers)
         return [] if asked.method == "HEAD" else [response.body]
 
@@ -53,8 +58,8 @@ class WSGI:
         if refusal is not None:
             return refusal
         posted = body(asked, environ)
-        if isinstance(posted, Response):
-            return posted
+        if isinstance(posted, Refusal):
+            return refuse_body(self._handler, asked, posted)
         answer = self._handler(Request(asked, posted))
         return answer.result() if isinstance(answer, Future) else answer
 
@@ -70,11 +75,11 @@ def head(environ: WSGIEnvironment) -> Head:
         for name, value in environ.items()
         if name.startswith(("HTTP_", "CONTENT_"))
     ]
-    query = environ.get("QUERY_STRING", "")
-    return Head(environ["REQUEST_METHOD"], root + path, headers, root, query)
+    method, query = environ["REQUEST_METHOD"], environ.get("QUERY_STRING", "")
+    return Head(method, root + path, headers, root, query, request_id=request_id(headers))
 
 
-def body(asked: Head, environ: WSGIEnvironment) -> bytes | Response:
+def body(asked: Head, environ: WSGIEnvironment) -> bytes | Refusal:
     """Read the body, at most 1 MiB in 15 seconds; return it, or why it is refused.
 
     Without a length it is read where the server knows its end (`wsgi.input_terminated`).
@@ -85,13 +90,13 @@ def body(asked: Head, environ: WSGIEnvironment) -> bytes | Response:
     length = declared_length(asked)
     if length is None and not environ.get("wsgi.input_terminated"):
         chunked = asked.header("transfer-encoding") is not None
-        return refuse(Refusal.LENGTH_REQUIRED) if chunked else b""
+        return Refusal.LENGTH_REQUIRED if chunked else b""
     if length is not None and length > LARGEST_BODY:
-        return refuse(Refusal.TOO_LARGE)
+        return Refusal.TOO_LARGE
     read = _read(environ, LARGEST_BODY + 1 if length is None else length)
     if read is None or len(read) < (length or 0):
-        return refuse(Refusal.TIMED_OUT)
-    return refuse(Refusal.TOO_LARGE) if len(read) > LARGEST_BODY else read
+        return Refusal.TIMED_OUT
+    return Refusal.TOO_LARGE if len(read) > LARGEST_BODY else read
 
 
 def _read(environ: WSGIEnvironment, size: int) -> bytes | None:

@@ -180,6 +180,22 @@ class TestCheck:
         assert manage.run("hookrow", "log").stderr.count("\n") == 1
 
 
+class TestCheckFromOutside:
+    def test_with_the_settings_secret(self, sqlite_url: str, tmp_path: Path) -> None:
+        """What is well and what is not is said as by `hookrow check URL`, and so is the status."""
+        manage = Manage(tmp_path, sqlite_url)
+        with manage.runserver() as port:
+            site = f"http://127.0.0.1:{port}"
+            well = manage.run("hookrow", "check", f"{site}/mail{ENDPOINT}")
+            lost = manage.run("hookrow", "check", "--json", f"{site}/mail")
+            guarded = manage.run("hookrow", "check", f"{site}/admin/login/")
+        assert (well.returncode, well.stderr) == (0, "")
+        assert "ok       secret      The right secret is accepted." in well.stdout
+        assert lost.returncode == guarded.returncode == 1
+        assert f"Give the provider {site}/mail{ENDPOINT}: hookrow answers there." in lost.stdout
+        assert "error    csrf        " in guarded.stdout
+
+
 def test_djangos_own_options_are_djangos(manage: Manage) -> None:
     """`--settings` and `--pythonpath` count, wherever they stand."""
     elsewhere = ("--settings=django_project.settings", "--pythonpath", str(TESTS))

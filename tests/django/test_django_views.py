@@ -20,6 +20,7 @@ from django.db.transaction import atomic
 from django.test import AsyncClient, Client, override_settings
 from django.urls import include, reverse
 from django.urls import path as url
+from prometheus_client import CollectorRegistry
 
 import django_host
 import world
@@ -28,7 +29,8 @@ from hookrow.django import receiver
 from hookrow.django.signals import notification_recorded, notification_refused
 from hookrow.django.views import webhooks
 from hookrow.http import LARGEST_BODY
-from wire import SECRET, TEXT
+from hookrow.metrics import Metrics
+from wire import SECRET, TEXT, eventually
 
 PATH = "/mail/provider/webhooks"
 ADA, ADAS = "ada@example.com", "6f1d0a4e-3b52-4c8e-9a17-0c5be2d4f901"
@@ -263,3 +265,21 @@ class TestSignals:
             cursor.execute("ALTER TABLE away RENAME TO hookrow_dispatches")
         assert heard.ends == []
         assert delivered(database_url) is None
+
+
+@pytest.mark.usefixtures("alias")
+class TestObserver:
+    def test_metrics(self) -> None:
+        """It hears of all that the endpoint answers, and each answer names its request."""
+        assert post(STRANGER).status_code == 404
+        registry = CollectorRegistry()
+        observed = {**settings.HOOKROW, "OBSERVER": Metrics(registry)}
+        with override_settings(HOOKROW=observed):
+            response = post(headers={**HEADERS, "X-Request-Id": "r-1"})
+            assert (response.status_code, response["X-Request-Id"]) == (200, "r-1")
+            assert post(b"x" * (LARGEST_BODY + 1)).status_code == 413
+            eventually(lambda: registry.get_sample_value("hookrow_parked") == 1)
+        ended = {"type": "delivered", "outcome": "recorded"}
+        assert registry.get_sample_value("hookrow_notifications_total", ended) == 1
+        refused = {"refusal": "too_large"}
+        assert registry.get_sample_value("hookrow_requests_refused_total", refused) == 1

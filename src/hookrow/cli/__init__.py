@@ -7,8 +7,9 @@ imports is imported when the command runs, so that `--help` is quick.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +37,11 @@ from hookrow.cli.options import (
     SECRET_FILE,
     option,
 )
+from hookrow.cli.origins import Origin, origins, summed_up
 from hookrow.cli.simulate import simulate
 from hookrow.cli.source import Tables
 from hookrow.cli.stats import stats
-from hookrow.finding import Finding, Level
+from hookrow.finding import Explained, Finding, Level
 from hookrow.settings import Settings, Value
 
 EXTRAS = {
@@ -113,6 +115,13 @@ def hookrow(context: click.Context, config: Path | None) -> None:
 )
 @KEEP
 @KEEP_BODIES
+@option("--dashboard", is_flag=True, help="Show pages at <mount path>/dashboard/, too.")
+@option(
+    "--dashboard-password",
+    metavar="PASSWORD",
+    help="Ask for the user hookrow and this; without it the pages are for 127.0.0.1 alone.",
+)
+@option("--metrics", is_flag=True, help="Answer /metrics too, for Prometheus.")
 @option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
 @option(
     "--log-level",
@@ -120,6 +129,13 @@ def hookrow(context: click.Context, config: Path | None) -> None:
     default="info",
     show_default=True,
     help="The lowest level that is logged, to standard error.",
+)
+@option(
+    "--log-format",
+    type=click.Choice(["line", "json"]),
+    default="line",
+    show_default=True,
+    help="How a log line is written; json: one object a line.",
 )
 @click.pass_obj
 def serve(  # noqa: PLR0913 - one for each option
@@ -136,8 +152,12 @@ def serve(  # noqa: PLR0913 - one for each option
     spool: str | None,
     keep: timedelta | None,
     keep_bodies: timedelta | None,
+    dashboard: bool,
+    dashboard_password: str | None,
+    metrics: bool,
     workers: int,
     log_level: str,
+    log_format: str,
 ) -> None:
     """Receive notifications over HTTP until SIGTERM or Ctrl-C.
 
@@ -152,17 +172,21 @@ def serve(  # noqa: PLR0913 - one for each option
             secrets=_secrets(secret, previous_secret),
             secret_file=secret_file,
             database_url=database_url,
+            host=host,
             mount_path=mount_path,
             sweep=sweep,
             spool=spool,
             keep=keep,
             keep_bodies=keep_bodies,
+            dashboard=dashboard,
+            dashboard_password=dashboard_password,
+            metrics=metrics,
             schema=tables.schema,
         ),
-        host=host,
         port=port,
         workers=workers,
         log_level=log_level,
+        log_format=log_format,
     )
 
 
@@ -222,6 +246,7 @@ def demo(*, once: bool) -> None:
 
 
 @hookrow.command()
+@click.argument("url", required=False)
 @SECRET
 @PREVIOUS_SECRET
 @SECRET_FILE
@@ -231,6 +256,7 @@ def demo(*, once: bool) -> None:
 def check(
     context: click.Context,
     *,
+    url: str | None,
     secret: str | None,
     previous_secret: str | None,
     secret_file: str | None,
@@ -239,17 +265,37 @@ def check(
 ) -> None:
     """Check the configuration and the database, and say what to do about each fault.
 
+    It tells where each setting came from, too, with no secret in it.
+
+    With a URL, the one that the provider is given, check the webhook from outside
+    instead. What is posted there is harmless on a live system: a delivery to
+    check@hookrow.invalid, whom nobody has as a subscriber, and two bodies of the type
+    HookrowCheck, which are not supported; so they stand in the log. The secret is sent
+    only to a server that answers as hookrow, and not in the clear through the internet.
+
     The exit status is 1 where there is an error.
     """
-    from hookrow.check import check
-
     found = Settings(
         secrets=_secrets(secret, previous_secret),
         secret_file=secret_file,
         database_url=database_url,
         schema=context.obj.schema,
     )
-    context.exit(report(check(found), as_json=as_json))
+    told = origins(context, serve, found.schema)
+    if url is not None:
+        context.exit(report(_outside(url, found.accepted(), told), as_json=as_json))
+    from hookrow.check import check
+
+    findings = chain(check(found), told if as_json else summed_up(told))
+    context.exit(report(findings, as_json=as_json))
+
+
+def _outside(url: str, secrets: Sequence[str], told: Iterable[Origin]) -> Iterator[Finding]:
+    """Look from outside with the newest of the secrets, and say where that came from."""
+    from hookrow.outside import look
+
+    yield from (each for each in told if each.setting in {"secret", "secret_file"} and each.value)
+    yield from look(url, next(iter(secrets), None))
 
 
 def report(findings: Iterable[Finding], *, as_json: bool) -> int:
@@ -260,6 +306,8 @@ def report(findings: Iterable[Finding], *, as_json: bool) -> int:
             click.echo(msgspec.json.encode(finding).decode())
         else:
             click.echo(f"{finding.level.value:8} {finding.about:11} {finding.text}")
+            for more in (finding.means, finding.change) if isinstance(finding, Explained) else ():
+                click.echo(f"{'':20} {more}") if more else None
         worst = max(worst, finding.level is Level.ERROR)
     return worst
 

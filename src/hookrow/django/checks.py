@@ -54,14 +54,14 @@ def _secret() -> Iterator[CheckMessage]:
 def _settings() -> Iterator[CheckMessage]:
     try:
         conf.refuse_unknown()
-        for name in ("keep_bodies", "group_commit", "sweep", "spool", "deadline"):
+        for name in ("keep_bodies", "group_commit", "sweep", "spool", "deadline", "observer"):
             getattr(conf, name)
     except ConfigurationError as error:
         yield _unworkable(error)
 
 
 def _start() -> Iterator[CheckMessage]:
-    """Build what a server builds when it starts, but for the spool."""
+    """Build what a server builds when it starts, but for the spool and the observer."""
     try:
         built(DjangoStore(conf.tables, conf.database), spool=None)
     except ConfigurationError as error:

@@ -29,6 +29,7 @@ from hookrow.django.receiving import store
 from hookrow.django.transactions import faults
 from hookrow.errors import ConfigurationError
 from hookrow.finding import Finding, Level, several_rows
+from hookrow.outside import look
 from hookrow.retry import masked
 from hookrow.stores import StoreError
 
@@ -73,14 +74,21 @@ def commands() -> click.Group:
 
 
 @click.command()
+@click.argument("url", required=False)
 @JSON
 @click.pass_context
-def check(context: click.Context, *, as_json: bool) -> None:
+def check(context: click.Context, *, url: str | None, as_json: bool) -> None:
     """Check the settings and the database, and say what to do about each fault.
+
+    With a URL, the one that the provider is given, check the webhook from outside
+    instead, with the settings' secret. What is posted there is harmless on a live
+    system: a delivery to check@hookrow.invalid, whom nobody has as a subscriber, and
+    two bodies of the type HookrowCheck, which are not supported.
 
     The exit status is 1 where there is an error.
     """
-    context.exit(report(_findings(), as_json=as_json))
+    findings = _findings() if url is None else look(url, conf.secret)
+    context.exit(report(findings, as_json=as_json))
 
 
 def _findings() -> Iterator[Finding]:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import inf
 from os import PathLike
+from threading import TIMEOUT_MAX
 
 from django.apps import apps
 from django.conf import settings
 
 from hookrow.errors import ConfigurationError
+from hookrow.observing import Observer
 from hookrow.schema import Schema, nearest
 from hookrow.settings import schema_of
 
@@ -96,9 +97,19 @@ class Settings:
     def deadline(self) -> float:
         """How many seconds a notification is tried."""
         value = self._given("DEADLINE", 5.0)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < inf:
-            raise ConfigurationError("HOOKROW['DEADLINE'] is a number of seconds, more than 0.")
-        return float(value)
+        if isinstance(value, int | float) and value is not True and 0 < value <= TIMEOUT_MAX:
+            return float(value)
+        raise ConfigurationError("HOOKROW['DEADLINE'] is a number of seconds, more than 0.")
+
+    @property
+    def observer(self) -> Observer | None:
+        """What looks on, such as `Metrics(registry)`."""
+        value = self._given("OBSERVER", None)
+        if value is not None and not isinstance(value, Observer):
+            raise ConfigurationError(
+                "HOOKROW['OBSERVER'] is an observer: Metrics(registry), for example."
+            )
+        return value
 
     def refuse_unknown(self) -> None:
         """Raise `ConfigurationError` for a setting that there is none of."""
@@ -131,7 +142,7 @@ class Settings:
 
 NAMES = (
     *("SECRET", "PREVIOUS_SECRET", "DATABASE", "TABLES", "LOG", "KEEP_BODIES"),
-    *("GROUP_COMMIT", "SWEEP", "SPOOL", "DEADLINE"),
+    *("GROUP_COMMIT", "SWEEP", "SPOOL", "DEADLINE", "OBSERVER"),
 )
 """Every setting."""
 

@@ -35,10 +35,9 @@ def dashboard(request: HttpRequest, place: str) -> HttpResponse:
     if not user.has_perm(_permission(request, place.strip("/"))):
         raise PermissionDenied
     root = request.path.removesuffix(place).removesuffix("/")
-    asked = Request(head_of(request, request.path, root), request.body)
-    return sent(
-        _dashboard(store(), keep_bodies=conf.keep_bodies).answer(asked, user.get_username())
-    )
+    head = head_of(request, request.path, root)
+    pages = _dashboard(store(), keep_bodies=conf.keep_bodies)
+    return sent(pages.answer(Request(head, request.body), user.get_username()), head)
 
 
 for _alias in connections:

@@ -15,6 +15,7 @@ from hookrow.django.conf import conf
 from hookrow.django.signals import heard, send
 from hookrow.django.store import DjangoStore
 from hookrow.notification import Arrival, Outcome
+from hookrow.observing import Observer, Observers
 from hookrow.postmark import Postmark
 from hookrow.receiver import Receiver
 
@@ -69,13 +70,29 @@ def _store() -> DjangoStore:
 
 @cache
 def _receiver() -> Receiver:
-    return built(_store(), spool=conf.spool)
+    observer = conf.observer
+    looking = _Looking(observer) if observer is not None else None
+    return built(_store(), spool=conf.spool, observer=looking)
 
 
-def built(store: DjangoStore, *, spool: str | PathLike[str] | None) -> Receiver:
+class _Looking(Observers):
+    """Looks in a thread whose connections no request opens and closes."""
+
+    def look(self) -> None:
+        """Have the observer look."""
+        close_old_connections()
+        try:
+            super().look()
+        finally:
+            close_old_connections()
+
+
+def built(
+    store: DjangoStore, *, spool: str | PathLike[str] | None, observer: Observer | None = None
+) -> Receiver:
     """Build a receiver as the settings say. Raises `ConfigurationError`."""
     conf.refuse_unknown()
-    provider, options = Postmark(*conf.secrets), _options()
+    provider, options = Postmark(*conf.secrets), {"observer": observer, **_options()}
     if conf.group_commit:
         return Grouped(provider, store, spool=spool, on_recorded=_send, on_refused=_send, **options)
     return InRequest(provider, store, spool=spool, **options)

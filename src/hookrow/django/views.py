@@ -14,9 +14,10 @@ from django.views.decorators.csrf import csrf_exempt
 from hookrow import wsgi
 from hookrow.django.conf import conf
 from hookrow.django.receiving import receiver
-from hookrow.http import LARGEST_BODY, Head, Request, Response, refuse
+from hookrow.http import LARGEST_BODY, Head, Request, Response
 from hookrow.notification import Refusal
 from hookrow.receiver import ENDPOINT
+from hookrow.request_id import HEADER, request_id
 
 
 @csrf_exempt
@@ -27,19 +28,19 @@ def webhooks(request: HttpRequest) -> HttpResponse:
     On WSGI nothing of the body is read before the secret is judged. On ASGI Django has
     read it all by then.
     """
-    return sent(_answer(request))
+    # That the path is ours, wherever it is mounted, the URLconf has found.
+    head = head_of(request, ENDPOINT)
+    return sent(_answer(request, head), head)
 
 
 for _alias in connections:
     non_atomic_requests(using=_alias)(webhooks)
 
 
-def sent(response: Response) -> HttpResponse:
+def sent(response: Response, head: Head) -> HttpResponse:
     """Return a response as Django sends it."""
-    length = {"Content-Length": str(len(response.body))}
-    return HttpResponse(
-        response.body, status=response.status, headers=length | {**response.headers}
-    )
+    more = {"Content-Length": str(len(response.body)), HEADER: head.request_id}
+    return HttpResponse(response.body, status=response.status, headers=more | {**response.headers})
 
 
 def head_of(request: HttpRequest, path: str, root: str = "") -> Head:
@@ -48,18 +49,18 @@ def head_of(request: HttpRequest, path: str, root: str = "") -> Head:
         (name.encode("latin-1", "replace"), value.encode("latin-1", "replace"))
         for name, value in request.headers.items()
     ]
-    return Head(request.method or "", path, headers, root, request.META.get("QUERY_STRING", ""))
+    query = request.META.get("QUERY_STRING", "")
+    return Head(request.method or "", path, headers, root, query, request_id=request_id(headers))
 
 
-def _answer(request: HttpRequest) -> Response:
-    # That the path is ours, wherever it is mounted, the URLconf has found.
-    handler, head = receiver(), head_of(request, ENDPOINT)
+def _answer(request: HttpRequest, head: Head) -> Response:
+    handler = receiver()
     refusal = handler.admit(head)
     if refusal is not None:
         return refusal
     body = _body(request, head)
-    if isinstance(body, Response):
-        return body
+    if isinstance(body, Refusal):
+        return handler.refuse(head, body)
     if connections[conf.database].in_atomic_block:  # a test's, whose rows no other thread sees
         return handler.answer(Request(head, body))
     if not conf.group_commit:
@@ -69,7 +70,7 @@ def _answer(request: HttpRequest) -> Response:
     return answer.result() if isinstance(answer, Future) else answer
 
 
-def _body(request: HttpRequest, head: Head) -> bytes | Response:
+def _body(request: HttpRequest, head: Head) -> bytes | Refusal:
     """Read the body, under no limit of the project's, or return why it is refused.
 
     What a middleware has read already Django gives once more.
@@ -78,4 +79,4 @@ def _body(request: HttpRequest, head: Head) -> bytes | Response:
     if isinstance(request, WSGIRequest) and not request._read_started:  # type: ignore[attr-defined] # noqa: SLF001
         return wsgi.body(head, request.environ)
     body: bytes = request.read(LARGEST_BODY + 1)
-    return refuse(Refusal.TOO_LARGE) if len(body) > LARGEST_BODY else body
+    return Refusal.TOO_LARGE if len(body) > LARGEST_BODY else body

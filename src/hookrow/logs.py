@@ -1,0 +1,99 @@
+"""Log lines: what is said of each request and each group at debug level, and lines in JSON.
+
+No line has a secret or a full address in it. Each that is about a request names its id.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from hookrow.notification import Arrival, Outcome, Recorded
+from hookrow.quiet import Once
+from hookrow.retry import describe, ids
+
+log = logging.getLogger("hookrow")
+
+
+class JSONFormatter(logging.Formatter):
+    """One JSON object a line: `time` (RFC 3339, UTC), `level`, `logger`, `message`.
+
+    A line about a request has its `request_id`, one about a group their `request_ids`;
+    `error` is a traceback.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        at = datetime.fromtimestamp(record.created, UTC).replace(tzinfo=None)
+        line = {
+            "time": f"{at.isoformat(timespec='microseconds')}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        for name in ("request_id", "request_ids"):
+            if value := getattr(record, name, None):
+                line[name] = value
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def configuration(level: str, style: str) -> dict[str, Any]:
+    """Return a configuration of our loggers and uvicorn's, and of no other.
+
+    `style` is "line" or "json".
+    """
+    logger = {"handlers": ["stderr"], "level": level.upper(), "propagate": False}
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {
+            "line": {"format": "%(asctime)s %(levelname)-8s %(name)s: %(message)s"},
+            "json": {"()": JSONFormatter},
+        },
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": style}},
+        "filters": {"once": {"()": Once}},
+        "loggers": {
+            "hookrow": logger,
+            "uvicorn": logger,
+            "uvicorn.error": {"filters": ["once"]},  # it tells of every bad request
+        },
+    }
+
+
+def detailed() -> bool:
+    """Tell whether each request and each group has a line."""
+    return log.isEnabledFor(logging.DEBUG)
+
+
+def tell_group(arrivals: Sequence[Arrival], outcomes: Sequence[Outcome], seconds: float) -> None:
+    """Say how a group ended, and of each that was refused what it was."""
+    for arrival, outcome in zip(arrivals, outcomes, strict=True):
+        if not isinstance(outcome, Recorded):
+            refusal = outcome.refusal
+            log.debug(
+                "Answered %d, %s: %s",
+                refusal.status,
+                refusal.name.lower(),
+                describe(arrival),
+                extra={"request_id": arrival.request_id},
+            )
+    ends = Counter(map(_ending, outcomes))
+    requests = ids(arrivals)
+    log.debug(
+        "A group of %d took %.1f ms: %s; requests %s",
+        len(arrivals),
+        seconds * 1000,
+        ", ".join(f"{count} {name}" for name, count in ends.most_common()),
+        ", ".join(requests),
+        extra={"request_ids": requests},
+    )
+
+
+def _ending(outcome: Outcome) -> str:
+    return "recorded" if isinstance(outcome, Recorded) else outcome.refusal.name.lower()

@@ -1,0 +1,77 @@
+"""A real nginx in front of a server of the tests, with a configuration of a test's own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from wire import PATIENCE, Connection, eventually, free_port
+
+_PLACES = f"{os.environ.get('PATH', '')}:/usr/sbin"
+
+
+def installed(program: str, package: str) -> str:
+    """Return where a program of the system is; skip the test where it is not."""
+    found = shutil.which(program, path=_PLACES)
+    if found is None:
+        reason = f"no {program}: apt-get install {package}"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return found
+
+
+@contextmanager
+def fronting(folder: Path, upstream: int, server: str, location: str = "") -> Iterator[int]:
+    """Run nginx in front of a port of this machine; yield the port that it listens at.
+
+    `server` and `location` are further lines of its configuration; where `location` has
+    no proxy_pass of its own, all is passed on. `ssl` in `server` makes it listen with TLS.
+    """
+    nginx = installed("nginx", "nginx-light")
+    port = free_port()
+    if "proxy_pass " not in location:
+        location += f"proxy_pass http://127.0.0.1:{upstream};"
+    secured = " ssl" if "ssl_certificate" in server else ""
+    (folder / "nginx.conf").write_text(
+        f"""
+        daemon off; pid {folder}/nginx.pid; error_log {folder}/error.log;
+        {"user root;" if os.geteuid() == 0 else ""}
+        events {{ }}
+        http {{
+          access_log off; client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
+          fastcgi_temp_path {folder}/f; uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
+          server {{
+            listen 127.0.0.1:{port}{secured}; {server}
+            location / {{ {location} }}
+          }}
+        }}
+        """
+    )
+    with (folder / "nginx.out").open("w") as output:
+        process = subprocess.Popen(
+            [nginx, "-p", folder, "-c", folder / "nginx.conf", "-e", folder / "error.log"],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        eventually(lambda: _listens(port) or process.poll() is not None)
+        assert process.poll() is None, (folder / "nginx.out").read_text()
+        yield port
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+
+
+def _listens(port: int) -> bool:
+    with suppress(ConnectionError):
+        Connection(port).close()
+        return True
+    return False
