@@ -1,24 +1,37 @@
-"""Measures what it costs to be observed: `python bench/observing.py [--turns N]`, in a minute.
+"""Measures what it costs to be observed: `python bench/observing.py [--turns N]`, in two minutes.
 
-Servers take turns under the same load, so that what else the machine does meets them all:
-one that nobody observes, one with metrics, one whose metrics are shared by processes.
-The server's own time on a core is the steadier figure where others use the machine.
+First receivers take turns in this process, without a server: what they need of a core is
+the steadiest figure, and a server's part would only make the ratio better. Then servers
+take turns under the same load: one that nobody observes, one with metrics, one whose
+metrics are shared by processes.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from concurrent.futures import Future, wait
+from contextlib import ExitStack, closing
 from functools import partial
+from itertools import chain
 from statistics import median
 from tempfile import TemporaryDirectory
+from time import process_time
 from typing import TypeAlias
 
+from prometheus_client import CollectorRegistry
+
+from data import SECRET, payloads
+from hookrow import Head, Postmark, Receiver, Request
+from hookrow.metrics import Metrics
+from hookrow.receiver import ENDPOINT
+from hookrow.stores.sql import SQLStore
+from hookrow.tracing import Tracing
 from places import databases, facts, load, seconds_of, server
 from report import Row, figure, show
 
 CLIENTS = 64
+MANY = 64 * 64
 SECONDS = 2.0
 WARM_UP = 0.5
 MOST = 0.05
@@ -27,6 +40,37 @@ MOST = 0.05
 Running: TypeAlias = tuple[int, int]
 Measured: TypeAlias = tuple[float, float]
 """Answers a second, and microseconds on a core for each."""
+
+
+def receiving(name: str, url: str, turns: int) -> Iterator[Row]:
+    """Let receivers take turns; yield microseconds on a core, and each turn's median ratio."""
+    with closing(SQLStore(url)) as store, ExitStack() as stack:
+        observers = {
+            "unobserved": None,
+            "metrics": Metrics(CollectorRegistry()),
+            "traces, not kept": Tracing(),
+        }
+        receivers = {
+            way: stack.enter_context(closing(Receiver(Postmark(SECRET), store, observer=each)))
+            for way, each in observers.items()
+        }
+        courses = [{way: _receive(each) for way, each in receivers.items()} for _ in range(turns)]
+    for way in receivers:
+        yield figure(f"{name}, receiver, {way}", median(each[way] for each in courses), "us")
+    for way in ("metrics", "traces, not kept"):
+        ratio = median(each["unobserved"] / each[way] for each in courses)
+        yield figure(f"{name}, receiver, {way}, ratio", ratio, target=f">= {1 - MOST}")
+
+
+def _receive(receiver: Receiver) -> float:
+    """Record new notifications, a group's worth at a time; return microseconds for each."""
+    head = Head("POST", ENDPOINT, [(b"x-provider-secret", SECRET.encode())], request_id="r-1")
+    requests = [Request(head, body) for body in payloads(MANY)]
+    began = process_time()
+    for start in range(0, MANY, CLIENTS):
+        answers = [receiver(each) for each in requests[start : start + CLIENTS]]
+        wait([each for each in answers if isinstance(each, Future)])
+    return (process_time() - began) / MANY * 1e6
 
 
 def observing(name: str, url: str, turns: int) -> Iterator[Row]:
@@ -76,7 +120,7 @@ def main() -> None:
     with databases() as urls:
         print(facts(urls["postgresql"]), end="\n\n", flush=True)
         for name, url in urls.items():
-            for row in observing(name, url, given.turns):
+            for row in chain(receiving(name, url, given.turns), observing(name, url, given.turns)):
                 show(row)
 
 

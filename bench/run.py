@@ -1,4 +1,4 @@
-"""Measures hookrow on this machine: `python bench/run.py [--json FILE]`, in under 3 minutes.
+"""Measures hookrow on this machine: `python bench/run.py [--json FILE]`, in about 5 minutes.
 
 The server, the load and PostgreSQL share the machine's cores. The databases have
 their defaults: every commit is on the disk before its notifications are answered.

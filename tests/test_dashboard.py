@@ -17,6 +17,7 @@ import world
 from hookrow import ConfigurationError, Head, Postmark, Receiver, Request, Response, testing
 from hookrow.dashboard import Dashboard, basic, local, served
 from hookrow.dashboard.handler import SECURITY
+from hookrow.dashboard.visitor import token
 from hookrow.stores import Unavailable
 from hookrow.stores.log import Query
 from hookrow.stores.memory import MemoryStore
@@ -35,11 +36,16 @@ def head(path: str, query: str = "", method: str = "GET", **headers: str) -> Hea
     return Head(method, f"/mail/dashboard{path}", sent, "/mail/dashboard", query)
 
 
+opened: list[Dashboard] = []
+"""Those that may be counting, in threads with connections of their own."""
+
+
 class Visitor:
     """Somebody who looks at pages, and keeps a cookie."""
 
     def __init__(self, store: Any, **options: Any) -> None:  # noqa: ANN401 - any store
         self.dashboard = Dashboard(store, authorize=lambda _: "ada", **options)
+        opened.append(self.dashboard)
         self._headers = {"host": "localhost"}
 
     def get(self, path: str, **query: object) -> Response:
@@ -76,16 +82,19 @@ class Visitor:
 def store(request: pytest.FixtureRequest) -> Iterator[Any]:
     """Make each store, with the rows of the cases."""
     if request.param == "memory":
-        yield MemoryStore(
+        made: Any = MemoryStore(
             subscribers={1: {"email": ADA}},
             dispatches={1: {"provider_message_id": ADAS, "subscriber_id": 1, "list_id": 1}},
         )
-        return
-    url = request.getfixturevalue(f"{request.param}_url")
-    world.fill(url)
-    opened = SQLStore(url)
-    yield opened
-    opened.close()
+    else:
+        url = request.getfixturevalue(f"{request.param}_url")
+        world.fill(url)
+        made = SQLStore(url)
+    yield made
+    while opened:
+        opened.pop().close(PATIENCE)
+    if isinstance(made, SQLStore):
+        made.close()
 
 
 def came(store: Any, *payloads: object) -> None:  # noqa: ANN401 - any store
@@ -104,15 +113,28 @@ class TestWhoMayComeIn:
 
     @pytest.mark.parametrize(
         ("answer", "status"),
-        [(False, 403), ("", 403), (None, 403), (Response(302, b"", {"Location": "/login"}), 302)],
+        [(False, 403), ("", 403), (Response(302, b"", {"Location": "/login"}), 302)],
     )
-    def test_refused(self, answer: Any, status: int) -> None:  # noqa: ANN401 - whatever a host says
+    def test_refused(self, answer: Any, status: int) -> None:  # noqa: ANN401 - one of three
         """Who may not come in is told so before anything is looked at, and so is a request."""
         dashboard = Dashboard(MemoryStore(), authorize=lambda _: answer)
         refused = dashboard.admit(head("/notifications"))
         assert refused is not None
         assert refused.status == dashboard(Request(head("/"), b"")).status == status
         assert SECURITY.items() <= refused.headers.items()
+
+    @pytest.mark.parametrize("answer", [None, 1, b"ada", object()])
+    def test_what_says_neither_lets_nobody_in(
+        self,
+        answer: Any,  # noqa: ANN401 - anything
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        """Another answer, such as that of an async function, is logged, and answered 500."""
+        dashboard = Dashboard(MemoryStore(), authorize=lambda _: answer)
+        refused = dashboard.admit(head("/notifications"))
+        assert refused is not None
+        assert refused.status == dashboard(Request(head("/"), b"")).status == 500
+        assert f"authorize returned {type(answer).__name__}: let it return" in caplog.text
 
     def test_a_check_that_fails_lets_nobody_in(self) -> None:
         """What it raises is logged, and answered 500."""
@@ -164,10 +186,10 @@ class TestWhoMayComeIn:
     def test_served(self) -> None:
         """The server asks for a password, but where nobody else can reach it."""
         store = MemoryStore()
-        opened = served(store, host="127.0.0.1", password=None, mount_path="/mail")
-        assert opened.admit(head("/lists", host="localhost")) is None
-        assert opened(Request(head("/lists", host="localhost"), b"")).status == 200
-        opened.close(PATIENCE)
+        open_ = served(store, host="127.0.0.1", password=None, mount_path="/mail")
+        assert open_.admit(head("/lists", host="localhost")) is None
+        assert open_(Request(head("/lists", host="localhost"), b"")).status == 200
+        open_.close(PATIENCE)
         closed = served(store, host="0.0.0.0", password="word")
         assert closed.admit(head("/lists")) is not None
         with pytest.raises(ConfigurationError, match="HOOKROW_DASHBOARD_PASSWORD"):
@@ -450,6 +472,13 @@ class TestSubscriber:
         form = {"token": token, "action": "suppress", "reason": "x"}
         assert visitor.post("/subscriber", form, email=ADA).status == status
 
+    @pytest.mark.parametrize("other", ['prefs={"a": 1}', "a b=1", "é=é", "lonely", "expires=1"])
+    def test_beside_cookies_of_the_host(self, other: str) -> None:
+        """Ours is found among others, however those are written, in one header or in several."""
+        cookies = (b"cookie", other.encode()), (b"cookie", b"hookrow_dashboard=ours; x=y")
+        assert token(Head("GET", "/", cookies)) == "ours"
+        assert token(Head("GET", "/", cookies[:1])) is None
+
 
 class TestDispatch:
     def test_its_story(self, store: Any) -> None:  # noqa: ANN401 - any store
@@ -482,18 +511,10 @@ def charted(page: str, kind: str) -> dict[str, int]:
     return {name: sum(map(int, counts)) for name, counts in zip(names, columns, strict=True)}
 
 
-@pytest.fixture
-def visitor(store: Any) -> Iterator[Visitor]:  # noqa: ANN401 - any store
-    """Look at a store, of which figures are counted until the end."""
-    visitor = Visitor(store)
-    yield visitor
-    visitor.dashboard.close(PATIENCE)
-
-
 class TestFigures:
-    def test_overview(self, store: Any, visitor: Visitor) -> None:  # noqa: ANN401 - any store
+    def test_overview(self, store: Any) -> None:  # noqa: ANN401 - any store
         """It has what came, by type and by outcome, of each period; all else as it is counted."""
-        bounce = testing.suppression(ADA, ADAS, at=AT, reason="<i>")
+        visitor, bounce = Visitor(store), testing.suppression(ADA, ADAS, at=AT, reason="<i>")
         came(store, testing.delivery(ADA, ADAS, at=AT), testing.opening(ADA, ADAS, at=AT))
         came(store, bounce, testing.delivery(ADA, "m-9", at=AT), {"RecordType": "<b>"})
         eventually(lambda: "Last heard of" in visitor.shows("/"))
@@ -509,8 +530,9 @@ class TestFigures:
             assert "<bdi>&lt;i&gt;</bdi>" in page
         assert visitor.get("/", period="year").status == 400
 
-    def test_lists(self, store: Any, visitor: Visitor) -> None:  # noqa: ANN401 - any store
+    def test_lists(self, store: Any) -> None:  # noqa: ANN401 - any store
         """Of each list it is shown what was sent, delivered and opened, as of when."""
+        visitor = Visitor(store)
         came(store, testing.delivery(ADA, ADAS, at=AT))
         eventually(lambda: "As of" in visitor.shows("/lists"))
         cells = re.findall(r'data-label="(\w+)"[^>]*><(?:span|bdi)>(.+?)<', visitor.shows("/lists"))

@@ -120,15 +120,16 @@ class TestCounted:
             assert (delays.count, delays.median) == (value, (100 - (value + 1) / 2) * SECOND)
             monkeypatch.setattr(counting, name, 10**6)
 
-    def test_it_is_counted_seldom(self) -> None:
-        """Again only when some minutes have passed."""
+    @pytest.mark.parametrize("way", [1, -1])
+    def test_it_is_counted_seldom(self, way: int) -> None:
+        """Again only when some minutes have passed, or the clock was set back by as many."""
         store = memory()
         made = Counting(store)
         assert made.counts is None
         made.work(NOW)
         store.dispatches.clear()
         for later, sent in ((counting.EVERY - SECOND, 100), (counting.EVERY, 0)):
-            made.work(NOW + later)
+            made.work(NOW + way * later)
             assert made.counts is not None
             assert made.counts.sent == sent
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -100,25 +101,27 @@ class TestWithATally:
     @pytest.mark.parametrize("query", [ODD, BOUNCES])
     def test_what_holds_none_is_passed_over(self, log: LogReader, query: Query) -> None:
         """But for the newest, where some may have come since they were counted."""
-        made = Tally(log)
-        everything = [(1, 100)]
-        assert list(made.runs(query, 1, 100)) == everything
-        made.work(NOW + 100 * MINUTE)
-        assert list(made.runs(query, 1, 100)) == [(90, 100), (50, 59), (1, 9)]
-        assert list(made.runs(query, 4, 55)) == [(50, 55), (4, 9)]
-        assert list(made.runs(Query(), 1, 100)) == everything
-        assert list(made.runs(Query(outcome=Ending.FAILED), 1, 80)) == []
-        assert list(made.runs(query, 1, 0)) == []
+        made, now, everything = Tally(log), NOW + 100 * MINUTE, [(1, 100)]
+        assert list(made.runs(query, now, 1, 100)) == everything
+        made.work(now)
+        assert list(made.runs(query, now, 1, 100)) == [(90, 100), (50, 59), (1, 9)]
+        assert list(made.runs(query, now, 4, 55)) == [(50, 55), (4, 9)]
+        assert list(made.runs(Query(), now, 1, 100)) == everything
+        assert list(made.runs(Query(outcome=Ending.FAILED), now, 1, 80)) == []
+        assert list(made.runs(query, now, 1, 0)) == []
+        later = now + tally.HEALED + MINUTE
+        assert list(made.runs(query, later, 1, 100)) == everything
 
     def test_what_came_since_is_found(self) -> None:
         """And what was there before, with and without a log."""
         store = MemoryStore()
         keep(store, *(entry(n, NOW, outcome=Ending.UNSUPPORTED) for n in range(3)))
-        made = Figures(store)
-        assert ids(made.search(ODD, limit=9)) == [3, 2, 1]
-        assert ids(made.search(ODD, before=2, limit=9)) == [1]
+        with closing(Figures(store)) as made:
+            assert ids(made.search(ODD, limit=9)) == [3, 2, 1]
+            assert ids(made.search(ODD, before=2, limit=9)) == [1]
         store.log = None
-        assert Figures(store).search(ODD, limit=9) == Found([], None)
+        with closing(Figures(store)) as made:
+            assert made.search(ODD, limit=9) == Found([], None)
 
 
 def test_the_end_of_time_is_no_mistake(log: LogReader) -> None:

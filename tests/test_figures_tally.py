@@ -171,6 +171,16 @@ class TestCountingAnew:
         made.work(NOW + after + SECOND)
         assert counted(made) == {RECORDED: 39}
 
+    def test_a_clock_that_is_set_back(self) -> None:
+        """All is counted anew, and not only once the clock is there again."""
+        store = MemoryStore()
+        first = entry(1, NOW - 9 * DAY, outcome=Ending.FAILED)
+        made = Tally(keep(store, first, *(entry(n, NOW) for n in range(2, 40))))
+        made.work(NOW)
+        keep(store, replace(first, outcome=Ending.RECORDED))
+        made.work(NOW - 2 * HOUR)
+        assert counted(made) == {RECORDED: 39}
+
     def test_what_was_committed_late_is_noticed(self) -> None:
         """An id may turn up behind the newest, of a transaction that took longer."""
         store = MemoryStore()

@@ -99,6 +99,28 @@ def test_a_receiver_on_both_sides() -> None:
     )
 
 
+def test_figures_on_both_sides() -> None:
+    """Figures that were asked for before a fork are counted in the child, too."""
+    run_script(
+        FORK,
+        """
+        from datetime import UTC, datetime
+        from hookrow.figures import Figures, Period
+        from hookrow.stores.memory import MemoryStore
+
+        figures = Figures(MemoryStore())
+
+        def ask():
+            seen = figures.overview(Period.DAY, datetime.now(UTC))
+            assert seen.health == "No notification has come yet."
+
+        ask()
+        in_child(ask)
+        ask()
+        """,
+    )
+
+
 def test_where_there_is_no_fork() -> None:
     """Where the system has no fork there is nothing to do: things ask, and live on."""
     run_script(

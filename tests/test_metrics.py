@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sqlite3
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,7 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families
 import world
 from command import Command, Serving, run_script
 from hookrow import ConfigurationError, Postmark, Receiver, Refusal, Request, testing
-from hookrow.metrics import Exposition, Metrics
+from hookrow.exposition import Exposition
+from hookrow.metrics import Metrics
 from hookrow.notification import Arrival, Delivered
 from hookrow.observing import Inside
 from hookrow.stores import Conflict, Unavailable
@@ -224,6 +226,19 @@ class TestServe:
             eventually(lambda: server.log.count("Application startup complete") == 3)
             assert len(list(folder.glob("gauge_livesum_*.db"))) == 2
             assert _unsupported(server) == 20
+
+    def test_the_extra_is_missing(self, tmp_path: Path) -> None:
+        """It says what to install, and does not start."""
+        script = (
+            "import sys; sys.modules['prometheus_client'] = None; "
+            "from hookrow.__main__ import main; main()"
+        )
+        told = Command(tmp_path).execute(
+            *(sys.executable, "-c", script, "serve", "--metrics"), HOOKROW_SECRET=SECRET
+        )
+        assert told.returncode == 1
+        wanted = "Error: hookrow.metrics needs an extra: pip install 'hookrow[metrics]'\n"
+        assert told.stderr == wanted
 
     def test_without(self, tmp_path: Path) -> None:
         """Without the option there is no such page."""

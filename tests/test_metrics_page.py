@@ -16,8 +16,9 @@ from prometheus_client import CollectorRegistry
 import world
 from command import Command
 from hookrow import Refusal
+from hookrow.exposition import Exposition
 from hookrow.http import Request
-from hookrow.metrics import Exposition, Metrics
+from hookrow.metrics import Metrics
 from test_observing import SECRET, head
 from wire import ask, get, request, uvicorn_serving
 

@@ -130,7 +130,8 @@ class Server:
         """Return what counts, and show the counts."""
         from prometheus_client import CollectorRegistry  # noqa: PLC0415 - an extra of its own
 
-        from hookrow.metrics import Exposition, Metrics  # noqa: PLC0415 - as above
+        from hookrow.exposition import Exposition  # noqa: PLC0415 - as above
+        from hookrow.metrics import Metrics  # noqa: PLC0415 - as above
 
         registry = CollectorRegistry()
         self._pages["/metrics"] = ASGI(Exposition(registry))
@@ -264,10 +265,10 @@ def serve(settings: Settings, *, port: int, workers: int, log_level: str, log_fo
 @contextmanager
 def _counted(processes: _Workers) -> Iterator[None]:
     """Let the processes that are started in the block count together."""
-    from hookrow import metrics  # noqa: PLC0415 - an extra of its own
+    from hookrow.exposition import forget_process, shared  # noqa: PLC0415 - an extra of its own
 
-    processes.ended = metrics.forget_process
-    with metrics.shared():
+    processes.ended = forget_process
+    with shared():
         yield
 
 

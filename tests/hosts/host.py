@@ -6,6 +6,7 @@ A subclass names an application of `examples` and a server. Nothing here knows A
 from __future__ import annotations
 
 import json
+import re
 import signal
 import sqlite3
 import time
@@ -458,6 +459,25 @@ class HostContract:
         body = b"x" * (LARGEST_BODY + 1)
         answer = ask(site.port, request(body, site.mount + path, method=method, secret=secret))
         assert answer.status == status
+
+    # -- the request's id -------------------------------------------------------------
+
+    @pytest.mark.parametrize(
+        ("given", "secret", "size", "status"),
+        [
+            ("r-1", SECRET, 2, 422),
+            ("r-1", "wrong", 2, 401),
+            ("r-1", SECRET, LARGEST_BODY + 1, 413),
+            ("ada@example.com", SECRET, 2, 422),
+        ],
+    )
+    def test_request_id(self, site: Site, given: str, secret: str, size: int, status: int) -> None:
+        """The answer has the id that its request came with, where it is harmless, or a new one."""
+        extra = [b"X-Request-Id: " + given.encode()]
+        answer = ask(site.port, request(b"x" * size, site.path, secret=secret, extra=extra))
+        assert answer.status == status
+        id_ = answer.header("x-request-id") or ""
+        assert id_ == given if given == "r-1" else re.fullmatch("[0-9a-f]{16}", id_)
 
     # -- size and time ----------------------------------------------------------------
 

@@ -127,12 +127,20 @@ class Dashboard:
         match visitor:
             case Response():
                 return _secured(visitor)
+            case False | "":
+                return _secured(plain(403, "The dashboard is not open to you."))
             case True:
                 return "somebody"
-            case str() if visitor:
+            case str():
                 return visitor
-            case _:  # False, and what a host returns that says nothing
-                return _secured(plain(403, "The dashboard is not open to you."))
+            case _:
+                # A function that is async, for one, would have to be waited for.
+                log.error(
+                    "The dashboard's authorize returned %s: let it return True or a name, False, "
+                    "or a Response.",
+                    type(visitor).__name__,
+                )
+                return _secured(plain(500, "Nobody can be let in just now."))
 
     def _answer(self, request: Request, user: str) -> Response:
         head = request.head

@@ -87,11 +87,16 @@ def new_token() -> str:
 
 
 def token(head: Head) -> str | None:
-    """Return the token that the visitor's cookie has, or None; of other cookies any may be odd."""
-    for cookie in (head.header("cookie") or b"").decode("latin-1").split(";"):
+    """Return the token that the visitor's cookie has, or None.
+
+    The host's own cookies stand beside it, written as it likes; in HTTP/2 each may have a
+    header of its own.
+    """
+    headers = [value for name, value in head.headers if name.lower() == b"cookie"]
+    for cookie in b";".join(headers).decode("latin-1").split(";"):
         name, _, value = cookie.strip().partition("=")
-        if name == COOKIE and value:
-            return value
+        if name == COOKIE:
+            return value or None
     return None
 
 

@@ -11,6 +11,7 @@ from hookrow.figures.overview import Counts, Delays, Heard, Overview, overview
 from hookrow.figures.period import Period
 from hookrow.figures.searching import Found, search
 from hookrow.figures.tally import Tally
+from hookrow.forks import renew_after_fork
 from hookrow.periodic import Periodic
 from hookrow.stores import Store
 from hookrow.stores.log import Query
@@ -34,11 +35,14 @@ class Figures:
     is true as of a moment ago. The threads start with the first question.
     """
 
+    _tally: Tally | None
+    _counting: Counting
+
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._tally = Tally(store.log) if store.log is not None else None
-        self._counting = Counting(store)
         self._asked = 0.0
+        self.renew()
+        renew_after_fork(self)
         self._threads = [
             Periodic(self._tallied, seconds=LOOK, name="reading of the log"),
             Periodic(self._counted, seconds=LOOK, name="counting of rows"),
@@ -66,11 +70,14 @@ class Figures:
     def search(self, query: Query, *, before: int | None = None, limit: int) -> Found:
         """Look for the newest entries, for no longer than a page may take; see `searching.search`.
 
-        Raises a `StoreError`. A store without a log has none.
+        By a type or an outcome what ended otherwise just now may be missed: for a minute, or
+        for an hour where it was replayed by hand. A store without a log has no entries.
+        Raises a `StoreError`.
         """
         if self._store.log is None or self._tally is None:
             return Found([], None)
-        runs = partial(self._tally.runs, query)
+        self._ask(patience=0.0)
+        runs = partial(self._tally.runs, query, datetime.now(UTC))
         return search(self._store.log, query, before=before, limit=limit, runs=runs)
 
     def close(self, timeout: float | None = None) -> None:
@@ -78,12 +85,17 @@ class Figures:
         for thread in self._threads:
             thread.close(timeout)
 
-    def _ask(self) -> None:
+    def renew(self) -> None:
+        """Begin anew: nothing counted."""
+        self._tally = Tally(self._store.log) if self._store.log is not None else None
+        self._counting = Counting(self._store)
+
+    def _ask(self, *, patience: float = PATIENCE) -> None:
         self._asked = monotonic()
         for thread in self._threads:
             thread.start()
         if self._tally is not None:
-            self._tally.ready.wait(PATIENCE)
+            self._tally.ready.wait(patience)
 
     def _tallied(self) -> None:
         if self._tally is not None and self._wanted():

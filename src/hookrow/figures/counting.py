@@ -38,7 +38,8 @@ class Counting:
 
     def work(self, now: datetime) -> None:
         """Count, where the last time was long ago. Raises a `StoreError`."""
-        if self._counts is None or now - self._counts.as_of >= EVERY:
+        # A clock that was ahead, and is set back, would else put it off until it is there again.
+        if self._counts is None or abs(now - self._counts.as_of) >= EVERY:
             self._counts = counted(self._store, now)
 
 

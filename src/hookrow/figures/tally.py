@@ -54,12 +54,12 @@ class _Chunk:
     counted_at: datetime
 
     def is_stale(self, now: datetime) -> bool:
-        """Tell whether it is time to count it anew."""
+        """Tell whether it is time to count it anew, or the clock was set back."""
         parked_since = now - PARKED_FOR
         may_change = self.latest > parked_since and any(
             cell.outcome in PARKED and cell.at > parked_since for cell in self.cells
         )
-        return now - self.counted_at > (AGAIN if may_change else HEALED)
+        return abs(now - self.counted_at) > (AGAIN if may_change else HEALED)
 
 
 class Tally:
@@ -108,14 +108,14 @@ class Tally:
             counted = sum(number in self._chunks for number in wanted)
         return counted / len(wanted) if wanted else 1.0
 
-    def runs(self, query: Query, first: int, last: int) -> Iterator[tuple[int, int]]:
+    def runs(self, query: Query, now: datetime, first: int, last: int) -> Iterator[tuple[int, int]]:
         """Yield the ranges of ids, newest first, that may hold a type or an outcome.
 
         The others had none when they were counted.
         """
         low, high = last + 1, last
         for number in range(last // CHUNK, first // CHUNK - 1, -1):
-            if self._may_hold(number, query):
+            if self._may_hold(number, query, now):
                 low = max(number * CHUNK, first)
                 continue
             if low <= high:
@@ -124,11 +124,13 @@ class Tally:
         if low <= high:
             yield low, high
 
-    def _may_hold(self, number: int, query: Query) -> bool:
+    def _may_hold(self, number: int, query: Query, now: datetime) -> bool:
         with self._lock:
             new = number >= (self._last - UNSETTLED) // CHUNK or number in self._dirty
             chunk = None if new else self._chunks.get(number)
-        return chunk is None or any(
+        if chunk is None or chunk.is_stale(now):
+            return True
+        return any(
             (query.outcome is None or cell.outcome is query.outcome)
             and (query.record_type is None or cell.record_type in {query.record_type, None})
             for cell in chunk.cells
@@ -169,7 +171,7 @@ class Tally:
             self._dirty &= set(numbers)
             if last != self._last:
                 self._dirty.update(range(max(changed // CHUNK, numbers.start), numbers.stop))
-        if now - self._begun_at > AGAIN:
+        if abs(now - self._begun_at) > AGAIN:
             begins = {period: self._log.reached(period.starts(now)[0]) for period in Period}
             self._begins, self._begun_at = begins, now
         if last != self._last or self._heard is None or now - self._heard.as_of >= AFRESH:
