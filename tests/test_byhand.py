@@ -51,6 +51,15 @@ def test_a_suppression_says_who_and_why() -> None:
     assert body["SuppressionReason"] == "asked by letter"
 
 
+def test_a_message_takes_its_dispatch_along() -> None:
+    """As where the provider names one: its dispatch changes with the subscriber."""
+    store = _store()
+    store.dispatches[1] = {"provider_message_id": "m-1", "subscriber_id": 1}
+    change_by_hand(store, ADA, message_id="m-1", reason="asked by letter", by="eve", at=AT)
+    assert SUPPRESSED.items() <= store.subscribers[1].items()
+    assert SUPPRESSED.items() <= store.dispatches[1].items()
+
+
 def test_lifting_it_follows_and_can_be_replayed() -> None:
     """Both stay in the log, and a replay of the first does not undo the second."""
     store = _store()

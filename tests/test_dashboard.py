@@ -18,6 +18,7 @@ from hookrow import ConfigurationError, Head, Postmark, Receiver, Request, Respo
 from hookrow.dashboard import Dashboard, basic, local, served
 from hookrow.dashboard.handler import SECURITY
 from hookrow.dashboard.visitor import token
+from hookrow.stores import Unavailable
 from hookrow.stores.log import Query
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.sql import SQLStore
@@ -35,11 +36,16 @@ def head(path: str, query: str = "", method: str = "GET", **headers: str) -> Hea
     return Head(method, f"/mail/dashboard{path}", sent, "/mail/dashboard", query)
 
 
+opened: list[Dashboard] = []
+"""Those that may be counting, in threads with connections of their own."""
+
+
 class Visitor:
     """Somebody who looks at pages, and keeps a cookie."""
 
     def __init__(self, store: Any, **options: Any) -> None:  # noqa: ANN401 - any store
         self.dashboard = Dashboard(store, authorize=lambda _: "ada", **options)
+        opened.append(self.dashboard)
         self._headers = {"host": "localhost"}
 
     def get(self, path: str, **query: object) -> Response:
@@ -76,16 +82,19 @@ class Visitor:
 def store(request: pytest.FixtureRequest) -> Iterator[Any]:
     """Make each store, with the rows of the cases."""
     if request.param == "memory":
-        yield MemoryStore(
+        made: Any = MemoryStore(
             subscribers={1: {"email": ADA}},
             dispatches={1: {"provider_message_id": ADAS, "subscriber_id": 1, "list_id": 1}},
         )
-        return
-    url = request.getfixturevalue(f"{request.param}_url")
-    world.fill(url)
-    opened = SQLStore(url)
-    yield opened
-    opened.close()
+    else:
+        url = request.getfixturevalue(f"{request.param}_url")
+        world.fill(url)
+        made = SQLStore(url)
+    yield made
+    while opened:
+        opened.pop().close(PATIENCE)
+    if isinstance(made, SQLStore):
+        made.close()
 
 
 def came(store: Any, *payloads: object) -> None:  # noqa: ANN401 - any store
@@ -177,10 +186,10 @@ class TestWhoMayComeIn:
     def test_served(self) -> None:
         """The server asks for a password, but where nobody else can reach it."""
         store = MemoryStore()
-        opened = served(store, host="127.0.0.1", password=None, mount_path="/mail")
-        assert opened.admit(head("/lists", host="localhost")) is None
-        assert opened(Request(head("/lists", host="localhost"), b"")).status == 200
-        opened.close(PATIENCE)
+        open_ = served(store, host="127.0.0.1", password=None, mount_path="/mail")
+        assert open_.admit(head("/lists", host="localhost")) is None
+        assert open_(Request(head("/lists", host="localhost"), b"")).status == 200
+        open_.close(PATIENCE)
         closed = served(store, host="0.0.0.0", password="word")
         assert closed.admit(head("/lists")) is not None
         with pytest.raises(ConfigurationError, match="HOOKROW_DASHBOARD_PASSWORD"):
@@ -365,6 +374,39 @@ class TestNotification:
         assert "Its body is not kept" in page
         assert "<form" not in page
 
+    def test_what_is_no_json(self) -> None:
+        """It is shown as it came, and told nothing of."""
+        store = MemoryStore(subscribers={1: {"email": ADA}})
+        receiver = Receiver(Postmark(SECRET), store)
+        odd = {**testing.suppression(ADA, None, at=AT), "ChangedBy": 7, "Origin": "Host"}
+        for body in (b"{<b>\x00", json.dumps(odd).encode()):
+            receiver.answer(Request(Head("POST", "/", ()), body))
+        visitor = Visitor(store)
+        assert "{&lt;b&gt;\\x00</pre>" in visitor.shows("/notification", id=1)
+        assert ">suppressed for HardBounce<" in visitor.shows("/notification", id=2)
+
+    def test_another_action(self) -> None:
+        """A notification can be replayed, and nothing else."""
+        visitor = Visitor(MemoryStore())
+        came(visitor.dashboard._site.store, testing.delivery(ADA, ADAS, at=AT))
+        [token] = re.findall('name="token" value="(.+?)"', visitor.shows("/notification", id=1))
+        assert visitor.post("/notification", {"token": token, "action": "x"}, id=1).status == 400
+
+
+@pytest.mark.parametrize(
+    ("fault", "status"), [(Unavailable("It is gone."), 503), (KeyError(), 500)]
+)
+def test_a_store_that_fails(fault: Exception, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be read just now is answered with a sentence; a handler never raises."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(MemoryStore, "transaction", fail)
+    response = Visitor(MemoryStore()).get("/subscriber", email=ADA)
+    assert response.status == status
+    assert re.search(r"gone\.|This page failed: KeyError", response.body.decode())
+
 
 class TestSubscriber:
     def test_suppress_and_lift(self, store: Any) -> None:  # noqa: ANN401 - any store
@@ -425,6 +467,7 @@ class TestSubscriber:
         """A form comes from a page of ours: with the cookie's token, from this origin."""
         visitor = Visitor(MemoryStore(subscribers={1: {"email": ADA}}))
         [token] = re.findall('name="token" value="(.+?)"', visitor.shows("/subscriber", email=ADA))
+        visitor._headers["cookie"] = f'odd={{"a", ";; {visitor._headers["cookie"]}; more='
         visitor._headers |= headers
         form = {"token": token, "action": "suppress", "reason": "x"}
         assert visitor.post("/subscriber", form, email=ADA).status == status
@@ -447,6 +490,17 @@ class TestDispatch:
         assert "2026-03-04 05:06:07Z" in page
         assert Visitor(store).get("/dispatch", message_id="none").status == 404
 
+    def test_suppress_and_lift(self, store: Any) -> None:  # noqa: ANN401 - any store
+        """What is suppressed is what the provider would suppress for this message."""
+        visitor = Visitor(store)
+        form = {"action": "suppress", "reason": "x", "email": ADA}
+        page = visitor.send("/dispatch", form, message_id=ADAS)
+        assert "Suppressed. The log" in page
+        assert page.count("by notification 1") == 2
+        assert ">suppressed<" in visitor.shows("/subscriber", email=ADA)
+        page = visitor.send("/dispatch", {**form, "action": "lift"}, message_id=ADAS)
+        assert "The suppression is lifted." in page
+
 
 def charted(page: str, kind: str) -> dict[str, int]:
     """Add up each column of a chart's table."""
@@ -457,18 +511,10 @@ def charted(page: str, kind: str) -> dict[str, int]:
     return {name: sum(map(int, counts)) for name, counts in zip(names, columns, strict=True)}
 
 
-@pytest.fixture
-def visitor(store: Any) -> Iterator[Visitor]:  # noqa: ANN401 - any store
-    """Look at a store, of which figures are counted until the end."""
-    visitor = Visitor(store)
-    yield visitor
-    visitor.dashboard.close(PATIENCE)
-
-
 class TestFigures:
-    def test_overview(self, store: Any, visitor: Visitor) -> None:  # noqa: ANN401 - any store
+    def test_overview(self, store: Any) -> None:  # noqa: ANN401 - any store
         """It has what came, by type and by outcome, of each period; all else as it is counted."""
-        bounce = testing.suppression(ADA, ADAS, at=AT, reason="<i>")
+        visitor, bounce = Visitor(store), testing.suppression(ADA, ADAS, at=AT, reason="<i>")
         came(store, testing.delivery(ADA, ADAS, at=AT), testing.opening(ADA, ADAS, at=AT))
         came(store, bounce, testing.delivery(ADA, "m-9", at=AT), {"RecordType": "<b>"})
         eventually(lambda: "Last heard of" in visitor.shows("/"))
@@ -484,12 +530,14 @@ class TestFigures:
             assert "<bdi>&lt;i&gt;</bdi>" in page
         assert visitor.get("/", period="year").status == 400
 
-    def test_lists(self, store: Any, visitor: Visitor) -> None:  # noqa: ANN401 - any store
+    def test_lists(self, store: Any) -> None:  # noqa: ANN401 - any store
         """Of each list it is shown what was sent, delivered and opened, as of when."""
+        visitor = Visitor(store)
         came(store, testing.delivery(ADA, ADAS, at=AT))
         eventually(lambda: "As of" in visitor.shows("/lists"))
         cells = re.findall(r'data-label="(\w+)"[^>]*><(?:span|bdi)>(.+?)<', visitor.shows("/lists"))
-        assert cells[:3] == [("List", "1"), ("Sent", cells[1][1]), ("Delivered", "1 ")]
+        name = "1" if isinstance(store, MemoryStore) else world.start()["lists"][0]["name"]
+        assert cells[:3] == [("List", name), ("Sent", cells[1][1]), ("Delivered", "1 ")]
         assert visitor.get("/lists", sort="x").status == 400
 
 

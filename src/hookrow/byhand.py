@@ -21,18 +21,20 @@ ORIGIN = "Host"
 """Of a change in the log; the provider's own are of Recipient, Customer and Admin."""
 
 
-def change_by_hand(
+def change_by_hand(  # noqa: PLR0913 - keywords: what is changed, who did it and why
     store: Store,
     email: str,
     *,
     reason: str | None,
     by: str,
     at: datetime,
+    message_id: str | None = None,
     note: str | None = None,
     bodies: bool = True,
 ) -> Outcome:
     """Suppress a subscriber for a reason, or lift the suppression where that is None.
 
+    With a message's id its dispatch, and the subscription to that one's list, change too.
     The log's body says who did it and what they noted, unless no `bodies` are kept. A
     reason without a word in it is refused as unsupported, and nothing is kept. Raises a
     `StoreError` where it cannot be recorded just now.
@@ -41,6 +43,7 @@ def change_by_hand(
         {
             "RecordType": "SubscriptionChange",
             "Recipient": email,
+            "MessageID": message_id,
             "ChangedAt": at.astimezone(UTC).isoformat(timespec="microseconds"),
             "Origin": ORIGIN,
             "ChangedBy": by,

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -53,6 +53,17 @@ class Look:
     page: Page
     mount: str
     wrong: list[str] = field(default_factory=list)
+
+    @classmethod
+    @contextmanager
+    def at(cls, browser: Browser, mount: str, **options: Any) -> Iterator[Self]:  # noqa: ANN401 - the browser's own
+        """Look with a browser that nobody used before; nothing may be wrong in the end."""
+        context = browser.new_context(**options)
+        context.set_default_timeout(8000)
+        look = cls(context.new_page(), mount)
+        yield look
+        context.close()
+        assert not look.wrong, look.wrong
 
     def __post_init__(self) -> None:
         self.page.on("console", lambda said: self._note(said.type, said.text))
@@ -106,17 +117,6 @@ class Look:
         server = "/".join(self.mount.split("/")[:3])
         if not url.startswith(f"{server}/"):
             self.wrong.append(f"a request to {url}")
-
-
-@contextmanager
-def looking(browser: Browser, mount: str, **options: Any) -> Iterator[Look]:  # noqa: ANN401 - the browser's own
-    """Look with a browser that nobody used before; nothing may be wrong in the end."""
-    context = browser.new_context(**options)
-    context.set_default_timeout(8000)
-    look = Look(context.new_page(), mount)
-    yield look
-    context.close()
-    assert not look.wrong, look.wrong
 
 
 @cache

@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from selenium.common.exceptions import StaleElementReferenceException
-from selenium.webdriver import Chrome, ChromeOptions, ChromeService
-from selenium.webdriver.common.by import By
-from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support.select import Select
+from look import Look, chromium
 
 from django_project.manage import Manage
 from hookrow import testing
-from wire import ENDPOINT, SECRET, eventually
+from wire import ENDPOINT, SECRET
 
 pytestmark = pytest.mark.browser
 
-BROWSER = Path("/usr/bin/chromium")
-DRIVER = Path("/usr/bin/chromedriver")
-
 PROJECT = Path(__file__).parents[2] / "examples/django_project"
-
-ARGUMENTS = (
-    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-    "--window-size=1400,1000",
-)
 
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 ADA = "ada@example.com"
@@ -62,68 +48,25 @@ class Example(Manage):
         }
 
 
-class Admin:
+class Admin(Look):
     """The admin's pages as somebody sees and uses them."""
-
-    def __init__(self, browser: Chrome, server: str) -> None:
-        self._browser = browser
-        self.server = server
-
-    def open(self, path: str) -> None:
-        """Go to a page of the admin."""
-        self._browser.get(f"{self.server}/admin/{path}")
-
-    def shows(self, text: str) -> None:
-        """Wait until the page has the text."""
-        eventually(lambda: text in self._text())
 
     def type(self, **fields: str) -> None:
         """Fill in fields, and submit their form."""
         for name, text in fields.items():
-            field = self._one(f"[name={name}]")
-            field.clear()
-            field.send_keys(text)
-        field.submit()
+            self.page.fill(f"[name={name}]", text)
+        self.page.press(f"[name={name}]", "Enter")
 
     def act(self, row: str, action: str) -> None:
         """Select the row that has the text, choose the action, and go."""
-        [found] = [each for each in self._all("#result_list tbody tr") if row in each.text]
-        found.find_element(By.CSS_SELECTOR, "input.action-select").click()
-        Select(self._one("select[name=action]")).select_by_value(action)
-        self._one("button[name=index]").click()
-
-    def complaints(self) -> list[str]:
-        """Return what the browser's console has against the pages."""
-        found = [entry["message"] for entry in self._browser.get_log("browser")]  # type: ignore[no-untyped-call] # as it is
-        return [message for message in found if "favicon.ico" not in message]
-
-    def _text(self) -> str:
-        with suppress(StaleElementReferenceException):  # the next page comes just now
-            return self._one("body").text
-        return ""
-
-    def _one(self, selector: str) -> WebElement:
-        return self._browser.find_element(By.CSS_SELECTOR, selector)
-
-    def _all(self, selector: str) -> list[WebElement]:
-        return self._browser.find_elements(By.CSS_SELECTOR, selector)
+        found = self.page.locator("#result_list tbody tr", has_text=row)
+        found.locator("input.action-select").check()
+        self.page.select_option("select[name=action]", action)
+        self.page.click("button[name=index]")
 
 
 @pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Chrome]:
-    """Run a browser that nobody has used before."""
-    options = ChromeOptions()
-    options.binary_location = str(BROWSER)
-    for argument in (*ARGUMENTS, f"--user-data-dir={tmp_path}/browser"):
-        options.add_argument(argument)
-    browser = Chrome(options, ChromeService(str(DRIVER)))
-    browser.implicitly_wait(5)
-    yield browser
-    browser.quit()
-
-
-@pytest.fixture
-def admin(browser: Chrome, tmp_path: Path) -> Iterator[Admin]:
+def admin(tmp_path: Path) -> Iterator[Admin]:
     """Run the example, in which somebody is to be sent a mail, and log in."""
     manage = Example(tmp_path)
     _done(manage, "migrate", "-v0")
@@ -131,13 +74,16 @@ def admin(browser: Chrome, tmp_path: Path) -> Iterator[Admin]:
     new = ("createsuperuser", "--noinput")
     _done(manage, *new, DJANGO_SUPERUSER_PASSWORD=PASSWORD, **names)
     manage.script(UNSENT)
-    with manage.runserver() as port:
-        admin = Admin(browser, f"http://127.0.0.1:{port}")
+    with (
+        manage.runserver() as port,
+        chromium() as browser,
+        Admin.at(browser, f"http://127.0.0.1:{port}/admin/") as admin,
+    ):
         admin.open("")
         admin.type(username="root", password=PASSWORD)
         admin.shows("Site administration")
         yield admin
-        assert not admin.complaints()
+        admin.wrong[:] = [each for each in admin.wrong if "404" not in each]  # it has no icon
 
 
 def _done(manage: Manage, *typed: str, **variables: str) -> None:
@@ -148,7 +94,7 @@ def _done(manage: Manage, *typed: str, **variables: str) -> None:
 def test_what_came_too_early_is_replayed(admin: Admin) -> None:
     """It is parked; once the dispatch has its id, a replay sets when it was delivered."""
     early = testing.delivery(ADA, "m-1", at=AT)
-    answer = testing.post(f"{admin.server}/mail{ENDPOINT}", early, secret=SECRET)
+    answer = testing.post(admin.mount.replace("/admin/", f"/mail{ENDPOINT}"), early, secret=SECRET)
     assert answer == (404, "Engine::Dispatch not found")
     admin.open("hookrow/notification/")
     admin.shows("dispatch not found, 404")

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import pytest
 from flask import Flask
 from litestar import Litestar, asgi
-from look import Look, chromium, looking
+from look import Look, chromium
 from playwright.sync_api import Browser
 from sqlalchemy import insert
 from starlette.applications import Starlette
@@ -178,7 +178,7 @@ def site(browser: Browser, tmp_path: Path, sqlite_url: str) -> Iterator[Look]:
     """Look at the dashboard in Starlette."""
     with (
         in_starlette(tmp_path, sqlite_url) as server,
-        looking(browser, f"{server}/mail/dashboard/", **DESK, **LOGIN) as look,
+        Look.at(browser, f"{server}/mail/dashboard/", **DESK, **LOGIN) as look,
     ):
         yield look
 
@@ -191,7 +191,7 @@ def test_each_page_in_each_host(
     with host(tmp_path, sqlite_url) as server:
         for name, options in (("desk", DESK), ("phone", PHONE)):
             login = {} if host is in_django else LOGIN
-            with looking(browser, f"{server}/mail/dashboard/", **options, **login) as look:
+            with Look.at(browser, f"{server}/mail/dashboard/", **options, **login) as look:
                 if host is in_django:
                     look.open("")
                     look.page.fill("[name=username]", "ada")
@@ -294,7 +294,7 @@ def test_without_javascript(browser: Browser, tmp_path: Path, sqlite_url: str) -
     """All is there but the charts: their tables are open, and a link looks for what is newer."""
     with (
         in_starlette(tmp_path, sqlite_url) as server,
-        looking(
+        Look.at(
             browser, f"{server}/mail/dashboard/", java_script_enabled=False, **DESK, **LOGIN
         ) as look,
     ):

@@ -36,14 +36,28 @@ def replay(site: Site, asked: str, form: Fields, user: str) -> str:
 def change(site: Site, asked: str, form: Fields, user: str) -> str:
     """Suppress a subscriber for a reason, or lift that for one; return where to look then."""
     email = fields(asked, ("email", "before", "after", "done")).get("email", "")
+    done = _change(site, email, None, form, user)
+    return f"./subscriber?{linked({}, email=email, done=done)}"
+
+
+def change_dispatch(site: Site, asked: str, form: Fields, user: str) -> str:
+    """Suppress a dispatch with all that the provider would, or lift that; return where to look."""
+    known = ("message_id", "before", "after", "done")
+    message_id = fields(asked, known).get("message_id", "")
+    done = _change(site, form.get("email", ""), message_id, form, user)
+    return f"./dispatch?{linked({}, message_id=message_id, done=done)}"
+
+
+def _change(site: Site, email: str, message_id: str | None, form: Fields, user: str) -> str:
     action, reason = form.get("action"), form.get("reason", "").strip()
     if action not in {"suppress", "lift"}:
-        raise Mistake(400, "A subscriber can be suppressed, or that be lifted, and nothing else.")
+        raise Mistake(400, "One can suppress here, or lift that, and nothing else.")
     if not reason or len(reason) > LONGEST_REASON:
         raise Mistake(400, f"Say why, in {LONGEST_REASON} characters at the most.")
     outcome = change_by_hand(
         site.store,
         email,
+        message_id=message_id,
         reason=reason if action == "suppress" else None,
         by=user,
         at=datetime.now(UTC),
@@ -53,8 +67,8 @@ def change(site: Site, asked: str, form: Fields, user: str) -> str:
     done = _ending(outcome)
     if isinstance(outcome, Recorded):
         done = "suppressed" if action == "suppress" else "lifted"
-    log.info("%s asked to %s a subscriber: %s.", user, action, done)
-    return f"./subscriber?{linked({}, email=email, done=done)}"
+    log.info("%s asked to %s by hand: %s.", user, action, done)
+    return done
 
 
 def _ending(outcome: Outcome) -> str:

@@ -34,6 +34,7 @@ PAGES = {
 ACTIONS = {
     "notification": actions.replay,
     "subscriber": actions.change,
+    "dispatch": actions.change_dispatch,
 }
 """What there is to do, on the page of that name."""
 
@@ -172,7 +173,7 @@ class Dashboard:
 
     def _act(self, name: str, request: Request, user: str) -> Response:
         text = request.body.decode("utf-8", "replace")
-        form = fields(text, ("token", "action", "reason"))
+        form = fields(text, ("token", "action", "reason", "email"))
         if not is_ours(request.head, form.get("token", "")):
             raise Mistake(403, "This form is too old, or not ours: load its page anew.")
         return _redirect(ACTIONS[name](self._site, request.head.query, form, user))

@@ -148,7 +148,7 @@ def subscriber(site: Site, asked: str) -> Drawn:
 
 def dispatch(site: Site, asked: str) -> Drawn:
     """Tell what is known of a message: its row, and what came for it."""
-    wanted = fields(asked, ("message_id", "before", "after"))
+    wanted = fields(asked, ("message_id", "before", "after", "done"))
     message_id = wanted.get("message_id", "")
     rows = found.dispatches(site.store, message_id)
     listed = _history(site, Query(message_id=message_id or " "), wanted)
@@ -157,6 +157,7 @@ def dispatch(site: Site, asked: str) -> Drawn:
     values = {
         "title": "Dispatch",
         "message_id": message_id,
+        "done": DONE.get(wanted.get("done", "")),
         "rows": [(row, _causes(site, Query(message_id=message_id), row.state)) for row in rows],
         "listed": listed,
         "no_log": NO_LOG,

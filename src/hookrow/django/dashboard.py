@@ -55,7 +55,7 @@ def _permission(request: HttpRequest, page: str) -> str:
     """Return what the user needs: to look, or to do what the page's form does."""
     if request.method != "POST":
         return "hookrow.view_notification"
-    if page == "subscriber":
+    if page in {"subscriber", "dispatch"}:
         meta = models(conf.tables).roles["subscribers"].model._meta  # noqa: SLF001 - Django's public name
         return f"{meta.app_label}.change_{meta.model_name}"
     return "hookrow.replay_notification"

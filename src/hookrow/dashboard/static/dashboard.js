@@ -48,16 +48,28 @@
 (() => {
   const reading = (cell) => Number(cell.textContent.replace(/\D/g, ""));
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const KNOWN = new Map([
+    ["Delivery", 0], ["Open", 1], ["SubscriptionChange", 2],
+    ["recorded", 0], ["subscriber not found", 1], ["dispatch not found", 2],
+    ["recipient mismatch", 3], ["failed", 4], ["unsupported", 5],
+  ]);
   const two = (number) => String(number).padStart(2, "0");
 
   function read(table) {
     const rows = [...table.tBodies[0].rows];
+    const names = [...table.tHead.rows[0].cells].slice(1).map((cell) => cell.textContent.trim());
     return {
-      names: [...table.tHead.rows[0].cells].slice(1).map((cell) => cell.textContent.trim()),
+      names,
+      colours: coloured(names),
       times: rows.map((row) => Date.parse(row.querySelector("time").dateTime) / 1000),
-      counts: [...table.tHead.rows[0].cells].slice(1)
-        .map((_, n) => rows.map((row) => reading(row.cells[n + 1]))),
+      counts: names.map((_, n) => rows.map((row) => reading(row.cells[n + 1]))),
     };
+  }
+
+  // A name has the same colour in every period; what is not known takes one that is left.
+  function coloured(names) {
+    const free = [3, 4, 5, 6, 0, 1, 2].filter((n) => !names.some((name) => KNOWN.get(name) === n));
+    return names.map((name) => KNOWN.get(name) ?? free.shift() ?? 6);
   }
 
   // Of each series what it and those below it add up to; the topmost is drawn first.
@@ -82,7 +94,7 @@
     const numbers = figures.names.map((name, n) => {
       const item = document.createElement("li"), number = document.createElement("b");
       const square = document.createElement("span");
-      square.className = `square c${n % 7}`;
+      square.className = `square c${figures.colours[n]}`;
       item.append(square, `${name} `, number);
       list.append(item);
       return number;
@@ -103,11 +115,11 @@
   }
 
   function draw(chart, figures, tell) {
-    const { names, times, counts } = figures, step = times[1] - times[0];
+    const { colours, times, counts } = figures, step = times[1] - times[0];
     const line = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
     const paths = uPlot.paths.bars({ size: [0.85, 60], align: 1 });
-    const series = names.map((_, n) => {
-      const fill = colour(`--c${n % 7}`);
+    const series = colours.map((n) => {
+      const fill = colour(`--c${n}`);
       return { fill, stroke: fill, width: 0, paths, points: { show: false } };
     });
     return new uPlot({
