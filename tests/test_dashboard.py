@@ -18,6 +18,7 @@ from hookrow import ConfigurationError, Head, Postmark, Receiver, Request, Respo
 from hookrow.dashboard import Dashboard, basic, local, served
 from hookrow.dashboard.handler import SECURITY
 from hookrow.dashboard.visitor import token
+from hookrow.figures import searching
 from hookrow.stores.log import Query
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.sql import SQLStore
@@ -435,6 +436,27 @@ class TestSubscriber:
         cookies = (b"cookie", other.encode()), (b"cookie", b"hookrow_dashboard=ours; x=y")
         assert token(Head("GET", "/", cookies)) == "ours"
         assert token(Head("GET", "/", cookies[:1])) is None
+
+
+@pytest.mark.parametrize(
+    ("page", "asked"),
+    [("subscriber", {"email": "eve@example.com"}), ("dispatch", {"message_id": "old"})],
+)
+def test_what_is_only_far_back_in_a_long_log(
+    monkeypatch: pytest.MonkeyPatch, page: str, asked: dict[str, str]
+) -> None:
+    """It is not denied before all was looked through: a link looks further back, to the end."""
+    monkeypatch.setattr(searching, "BUDGET", 0.0)
+    monkeypatch.setattr(searching, "NARROWEST", 1)
+    store = MemoryStore()
+    old = testing.delivery("eve@example.com", "old", at=AT)
+    came(store, *({"RecordType": str(n)} for n in range(2)), old, *({"x": n} for n in range(2)))
+    visitor = Visitor(store)
+    first = visitor.shows(f"/{page}", **asked)
+    assert "The log has nothing of it among what was looked through." in first
+    assert "before=5" in first
+    assert "subscriber not found" in visitor.shows(f"/{page}", before=4, **asked)
+    assert "The log has nothing of it." in visitor.shows(f"/{page}", before=2, **asked)
 
 
 class TestDispatch:
