@@ -90,6 +90,15 @@ class TestFigures:
         made._tallied()
         assert made._tally.heard is not before
 
+    def test_who_asks_after_a_rest_sees_the_present(
+        self, made: Figures, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Not what was counted when somebody asked the last time."""
+        made.overview(Period.DAY, datetime.now(UTC))
+        monkeypatch.setattr(made, "_asked", -figures.ASKED)
+        post(made._store, testing.delivery(ADA, "m-1", at=NOW - SECOND))
+        assert made.overview(Period.DAY, datetime.now(UTC)).total == 101
+
     def test_who_asks_is_not_kept_waiting(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Where the database does not answer it is told that nothing is known yet."""
 

@@ -23,8 +23,8 @@ LOOK = 1.0
 ASKED = 600.0
 """In seconds; how long after it was asked for nothing more is counted."""
 
-PATIENCE = 1.0
-"""In seconds; how long who asks first waits, so as not to see nothing."""
+PATIENCE = 1.5
+"""In seconds; how long who asks first waits, so as not to see nothing, or what is long past."""
 
 
 class Figures:
@@ -79,6 +79,8 @@ class Figures:
             thread.close(timeout)
 
     def _ask(self) -> None:
+        if self._tally is not None and not self._wanted():
+            self._tally.ready.clear()
         self._asked = monotonic()
         for thread in self._threads:
             thread.start()
