@@ -269,7 +269,7 @@ def test_suppress_by_keyboard(site: Look) -> None:
     lifted = site.page.get_by_text("The suppression is lifted.").count()
     site.page.get_by_label("Reason").fill("again")
     site.page.get_by_role("button").click()
-    site.shows("Suppressed. The log" if lifted else "The suppression is lifted.")
+    site.shows("Suppressed." if lifted else "The suppression is lifted.")
     site.shows("by ada: asked by <letter>")
 
 

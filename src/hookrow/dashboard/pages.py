@@ -178,8 +178,8 @@ DONE = {
     "failed": "Not recorded: one of its rows is held just now, or the database failed at it.",
     "unavailable": "Not recorded: the database cannot be reached.",
     "no_body": "Not recorded: its body is not kept as it came.",
-    "suppressed": "Suppressed. The log has who did it, and why.",
-    "lifted": "The suppression is lifted. The log has who did it, and why.",
+    "suppressed": "Suppressed.",
+    "lifted": "The suppression is lifted.",
 }
 """What a page says after an action. Whoever makes up a link has only these to choose from."""
 
