@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from threading import active_count
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,6 +16,7 @@ from hookrow import Arrival, Schema, figures, testing
 from hookrow.entry import Ending
 from hookrow.figures import Figures, Period, counting
 from hookrow.figures.counting import Counting, counted
+from hookrow.notification import Key
 from hookrow.postmark import parse
 from hookrow.recording import record
 from hookrow.stores import Store, Unavailable
@@ -142,6 +144,17 @@ class TestCounted:
             made.work(NOW + way * later)
             assert made.counts is not None
             assert made.counts.sent == sent
+
+    def test_made_up_reasons_are_bounded(self) -> None:
+        """The most frequent are told apart, and all others together."""
+        reasons = [None, None, "Bounce", "Bounce", *map(str, range(30))]
+        people: dict[Key, dict[str, Any]] = {
+            n: {"email": f"{n}@example.com", "suppressed_at": NOW, "suppression_reason": reason}
+            for n, reason in enumerate(reasons)
+        }
+        suppressed = counted(MemoryStore(subscribers=people), NOW).suppressed
+        assert (len(suppressed), sum(suppressed.values())) == (counting.REASONS, len(reasons))
+        assert (suppressed[None], suppressed["Bounce"], suppressed[counting.OTHERS]) == (2, 2, 13)
 
     @pytest.mark.parametrize("log", [True, False])
     def test_our_own_tables(self, database_url: str, *, log: bool) -> None:

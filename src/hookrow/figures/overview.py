@@ -44,8 +44,8 @@ class Delays:
 class Counts:
     """What was counted in the host's own tables at `as_of`, all that there ever was.
 
-    `suppressed` counts subscribers by reason; None stands for no reason. `delays` is None
-    where no time of sending is kept, or nothing was delivered.
+    `suppressed` counts subscribers by reason, the rarest together; None stands for no reason.
+    `delays` is None where no time of sending is kept, or nothing was delivered.
     """
 
     as_of: datetime
