@@ -384,6 +384,20 @@ class TestSubscriber:
         assert ">active<" in page
         assert "suppression lifted, by ada: asked" in page
 
+    @pytest.mark.parametrize(
+        ("user", "named"),
+        [("ada", "ada"), ("ops@example.com", "o***@example.com"), ("a\nERROR b", "a\\nERROR b")],
+    )
+    def test_who_did_it_in_the_log_lines(
+        self, caplog: pytest.LogCaptureFixture, user: str, named: str
+    ) -> None:
+        """A line names the user, but no full address, and stays one line."""
+        visitor = Visitor(MemoryStore(subscribers={1: {"email": ADA}}))
+        visitor.dashboard._authorize = lambda _: user
+        with caplog.at_level("INFO", "hookrow"):
+            visitor.send("/subscriber", {"action": "suppress", "reason": "x"}, email=ADA)
+        assert caplog.messages == [f"{named} asked to suppress a subscriber: suppressed."]
+
     @pytest.mark.parametrize("email", ["", "eve@example.com", "\0", "x" * 400])
     def test_nobody(self, store: Any, email: str) -> None:  # noqa: ANN401 - any store
         """An address of nobody is answered 404."""
