@@ -18,6 +18,7 @@ from hookrow import ConfigurationError, Head, Postmark, Receiver, Request, Respo
 from hookrow.dashboard import Dashboard, basic, local, served
 from hookrow.dashboard.handler import SECURITY
 from hookrow.dashboard.visitor import token
+from hookrow.figures import searching
 from hookrow.stores import Unavailable
 from hookrow.stores.log import Query
 from hookrow.stores.memory import MemoryStore
@@ -413,7 +414,7 @@ class TestSubscriber:
         """It is a notification of its own: the row has the reason, the log who and why."""
         visitor = Visitor(store)
         page = visitor.send("/subscriber", {"action": "suppress", "reason": "a <b>"}, email=ADA)
-        assert "Suppressed. The log has who did it, and why." in page
+        assert ">Suppressed.<" in page
         assert "a <b>" in page
         assert "by notification 1" in page
         assert "suppressed for a <b>, by ada: a <b>" in page
@@ -424,6 +425,20 @@ class TestSubscriber:
         assert "The suppression is lifted." in page
         assert ">active<" in page
         assert "suppression lifted, by ada: asked" in page
+
+    @pytest.mark.parametrize(
+        ("user", "named"),
+        [("ada", "ada"), ("ops@example.com", "o***@example.com"), ("a\nERROR b", "a\\nERROR b")],
+    )
+    def test_who_did_it_in_the_log_lines(
+        self, caplog: pytest.LogCaptureFixture, user: str, named: str
+    ) -> None:
+        """A line names the user, but no full address, and stays one line."""
+        visitor = Visitor(MemoryStore(subscribers={1: {"email": ADA}}))
+        visitor.dashboard._authorize = lambda _: user
+        with caplog.at_level("INFO", "hookrow"):
+            visitor.send("/subscriber", {"action": "suppress", "reason": "x"}, email=ADA)
+        assert caplog.messages == [f"{named} asked to suppress by hand: suppressed."]
 
     @pytest.mark.parametrize("email", ["", "eve@example.com", "\0", "x" * 400])
     def test_nobody(self, store: Any, email: str) -> None:  # noqa: ANN401 - any store
@@ -480,6 +495,27 @@ class TestSubscriber:
         assert token(Head("GET", "/", cookies[:1])) is None
 
 
+@pytest.mark.parametrize(
+    ("page", "asked"),
+    [("subscriber", {"email": "eve@example.com"}), ("dispatch", {"message_id": "old"})],
+)
+def test_what_is_only_far_back_in_a_long_log(
+    monkeypatch: pytest.MonkeyPatch, page: str, asked: dict[str, str]
+) -> None:
+    """It is not denied before all was looked through: a link looks further back, to the end."""
+    monkeypatch.setattr(searching, "BUDGET", 0.0)
+    monkeypatch.setattr(searching, "NARROWEST", 1)
+    store = MemoryStore()
+    old = testing.delivery("eve@example.com", "old", at=AT)
+    came(store, *({"RecordType": str(n)} for n in range(2)), old, *({"x": n} for n in range(2)))
+    visitor = Visitor(store)
+    first = visitor.shows(f"/{page}", **asked)
+    assert "The log has nothing of it among what was looked through." in first
+    assert "before=5" in first
+    assert "subscriber not found" in visitor.shows(f"/{page}", before=4, **asked)
+    assert "The log has nothing of it." in visitor.shows(f"/{page}", before=2, **asked)
+
+
 class TestDispatch:
     def test_its_story(self, store: Any) -> None:  # noqa: ANN401 - any store
         """Each time in the row names the notification that set it."""
@@ -495,7 +531,7 @@ class TestDispatch:
         visitor = Visitor(store)
         form = {"action": "suppress", "reason": "x", "email": ADA}
         page = visitor.send("/dispatch", form, message_id=ADAS)
-        assert "Suppressed. The log" in page
+        assert "Suppressed." in page
         assert page.count("by notification 1") == 2
         assert ">suppressed<" in visitor.shows("/subscriber", email=ADA)
         page = visitor.send("/dispatch", {**form, "action": "lift"}, message_id=ADAS)

@@ -7,6 +7,7 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from threading import active_count
 from time import monotonic
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,6 +17,7 @@ from hookrow import Arrival, Schema, figures, testing
 from hookrow.entry import Ending
 from hookrow.figures import Figures, Period, counting
 from hookrow.figures.counting import Counting, counted
+from hookrow.notification import Key
 from hookrow.postmark import parse
 from hookrow.recording import record
 from hookrow.stores import Store, Unavailable
@@ -89,6 +91,15 @@ class TestFigures:
             assert (made._tally.heard is not None) is known
             assert (made._counting.counts is not None) is known
 
+    def test_who_asks_after_a_rest_sees_the_present(
+        self, made: Figures, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Not what was counted when somebody asked the last time."""
+        made.overview(Period.DAY, datetime.now(UTC))
+        monkeypatch.setattr(made, "_asked", -figures.ASKED)
+        post(made._store, testing.delivery(ADA, "m-1", at=NOW - SECOND))
+        assert made.overview(Period.DAY, datetime.now(UTC)).total == 101
+
     def test_who_asks_is_not_kept_waiting(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Where the database does not answer it is told that nothing is known yet."""
 
@@ -132,6 +143,17 @@ class TestCounted:
             made.work(NOW + way * later)
             assert made.counts is not None
             assert made.counts.sent == sent
+
+    def test_made_up_reasons_are_bounded(self) -> None:
+        """The most frequent are told apart, and all others together."""
+        reasons = [None, None, "Bounce", "Bounce", *map(str, range(30))]
+        people: dict[Key, dict[str, Any]] = {
+            n: {"email": f"{n}@example.com", "suppressed_at": NOW, "suppression_reason": reason}
+            for n, reason in enumerate(reasons)
+        }
+        suppressed = counted(MemoryStore(subscribers=people), NOW).suppressed
+        assert (len(suppressed), sum(suppressed.values())) == (counting.REASONS, len(reasons))
+        assert (suppressed[None], suppressed["Bounce"], suppressed[counting.OTHERS]) == (2, 2, 13)
 
     @pytest.mark.parametrize("log", [True, False])
     def test_our_own_tables(self, database_url: str, *, log: bool) -> None:

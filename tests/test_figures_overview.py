@@ -90,6 +90,14 @@ def test_health_is_a_sentence(recent: Mapping[Ending, int], said: str) -> None:
     assert health(heard, NOW) == f"The last notification came 40 s ago; {said}"
 
 
+def test_a_log_that_cannot_be_read_is_not_the_present() -> None:
+    """What was read a minute ago and more is told as that."""
+    heard = Heard(as_of=NOW - 2 * MINUTE, last=None, recent={}, parked=0)
+    seen = overview({}, Period.DAY, NOW, complete=1.0, heard=heard, counts=None)
+    said = "The log was last read 2 min ago. By then: No notification has come yet."
+    assert seen.health == said
+
+
 def test_an_empty_log_has_heard_of_nobody() -> None:
     """And says so."""
     heard = Heard(as_of=NOW, last=None, recent={}, parked=0)

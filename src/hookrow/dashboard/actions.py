@@ -12,6 +12,8 @@ from hookrow.notification import Outcome, Recorded
 from hookrow.postmark import parse
 from hookrow.quiet import Quiet
 from hookrow.replay import arrivals_of, record_late
+from hookrow.retry import masked
+from hookrow.story import printable
 
 log = logging.getLogger("hookrow")
 
@@ -29,7 +31,7 @@ def replay(site: Site, asked: str, form: Fields, user: str) -> str:
     if arrivals:
         [outcome] = record_late(site.store, arrivals, quiet=Quiet(), bodies=site.keep_bodies)
         done = _ending(outcome)
-        log.info("%s replayed notification %d: %s.", user, entry.id, done)
+        log.info("%s replayed notification %d: %s.", _named(user), entry.id, done)
     return f"./notification?{linked({}, id=entry.id, done=done)}"
 
 
@@ -67,9 +69,14 @@ def _change(site: Site, email: str, message_id: str | None, form: Fields, user: 
     done = _ending(outcome)
     if isinstance(outcome, Recorded):
         done = "suppressed" if action == "suppress" else "lifted"
-    log.info("%s asked to %s by hand: %s.", user, action, done)
+    log.info("%s asked to %s by hand: %s.", _named(user), action, done)
     return done
 
 
 def _ending(outcome: Outcome) -> str:
     return "recorded" if isinstance(outcome, Recorded) else outcome.refusal.name.lower()
+
+
+def _named(user: str) -> str:
+    """Name a user in a log: in one line, and without a full address."""
+    return printable(masked(user) if "@" in user else user)[:80]

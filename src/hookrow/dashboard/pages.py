@@ -54,6 +54,11 @@ class Listed:
         """Whether the page is full, or nothing is left to look through."""
         return len(self.entries) == PAGE or self.older is None
 
+    @property
+    def empty(self) -> bool:
+        """Whether the whole log was looked through, and has none."""
+        return not self.entries and self.newer is None and self.older is None
+
 
 def overview(site: Site, asked: str) -> Drawn:
     """Show the figures of a period, and how it goes in a sentence."""
@@ -132,7 +137,7 @@ def subscriber(site: Site, asked: str) -> Drawn:
     email = wanted.get("email", "")
     row = found.subscriber(site.store, email)
     listed = _history(site, Query(recipient=email or " "), wanted)
-    if row is None and not (listed and listed.entries):
+    if row is None and (listed is None or listed.empty):
         raise Mistake(404, "Neither the subscribers nor the log have this address.")
     values = {
         "title": "Subscriber",
@@ -152,7 +157,7 @@ def dispatch(site: Site, asked: str) -> Drawn:
     message_id = wanted.get("message_id", "")
     rows = found.dispatches(site.store, message_id)
     listed = _history(site, Query(message_id=message_id or " "), wanted)
-    if not rows and not (listed and listed.entries):
+    if not rows and (listed is None or listed.empty):
         raise Mistake(404, "Neither the dispatches nor the log have this message id.")
     values = {
         "title": "Dispatch",
@@ -174,8 +179,8 @@ DONE = {
     "failed": "Not recorded: one of its rows is held just now, or the database failed at it.",
     "unavailable": "Not recorded: the database cannot be reached.",
     "no_body": "Not recorded: its body is not kept as it came.",
-    "suppressed": "Suppressed. The log has who did it, and why.",
-    "lifted": "The suppression is lifted. The log has who did it, and why.",
+    "suppressed": "Suppressed.",
+    "lifted": "The suppression is lifted.",
 }
 """What a page says after an action. Whoever makes up a link has only these to choose from."""
 

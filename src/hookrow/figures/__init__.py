@@ -18,14 +18,14 @@ from hookrow.stores.log import Query
 
 __all__ = ["Counts", "Delays", "Figures", "Found", "Heard", "Overview", "Period"]
 
-LOOK = 3.0
+LOOK = 1.0
 """In seconds; how long it waits until it looks for what is new."""
 
 ASKED = 600.0
 """In seconds; how long after it was asked for nothing more is counted."""
 
-PATIENCE = 1.0
-"""In seconds; how long who asks first waits, so as not to see nothing."""
+PATIENCE = 1.5
+"""In seconds; how long who asks first waits, so as not to see nothing, or what is long past."""
 
 
 class Figures:
@@ -91,6 +91,8 @@ class Figures:
         self._counting = Counting(self._store)
 
     def _ask(self, *, patience: float = PATIENCE) -> None:
+        if self._tally is not None and not self._wanted():
+            self._tally.ready.clear()
         self._asked = monotonic()
         for thread in self._threads:
             thread.start()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from itertools import islice
 
@@ -16,6 +17,11 @@ EVERY = timedelta(minutes=5)
 
 DELIVERIES = 10_000
 """How many of the newest the time from sent to delivered is taken of."""
+
+REASONS = 20
+"""How many reasons are told apart at the most: who suppresses by hand writes any."""
+
+OTHERS = "other reasons"
 
 FURTHEST = 100_000
 """In ids; how far back they are looked for."""
@@ -48,9 +54,18 @@ def counted(store: Store, now: datetime) -> Counts:
     return Counts(
         as_of=now,
         lists=store.census.lists(),
-        suppressed=store.census.suppressed(),
+        suppressed=frequent(store.census.suppressed()),
         delays=None if store.log is None else _delays(store.census, store.log),
     )
+
+
+def frequent(reasons: Mapping[str | None, int]) -> Mapping[str | None, int]:
+    """Add up all but the most frequent reasons as `OTHERS`."""
+    counts = Counter(reasons)
+    if len(counts) <= REASONS:
+        return counts
+    most = dict(counts.most_common(REASONS - 1))
+    return {**most, OTHERS: counts.total() - sum(most.values())}
 
 
 def _delays(census: Census, log: LogReader) -> Delays | None:

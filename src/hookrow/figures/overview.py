@@ -16,6 +16,9 @@ from hookrow.stores.log import Cell
 OTHER = "other"
 """The type of all that the log has no type of, and of all but the most frequent."""
 
+OLD = timedelta(minutes=1)
+"""How long after the log was read what was read is no longer the present."""
+
 TYPES = 7
 """How many types are told apart at the most, `OTHER` among them."""
 
@@ -41,8 +44,8 @@ class Delays:
 class Counts:
     """What was counted in the host's own tables at `as_of`, all that there ever was.
 
-    `suppressed` counts subscribers by reason; None stands for no reason. `delays` is None
-    where no time of sending is kept, or nothing was delivered.
+    `suppressed` counts subscribers by reason, the rarest together; None stands for no reason.
+    `delays` is None where no time of sending is kept, or nothing was delivered.
     """
 
     as_of: datetime
@@ -111,7 +114,10 @@ class Overview:
         """How it goes, in a sentence."""
         if not self.logged:
             return "There is no log, which would tell what came."
-        return "The log is being read." if self.heard is None else health(self.heard, self.now)
+        if self.heard is None:
+            return "The log is being read."
+        told, unread = health(self.heard, self.now), self.now - self.heard.as_of
+        return f"The log was last read {ago(unread)} ago. By then: {told}" if unread > OLD else told
 
 
 def overview(

@@ -77,6 +77,7 @@ class Tally:
         self._begins: Mapping[Period, int] = {}
         self._begun_at = datetime.min.replace(tzinfo=UTC)
         self._last = 0
+        self._moved = False
         self._heard: Heard | None = None
         self._parked = 0
         self._parked_until = 0.0
@@ -169,14 +170,15 @@ class Tally:
             for number in self._chunks.keys() - set(numbers):
                 del self._chunks[number]
             self._dirty &= set(numbers)
-            if last != self._last:
+            # Once more when it has come to rest: of those at the end one may be committed last.
+            if last != self._last or self._moved:
                 self._dirty.update(range(max(changed // CHUNK, numbers.start), numbers.stop))
         if abs(now - self._begun_at) > AGAIN:
             begins = {period: self._log.reached(period.starts(now)[0]) for period in Period}
             self._begins, self._begun_at = begins, now
-        if self._heard is None or now - self._heard.as_of >= AFRESH:
+        if self._heard is None or abs(now - self._heard.as_of) >= AFRESH:
             self._heard = listened(self._log, last, now, parked=self._count_parked())
-        self._last = last
+        self._last, self._moved = last, last != self._last
 
     def _count_parked(self) -> int:
         """Count what is parked, and not again for much longer than that takes."""
