@@ -15,7 +15,7 @@ import pytest
 
 import world
 from hookrow import ConfigurationError, Head, Postmark, Receiver, Request, Response, testing
-from hookrow.dashboard import Dashboard, basic, local, served
+from hookrow.dashboard import Dashboard, basic, local, pages, served
 from hookrow.dashboard.handler import SECURITY
 from hookrow.dashboard.visitor import token
 from hookrow.figures import searching
@@ -575,6 +575,20 @@ class TestFigures:
         name = "1" if isinstance(store, MemoryStore) else world.start()["lists"][0]["name"]
         assert cells[:3] == [("List", name), ("Sent", cells[1][1]), ("Delivered", "1 ")]
         assert visitor.get("/lists", sort="x").status == 400
+
+
+def test_more_lists_than_a_page_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those to which the most was sent are shown, and how many there are."""
+    monkeypatch.setattr(pages, "LISTS", 1)
+    dispatches: dict[Any, dict[str, Any]] = {
+        number: {"subscriber_id": 1, "list_id": number > 1, "provider_message_id": str(number)}
+        for number in range(1, 4)
+    }
+    visitor = Visitor(MemoryStore(subscribers={1: {"email": ADA}}, dispatches=dispatches))
+    eventually(lambda: "As of" in visitor.shows("/lists"))
+    page = visitor.shows("/lists")
+    assert page.count('data-label="Sent"') == 1
+    assert "The 1 to which the most was sent, of 2." in page
 
 
 class TestWithoutALog:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from heapq import nlargest
+from operator import attrgetter
 
 from hookrow.dashboard import found
 from hookrow.dashboard.asking import FILTERS, TYPES, Fields, Mistake, fields, number, query
@@ -18,6 +20,9 @@ from hookrow.story import story
 
 PAGE = 50
 """How many entries a page lists."""
+
+LISTS = 500
+"""How many lists a page has: those to which the most was sent."""
 
 NO_LOG = "This store keeps no log: there are no notifications to show, and none to replay."
 
@@ -86,6 +91,7 @@ def lists(site: Site, asked: str) -> Drawn:
     values = {
         "title": "Lists",
         "counts": counts,
+        "lists": nlargest(LISTS, of_lists, attrgetter("sent")) if of_lists[LISTS:] else of_lists,
         "most": max((each.sent for each in of_lists), default=0),
         "most_subscribed": max((each.subscribed or 0 for each in of_lists), default=0),
     }
