@@ -41,7 +41,7 @@ class Exposition:
         registry = self._registry
         if FOLDER in os.environ:
             registry = CollectorRegistry()
-            multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+            multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call] # it has no types
         return Response(200, generate_latest(registry), {"Content-Type": CONTENT_TYPE_LATEST})
 
 
@@ -62,4 +62,4 @@ def shared() -> Iterator[None]:
 def forget_process(pid: int) -> None:
     """Leave out from now on what only a living process has; where none share, do nothing."""
     if FOLDER in os.environ:
-        multiprocess.mark_process_dead(pid)  # type: ignore[no-untyped-call]
+        multiprocess.mark_process_dead(pid)  # type: ignore[no-untyped-call] # as above
