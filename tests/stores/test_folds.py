@@ -9,7 +9,7 @@ import pytest
 from contract import arrival, opens
 from homes import connect
 from sqlalchemy import Engine, text
-from test_statements import explained
+from test_statements import explained, looked_for
 
 from hookrow import Role, Schema
 from hookrow.recording import record
@@ -112,8 +112,7 @@ def test_the_whole_statement_uses_it(engine: Engine, fold: Fold) -> None:
     statements = verify(engine, host(fold))
     for count in (1, 100):
         emails = [f"s{n}@example.com" for n in range(count)]
-        given = {"emails": emails, "message_ids": emails}
-        plan = explained(engine, statements.find, given)
+        plan = explained(engine, statements.find, looked_for(statements, emails, emails))
         assert "by_fold" in plan
         assert "Seq Scan" not in plan
         assert "SCAN people" not in plan

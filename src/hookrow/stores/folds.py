@@ -8,21 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import assert_never
 
-from sqlalchemy import (
-    ARRAY,
-    Column,
-    ColumnElement,
-    Text,
-    any_,
-    bindparam,
-    collate,
-    func,
-    select,
-)
+from sqlalchemy import Column, ColumnElement, Text, any_, collate, func, select
 
 from hookrow.notification import Mentioned
 from hookrow.schema import Fold
-from hookrow.stores.arrays import unbounded
+from hookrow.stores.arrays import among_texts, elements
 from hookrow.stores.tables import folded
 
 
@@ -44,13 +34,10 @@ def indexed(fold: Fold, email: Column[str], *, arrays: bool) -> ColumnElement[st
 def found(fold: Fold, email: Column[str], *, arrays: bool) -> ColumnElement[bool]:
     """Compare with the parameter `emails`, which `given` makes: by one index, as one condition."""
     known = indexed(fold, email, arrays=arrays)
-    if not arrays:
-        return known.in_(bindparam("emails", expanding=True))
-    emails = bindparam("emails", type_=ARRAY(unbounded(known.type)))
-    if fold != "lower":
-        return known == any_(emails)
+    if fold != "lower" or not arrays:
+        return among_texts(known, "emails", arrays=arrays)
     # Both sides are lowered by the database, whose locale may do more than ours.
-    each = func.unnest(emails).column_valued("each_email")
+    each = func.unnest(elements("emails", known.type)).column_valued("each_email")
     return known == any_(func.array(select(func.lower(each)).scalar_subquery()))
 
 

@@ -104,7 +104,9 @@ def _email(statements: Statements, fold: Fold) -> _Lookup:
     indexed = folds.indexed(fold, email, arrays=statements.arrays)
     condition = folds.found(fold, email, arrays=statements.arrays)
     by = _named(email) if indexed is email else f"{_named(email)}|<expr>"
-    return _Lookup("subscribers", condition, {"emails": [""]}, [indexed], email, by)
+    return _Lookup(
+        "subscribers", condition, {"emails": statements.texts([""])}, [indexed], email, by
+    )
 
 
 def _lookups(statements: Statements) -> Iterator[_Lookup]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import msgspec
 from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Dialect,
     Insert,
     LargeBinary,
     MetaData,
@@ -16,13 +20,15 @@ from sqlalchemy import (
     case,
     cast,
     func,
+    literal_column,
     select,
 )
 from sqlalchemy import column as column_
 from sqlalchemy.dialects import postgresql, sqlite
 
 from hookrow.entry import Ending, Entry
-from hookrow.stores.tables import log_table
+from hookrow.stores.prepared import Prepared
+from hookrow.stores.tables import log_table, written
 
 _NEWEST = ("outcome", "status", "retry_at")
 """The columns in which an entry that came again takes the place of the earlier one."""
@@ -31,36 +37,44 @@ _ERASED = ("recipient", "body")
 """The columns that `forget` and `prune` empty: a new arrival fills them, a replay does not."""
 
 
-class Keeping:
-    """The INSERT into the log of that name: called with entries, it and its parameters.
+_SAME = {"first_outcome": "outcome"}
+"""The columns that begin as another."""
 
-    PostgreSQL takes them `as_json`, all in one parameter: to write bodies as elements
+_FIELDS = [field.name for field in fields(Entry)]
+
+
+class Keeping:
+    """The INSERT into the log of that name: called with entries, it adds them.
+
+    PostgreSQL takes them all in one parameter, as JSON: to write bodies as elements
     of its arrays takes the driver longer than all else that is done for a notification.
     """
 
-    def __init__(self, name: str, *, as_json: bool) -> None:
-        self._as_json = as_json
+    def __init__(self, name: str, dialect: Dialect) -> None:
+        self._as_json = dialect.name == "postgresql"
         self._table = log_table(name, MetaData())
         self._columns = [column for column in self._table.c if not column.primary_key]
-        self._insert = self._adding(self._from_json() if as_json else self._from_rows())
+        insert = self._from_json() if self._as_json else self._from_rows()
+        self._insert = Prepared(self._adding(insert), dialect)
 
-    def __call__(self, entries: Sequence[Entry]) -> tuple[Insert, Any]:
-        """Return what to execute, for new entries in the order of their fingerprints."""
-        rows = [_row(entry) for entry in entries]
+    def __call__(self, connection: Connection, entries: Sequence[Entry]) -> None:
+        """Add new entries, which are in the order of their fingerprints."""
         if self._as_json:
-            for row in rows:
-                row["fingerprint"] = row["fingerprint"].hex()
-            return self._insert, {"rows": msgspec.json.encode(rows).decode()}
-        return self._insert, rows
+            self._insert(connection, {"rows": msgspec.json.encode(entries).decode()})
+        else:
+            self._insert(connection, [_row(entry) for entry in entries])
 
     def _from_rows(self) -> sqlite.Insert:
-        given = {each.name: bindparam(each.name, type_=each.type) for each in self._columns}
+        given: dict[str, Any] = {
+            each.name: bindparam(_SAME.get(each.name, each.name)) for each in self._columns
+        }
         return sqlite.insert(self._table).values(given)
 
     def _from_json(self) -> postgresql.Insert:
         given = [
             column_(each.name, Text() if isinstance(each.type, LargeBinary) else each.type)
             for each in self._columns
+            if each.name not in _SAME
         ]
         rows = (
             func.json_to_recordset(cast(bindparam("rows", type_=Text()), postgresql.JSON))
@@ -68,9 +82,9 @@ class Keeping:
             .render_derived(with_types=True)
         )
         values = [
-            func.decode(rows.c[each.name], "hex")
+            func.decode(rows.c[each.name], literal_column("'base64'"))
             if isinstance(each.type, LargeBinary)
-            else rows.c[each.name]
+            else rows.c[_SAME.get(each.name, each.name)]
             for each in self._columns
         ]
         names = [each.name for each in self._columns]
@@ -80,7 +94,7 @@ class Keeping:
         """Complete the INSERT: an entry that is there adds up what came, and ends as newly."""
         new, old = insert.excluded, self._table.c
         first, last = "received_at", "last_received_at"
-        recorded = Ending.RECORDED.value
+        recorded = literal_column(f"'{Ending.RECORDED.value}'", Text())
         adding: Insert = insert.on_conflict_do_update(
             index_elements=[old.fingerprint],
             set_={
@@ -91,7 +105,11 @@ class Keeping:
                 ),
                 **{
                     name: case(
-                        (new.attempts > 0, func.coalesce(old[name], new[name])), else_=old[name]
+                        (
+                            new.attempts > literal_column("0", BigInteger()),
+                            func.coalesce(old[name], new[name]),
+                        ),
+                        else_=old[name],
                     )
                     for name in _ERASED
                 },
@@ -104,19 +122,5 @@ class Keeping:
 
 
 def _row(entry: Entry) -> dict[str, Any]:
-    return {
-        "fingerprint": entry.fingerprint,
-        "record_type": entry.record_type,
-        "message_id": entry.message_id,
-        "recipient": entry.recipient,
-        "occurred_at": entry.occurred_at,
-        "outcome": entry.outcome.value,
-        "first_outcome": entry.outcome.value,
-        "status": entry.status,
-        "attempts": entry.attempts,
-        "received_at": entry.received_at,
-        "last_received_at": entry.last_received_at,
-        "ended_at": entry.ended_at,
-        "retry_at": entry.retry_at,
-        "body": entry.body,
-    }
+    row = {name: written(getattr(entry, name)) for name in _FIELDS}
+    return row | {"outcome": entry.outcome.value}

@@ -14,7 +14,7 @@ from typing import Any
 from hookrow.errors import ConfigurationError, MissingExtra
 
 try:
-    from sqlalchemy import URL, Connection, Engine, Update
+    from sqlalchemy import URL, Connection, Engine
     from sqlalchemy.exc import DBAPIError
 except ImportError as error:
     raise MissingExtra("The SQL store", "sql") from error
@@ -36,6 +36,7 @@ from hookrow.schema import Schema
 from hookrow.stores import State, Unavailable, by_kind, row_key
 from hookrow.stores.engines import begin, open_engine, reading, supported
 from hookrow.stores.faults import faults
+from hookrow.stores.prepared import Prepared
 from hookrow.stores.sql_census import SQLCensus
 from hookrow.stores.sql_log import SQLLog
 from hookrow.stores.statements import Statements
@@ -188,7 +189,7 @@ class SQLTransaction:
         held = set(rows) if self._skip_locked else set()
         for kind, keys in by_kind(rows).items():
             statement = self._statements.lock(kind, skip_locked=self._skip_locked)
-            got = self._connection.execute(statement, self._statements.by(keys))
+            got = statement(self._connection, self._statements.by(keys))
             if self._skip_locked:  # else to read what was locked is work for nothing
                 held.difference_update((kind, row_key(row)) for row in got)
             got.close()
@@ -197,17 +198,17 @@ class SQLTransaction:
     @faults(saving=True)
     def save(self, changes: Sequence[Change]) -> None:
         """Apply the changes, those of one form in one go."""
-        forms: defaultdict[Update, list[dict[str, Any]]] = defaultdict(list)
+        forms: defaultdict[Prepared, list[dict[str, Any]]] = defaultdict(list)
         for change in changes:
             if (form := self._form(change)) is not None:
                 forms[form].append(self._parameters(change))
         for form, rows in forms.items():
-            self._connection.execute(form, self._statements.of(rows))
+            form(self._connection, self._statements.of(rows))
 
     def keep(self, entries: Sequence[Entry]) -> None:
         """Add the entries to the log, where there is one."""
         if self._statements.keep is not None and entries:
-            self._connection.execute(*self._statements.keep(entries))
+            self._statements.keep(self._connection, entries)
 
     def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
         """Read what notifications set in the rows."""
@@ -219,7 +220,7 @@ class SQLTransaction:
                 states[kind, row_key(row[:width])] = dict(zip(names, row[width:], strict=True))
         return {row: states[row] for row in rows if row in states}
 
-    def _form(self, change: Change) -> Update | None:
+    def _form(self, change: Change) -> Prepared | None:
         if isinstance(change, SetTime):
             return self._statements.set_time(change.column, guarded=change.guarded)
         return self._statements.set_suppression(change.kind, guarded=change.guarded)
@@ -239,7 +240,7 @@ class SQLTransaction:
         if not mentioned.emails:
             return ()
         parameters = self._statements.mentioning(mentioned)
-        return self._connection.execute(self._statements.find, parameters).all()
+        return self._statements.find(self._connection, parameters).all()
 
     def _subscriptions(self, wanted: Collection[tuple[Key, Key]]) -> Collection[tuple[Key, Key]]:
         statement = self._statements.subscriptions

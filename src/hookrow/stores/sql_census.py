@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, Text, cast, func, null, select
 
+from hookrow.stores.arrays import among_texts
 from hookrow.stores.census import ListCount, by_list
 from hookrow.stores.statements import Statements, key
 from hookrow.stores.tables import lists
@@ -64,12 +65,12 @@ class SQLCensus:
         if "sent_at" not in role or not message_ids:
             return {}
         found = select(role["provider_message_id"], role["sent_at"]).where(
-            statements.one_of(role["provider_message_id"], "message_ids"),
+            among_texts(role["provider_message_id"], "message_ids", arrays=statements.arrays),
             role["sent_at"].is_not(None),
             *statements.visible["dispatches"],
         )
         with self._reading() as connection:
-            rows = connection.execute(found, {"message_ids": list(message_ids)})
+            rows = connection.execute(found, {"message_ids": statements.texts(message_ids)})
             return {str(message_id): at for message_id, at in rows}
 
 

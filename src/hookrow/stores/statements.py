@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
 from sqlalchemy import (
-    ARRAY,
     CHAR,
     Boolean,
+    ClauseElement,
     Column,
     ColumnElement,
+    Dialect,
     MetaData,
     Select,
     String,
@@ -37,9 +38,18 @@ from sqlalchemy.types import NullType, TypeEngine
 from hookrow.notification import EventTime, Mentioned, Suppressible
 from hookrow.schema import KEYS, TIMES, WRITTEN, Given, Schema
 from hookrow.stores import folds
-from hookrow.stores.arrays import Parameters, unbounded, unnested
+from hookrow.stores.arrays import (
+    Parameters,
+    among_texts,
+    array,
+    elements,
+    texts,
+    unbounded,
+    unnested,
+)
 from hookrow.stores.keeping import Keeping
-from hookrow.stores.tables import UTCDateTime
+from hookrow.stores.prepared import Prepared
+from hookrow.stores.tables import UTCDateTime, written
 
 Types: TypeAlias = Mapping[str, TypeEngine[Any]]
 """Of one table: the type of each column, by the table's own name for it."""
@@ -60,11 +70,14 @@ class Statements:
     `where` hides, but for the owner of a dispatch, whom an answer may have to name.
     """
 
-    def __init__(self, schema: Schema, types: Mapping[str, Types], *, arrays: bool) -> None:
-        self.arrays = arrays
+    def __init__(self, schema: Schema, types: Mapping[str, Types], dialect: Dialect) -> None:
+        self.arrays = dialect.name == "postgresql"
+        self._dialect = dialect
         self.fold = schema.subscribers.fold
         self.undated = schema.undated
-        tables = {name: _table(schema, name, types[name], strict=arrays) for name in schema.roles}
+        tables = {
+            name: _table(schema, name, types[name], strict=self.arrays) for name in schema.roles
+        }
         self.roles: Mapping[str, Columns] = {
             name: {ours: table.c[theirs] for ours, theirs in schema.columns(name).items()}
             for name, table in tables.items()
@@ -79,9 +92,9 @@ class Statements:
         }
         """The kinds of row in which anything is set."""
         # One statement for both: it is a round trip less.
-        self.find = union_all(self._subscribers(), self._dispatches())
+        self.find = self._prepared(union_all(self._subscribers(), self._dispatches()))
         self.subscriptions = self._keys(Suppressible.SUBSCRIPTION) if schema.subscriptions else None
-        self.keep = Keeping(schema.log, as_json=arrays) if schema.log else None
+        self.keep = Keeping(schema.log, dialect) if schema.log else None
         self.lock = cache(self._lock)
         self.set_time = cache(self._set_time)
         self.set_suppression = cache(self._set_suppression)
@@ -89,12 +102,17 @@ class Statements:
     def mentioning(self, mentioned: Mentioned) -> dict[str, Any]:
         """Return the parameters of `find`."""
         emails = folds.given(self.fold, mentioned)
-        return {"emails": list(emails), "message_ids": list(mentioned.message_ids)}
+        return {"emails": self.texts(emails), "message_ids": self.texts(mentioned.message_ids)}
+
+    def texts(self, values: Iterable[str]) -> str:
+        """Return the parameter of `among_texts`."""
+        return texts(values, arrays=self.arrays)
 
     def by(self, keys: Collection[Any]) -> dict[str, Any]:
         """Return the parameters of a select."""
         columns = zip(*(key if isinstance(key, tuple) else (key,) for key in keys), strict=True)
-        return {f"key_{n}": list(set(column)) for n, column in enumerate(columns)}
+        shape = array if self.arrays else list
+        return {f"key_{n}": shape(set(column)) for n, column in enumerate(columns)}
 
     def key(self, kind: Suppressible) -> Sequence[Column[Any]]:
         """Return the columns that identify a row of the kind."""
@@ -111,7 +129,9 @@ class Statements:
 
     def of(self, rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]] | dict[str, Any]:
         """Return the parameters of an update of the rows."""
-        return {name: [row[name] for row in rows] for name in rows[0]} if self.arrays else rows
+        if self.arrays:
+            return {name: array(row[name] for row in rows) for name in rows[0]}
+        return [{name: written(value) for name, value in row.items()} for row in rows]
 
     def among(self, *columns: ColumnElement[Any]) -> ColumnElement[bool]:
         """Compare each column with its own set: for pairs these are more than were asked for.
@@ -123,7 +143,7 @@ class Statements:
     def one_of(self, column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
         """Compare with the values of a parameter."""
         if self.arrays:
-            return column == any_(bindparam(name, type_=ARRAY(unbounded(column.type))))
+            return column == any_(elements(name, column.type))
         return column.in_(bindparam(name, expanding=True))
 
     @property
@@ -162,7 +182,8 @@ class Statements:
             role["id"].table, owner["id"].table, _is_that(role["subscriber_id"], owner["id"])
         )
         return self.with_messages(found).where(
-            self.one_of(role["provider_message_id"], "message_ids"), *self.visible["dispatches"]
+            among_texts(role["provider_message_id"], "message_ids", arrays=self.arrays),
+            *self.visible["dispatches"],
         )
 
     def _keys(self, kind: Suppressible) -> Select[Any]:
@@ -170,18 +191,15 @@ class Statements:
         columns = self.key(kind)
         return select(*map(key, columns)).where(self.among(*columns), *self.visible[kind.value])
 
-    def _lock(self, kind: Suppressible, *, skip_locked: bool) -> Select[Any]:
+    def _lock(self, kind: Suppressible, *, skip_locked: bool) -> Prepared:
         """Lock rows in the order of their keys: the order in which every process does it.
 
         A sorted UPDATE alone would deadlock, for the planner may reorder it.
         """
-        return (
-            self._keys(kind)
-            .order_by(*self.key(kind))
-            .with_for_update(key_share=True, skip_locked=skip_locked)
-        )
+        keys = self._keys(kind).order_by(*self.key(kind))
+        return self._prepared(keys.with_for_update(key_share=True, skip_locked=skip_locked))
 
-    def _set_time(self, time: EventTime, *, guarded: bool) -> Update:
+    def _set_time(self, time: EventTime, *, guarded: bool) -> Prepared:
         """Set the column to `new_at`."""
         present = self.roles["dispatches"][time.value]
         given = self._given(Suppressible.DISPATCH, {"new_at": present})
@@ -189,9 +207,9 @@ class Statements:
         statement = self._update(Suppressible.DISPATCH, given).values({present: new})
         if guarded:
             statement = statement.where(or_(present.is_(None), present < new))
-        return statement
+        return self._prepared(statement)
 
-    def _set_suppression(self, kind: Suppressible, *, guarded: bool) -> Update | None:
+    def _set_suppression(self, kind: Suppressible, *, guarded: bool) -> Prepared | None:
         """Set those of the suppression columns that there are; None where there are none."""
         role = self.roles[kind.value]
         columns = {f"new_{n}": column for n, column in role.items() if n.startswith("suppress")}
@@ -203,7 +221,10 @@ class Statements:
         if guarded:
             changed_at = role["suppression_changed_at"]
             statement = statement.where(or_(changed_at.is_(None), changed_at <= new[changed_at]))
-        return statement
+        return self._prepared(statement)
+
+    def _prepared(self, statement: ClauseElement) -> Prepared:
+        return Prepared(statement, self._dialect)
 
     def _update(self, kind: Suppressible, given: Parameters) -> Update:
         columns = self.key(kind)

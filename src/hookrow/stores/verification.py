@@ -49,7 +49,7 @@ def verify(engine: Engine, schema: Schema) -> Statements:
     except SQLAlchemyError as error:
         raise Unavailable(str(fault(error))) from error
     check_types(schema, types, strict=on_postgres)
-    return Statements(schema, types, arrays=on_postgres)
+    return Statements(schema, types, engine.dialect)
 
 
 def _types(inspector: Inspector, schema: Schema, name: str) -> Types:
