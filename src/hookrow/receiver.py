@@ -62,6 +62,9 @@ class Provider(Protocol):
     def authentic(self, head: Head) -> bool:
         """Tell whether the head proves where it comes from."""
 
+    def challenge(self, head: Head) -> str:
+        """Say what a head lacks that is not authentic (RFC 9110, section 11.6.1)."""
+
     def parse(self, body: bytes) -> Notification | None:
         """Read a body; None where it holds no supported notification. Never raises."""
 
@@ -165,7 +168,9 @@ class Receiver:
                 head.request_id,
                 request_id=head.request_id,
             )
-            return self.refuse(head, Refusal.UNAUTHENTIC)
+            challenge = {"WWW-Authenticate": self._provider.challenge(head)}
+            refused = self.refuse(head, Refusal.UNAUTHENTIC)
+            return replace(refused, headers={**refused.headers, **challenge})
         return None
 
     def refuse(self, head: Head, refusal: Refusal) -> Response:
