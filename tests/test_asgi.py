@@ -20,7 +20,7 @@ import msgspec
 import pytest
 
 from hookrow import Handler, Head, Postmark, Receiver, Request, Response, testing
-from hookrow.asgi import ASGI, Message, Scope
+from hookrow.asgi import ASGI, LARGEST_REST, Message, Scope
 from hookrow.batch import GroupCommit
 from hookrow.http import LARGEST_BODY
 from hookrow.stores.memory import MemoryStore
@@ -54,6 +54,7 @@ class Client:
 
     body: Sequence[bytes | None] = (b"",)
     read: int = 0
+    read_first: int = 0
     sent: list[Message] = field(default_factory=list)
     broken: Exception | None = None
 
@@ -71,6 +72,8 @@ class Client:
         """Take what is sent; fail where the connection is broken."""
         if self.broken is not None:
             raise self.broken
+        if not self.sent:
+            self.read_first = self.read
         self.sent.append(message)
 
     @property
@@ -157,13 +160,23 @@ class TestBody:
     def test_not_read(self, receiver: Receiver, about: Scope, status: int) -> None:
         """What the head decides is answered before a byte of the body is asked for."""
         client = asyncio.run(ask(ASGI(receiver), about=about))
-        assert (client.status, client.read) == (status, 0)
+        assert (client.status, client.read_first) == (status, 0)
 
     def test_no_more_is_read_than_may_be(self, receiver: Receiver) -> None:
-        """A body that goes on is given up as soon as it is too large."""
-        pieces = [b" " * LARGEST_BODY, b" ", b"never read"]
+        """A body that goes on is refused as soon as it is too large; some of it is thrown away.
+
+        The answer is there before: only its end, which lets a server close, is behind that.
+        """
+        pieces = [b" " * LARGEST_BODY, b" ", *[b" " * (LARGEST_REST // 4)] * 6]
         client = asyncio.run(ask(ASGI(receiver), Client(pieces)))
-        assert (client.status, client.read) == (413, 2)
+        assert (client.status, client.read_first, client.read) == (413, 2, 6)
+        assert [each.get("more_body") for each in client.sent] == [None, True, None]
+
+    def test_nothing_more_comes(self, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The rest of a body is not waited for any longer than that."""
+        monkeypatch.setattr("hookrow.asgi.SLOWEST_REST", 0.01)
+        about = scope(content_length=str(LARGEST_BODY + 1))
+        assert len(asyncio.run(ask(ASGI(receiver), Client([]), about)).sent) == 3
 
     @pytest.mark.parametrize("length", ["", "x", "-1", "1, 1"])
     def test_length_that_is_none(self, receiver: Receiver, length: str) -> None:
@@ -206,7 +219,7 @@ class TestAnswer:
                     (b"x-request-id", b"r-1"),
                 ],
             },
-            {"type": "http.response.body", "body": b"done"},
+            {"type": "http.response.body", "body": b"done", "more_body": False},
         ]
 
     @pytest.mark.parametrize("error", [OSError("gone"), ConnectionResetError(), BrokenPipeError()])

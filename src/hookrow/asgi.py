@@ -32,6 +32,12 @@ Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
+LARGEST_REST = 16 * 1024 * 1024
+"""In bytes; so much of a body that is too large is read behind the answer, and thrown away."""
+
+SLOWEST_REST = 5.0
+"""In seconds; so long does that last."""
+
 _REQUEST_ID = HEADER.lower().encode()
 
 T = TypeVar("T")
@@ -52,7 +58,7 @@ class ASGI:
                 head = _head(scope)
                 response = await self._answer(head, receive)
                 if response is not None:
-                    await _send(response, head.request_id, send)
+                    await _send(response, head.request_id, receive, send)
             case "lifespan":
                 await _live(receive, send)
             case "websocket":
@@ -156,13 +162,33 @@ async def _read(receive: Receive) -> bytes | None:
             return bytes(body)
 
 
-async def _send(response: Response, request_id: str, send: Send) -> None:
+async def _send(response: Response, request_id: str, receive: Receive, send: Send) -> None:
     headers = [(name.lower().encode(), value.encode()) for name, value in response.headers.items()]
     headers.append((b"content-length", b"%d" % len(response.body)))
     headers.append((_REQUEST_ID, request_id.encode()))
+    rest = response.status == Refusal.TOO_LARGE.status
+    body = {"type": "http.response.body", "body": response.body, "more_body": rest}
     with suppress(OSError):  # what servers raise where the client is gone
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
-        await send({"type": "http.response.body", "body": response.body})
+        await send(body)
+        if rest:
+            await _throw_away(receive)
+            await send({"type": "http.response.body"})
+
+
+async def _throw_away(receive: Receive) -> None:
+    """Read what still comes of a body: a connection that is closed before that is reset.
+
+    A proxy that has not sent all answers 502 then, in our place (RFC 9112, section 9.6).
+    """
+    left = LARGEST_REST
+    with suppress(TimeoutError):
+        async with asyncio.timeout(SLOWEST_REST):
+            while left > 0:
+                message = await receive()
+                left -= len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    return
 
 
 async def _live(receive: Receive, send: Send) -> None:
