@@ -268,7 +268,7 @@ def check(
     It tells where each setting came from, too, with no secret in it.
 
     With a URL, the one that the provider is given, check the webhook from outside
-    instead. What is posted there is harmless on a live system: a delivery to
+    instead. What is posted there is harmless on a live system: a reactivation of
     check@hookrow.invalid, whom nobody has as a subscriber, and two bodies of the type
     HookrowCheck, which are not supported; so they stand in the log. The secret is sent
     only to a server that answers as hookrow, and not in the clear through the internet.

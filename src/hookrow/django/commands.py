@@ -82,7 +82,7 @@ def check(context: click.Context, *, url: str | None, as_json: bool) -> None:
 
     With a URL, the one that the provider is given, check the webhook from outside
     instead, with the settings' secret. What is posted there is harmless on a live
-    system: a delivery to check@hookrow.invalid, whom nobody has as a subscriber, and
+    system: a reactivation of check@hookrow.invalid, whom nobody has as a subscriber, and
     two bodies of the type HookrowCheck, which are not supported.
 
     The exit status is 1 where there is an error.

@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 from hookrow.finding import Explained, Level
 from hookrow.outside.address import Address
-from hookrow.outside.asking import Answer, Silence, shown
+from hookrow.outside.asking import Answer, shown
 
 _LOGIN = re.compile(r"log-?in|sign-?in|sso|oauth|auth", re.IGNORECASE)
 
@@ -63,12 +63,13 @@ _OTHER = (
 )
 
 
-def explain(address: Address, answer: Answer | Silence, how: str) -> Explained:
+def explain(address: Address, answer: Answer, how: str) -> Explained:
     """Say what it means that this came in place of hookrow's answer, and how it was asked."""
-    if isinstance(answer, Silence):
-        return _silence(address, answer)
-    seen = f"POST {address} {how} was answered {quoted(answer)}."
+    seen = f"POST {address} {how} was answered {answer}."
     match answer.status:
+        case 0:
+            seen = f"{answer} from {address}."
+            about, means, change = _silence(address)
         case 301 | 302 | 303 | 307 | 308:
             about, means, change = _redirect(address, answer)
         case 403:
@@ -82,21 +83,12 @@ def explain(address: Address, answer: Answer | Silence, how: str) -> Explained:
     return Explained(Level.ERROR, about, seen, means, change)
 
 
-def quoted(answer: Answer) -> str:
-    """Return the status, and the title or the beginning of the text, as they may be shown."""
-    title = re.search(r"<title[^>]*>(.*?)</title", answer.text, re.IGNORECASE | re.DOTALL)
-    text = shown(title[1] if title else answer.text)
-    return f'{answer.status} "{text}"' if text else str(answer.status)
-
-
-def _silence(address: Address, silence: Silence) -> Explained:
-    return Explained(
-        Level.ERROR,
+def _silence(address: Address) -> tuple[str, str, str]:
+    speaks = f"speaks {'TLS' if address.secure else 'plain http'} at port {address.port}"
+    return (
         "server",
-        f"{silence.why} from {address}.",
         "The provider gets no answer, and repeats the notification a few times only.",
-        "See the server's log; is it a web server, and is it this one that speaks "
-        f"{'TLS' if address.secure else 'plain http'} at port {address.port}?",
+        f"See the server's log; is it a web server, and is it this one that {speaks}?",
     )
 
 
