@@ -254,6 +254,12 @@ STRANGERS: Mapping[str, tuple[Callable[[Request], Response], str, str]] = {
     "a login page": (to("/accounts/login/?next=/mail", 302), "error login", "without a login"),
     "https": (to(f"https://localhost{PATH}", 301), "error redirect", f"https://localhost{PATH}"),
     "a slash": (to(f"{PATH}/"), "error redirect", "with a slash at its end"),
+    "itself": (
+        lambda request: RedirectResponse(str(request.url)),
+        "error redirect",
+        "X-Forwarded-Proto",
+    ),
+    "elsewhere": (to("/x"), "error redirect", "It leads elsewhere, to http://127.0.0.1:"),
     "nowhere": (to("data:x", 302), "error redirect", "It leads nowhere"),
     "a page": (
         lambda _: HTMLResponse("<html><title>Welcome\x1b[2J</title></html>"),
@@ -449,7 +455,7 @@ PROXIES = {
     "drops the header": (
         "",
         'proxy_set_header X-Provider-Secret "";',
-        ["error secret: A made-up secret was sent; hookrow answered 401, for none came."],
+        ["error secret: A made-up secret was sent; hookrow says that none came."],
     ),
     "drops it and the challenge": (
         "",
@@ -460,7 +466,7 @@ PROXIES = {
     "sets another": (
         "",
         'proxy_set_header X-Provider-Secret "another";',
-        ["error secret: No secret was sent; hookrow answered 401, for a wrong one came."],
+        ["error secret: No secret was sent; hookrow says that a wrong one came."],
     ),
     "takes 100 KiB": (
         "client_max_body_size 100k;",

@@ -110,7 +110,7 @@ def _check_path(caller: Caller, address: Address, made_up: Answer) -> Finding:
     return finding
 
 
-_SEARCHED = {"path", "redirect", "page"}
+_SEARCHED = {"path", "redirect", "page", "secret"}
 """Faults that leave it open that hookrow is at another path."""
 
 

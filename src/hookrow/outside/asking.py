@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 import socket
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from html import escape
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from threading import Timer
@@ -75,15 +74,13 @@ class Answer:
 class Caller:
     """Posts, and remembers how long the slowest answer to a small body took, in seconds.
 
-    `context` says which certificates are trusted, None that no TLS is spoken. An answer
+    `context` says which certificates are trusted, None: those that Python trusts. An answer
     that is not there whole within `patience` seconds is none, however it drips.
     """
 
     def __init__(self, context: ssl.SSLContext | None, patience: float) -> None:
+        self._context = context
         self._patience = patience
-        self._connect: Callable[..., HTTPConnection] = (
-            partial(HTTPSConnection, context=context) if context else HTTPConnection
-        )
         self.slowest = 0.0
 
     def post(self, address: Address, secret: str | None, body: bytes = UNKNOWN) -> Answer:
@@ -105,8 +102,7 @@ class Caller:
         return late if seconds >= self._patience else answer
 
     def _exchange(self, address: Address, headers: Mapping[str, str], body: bytes) -> Answer:
-        # A little longer than the watch: it is that which ends what is too slow.
-        connection = self._connect(address.host, address.port, timeout=self._patience + 1)
+        connection = self._connection(address)
         connection.connect()
         watch = Timer(self._patience, _cut, [connection.sock])
         watch.daemon = True
@@ -120,10 +116,19 @@ class Caller:
             watch.cancel()
             connection.close()
 
+    def _connection(self, address: Address) -> HTTPConnection:
+        host, port = address.host, address.port
+        # A little longer than the watch: it is that which ends what is too slow.
+        patience = self._patience + 1
+        if address.secure:
+            return HTTPSConnection(host, port, timeout=patience, context=self._context)
+        return HTTPConnection(host, port, timeout=patience)
+
 
 def said(error: Exception) -> str:
-    """Return what an error says, as it may be shown."""
-    return shown(str(getattr(error, "strerror", None) or error) or type(error).__name__)
+    """Return what an error says, as it may be shown, without the place in Python's source."""
+    text = re.sub(r" ?\(?_ssl\.c:\d+\)?:? ?", "", str(getattr(error, "strerror", None) or error))
+    return shown(text or type(error).__name__)
 
 
 def shown(text: str, most: int = 80) -> str:

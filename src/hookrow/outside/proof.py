@@ -54,8 +54,8 @@ def check_missing(caller: Caller, address: Address, made_up: Answer) -> Finding:
 _DROPPED = Explained(
     Level.ERROR,
     "secret",
-    "A made-up secret was sent; hookrow answered 401, for none came.",
-    f"Something in front of hookrow drops the header {HEADER}: the right one is lost as well.",
+    "A made-up secret was sent; hookrow says that none came.",
+    f"Something in front of it drops the header {HEADER}, or it was told to read another one.",
     "Have it pass the header on (nginx: proxy_pass_request_headers on, and no proxy_set_header "
     f"that empties it). Its name has hyphens: most drop {HEADER.replace('-', '_')}.",
 )
@@ -63,8 +63,8 @@ _DROPPED = Explained(
 _ADDED = Explained(
     Level.ERROR,
     "secret",
-    "No secret was sent; hookrow answered 401, for a wrong one came.",
-    f"Something in front of hookrow sets the header {HEADER}, perhaps over the provider's.",
+    "No secret was sent; hookrow says that a wrong one came.",
+    f"Something in front of it sets the header {HEADER}, perhaps over the provider's.",
     "Take it out there: the provider sends the header, and nobody else.",
 )
 

@@ -103,21 +103,22 @@ def _redirect(address: Address, answer: Answer) -> tuple[str, str, str]:
             f"It leads to a login, {where}: the provider has none.",
             "Let POST to this path through without a login.",
         )
-    if to.path.rstrip("/") == address.path.rstrip("/") and to.path != address.path:
-        why = f"It leads to the same path {_slash(to)} a slash at its end"
+    change = f"Give the provider {where} instead."
+    if str(to) == str(address):
+        why = "It leads to itself"
+        change = (
+            "See which rule redirects; behind TLS that a proxy ends it wants X-Forwarded-Proto."
+        )
+    elif to.path.rstrip("/") == address.path.rstrip("/") and to.path != address.path:
+        with_ = "with" if to.path.endswith("/") else "without"
+        why = f"It leads to the same path {with_} a slash at its end"
     elif to.secure and not address.secure:
         why = "It leads from http to https"
     else:
-        why = "It leads elsewhere"
-    return (
-        "redirect",
-        f"{why}. A client that follows may do so by GET, without the body: nothing is recorded.",
-        f"Give the provider {where} instead.",
-    )
-
-
-def _slash(to: Address) -> str:
-    return "with" if to.path.endswith("/") else "without"
+        why = f"It leads elsewhere, to {where}"
+        change = "Let POST to this path through without a redirect."
+    means = "A client that follows may do so by GET, without the body: nothing is recorded."
+    return "redirect", f"{why}. {means}", change
 
 
 def _forbidden(answer: Answer) -> tuple[str, str, str]:
