@@ -272,6 +272,7 @@ STRANGERS: Mapping[str, tuple[Callable[[Request], Response], str, str]] = {
         "error secret",
         "Anybody can suppress",
     ),
+    "a form": (lambda _: HTMLResponse("CSRF failed", 403), "error csrf", "csrf_exempt"),
     "a firewall": (lambda _: PlainTextResponse("no", 403), "error forbidden", "to stop for good"),
     "a host name": (lambda _: PlainTextResponse("no", 400), "error server", "ALLOWED_HOSTS"),
     "another 401": (lambda _: PlainTextResponse("no", 401), "error login", "A login is in the way"),
@@ -615,6 +616,18 @@ class TestTLS:
         """A plain server is told from one that speaks TLS."""
         [fault] = faults(f"https://127.0.0.1:{hookrow}{PATH}")
         assert fault.startswith(f"error tls: Port {hookrow} does not speak TLS.")
+
+    def test_a_redirect_to_it(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Where hookrow answers there, that is known and said."""
+        made, context = certificate(folder, "localhost", 90)
+        monkeypatch.setenv("SSL_CERT_FILE", str(made))
+        receiver = Receiver(Postmark(SECRET), MemoryStore())
+        with tls_serving(WSGI(receiver), context) as secured:
+            url = f"https://localhost:{secured}{ENDPOINT}"
+            with uvicorn_serving(answering(to(url, 301))) as port:
+                [fault] = faults(f"http://127.0.0.1:{port}{ENDPOINT}")
+        assert "It leads from http to https." in fault
+        assert fault.endswith(f"Give the provider {url}: hookrow answers there.")
 
     def test_plain_http_to_a_port_for_it(self, hookrow: int, folder: Path, tmp_path: Path) -> None:
         """And the other way round."""

@@ -67,7 +67,7 @@ class Answer:
     def __str__(self) -> str:
         """Write the status, and the title or the beginning of the text, as they may be shown."""
         title = re.search(r"<title[^>]*>(.*?)</title", self.text, re.IGNORECASE | re.DOTALL)
-        text = shown(title[1] if title else self.text)
+        text = shown((title[1] if title else self.text).removeprefix(f"{self.status} "))
         return (f'{self.status} "{text}"' if text else str(self.status)) if self.status else text
 
 
