@@ -266,7 +266,7 @@ STRANGERS: Mapping[str, tuple[Callable[[Request], Response], str, str]] = {
         "error page",
         '200 "Welcome?[2J"',
     ),
-    "anything goes": (lambda _: PlainTextResponse(""), "error secret", "from anybody"),
+    "anything goes": (lambda _: PlainTextResponse(""), "error path", "from anybody"),
     "no secret check": (
         lambda _: PlainTextResponse("Engine::Subscriber not found", 404),
         "error secret",

@@ -19,11 +19,9 @@ from hookrow.outside.proof import (
     check_bodies,
     check_missing,
     check_right,
-    let_in,
-    lets_in,
+    explain_unrefused,
 )
 from hookrow.outside.reach import check_addresses, check_port, resolve
-from hookrow.outside.strangers import explain
 from hookrow.outside.tls import open_channel
 from hookrow.postmark import Postmark
 
@@ -67,40 +65,29 @@ def _ask(caller: Caller, address: Address, secret: str | None, *, safe: bool) ->
     made_up = caller.post(address, token_urlsafe())
     yield _check_path(caller, address, made_up)
     yield check_missing(caller, address, made_up)
-    if secret is None:
-        yield _NO_SECRET
-    elif not safe:
-        yield _NOT_SENT
+    if secret is None or not safe:
+        yield _not_sent(secret)
     else:
         yield from check_right(caller, address, secret)
         yield from check_bodies(caller, address, secret)
     yield _check_speed(caller.slowest)
 
 
-_NO_SECRET = Explained(
-    Level.WARNING,
-    "secret",
-    "No secret is set here: the right one was not tried.",
-    "Whether it is accepted, and how large a body may be, is not known.",
-    "Set HOOKROW_SECRET to the one that the provider sends.",
-)
-
-_NOT_SENT = Explained(
-    Level.WARNING,
-    "secret",
-    "The secret was not sent, for others could have read it.",
-    "Whether it is accepted, and how large a body may be, is not known.",
-    "Mend what stands above about TLS, and run this again.",
-)
+def _not_sent(secret: str | None) -> Finding:
+    seen = "The secret was not sent, for others could have read it."
+    change = "Mend what stands above about TLS, and run this again."
+    if secret is None:
+        seen = "No secret is set here: the right one was not tried."
+        change = "Set HOOKROW_SECRET to the one that the provider sends."
+    means = "Whether it is accepted, and how large a body may be, is not known."
+    return Explained(Level.WARNING, "secret", seen, means, change)
 
 
 def _check_path(caller: Caller, address: Address, made_up: Answer) -> Finding:
     """Say what answered, and where hookrow does instead; who is slow is not asked so often."""
     if made_up.tells(Refusal.UNAUTHENTIC):
         return Explained(Level.OK, "path", f"hookrow answers at {address}.")
-    if lets_in(made_up):
-        return let_in(address, MADE_UP, made_up)
-    finding = explain(address, made_up, MADE_UP)
+    finding = explain_unrefused(address, made_up, MADE_UP)
     if finding.about not in _SEARCHED:
         return finding
     redirected = address.led_to(made_up.headers.get("location", ""))
@@ -110,7 +97,7 @@ def _check_path(caller: Caller, address: Address, made_up: Answer) -> Finding:
     return finding
 
 
-_SEARCHED = {"path", "redirect", "page", "secret"}
+_SEARCHED = {"path", "redirect", "page"}
 """Faults that leave it open that hookrow is at another path."""
 
 

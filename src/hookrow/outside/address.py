@@ -50,6 +50,8 @@ class Address:
 
     def led_to(self, location: str) -> Address | None:
         """Return where a redirect leads, None where that is no web address."""
+        if not location:
+            return None
         try:
             return replace(read(urljoin(str(self), location)), login="")
         except (ConfigurationError, ValueError):

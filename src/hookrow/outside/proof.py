@@ -12,22 +12,17 @@ from hookrow.outside.address import Address
 from hookrow.outside.asking import HEADER, Answer, Caller, filled
 from hookrow.outside.strangers import explain
 
-_READ = (Refusal.SUBSCRIBER_NOT_FOUND, Refusal.DISPATCH_NOT_FOUND, Refusal.UNSUPPORTED)
-"""What is said to those who were let in."""
-
-MADE_UP, _NONE, _RIGHT = "with a made-up secret", "without a secret", "with the secret"
+MADE_UP, _RIGHT = "with a made-up secret", "with the secret"
 
 _SMALL = 64 * 1024
 """In bytes; more than a notification has that is not stuffed with metadata."""
 
 
-def lets_in(answer: Answer) -> bool:
-    """Tell whether hookrow read what came, whatever was made of its status on the way."""
-    return answer.text in {refusal.text for refusal in _READ}
-
-
-def let_in(address: Address, how: str, answer: Answer) -> Finding:
-    """Say that it did without the right secret."""
+def explain_unrefused(address: Address, answer: Answer, how: str) -> Explained:
+    """Say what it means that hookrow did not refuse who came without the right secret."""
+    # The text says that the body was read, whatever became of the status on the way.
+    if answer.text not in {Refusal.SUBSCRIBER_NOT_FOUND.text, Refusal.UNSUPPORTED.text}:
+        return explain(address, answer, how)
     return Explained(
         Level.ERROR,
         "secret",
@@ -42,10 +37,8 @@ def check_missing(caller: Caller, address: Address, made_up: Answer) -> Finding:
     if made_up.blames("missing"):
         return _DROPPED
     answer = caller.post(address, None)
-    if lets_in(answer):
-        return let_in(address, _NONE, answer)
     if not answer.tells(Refusal.UNAUTHENTIC):
-        return explain(address, answer, _NONE)
+        return explain_unrefused(address, answer, "without a secret")
     if answer.blames("wrong"):
         return _ADDED
     return Explained(Level.OK, "secret", "A made-up secret and a missing one are answered 401.")
@@ -72,7 +65,7 @@ _ADDED = Explained(
 def check_right(caller: Caller, address: Address, secret: str) -> Iterator[Finding]:
     """Post what can change nothing, with the secret."""
     answer = caller.post(address, secret)
-    if answer.tells(Refusal.SUBSCRIBER_NOT_FOUND) or answer.tells(Refusal.DISPATCH_NOT_FOUND):
+    if answer.tells(Refusal.SUBSCRIBER_NOT_FOUND):
         yield Explained(Level.OK, "secret", "The right secret is accepted.")
         yield Explained(Level.OK, "unknown", f"A message that nobody knows is answered {answer}.")
     elif answer.tells(Refusal.UNAUTHENTIC):

@@ -27,7 +27,7 @@ _MEANINGS = {
         _PLACE,
     ),
     "taken": (
-        "secret",
+        "path",
         "The server takes notifications from anybody, or it is not hookrow and they are lost.",
         "Give hookrow's receiver this path, and have nothing in front answer for it.",
     ),
@@ -119,8 +119,7 @@ def _kind(answer: Answer) -> int | str:
 
 
 def _redirect(address: Address, answer: Answer) -> tuple[str, str, str]:
-    location = answer.headers.get("location")
-    to = address.led_to(location) if location else None
+    to = address.led_to(answer.headers.get("location", ""))
     if to is None:
         return "redirect", "It leads nowhere.", _PLACE
     where = shown(str(to), 200)
