@@ -12,7 +12,7 @@ from hookrow.batch import GroupCommit, Overloaded
 from hookrow.deadline import Deadline
 from hookrow.decide import fail
 from hookrow.http import Response, refuse, respond
-from hookrow.notification import Arrival, Outcome, Refusal
+from hookrow.notification import Arrival, Outcome, Refusal, Refused
 from hookrow.observing import Observer, attempted, observed
 from hookrow.quiet import Quiet
 from hookrow.recording import keep_failed, record
@@ -107,7 +107,7 @@ class Intake:
         failed = [
             replace(arrival, attempts=0)
             for arrival, outcome in zip(arrivals, outcomes, strict=True)
-            if outcome == _FAILED
+            if isinstance(outcome, Refused) and outcome.refusal is Refusal.FAILED
         ]
         if failed:
             self._spool(failed)
@@ -138,8 +138,6 @@ class Intake:
         late = _UNAVAILABLE if arrival.notification else _UNSUPPORTED
         return self._deadline.watch(answer, late=late, request_id=arrival.request_id)
 
-
-_FAILED = Refusal.FAILED.refused()
 
 _UNAVAILABLE = refuse(Refusal.UNAVAILABLE)
 _UNSUPPORTED = refuse(Refusal.UNSUPPORTED)
