@@ -96,10 +96,13 @@ class Receiver:
         if on_refused is not None:
             self._hooks[Refused] = Hook(on_refused, "on_refused")
         self._observer = Observers(observer) if observer is not None else Observer()
-        spooling = _opened(spool) if spool is not None else None
+        self._tasks: list[Periodic] = []
+        opened = None
+        if spool is not None:
+            opened = self._open(spool, store, bodies=keep_bodies, swept=sweep)
         self._intake = Intake(
             store,
-            spool=spooling,
+            spool=opened,
             observer=self._observer,
             tell=self._tell,
             group=group,
@@ -108,13 +111,10 @@ class Receiver:
             bodies=keep_bodies,
         )
         self._parked = Parked(store, store.log, provider.parse, self._tell) if store.log else None
-        self._tasks: list[Periodic] = []
-        if spooling is not None:
-            self._drain(spooling, store, bodies=keep_bodies, swept=sweep)
         if self._parked is not None and sweep:
             self._tasks.append(Periodic(self._parked.sweep, seconds=SWEEP_EVERY, name="sweep"))
         if observer is not None:
-            self._be_watched(store, spooling)
+            self._be_watched(store, opened)
 
     def admit(self, head: Head) -> Response | None:
         """Refuse a head for its path, method or secret, in this order; None admits it."""
@@ -206,13 +206,15 @@ class Receiver:
         seen = self._observer.arrived(head)
         return read(self._provider, request.body, datetime.now(UTC), head.request_id, seen)
 
-    def _drain(self, spool: Spool, store: Store, *, bodies: bool, swept: bool) -> None:
-        """Have the spool emptied."""
+    def _open(self, path: str | PathLike[str], store: Store, *, bodies: bool, swept: bool) -> Spool:
+        """Open the spool, and have it emptied."""
         from hookrow.drain import DRAIN_EVERY, Drain  # noqa: PLC0415 - sqlite3 is loaded where asked
+        from hookrow.spool import Spool  # noqa: PLC0415 - as above
 
-        arrive = partial(read, self._provider)
+        spool, arrive = Spool(path), partial(read, self._provider)
         drain = Drain(spool, store, arrive, self._tell, bodies=bodies, swept=swept)
         self._tasks.append(Periodic(drain, seconds=DRAIN_EVERY, name="emptying of the spool"))
+        return spool
 
     def _be_watched(self, store: Store, spool: Spool | None) -> None:
         """Have the observer look inside."""
@@ -224,12 +226,6 @@ class Receiver:
         )
         self._observer.watch(inside)
         self._tasks.append(Periodic(self._observer.look, seconds=LOOK_EVERY, name="observer"))
-
-
-def _opened(spool: str | PathLike[str]) -> Spool:
-    from hookrow.spool import Spool  # noqa: PLC0415 - sqlite3 is loaded where asked
-
-    return Spool(spool)
 
 
 def _check_positive(**numbers: float) -> None:

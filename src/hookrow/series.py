@@ -128,47 +128,38 @@ class Series:
         self._make_gauges(registry)
 
     def _make_histograms(self, registry: CollectorRegistry) -> None:
-        self.answer = GroupHistogram(
+        histogram = partial(GroupHistogram, registry=registry)
+        self.answer = histogram(
             "hookrow_answer_seconds",
             "From the arrival of a notification until its answer is known.",
             buckets=ANSWER_SECONDS,
-            registry=registry,
         )
-        self.lag = GroupHistogram(
+        self.lag = histogram(
             "hookrow_lag_seconds",
             "From an event, as the provider dates it, until its notification arrived.",
             buckets=LAG_SECONDS,
-            registry=registry,
         )
-        self.group = GroupHistogram(
-            "hookrow_group_size",
-            "Notifications that shared a commit.",
-            buckets=GROUP_SIZES,
-            registry=registry,
+        self.group = histogram(
+            "hookrow_group_size", "Notifications that shared a commit.", buckets=GROUP_SIZES
         )
 
     def _make_gauges(self, registry: CollectorRegistry) -> None:
-        self.backlog = Gauge(
-            "hookrow_backlog",
-            "Notifications that wait for a commit.",
-            registry=registry,
-            multiprocess_mode="livesum",
+        gauge = partial(Gauge, registry=registry)
+        self.backlog = gauge(
+            "hookrow_backlog", "Notifications that wait for a commit.", multiprocess_mode="livesum"
         )
-        self.parked = Gauge(
+        self.parked = gauge(
             "hookrow_parked",
             "Notifications in the log that are tried again.",
-            registry=registry,
             multiprocess_mode="mostrecent",
         )
-        self.spooled = Gauge(
+        self.spooled = gauge(
             "hookrow_spooled",
             "Notifications that wait in the spool for the database.",
-            registry=registry,
             multiprocess_mode="mostrecent",
         )
-        self.newest = Gauge(
+        self.newest = gauge(
             "hookrow_newest_notification_timestamp_seconds",
             "When the newest notification came, in seconds since 1970; 0 before there is one.",
-            registry=registry,
             multiprocess_mode="livemax",
         )
