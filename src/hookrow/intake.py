@@ -92,15 +92,14 @@ class Intake:
         outcomes = self._recorded(arrivals)
         if not self._parks:
             self._spool_failed(arrivals, outcomes)
-        return self._end(arrivals, outcomes)
+        self._tell(arrivals, outcomes)
+        return [respond(outcome) for outcome in outcomes]
 
     def _reject(self, arrival: Arrival) -> Response:
         """Refuse at once what is unsupported: there is no log that has to keep it first."""
-        return self._end([arrival], self._rejected([arrival]))[0]
-
-    def _end(self, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> list[Response]:
-        self._tell(arrivals, outcomes)
-        return [respond(outcome) for outcome in outcomes]
+        [outcome] = outcomes = self._rejected([arrival])
+        self._tell([arrival], outcomes)
+        return respond(outcome)
 
     def _spool_failed(self, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> None:
         """Keep in the spool what failed and no log tries again; a log that is there counted it."""

@@ -96,7 +96,7 @@ class Observers(Observer):
 
     def arrived(self, head: Head) -> Sequence[object | None]:
         """Tell each; return what each of them returns."""
-        return self._each(lambda observer: observer.arrived(head))
+        return [self._try(observer.arrived, head) for observer in self._observers]
 
     def recording(self, arrivals: Sequence[Arrival], seen: Sequence[object | None]) -> Ended:
         """Tell each, with its own part of what was seen; the last that began ends first."""
@@ -119,8 +119,9 @@ class Observers(Observer):
         """Tell each."""
         self._each(lambda observer: observer.late())
 
-    def _each(self, tell: Callable[[Observer], R]) -> list[R | None]:
-        return [self._try(tell, observer) for observer in self._observers]
+    def _each(self, tell: Callable[[Observer], None]) -> None:
+        for observer in self._observers:
+            self._try(tell, observer)
 
     def _try(self, call: Callable[P, R], *values: P.args, **more: P.kwargs) -> R | None:
         try:
