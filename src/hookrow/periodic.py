@@ -35,6 +35,9 @@ class Periodic:
 
     def start(self) -> None:
         """Start, where it does not run yet; a system without threads to give is asked again."""
+        running = self._thread
+        if running is not None:  # each notification asks: that takes no lock
+            return
         with self._lock, suppress(RuntimeError):
             if self._thread is None and not self._closed:
                 thread = Thread(target=self._run, name=f"hookrow-{self._name}", daemon=True)

@@ -15,7 +15,8 @@ from django.db import Error, connections
 from django.db.migrations.executor import MigrationExecutor
 from django.urls import NoReverseMatch, reverse
 
-from hookrow.cli import Commands, report
+from hookrow.cli import Commands
+from hookrow.cli.check import report
 from hookrow.cli.log import log, prune, replay
 from hookrow.cli.options import JSON
 from hookrow.cli.simulate import simulate
