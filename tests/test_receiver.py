@@ -187,6 +187,7 @@ class _FaultyStore:
         self.transactions = 0
         self.log = store.log
         self.census = store.census
+        self.reading = store.reading
         self._store = store
         self._met: Iterator[Exception] = iter(met)
 

@@ -131,7 +131,7 @@ class SQLLog:
         of_them = table.c.message_id.in_([kept_message_id(each) for each in message_ids])
         parked = table.c.retry_at.is_not(None)
         found = select(table).where(of_them, parked).order_by(table.c.id)
-        with self._begun() as connection:
+        with self._reading() as connection:
             return _read(connection, found)
 
     def prune(
@@ -270,9 +270,7 @@ class SQLLog:
 
     def _batches(self) -> Iterator[ColumnElement[bool]]:
         """Yield a condition for each range of ids, oldest first."""
-        with self._begun() as connection:
-            bounds = self._bounds(connection)
-        for ids in batches(*bounds or (None, None)):
+        for ids in batches(*self.bounds() or (None, None)):
             yield self._table.c.id.between(*ids)
 
 
