@@ -49,8 +49,12 @@ def search(
 ) -> Found:
     """Look for the newest entries of lower ids than `before`, as long as the budget lasts.
 
-    Raises a `StoreError`.
+    For those that are parked there is an index, which leads to them at once. Raises a
+    `StoreError`.
     """
+    if query.parked:
+        parked = log.newest(query, before=before, limit=limit)
+        return Found(parked, parked[-1].id if len(parked) == limit else None)
     until, width = monotonic() + BUDGET, NARROWEST
     first, last = _bounds(log, query, before)
     found: list[Logged] = []
