@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -29,6 +28,7 @@ from hookrow.stores.log import (
     PRUNE_LOCK,
     TRIES,
     Cell,
+    Ended,
     Grain,
     Probe,
     Query,
@@ -118,11 +118,12 @@ class DjangoLog:
         theirs = Q(recipient=address) | quoted
         return sum(self._insist(partial(self._erased, batch, theirs)) for batch in self._batches())
 
-    def counts(self) -> Mapping[Ending, int]:
-        """Return how many entries ended in each way."""
+    def ends(self, first: int, last: int) -> Mapping[Ending, Ended]:
+        """Count the entries from one id to another by how they ended."""
+        found = self._all().filter(id__range=(first, last)).values_list("outcome")
         with reading(self._using):
-            found = self._all().values_list("outcome").annotate(Count("id"))
-            return Counter({Ending(outcome): count for outcome, count in found})
+            counted = found.annotate(Count("id"), Max("last_received_at"))
+            return {Ending(name): Ended(*rest) for name, *rest in counted}
 
     def bounds(self) -> tuple[int, int] | None:
         """Return the first and the last id; None of an empty log."""

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from threading import Event, Lock
 from time import monotonic, sleep
 
-from hookrow.entry import PARKED, PARKED_FOR, Ending
+from hookrow.entry import PARKED, PARKED_FOR
 from hookrow.figures.overview import Heard
 from hookrow.figures.period import Period
 from hookrow.stores.log import Cell, LogReader, Query
@@ -177,7 +177,7 @@ class Tally:
             begins = {period: self._log.reached(period.starts(now)[0]) for period in Period}
             self._begins, self._begun_at = begins, now
         if self._heard is None or abs(now - self._heard.as_of) >= AFRESH:
-            self._heard = listened(self._log, last, now, parked=self._count_parked())
+            self._heard = listened(self._log, now, parked=self._count_parked())
         self._last, self._moved = last, last != self._last
 
     def _count_parked(self) -> int:
@@ -209,14 +209,16 @@ class Tally:
             self._dirty.discard(number)
 
 
-def listened(log: LogReader, last: int, now: datetime, *, parked: int) -> Heard:
-    """Ask who came last, and how the newest up to the last id ended. Raises a `StoreError`."""
-    newest = log.newest(Query(), limit=1)
-    recent: Counter[Ending] = Counter()
-    for cell, count in log.tally(last - RECENT + 1, last, "hour").items():
-        recent[cell.outcome] += count
-    came = newest[0].last_received_at if newest else None
-    return Heard(as_of=now, last=came, recent=recent, parked=parked)
+def listened(log: LogReader, now: datetime, *, parked: int) -> Heard:
+    """Ask when the last of the newest came, and how those ended. Raises a `StoreError`."""
+    last = (log.bounds() or (1, 0))[1]
+    ends = log.ends(last - RECENT + 1, last)
+    return Heard(
+        as_of=now,
+        last=max((each.last for each in ends.values()), default=None),
+        recent={ending: each.number for ending, each in ends.items()},
+        parked=parked,
+    )
 
 
 def _bounded(cells: Counter[Cell]) -> Mapping[Cell, int]:

@@ -47,6 +47,13 @@ class Cell(NamedTuple):
     outcome: Ending
 
 
+class Ended(NamedTuple):
+    """How many entries ended in one way, and when the last of those came."""
+
+    number: int
+    last: datetime
+
+
 class Probe(NamedTuple):
     """The entry at an id, or the next: when it came, and when it ended as it did."""
 
@@ -175,8 +182,8 @@ class LogReader(Protocol):
         Bodies that could not be read are searched for the address, as a JSON string.
         """
 
-    def counts(self) -> Mapping[Ending, int]:
-        """Return how many entries ended in each way."""
+    def ends(self, first: int, last: int) -> Mapping[Ending, Ended]:
+        """Count the entries from one id to another by how they ended."""
 
     def bounds(self) -> tuple[int, int] | None:
         """Return the first and the last id; None of an empty log."""

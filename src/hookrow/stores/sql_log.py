@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
@@ -48,6 +47,7 @@ from hookrow.stores.log import (
     PRUNE_LOCK,
     TRIES,
     Cell,
+    Ended,
     Grain,
     Probe,
     Query,
@@ -172,12 +172,16 @@ class SQLLog:
             self._insist(partial(_changed, change=erase.where(batch))) for batch in self._batches()
         )
 
-    def counts(self) -> Mapping[Ending, int]:
-        """Return how many entries ended in each way."""
-        outcome = self._table.c.outcome
+    def ends(self, first: int, last: int) -> Mapping[Ending, Ended]:
+        """Count the entries from one id to another by how they ended."""
+        column = self._table.c
+        counted = (
+            select(column.outcome, func.count(), func.max(column.last_received_at))
+            .where(column.id.between(first, last))
+            .group_by(column.outcome)
+        )
         with self._reading() as connection:
-            rows = connection.execute(select(outcome, func.count()).group_by(outcome)).all()
-        return Counter({Ending(name): count for name, count in rows})
+            return {Ending(name): Ended(*rest) for name, *rest in connection.execute(counted)}
 
     def bounds(self) -> tuple[int, int] | None:
         """Return the first and the last id; None of an empty log."""
