@@ -404,6 +404,30 @@ class TestBlocking:
         # Neither passes the barrier before the other has come.
         assert [client.status for client in asyncio.run(talk())] == [200, 200]
 
+    def test_all_stuck(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Who waits for too long is answered 503, also for a thread; the host's have their own."""
+        monkeypatch.setattr("hookrow.asgi.THREADS", 2)
+        monkeypatch.setattr("hookrow.asgi.SLOWEST_CALL", 0.2)
+        go_on, begun = Event(), []
+
+        class Stuck(Promising):
+            def admit(self, head: Head) -> Response:
+                begun.append(head)
+                go_on.wait(PATIENCE)
+                return DONE
+
+        async def talk() -> None:
+            app = ASGI(Stuck(blocking=True))
+            for client in await asyncio.gather(*(ask(app) for _ in range(5))):
+                assert client.status == 503
+                assert client.sent[1]["body"] == b"This takes too long. Try again later.\n"
+            assert await asyncio.to_thread(lambda: "done") == "done"
+            go_on.set()
+            assert (await ask(app)).status == 200
+            assert len(begun) == 3  # and nothing that nobody waits for
+
+        asyncio.run(talk())
+
     def test_beside_one_that_does_not(self, receiver: Receiver) -> None:
         """While a handler blocks, another one of the same server answers, over real sockets."""
         go_on = Event()

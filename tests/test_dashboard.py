@@ -403,7 +403,7 @@ def test_a_store_that_fails(fault: Exception, status: int, monkeypatch: pytest.M
     def fail(*_: object, **__: object) -> None:
         raise fault
 
-    monkeypatch.setattr(MemoryStore, "transaction", fail)
+    monkeypatch.setattr(MemoryStore, "reading", fail)
     response = Visitor(MemoryStore()).get("/subscriber", email=ADA)
     assert response.status == status
     assert re.search(r"gone\.|This page failed: KeyError", response.body.decode())

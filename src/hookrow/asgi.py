@@ -22,10 +22,12 @@ from hookrow.http import (
     Request,
     Response,
     oversized,
+    plain,
     refuse_body,
 )
 from hookrow.notification import Refusal
 from hookrow.request_id import HEADER, request_id
+from hookrow.threads import Threads
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -38,6 +40,14 @@ LARGEST_REST = 16 * 1024 * 1024
 SLOWEST_REST = 5.0
 """In seconds; so long does that last."""
 
+THREADS = 8
+"""How many calls of a handler that blocks are at work at a time."""
+
+SLOWEST_CALL = 5.0
+"""In seconds; how long such a call may take, with its wait for a thread: a request makes two."""
+
+_LATE = plain(503, "This takes too long. Try again later.\n", {"Retry-After": "30"})
+
 _REQUEST_ID = HEADER.lower().encode()
 
 T = TypeVar("T")
@@ -45,10 +55,14 @@ R = TypeVar("R")
 
 
 class ASGI:
-    """An ASGI application that lets a handler answer: `app.mount("/mail", ASGI(receiver))`."""
+    """An ASGI application that lets a handler answer: `app.mount("/mail", ASGI(receiver))`.
+
+    One that blocks is called in threads of its own, and who waits for too long is answered 503.
+    """
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
+        self._threads = Threads(THREADS, seconds=SLOWEST_CALL)
         self._waker: _Waker | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -75,14 +89,17 @@ class ASGI:
         if body is None:
             return None
         answer = await self._call(self._handler, Request(head, body))
-        return await self._wait(answer) if isinstance(answer, Future) else answer
+        if isinstance(answer, Future):
+            answer = await self._wait(answer)
+        return answer
 
     async def _call(self, call: Callable[[T], R], argument: T) -> R:
-        if self._handler.blocking:
-            return await asyncio.to_thread(call, argument)
-        return call(argument)
+        if not self._handler.blocking:
+            return call(argument)
+        called: Future[R] = self._threads.submit(partial(call, argument), late=_LATE)
+        return await self._wait(called)
 
-    async def _wait(self, future: Future[Response]) -> Response:
+    async def _wait(self, future: Future[R]) -> R:
         loop = asyncio.get_running_loop()
         waker = self._waker
         if waker is None or waker.loop is not loop:
@@ -99,15 +116,15 @@ class _Waker:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._ended: deque[tuple[asyncio.Future[Response], Future[Response]]] = deque()
+        self._ended: deque[tuple[asyncio.Future[Any], Future[Any]]] = deque()
         self._woken = False
 
-    async def wait(self, future: Future[Response]) -> Response:
-        waiter: asyncio.Future[Response] = self.loop.create_future()
+    async def wait(self, future: Future[R]) -> R:
+        waiter: asyncio.Future[R] = self.loop.create_future()
         future.add_done_callback(partial(self._end, waiter))
         return await waiter
 
-    def _end(self, waiter: asyncio.Future[Response], future: Future[Response]) -> None:
+    def _end(self, waiter: asyncio.Future[Any], future: Future[Any]) -> None:
         self._ended.append((waiter, future))
         if not self._woken:
             self._woken = True

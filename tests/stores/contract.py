@@ -80,9 +80,9 @@ def dispatch(
 
 
 def find(home: Home, *notifications: Notification) -> Found:
-    """Find what the notifications mention, in a transaction of its own."""
-    with home.store.transaction() as transaction:
-        return transaction.find(mentioned([arrival(each) for each in notifications]))
+    """Find what the notifications mention."""
+    with home.store.reading() as reading:
+        return reading.find(mentioned([arrival(each) for each in notifications]))
 
 
 def save(home: Home, *changes: Change) -> None:

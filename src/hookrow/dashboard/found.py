@@ -64,12 +64,12 @@ class Effects:
 def subscriber(store: Store, email: str) -> Row | None:
     """Find the subscriber whom a notification for the address would find."""
     asked = Arrival(Reactivated(email, None, None), b"", datetime.now(UTC))
-    with store.transaction() as transaction:
-        outcome = decide(asked, transaction.find(mentioned([asked])))
+    with store.reading() as reading:
+        outcome = decide(asked, reading.find(mentioned([asked])))
         if not isinstance(outcome, Recorded):
             return None
         row = (Suppressible.SUBSCRIBER, outcome.changes[0].row[1])
-        return Row(row, transaction.read([row]).get(row, {}))
+        return Row(row, reading.read([row]).get(row, {}))
 
 
 def dispatches(store: Store, message_id: str) -> Sequence[Row]:
@@ -77,10 +77,10 @@ def dispatches(store: Store, message_id: str) -> Sequence[Row]:
     if not is_message_id(message_id):
         return []
     asked = Mentioned({NOBODY}, {message_id}, (), {NOBODY})
-    with store.transaction() as transaction:
-        found = transaction.find(asked).dispatches.get(message_id, ())
+    with store.reading() as reading:
+        found = reading.find(asked).dispatches.get(message_id, ())
         rows = {(Suppressible.DISPATCH, each.id): each for each in found}
-        states = transaction.read(list(rows))
+        states = reading.read(list(rows))
         return [Row(row, states.get(row, {}), each) for row, each in rows.items()]
 
 
@@ -89,11 +89,11 @@ def effects(store: Store, entry: Logged) -> Effects | None:
     arrivals = arrivals_of([entry], parse)
     if not arrivals:
         return None
-    with store.transaction() as transaction:
-        outcome = decide(arrivals[0], transaction.find(mentioned(arrivals)))
+    with store.reading() as reading:
+        outcome = decide(arrivals[0], reading.find(mentioned(arrivals)))
         if not isinstance(outcome, Recorded):
             return Effects(outcome.text)
-        states = transaction.read({change.row for change in outcome.changes})
+        states = reading.read({change.row for change in outcome.changes})
         return Effects(
             None,
             [

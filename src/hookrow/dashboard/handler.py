@@ -18,6 +18,7 @@ from hookrow.errors import ConfigurationError
 from hookrow.figures import Figures
 from hookrow.http import Head, Request, Response, plain
 from hookrow.stores import Store, StoreError
+from hookrow.stores.limits import within
 
 log = logging.getLogger("hookrow")
 
@@ -56,6 +57,9 @@ _STATIC = {
     "uPlot.min.js": "text/javascript; charset=utf-8",
 }
 
+PATIENCE = 6.0
+"""In seconds; how long a page may ask the database. A connection that is lost costs some more."""
+
 _KEPT = {"Cache-Control": "private, max-age=3600"}
 """Files change with the version, which their addresses name."""
 
@@ -67,7 +71,9 @@ class Dashboard:
     host's own. Below a mount that tells where it is, as every host's does, leave out
     `mount_path`, as for a receiver. With `keep_bodies=False` the log does not have who
     changed something by hand. Figures are counted in threads of its own, from the first time
-    that they are asked for, as long as somebody looks at them.
+    that they are asked for, as long as somebody looks at them. A page waits about ten seconds
+    for the database at the most; below WSGI and in Django, whose connections have the
+    project's own limits, in a thread of the host's.
 
     Raises `ConfigurationError` without `authorize`: a dashboard is never open by default.
     """
@@ -101,6 +107,7 @@ class Dashboard:
         visitor = self._visitor(request.head)
         return self.answer(request, visitor) if isinstance(visitor, str) else visitor
 
+    @within(PATIENCE)
     def answer(self, request: Request, user: str) -> Response:
         """Answer a request of a user whom the host itself let in."""
         try:

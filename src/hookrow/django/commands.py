@@ -20,7 +20,6 @@ from hookrow.cli.check import report
 from hookrow.cli.log import log, prune, replay
 from hookrow.cli.options import JSON
 from hookrow.cli.simulate import simulate
-from hookrow.cli.source import Opened
 from hookrow.cli.stats import stats
 from hookrow.django.conf import conf
 from hookrow.django.duplicates import duplicates
@@ -32,7 +31,7 @@ from hookrow.errors import ConfigurationError
 from hookrow.finding import Finding, Level, several_rows
 from hookrow.outside import look
 from hookrow.retry import masked
-from hookrow.stores import StoreError
+from hookrow.stores import Store, StoreError
 
 RUNSERVER = "http://127.0.0.1:8000"
 """Where Django's own server listens."""
@@ -44,18 +43,16 @@ class Project:
     """The store that the project's settings describe."""
 
     @contextmanager
-    def opened(self, database_url: str) -> Iterator[Opened]:
-        """Open the store and its log. Raises `ConfigurationError` where there is none."""
+    def opened(self, database_url: str) -> Iterator[Store]:
+        """Open the store. Raises `ConfigurationError` where the log's table is not made yet."""
         del database_url
         opened = store()
-        if opened.log is None:
-            raise ConfigurationError("There is no log: HOOKROW has 'LOG': False.")
         table = Notification._meta.db_table  # noqa: SLF001 - Django's public name
         with faults():
             tables = connections[conf.database].introspection.table_names()
-        if table not in tables:
+        if opened.log is not None and table not in tables:
             raise ConfigurationError(f"There is no table {table}. Run: manage.py migrate")
-        yield opened, opened.log
+        yield opened
 
 
 def commands() -> click.Group:
