@@ -6,8 +6,9 @@ import logging
 from datetime import UTC, datetime
 
 from hookrow.byhand import change_by_hand
+from hookrow.dashboard import listing
 from hookrow.dashboard.asking import Fields, Mistake, fields, linked
-from hookrow.dashboard.pages import Site, entry_of
+from hookrow.dashboard.site import Site
 from hookrow.notification import Outcome, Recorded
 from hookrow.postmark import parse
 from hookrow.quiet import Quiet
@@ -20,12 +21,26 @@ log = logging.getLogger("hookrow")
 LONGEST_REASON = 200
 """In characters; of what somebody types."""
 
+DONE = {
+    "recorded": "Recorded once more.",
+    "subscriber_not_found": "Not recorded: there is no such subscriber.",
+    "dispatch_not_found": "Not recorded: there is no such dispatch.",
+    "recipient_mismatch": "Not recorded: the dispatch is another subscriber's.",
+    "unsupported": "Not recorded: it is not supported.",
+    "failed": "Not recorded: one of its rows is held just now, or the database failed at it.",
+    "unavailable": "Not recorded: the database cannot be reached.",
+    "no_body": "Not recorded: its body is not kept as it came.",
+    "suppressed": "Suppressed.",
+    "lifted": "The suppression is lifted.",
+}
+"""What a page says after an action. Whoever makes up a link has only these to choose from."""
+
 
 def replay(site: Site, asked: str, form: Fields, user: str) -> str:
     """Record a notification once more; return where to look then."""
     if form.get("action") != "replay":
         raise Mistake(400, "A notification can be replayed, and nothing else.")
-    entry = entry_of(site, fields(asked, ("id", "done")))
+    entry = listing.one(site, fields(asked, ("id", "done")))
     arrivals = arrivals_of([entry], parse)
     done = "no_body"
     if arrivals:

@@ -27,9 +27,6 @@ from hookrow.postmark import parse
 from hookrow.replay import arrivals_of
 from hookrow.stores import State, Store
 
-NOBODY = "@"
-"""An address that no row has: a store looks for dispatches only where one is mentioned."""
-
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -76,7 +73,7 @@ def dispatches(store: Store, message_id: str) -> Sequence[Row]:
     """Find every dispatch of that id; a host's own table may have it twice."""
     if not is_message_id(message_id):
         return []
-    asked = Mentioned({NOBODY}, {message_id}, (), {NOBODY})
+    asked = Mentioned(emails=(), message_ids={message_id}, changed=())
     with store.transaction() as transaction:
         found = transaction.find(asked).dispatches.get(message_id, ())
         rows = {(Suppressible.DISPATCH, each.id): each for each in found}

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from hookrow.dashboard import actions, pages
 from hookrow.dashboard.asking import Mistake, fields
 from hookrow.dashboard.drawing import Drawn, draw
-from hookrow.dashboard.pages import Site
+from hookrow.dashboard.site import Site
 from hookrow.dashboard.visitor import COOKIE, Authorize, is_ours, new_token, token
 from hookrow.errors import ConfigurationError
 from hookrow.figures import Figures

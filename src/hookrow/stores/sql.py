@@ -236,7 +236,7 @@ class SQLTransaction:
         }
 
     def _found(self, mentioned: Mentioned) -> Sequence[Any]:
-        if not mentioned.emails:
+        if not mentioned.emails and not mentioned.message_ids:
             return ()
         parameters = self._statements.mentioning(mentioned)
         return self._connection.execute(self._statements.find, parameters).all()
