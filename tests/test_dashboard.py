@@ -241,7 +241,7 @@ class TestWhereItIs:
         dashboard = Dashboard(MemoryStore(), authorize=lambda _: True, mount_path="/other")
         assert dashboard(Request(head("/notifications"), b"")).status == 404
 
-    @pytest.mark.parametrize("name", ["dashboard.css", "dashboard.js", "uPlot.min.js", "icon.svg"])
+    @pytest.mark.parametrize("name", ["dashboard.css", "charts.js", "uPlot.min.js", "icon.svg"])
     def test_files(self, name: str) -> None:
         """What the pages need is kept by the browser, and never guessed at."""
         dashboard = Dashboard(MemoryStore(), authorize=lambda _: True)

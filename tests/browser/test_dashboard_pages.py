@@ -15,7 +15,7 @@ from flask import Flask
 from litestar import Litestar, asgi
 from look import Look, chromium
 from playwright.sync_api import Browser
-from sqlalchemy import insert
+from sqlalchemy import delete, insert, select
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
@@ -33,7 +33,7 @@ from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.story import printable
 from hookrow.wsgi import WSGI
-from wire import ENDPOINT, PATIENCE, SECRET, uvicorn_serving
+from wire import ENDPOINT, PATIENCE, SECRET, eventually, uvicorn_serving
 
 pytestmark = pytest.mark.browser
 
@@ -289,6 +289,64 @@ def test_live(site: Look) -> None:
     site.shows("1 new at")
     site.page.locator("#rows a").first.click()
     site.shows("subscriber not found")
+
+
+def test_what_is_committed_late(site: Look, sqlite_url: str) -> None:
+    """It is not missed for its lower number, and stands where it belongs, once."""
+    engine, log = open_engine(sqlite_url), tables.notifications
+    late = select(log).where(log.c.id == 122)
+    with engine.begin() as connection:
+        row = connection.execute(late).one()._asdict()
+        connection.execute(delete(log).where(log.c.id == 122))
+    site.page.clock.install()
+    site.open("notifications")
+    with engine.begin() as connection:
+        connection.execute(insert(log), row)
+    engine.dispose()
+    site.page.clock.run_for(5100)
+    site.shows("1 new at")
+    site.page.clock.run_for(5100)
+    numbers = site.page.locator("#rows [data-label=Number]").all_inner_texts()
+    assert numbers[:3] == ["123", "122", "121"]
+
+
+def test_the_overview_is_kept_up_to_date(site: Look) -> None:
+    """What comes is drawn anew; focus and what was opened stay, and nothing is announced."""
+    server = site.mount.removesuffix("/mail/dashboard/")
+    site.page.clock.install()
+    site.open("")
+    summary = site.page.locator("summary").first
+    summary.focus()
+    site.page.keyboard.press("Enter")
+    before = site.table("type")["Delivery"]
+    newest = testing.delivery(ADA, "m-1", at=datetime.now(UTC))
+    assert testing.post(f"{server}/mail{ENDPOINT}", newest, secret=SECRET)[0] == 200
+
+    def counted() -> bool:
+        site.page.clock.run_for(5100)
+        site.page.wait_for_timeout(50)
+        return sum(site.table("type")["Delivery"]) == sum(before) + 1
+
+    eventually(counted)
+    assert f"Delivery {sum(before) + 1:,}" in site.page.locator(".legend").first.inner_text()
+    assert [colours > 3 for colours in site.colours()] == [True, True]
+    assert site.page.locator("details[open]").count() == 1
+    assert summary.evaluate("each => each === document.activeElement")
+    assert not site.page.locator("[aria-live], [role=status], [role=alert]").count()
+    assert not site.violations()
+
+
+def test_an_overview_that_cannot_be_brought_up_to_date_says_so(site: Look) -> None:
+    """It is what it was, with a sentence, until the server answers again."""
+    site.page.clock.install()
+    site.open("")
+    site.page.route("**/dashboard/", lambda route: route.fulfill(status=503))
+    site.page.clock.run_for(5100)
+    site.shows("could not be brought up to date (503)")
+    site.page.unroute_all()
+    site.page.clock.run_for(5100)
+    site.page.locator("#stale").wait_for(state="hidden")
+    site.wrong[:] = [each for each in site.wrong if "503" not in each]
 
 
 def test_without_javascript(browser: Browser, tmp_path: Path, sqlite_url: str) -> None:

@@ -48,12 +48,16 @@ SECURITY = {
     "Cache-Control": "no-store",
 }
 
+_CSS, _JS = "text/css; charset=utf-8", "text/javascript; charset=utf-8"
+
 _STATIC = {
-    "dashboard.css": "text/css; charset=utf-8",
-    "dashboard.js": "text/javascript; charset=utf-8",
+    "charts.js": _JS,
+    "dashboard.css": _CSS,
+    "fresh.js": _JS,
     "icon.svg": "image/svg+xml",
-    "uPlot.min.css": "text/css; charset=utf-8",
-    "uPlot.min.js": "text/javascript; charset=utf-8",
+    "live.js": _JS,
+    "uPlot.min.css": _CSS,
+    "uPlot.min.js": _JS,
 }
 
 _KEPT = {"Cache-Control": "private, max-age=3600"}
