@@ -22,6 +22,8 @@ from hookrow.figures import searching
 from hookrow.stores import Unavailable
 from hookrow.stores.log import Query
 from hookrow.stores.memory import MemoryStore
+from hookrow.stores.memory_census import MemoryCensus
+from hookrow.stores.memory_log import MemoryLog
 from hookrow.stores.sql import SQLStore
 from wire import PATIENCE, SECRET, eventually
 
@@ -407,6 +409,25 @@ def test_a_store_that_fails(fault: Exception, status: int, monkeypatch: pytest.M
     response = Visitor(MemoryStore()).get("/subscriber", email=ADA)
     assert response.status == status
     assert re.search(r"gone\.|This page failed: KeyError", response.body.decode())
+
+
+def test_a_database_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks then is told so (503), and who asked before, that the figures are of before."""
+
+    def fail(*_: object) -> None:
+        raise Unavailable("gone")
+
+    visitor = Visitor(MemoryStore())
+    with monkeypatch.context() as broken:
+        broken.setattr(MemoryLog, "bounds", fail)
+        broken.setattr(MemoryCensus, "lists", fail)
+        eventually(lambda: visitor.get("/").status == visitor.get("/lists").status == 503)
+    eventually(lambda: visitor.get("/").status == visitor.get("/lists").status == 200)
+    says = "The database cannot be asked just now (gone): what is below was known before."
+    eventually(lambda: says not in visitor.shows("/"))
+    monkeypatch.setattr(MemoryLog, "bounds", fail)
+    eventually(lambda: says in visitor.shows("/"))
+    visitor.dashboard.close(PATIENCE)
 
 
 class TestSubscriber:

@@ -22,7 +22,10 @@ LISTS = 500
 
 
 def overview(site: Site, asked: str) -> Drawn:
-    """Show the figures of a period, and how it goes in a sentence."""
+    """Show the figures of a period, and how it goes in a sentence.
+
+    Raises a `StoreError` where there are none, for the database cannot be asked.
+    """
     wanted = fields(asked, ("period",))
     try:
         period = Period(wanted.get("period", Period.DAY.value))
@@ -30,9 +33,13 @@ def overview(site: Site, asked: str) -> Drawn:
         known = ", ".join(each.value for each in Period)
         raise Mistake(400, f"There is no such period: take one of {known}.") from error
     figures = site.figures.overview(period, datetime.now(UTC))
+    fault = site.figures.fault
+    if fault and not (figures.heard or figures.counts):
+        raise fault
     values = {
         "title": "Overview",
         "overview": figures,
+        "fault": fault,
         "periods": list(Period),
         "no_log": NO_LOG if site.store.log is None else None,
     }
@@ -40,9 +47,11 @@ def overview(site: Site, asked: str) -> Drawn:
 
 
 def lists(site: Site, asked: str) -> Drawn:
-    """Show what became of each list's mail, as it was counted last."""
+    """Show what became of each list's mail, as it was counted last; raises as `overview` does."""
     fields(asked, ())
     counts = site.figures.counts()
+    if counts is None and site.figures.fault:
+        raise site.figures.fault
     of_lists = counts.lists if counts else ()
     values = {
         "title": "Lists",
