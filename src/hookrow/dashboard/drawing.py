@@ -35,7 +35,7 @@ class Drawn:
     status: int = 200
 
 
-def draw(drawn: Drawn, **about: str) -> bytes:
+def draw(drawn: Drawn, **about: object) -> bytes:
     """Draw a page, as UTF-8."""
     template = _environment().get_template(drawn.template)
     return template.render(**drawn.values, **about).encode()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -105,10 +105,12 @@ class Dashboard:
         visitor = self._visitor(request.head)
         return self.answer(request, visitor) if isinstance(visitor, str) else visitor
 
-    def answer(self, request: Request, user: str) -> Response:
-        """Answer a request of a user whom the host itself let in."""
+    def answer(
+        self, request: Request, user: str, *, may: Collection[str] = ACTIONS.keys()
+    ) -> Response:
+        """Answer a request of a user whom the host itself let in; `may` names their `ACTIONS`."""
         try:
-            answer = self._answer(request, user)
+            answer = self._answer(request, user, may)
         except Mistake as mistake:
             answer = _error(mistake.status, str(mistake))
         except StoreError as error:
@@ -146,7 +148,7 @@ class Dashboard:
                 )
                 return _secured(plain(500, "Nobody can be let in just now."))
 
-    def _answer(self, request: Request, user: str) -> Response:
+    def _answer(self, request: Request, user: str, may: Collection[str]) -> Response:
         head = request.head
         place = _place(head, self._mount)
         if place == "":
@@ -158,21 +160,23 @@ class Dashboard:
             raise Mistake(404, "There is no such page.")
         match head.method:
             case "GET" | "HEAD":
-                return self._show(name, head, user)
-            case "POST" if name in ACTIONS:
+                return self._show(name, head, user, may=name in may)
+            case "POST" if name in may:
                 return self._act(name, request, user)
+            case "POST" if name in ACTIONS:
+                raise Mistake(403, "You may look at this, but not change it.")
             case _:
                 raise Mistake(405, "That cannot be done here.")
 
-    def _show(self, name: str, head: Head, user: str) -> Response:
+    def _show(self, name: str, head: Head, user: str, *, may: bool) -> Response:
         kept = token(head)
         given = kept or new_token()
         drawn = PAGES[name](self._site, head.query)
-        response = _drawn(drawn, user=user, token=given, place=name)
+        response = _drawn(drawn, user=user, token=given, place=name, may=may)
         if kept is not None:
             return response
         # Without a path it counts for what lies beside this page: the mount, whatever it is.
-        cookie = f"{COOKIE}={given}; HttpOnly; SameSite=Strict"
+        cookie = f"{COOKIE}={given}; HttpOnly; SameSite=Strict{'; Secure' * head.secure}"
         return replace(response, headers={**response.headers, "Set-Cookie": cookie})
 
     def _act(self, name: str, request: Request, user: str) -> Response:
@@ -205,7 +209,7 @@ def _static(name: str) -> Response:
     return Response(200, content, {"Content-Type": _STATIC[name], **_KEPT})
 
 
-def _drawn(drawn: Drawn, **about: str) -> Response:
+def _drawn(drawn: Drawn, **about: object) -> Response:
     body = draw(drawn, **about)
     return Response(drawn.status, body, {"Content-Type": "text/html; charset=utf-8"})
 
