@@ -318,6 +318,14 @@ class TestNotifications:
         assert says in response.body.decode()
         assert "<b>" not in response.body.decode()
 
+    def test_blank(self) -> None:
+        """A type of spaces alone is seen, and can be asked for."""
+        store = MemoryStore()
+        came(store, {"RecordType": "  "})
+        page = Visitor(store).shows("/notifications", type="  ")
+        assert page.count(r">\x20\x20<") == 2
+        assert '<option value="  " selected>' in page
+
     def test_hostile(self, store: Any) -> None:  # noqa: ANN401 - any store
         """Whatever a payload holds is shown escaped, on every page, and cut."""
         long = f"{HOSTILE}{'x' * 900_000}"
@@ -447,6 +455,17 @@ class TestSubscriber:
         assert ">active<" in page
         assert "suppression lifted, by ada: asked" in page
 
+    def test_what_does_not_say_when(self, store: Any) -> None:  # noqa: ANN401 - any store
+        """It happened when it came; where the log does not have it any more, that is said."""
+        visitor, undated = Visitor(store), testing.suppression(ADA, None, at=AT)
+        del undated["ChangedAt"]
+        came(store, testing.delivery(ADA, "m-1", at=AT), undated)
+        page = visitor.shows("/subscriber", email=ADA)
+        assert page.count("by notification 2") == 2
+        store.log.forget(ADA)
+        page = visitor.shows("/subscriber", email=ADA)
+        assert page.count("by none that the log has") == 2
+
     @pytest.mark.parametrize(
         ("user", "named"),
         [("ada", "ada"), ("ops@example.com", "o***@example.com"), ("a\nERROR b", "a\\nERROR b")],
@@ -474,6 +493,7 @@ class TestSubscriber:
             ({"action": "delete", "reason": "x"}, 400),
             ({"action": "suppress", "reason": " "}, 400),
             ({"action": "suppress", "reason": "x" * 201}, 400),
+            ({"action": "suppress", "reason": "a\0b"}, 400),
             ({"action": "suppress", "reason": "x", "token": "guessed"}, 403),
             ({"action": "suppress", "reason": "x", "more": "x"}, 400),
         ],

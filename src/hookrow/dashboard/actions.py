@@ -71,6 +71,8 @@ def _change(site: Site, email: str, message_id: str | None, form: Fields, user: 
         raise Mistake(400, "One can suppress here, or lift that, and nothing else.")
     if not reason or len(reason) > LONGEST_REASON:
         raise Mistake(400, f"Say why, in {LONGEST_REASON} characters at the most.")
+    if "\0" in reason:
+        raise Mistake(400, "A reason has no NUL characters.")
     outcome = change_by_hand(
         site.store,
         email,

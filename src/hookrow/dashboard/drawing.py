@@ -75,7 +75,10 @@ def shown(value: object, longest: int = LONGEST) -> str:
         return at(value)
     text = "none" if value is None else str(value)
     more = f" ... ({len(text):,} characters)" if len(text) > longest else ""
-    return printable(text[:longest]) + more
+    cut = text[:longest]
+    if not cut.strip(" "):
+        cut = cut.replace(" ", r"\x20")
+    return printable(cut) + more
 
 
 def laid_out(body: str) -> str:
