@@ -11,16 +11,20 @@ from threading import Thread
 from typing import Any, TypeAlias
 
 import pytest
+from fastapi import FastAPI
 from flask import Flask
+from hypercorn import middleware as hypercorn
 from litestar import Litestar, asgi
 from look import Look, chromium
 from playwright.sync_api import Browser
+from quart import Quart
 from sqlalchemy import delete, insert, select
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.serving import make_server
 
+from command import Command
 from django_project.manage import Manage
 from hookrow import Arrival, Postmark, Receiver, testing
 from hookrow.asgi import ASGI
@@ -38,13 +42,14 @@ from wire import ENDPOINT, PATIENCE, SECRET, eventually, uvicorn_serving
 pytestmark = pytest.mark.browser
 
 ADA = "ada@example.com"
+USER = "hookrow"
 PASSWORD = "of-the-tests"
 EARLY = "saved-too-late"
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\u202e" + "W" * 70
 
 PHONE = {"viewport": {"width": 360, "height": 740}, "color_scheme": "dark"}
 DESK = {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"}
-LOGIN = {"http_credentials": {"username": "ada", "password": PASSWORD}}
+LOGIN = {"http_credentials": {"username": USER, "password": PASSWORD}}
 
 PAGES = {
     "overview": "?period=day",
@@ -86,6 +91,15 @@ def fill(url: str) -> None:
     store.close()
 
 
+def send(url: str, message_id: str) -> None:
+    """Save the dispatch that a notification came too early for."""
+    engine = open_engine(url)
+    with engine.begin() as connection:
+        row = {"provider_message_id": message_id, "subscriber_id": 1}
+        connection.execute(insert(tables.dispatches), row)
+    engine.dispose()
+
+
 def _arrival(n: int, at: datetime) -> Arrival:
     """Return the notification of that number: it came a second after it happened."""
     person = 1 + n * 7 % 20
@@ -107,7 +121,7 @@ def _arrival(n: int, at: datetime) -> Arrival:
 def _dashboard(url: str) -> Iterator[tuple[Dashboard, Receiver]]:
     fill(url)
     store = SQLStore(url)
-    dashboard = Dashboard(store, authorize=basic("ada", PASSWORD))
+    dashboard = Dashboard(store, authorize=basic(USER, PASSWORD))
     receiver = Receiver(Postmark(SECRET), store)
     yield dashboard, receiver
     dashboard.close(PATIENCE)
@@ -115,24 +129,51 @@ def _dashboard(url: str) -> Iterator[tuple[Dashboard, Receiver]]:
     store.close()
 
 
-@contextmanager
-def in_starlette(folder: Path, url: str) -> Iterator[str]:
-    """Mount the dashboard, and the receiver, in Starlette."""
-    del folder
-    with _dashboard(url) as (dashboard, receiver):
-        mounts = [Mount("/mail/dashboard", ASGI(dashboard)), Mount("/mail", ASGI(receiver))]
-        with uvicorn_serving(Starlette(routes=mounts)) as port:
+def in_asgi(mount: Callable[[ASGI, ASGI], Any]) -> Host:
+    """Return the host that an ASGI application is, once dashboard and receiver are mounted."""
+
+    @contextmanager
+    def host(folder: Path, url: str) -> Iterator[str]:
+        del folder
+        with (
+            _dashboard(url) as (dashboard, receiver),
+            uvicorn_serving(mount(ASGI(dashboard), ASGI(receiver))) as port,
+        ):
             yield f"http://127.0.0.1:{port}"
 
+    return host
 
-@contextmanager
-def in_litestar(folder: Path, url: str) -> Iterator[str]:
+
+def starlette(dashboard: ASGI, receiver: ASGI) -> Starlette:
+    """Mount both in Starlette."""
+    return Starlette(routes=[Mount("/mail/dashboard", dashboard), Mount("/mail", receiver)])
+
+
+def fastapi(dashboard: ASGI, _: ASGI) -> FastAPI:
+    """Mount the dashboard in FastAPI."""
+    app = FastAPI()
+    app.mount("/mail/dashboard", dashboard)
+    return app
+
+
+def litestar(dashboard: ASGI, _: ASGI) -> Litestar:
     """Mount the dashboard in Litestar, which takes the mount off and adds a slash."""
-    del folder
-    with _dashboard(url) as (dashboard, _):
-        mounted = asgi("/mail/dashboard", is_mount=True, copy_scope=True)(ASGI(dashboard))
-        with uvicorn_serving(Litestar([mounted])) as port:
-            yield f"http://127.0.0.1:{port}"
+    return Litestar([asgi("/mail/dashboard", is_mount=True, copy_scope=True)(dashboard)])
+
+
+def quart(dashboard: ASGI, _: ASGI) -> Any:  # noqa: ANN401 - any ASGI application
+    """Mount the dashboard beside a Quart application."""
+    mounts: Any = {"/mail/dashboard": dashboard, "": Quart("host")}
+    return hypercorn.DispatcherMiddleware(mounts)
+
+
+@contextmanager
+def in_serve(folder: Path, url: str) -> Iterator[str]:
+    """Run `hookrow serve` with its dashboard."""
+    fill(url)
+    options = ("--dashboard", "--mount-path", "/mail", "--database-url", url)
+    with Command(folder).serving(*options, HOOKROW_DASHBOARD_PASSWORD=PASSWORD) as serving:
+        yield f"http://127.0.0.1:{serving.port}"
 
 
 @contextmanager
@@ -157,7 +198,7 @@ def in_django(folder: Path, url: str) -> Iterator[str]:
     """Run a Django project that includes the dashboard's URLs."""
     (folder / "hookrow.db").unlink()  # Django's own migrations make it
     manage = Manage(folder, url)
-    names = {"DJANGO_SUPERUSER_USERNAME": "ada", "DJANGO_SUPERUSER_EMAIL": ADA}
+    names = {"DJANGO_SUPERUSER_USERNAME": USER, "DJANGO_SUPERUSER_EMAIL": ADA}
     variables = {"DJANGO_SUPERUSER_PASSWORD": PASSWORD, **names}
     for typed in (("migrate", "-v0"), ("createsuperuser", "--noinput")):
         done = manage.run(*typed, **variables)
@@ -165,6 +206,19 @@ def in_django(folder: Path, url: str) -> Iterator[str]:
     fill(url)
     with manage.runserver() as port:
         yield f"http://127.0.0.1:{port}"
+
+
+in_starlette = in_asgi(starlette)
+
+HOSTS: dict[str, Host] = {
+    "starlette": in_starlette,
+    "fastapi": in_asgi(fastapi),
+    "litestar": in_asgi(litestar),
+    "quart": in_asgi(quart),
+    "flask": in_flask,
+    "django": in_django,
+    "serve": in_serve,
+}
 
 
 @pytest.fixture(scope="module")
@@ -184,28 +238,35 @@ def site(browser: Browser, tmp_path: Path, sqlite_url: str) -> Iterator[Look]:
         yield look
 
 
-@pytest.mark.parametrize("host", [in_starlette, in_litestar, in_flask, in_django])
+@contextmanager
+def looking(browser: Browser, host: str, server: str, **options: Any) -> Iterator[Look]:  # noqa: ANN401 - the browser's own
+    """Look at the dashboard of a host, logged in."""
+    login = {} if host == "django" else LOGIN
+    with Look.at(browser, f"{server}/mail/dashboard/", **options, **login) as look:
+        if host == "django":
+            look.open("")
+            look.page.fill("[name=username]", USER)
+            look.page.fill("[name=password]", PASSWORD)
+            look.page.press("[name=password]", "Enter")
+            look.shows("Overview")
+            look.wrong.clear()  # of the admin's login, which has no icon
+        yield look
+
+
+@pytest.mark.parametrize("host", HOSTS)
 def test_each_page_in_each_host(
-    browser: Browser, tmp_path: Path, sqlite_url: str, host: Host
+    browser: Browser, tmp_path: Path, sqlite_url: str, host: str
 ) -> None:
     """It is drawn on a desk and, dark, on a phone: no complaint, all reachable, none too wide."""
-    with host(tmp_path, sqlite_url) as server:
+    with HOSTS[host](tmp_path, sqlite_url) as server:
         for name, options in (("desk", DESK), ("phone", PHONE)):
-            login = {} if host is in_django else LOGIN
-            with Look.at(browser, f"{server}/mail/dashboard/", **options, **login) as look:
-                if host is in_django:
-                    look.open("")
-                    look.page.fill("[name=username]", "ada")
-                    look.page.fill("[name=password]", PASSWORD)
-                    look.page.press("[name=password]", "Enter")
-                    look.shows("Overview")
-                    look.wrong.clear()  # of the admin's login, which has no icon
+            with looking(browser, host, server, **options) as look:
                 for page, place in PAGES.items():
                     look.open(place)
                     look.page.locator("h1").wait_for()
                     assert not look.overflows(), page
                     assert not look.violations(), page
-                    if host is in_starlette:
+                    if host == "starlette":
                         look.shoot(f"{page}-{name}")
                 look.wrong[:] = [each for each in look.wrong if "400" not in each]  # the mistake
 
@@ -233,22 +294,23 @@ def test_charts(site: Look, sqlite_url: str) -> None:
             assert f"{name} {figures[name]}" in legend.replace("\n", " ")
 
 
-def test_replay(site: Look, sqlite_url: str) -> None:
+@pytest.mark.parametrize("host", HOSTS)
+def test_replay(browser: Browser, tmp_path: Path, sqlite_url: str, host: str) -> None:
     """What came too early is found among the parked, and recorded once its dispatch is there."""
-    engine = open_engine(sqlite_url)
-    with engine.begin() as connection:
-        row = {"provider_message_id": EARLY, "subscriber_id": 1}
-        connection.execute(insert(tables.dispatches), row)
-    engine.dispose()
-    site.open("notifications")
-    site.page.get_by_label("Outcome").select_option("dispatch not found")
-    site.page.get_by_role("button", name="Show").click()
-    site.page.locator("#rows a").first.click()
-    site.page.get_by_role("button", name="Replay").click()
-    site.shows("Recorded once more.")
-    site.page.get_by_role("link", name=EARLY).click()
-    site.shows("delivered at")
-    site.shows("by notification 122")
+    with (
+        HOSTS[host](tmp_path, sqlite_url) as server,
+        looking(browser, host, server, **DESK) as site,
+    ):
+        site.open("notifications")
+        site.page.get_by_label("Outcome").select_option("dispatch not found")
+        site.page.get_by_role("button", name="Show").click()
+        site.page.locator("#rows a").first.click()
+        send(sqlite_url, EARLY)
+        site.page.get_by_role("button", name="Replay").click()
+        site.shows("Recorded once more.")
+        site.page.get_by_role("link", name=EARLY).click()
+        site.shows("delivered at")
+        site.shows("by notification 122")
 
 
 def test_suppress_by_keyboard(site: Look) -> None:
@@ -270,7 +332,7 @@ def test_suppress_by_keyboard(site: Look) -> None:
     site.page.get_by_label("Reason").fill("again")
     site.page.get_by_role("button").click()
     site.shows("Suppressed." if lifted else "The suppression is lifted.")
-    site.shows("by ada: asked by <letter>")
+    site.shows("by hookrow: asked by <letter>")
 
 
 def test_live(site: Look) -> None:
