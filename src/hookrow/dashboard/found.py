@@ -5,17 +5,18 @@ It looks and changes nothing: no row is locked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from hookrow.decide import decide, is_message_id, mentioned
-from hookrow.entry import Logged
+from hookrow.entry import Ending, Logged
 from hookrow.notification import (
     Arrival,
     Change,
     Dispatch,
+    EventTime,
     Mentioned,
     Reactivated,
     Recorded,
@@ -26,14 +27,34 @@ from hookrow.notification import (
 from hookrow.postmark import parse
 from hookrow.replay import arrivals_of
 from hookrow.stores import State, Store
+from hookrow.stores.log import LogReader, Query
+
+NEAR = 5000
+"""In ids; how far behind the first that came at a time others are looked for that did."""
+
+_SETTING = {
+    EventTime.DELIVERED.value: "Delivery",
+    EventTime.OPENED.value: "Open",
+    "suppressed_at": "SubscriptionChange",
+    "suppression_changed_at": "SubscriptionChange",
+}
+"""Which type of notification sets a column."""
+
+TRIED = 50
+"""How many entries of one second, or near it, are compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row, and what notifications have set in it; a dispatch's `about` tells the rest."""
+    """A row, and what notifications have set in it; a dispatch's `about` tells the rest.
+
+    `causes` has, for each time in the state, the id of the notification that set it, or None
+    where the log has none such. Without a log it is empty.
+    """
 
     id: RowId
     state: State
+    causes: Mapping[str, int | None]
     about: Dispatch | None = None
 
 
@@ -66,7 +87,8 @@ def subscriber(store: Store, email: str) -> Row | None:
         if not isinstance(outcome, Recorded):
             return None
         row = (Suppressible.SUBSCRIBER, outcome.changes[0].row[1])
-        return Row(row, transaction.read([row]).get(row, {}))
+        state = transaction.read([row]).get(row, {})
+    return Row(row, state, _causes(store.log, Query(recipient=email), state))
 
 
 def dispatches(store: Store, message_id: str) -> Sequence[Row]:
@@ -78,7 +100,11 @@ def dispatches(store: Store, message_id: str) -> Sequence[Row]:
         found = transaction.find(asked).dispatches.get(message_id, ())
         rows = {(Suppressible.DISPATCH, each.id): each for each in found}
         states = transaction.read(list(rows))
-        return [Row(row, states.get(row, {}), each) for row, each in rows.items()]
+    came = Query(message_id=message_id)
+    return [
+        Row(row, state := states.get(row, {}), _causes(store.log, came, state), each)
+        for row, each in rows.items()
+    ]
 
 
 def effects(store: Store, entry: Logged) -> Effects | None:
@@ -110,3 +136,26 @@ def _values(change: Change) -> Sequence[tuple[str, Any]]:
         ("suppression_reason", change.reason),
         ("suppression_changed_at", change.at),
     ]
+
+
+def _causes(log: LogReader | None, query: Query, state: State) -> Mapping[str, int | None]:
+    """Find, of each time in a row, the notification that set it; None where the log has none."""
+    if log is None:
+        return {}
+    return {
+        column: _cause(log, replace(query, record_type=type_, outcome=Ending.RECORDED), at)
+        for column, type_ in _SETTING.items()
+        if isinstance(at := state.get(column), datetime)
+    }
+
+
+def _cause(log: LogReader, query: Query, at: datetime) -> int | None:
+    """Find what happened then or, of what does not say when, what came then."""
+    for entry in log.happened(at, query, limit=TRIED):
+        if entry.occurred_at == at:
+            return entry.id
+    first = log.reached(at)
+    for entry in log.oldest(replace(query, ids=range(first, first + NEAR)), limit=TRIED):
+        if at in {entry.received_at, entry.last_received_at}:
+            return entry.id
+    return None

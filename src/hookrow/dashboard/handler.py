@@ -34,7 +34,7 @@ PAGES = {
 ACTIONS = {
     "notification": actions.replay,
     "subscriber": actions.change,
-    "dispatch": actions.change_dispatch,
+    "dispatch": actions.change,
 }
 """What there is to do, on the page of that name."""
 
@@ -172,7 +172,7 @@ class Dashboard:
         kept = token(head)
         given = kept or new_token()
         drawn = PAGES[name](self._site, head.query)
-        response = _drawn(drawn, user=user, token=given, place=name, may=may)
+        response = draw(drawn, user=user, token=given, place=name, may=may)
         if kept is not None:
             return response
         # Without a path it counts for what lies beside this page: the mount, whatever it is.
@@ -209,14 +209,9 @@ def _static(name: str) -> Response:
     return Response(200, content, {"Content-Type": _STATIC[name], **_KEPT})
 
 
-def _drawn(drawn: Drawn, **about: object) -> Response:
-    body = draw(drawn, **about)
-    return Response(drawn.status, body, {"Content-Type": "text/html; charset=utf-8"})
-
-
 def _error(status: int, sentence: str) -> Response:
     drawn = Drawn("error.html", {"title": "This did not work", "sentence": sentence}, status)
-    response = _drawn(drawn, user="", token="", place="error")
+    response = draw(drawn, user="", place="error")
     allow = {"Allow": "GET, HEAD"} if status == 405 else {}  # noqa: PLR2004 - it is HTTP's
     return replace(response, headers={**response.headers, **allow})
 

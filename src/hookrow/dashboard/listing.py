@@ -37,7 +37,10 @@ class Listed:
 
 
 def listed(site: Site, query: Query, wanted: Fields) -> Listed:
-    """List the newest entries, those `before` an id, or the next `after` one."""
+    """List the newest entries, those `before` an id, or the next `after` one.
+
+    Of a store without a log there are none. Raises `Mistake`.
+    """
     before, after = number("before", wanted), number("after", wanted)
     if after is None:
         found = site.figures.search(query, before=before, limit=PAGE)

@@ -10,8 +10,7 @@ from hookrow.dashboard import found, listing
 from hookrow.dashboard.actions import DONE
 from hookrow.dashboard.asking import FILTERS, TYPES, Fields, Mistake, fields, number, query
 from hookrow.dashboard.drawing import Drawn
-from hookrow.dashboard.history import causes, history
-from hookrow.dashboard.site import NO_LOG, Site
+from hookrow.dashboard.site import Site
 from hookrow.entry import Ending
 from hookrow.figures import Period
 from hookrow.stores.log import Query
@@ -41,7 +40,7 @@ def overview(site: Site, asked: str) -> Drawn:
         "overview": figures,
         "fault": fault,
         "periods": list(Period),
-        "no_log": NO_LOG if site.store.log is None else None,
+        "no_log": site.no_log,
     }
     return Drawn("overview.html", values)
 
@@ -67,8 +66,8 @@ def notifications(site: Site, asked: str) -> Drawn:
     """List what came, newest first; with `rows` only what is newer than that, as rows."""
     wanted = fields(asked, (*FILTERS, "before", "after", "rows"))
     title = {"title": "Notifications"}
-    if site.store.log is None:
-        return Drawn("no_log.html", {**title, "sentence": NO_LOG})
+    if site.no_log:
+        return Drawn("no_log.html", {**title, "sentence": site.no_log})
     meant, seen = query(wanted), listing.last_id(site.log)
     if "rows" in wanted:
         entries = listing.newer(site.log, meant, number("rows", wanted) or 0, seen)
@@ -106,18 +105,17 @@ def subscriber(site: Site, asked: str) -> Drawn:
     """Tell what is known of an address: its row, and what came for it."""
     wanted = fields(asked, ("email", "before", "after", "done"))
     email = _required(wanted, "email", "Say which subscriber: by the address.")
-    row, came = found.subscriber(site.store, email), Query(recipient=email)
-    listed = history(site, came, wanted)
-    if row is None and (listed is None or listed.empty):
+    row = found.subscriber(site.store, email)
+    listed = listing.listed(site, Query(recipient=email), wanted)
+    if row is None and listed.empty:
         raise Mistake(404, "Neither the subscribers nor the log have this address.")
     values = {
         "title": "Subscriber",
         "email": email,
         "row": row,
-        "causes": causes(site, came, row.state) if row else {},
         "listed": listed,
         "done": DONE.get(wanted.get("done", "")),
-        "no_log": NO_LOG,
+        "no_log": site.no_log,
     }
     return Drawn("subscriber.html", values)
 
@@ -126,17 +124,17 @@ def dispatch(site: Site, asked: str) -> Drawn:
     """Tell what is known of a message: its row, and what came for it."""
     wanted = fields(asked, ("message_id", "before", "after", "done"))
     message_id = _required(wanted, "message_id", "Say which dispatch: by its message id.")
-    rows, came = found.dispatches(site.store, message_id), Query(message_id=message_id)
-    listed = history(site, came, wanted)
-    if not rows and (listed is None or listed.empty):
+    rows = found.dispatches(site.store, message_id)
+    listed = listing.listed(site, Query(message_id=message_id), wanted)
+    if not rows and listed.empty:
         raise Mistake(404, "Neither the dispatches nor the log have this message id.")
     values = {
         "title": "Dispatch",
         "message_id": message_id,
         "done": DONE.get(wanted.get("done", "")),
-        "rows": [(row, causes(site, came, row.state)) for row in rows],
+        "rows": rows,
         "listed": listed,
-        "no_log": NO_LOG,
+        "no_log": site.no_log,
     }
     return Drawn("dispatch.html", values)
 

@@ -21,6 +21,11 @@ class Site:
     keep_bodies: bool = True
 
     @property
+    def no_log(self) -> str | None:
+        """What a page says that would show more, had the store a log."""
+        return NO_LOG if self.store.log is None else None
+
+    @property
     def log(self) -> LogReader:
         """What reads the log. Raises `Mistake` where there is none."""
         if self.store.log is None:
