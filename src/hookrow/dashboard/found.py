@@ -88,7 +88,7 @@ def subscriber(store: Store, email: str) -> Row | None:
             return None
         row = (Suppressible.SUBSCRIBER, outcome.changes[0].row[1])
         state = transaction.read([row]).get(row, {})
-    return Row(row, state, _causes(store.log, Query(recipient=email), state))
+    return _row(store, row, state, Query(recipient=email))
 
 
 def dispatches(store: Store, message_id: str) -> Sequence[Row]:
@@ -101,10 +101,7 @@ def dispatches(store: Store, message_id: str) -> Sequence[Row]:
         rows = {(Suppressible.DISPATCH, each.id): each for each in found}
         states = transaction.read(list(rows))
     came = Query(message_id=message_id)
-    return [
-        Row(row, state := states.get(row, {}), _causes(store.log, came, state), each)
-        for row, each in rows.items()
-    ]
+    return [_row(store, row, states.get(row, {}), came, each) for row, each in rows.items()]
 
 
 def effects(store: Store, entry: Logged) -> Effects | None:
@@ -138,10 +135,12 @@ def _values(change: Change) -> Sequence[tuple[str, Any]]:
     ]
 
 
-def _causes(log: LogReader | None, query: Query, state: State) -> Mapping[str, int | None]:
+def _row(store: Store, row: RowId, state: State, came: Query, about: Dispatch | None = None) -> Row:
+    return Row(row, state, _causes(store.log, came, state) if store.log else {}, about)
+
+
+def _causes(log: LogReader, query: Query, state: State) -> Mapping[str, int | None]:
     """Find, of each time in a row, the notification that set it; None where the log has none."""
-    if log is None:
-        return {}
     return {
         column: _cause(log, replace(query, record_type=type_, outcome=Ending.RECORDED), at)
         for column, type_ in _SETTING.items()
