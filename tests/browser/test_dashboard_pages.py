@@ -420,6 +420,7 @@ def test_the_overview_is_kept_up_to_date(site: Look) -> None:
     assert [colours > 3 for colours in site.colours()] == [True, True]
     assert site.page.locator("details[open]").count() == 1
     assert summary.evaluate("each => each === document.activeElement")
+    assert site.page.locator("svg.bar").first.is_visible()
     assert not site.page.locator("[aria-live], [role=status], [role=alert]").count()
     assert not site.violations()
 

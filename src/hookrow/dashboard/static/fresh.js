@@ -28,10 +28,11 @@
   // Elements stay, and with them the focus and what was opened; what a script has drawn, too.
   function take(old, now) {
     if (old.dataset.drawn !== undefined) return;
-    for (const { name, value } of now.attributes) {
-      if (old.getAttribute(name) !== value && name !== "open") old.setAttribute(name, value);
+    for (const { name } of [...old.attributes, ...now.attributes]) {
+      const value = now.getAttribute(name);
+      if (name === "open" || value === old.getAttribute(name)) continue;
+      value === null ? old.removeAttribute(name) : old.setAttribute(name, value);
     }
-    old.toggleAttribute("hidden", now.hidden);
     const before = [...old.childNodes], after = [...now.childNodes];
     before.slice(after.length).forEach((node) => node.remove());
     after.forEach((node, n) => {
