@@ -141,15 +141,18 @@ def _row(store: Store, row: RowId, state: State, came: Query, about: Dispatch | 
 
 def _causes(log: LogReader, query: Query, state: State) -> Mapping[str, int | None]:
     """Find, of each time in a row, the notification that set it; None where the log has none."""
-    return {
-        column: _cause(log, replace(query, record_type=type_, outcome=Ending.RECORDED), at)
+    times = {
+        column: (type_, at)
         for column, type_ in _SETTING.items()
         if isinstance(at := state.get(column), datetime)
     }
+    found = {each: _cause(log, query, *each) for each in set(times.values())}
+    return {column: found[each] for column, each in times.items()}
 
 
-def _cause(log: LogReader, query: Query, at: datetime) -> int | None:
+def _cause(log: LogReader, query: Query, type_: str, at: datetime) -> int | None:
     """Find what happened then or, of what does not say when, what came then."""
+    query = replace(query, record_type=type_, outcome=Ending.RECORDED)
     for entry in log.happened(at, query, limit=TRIED):
         if entry.occurred_at == at:
             return entry.id
