@@ -129,21 +129,27 @@ class TestPath:
         assert asyncio.run(ask(ASGI(receiver), Client([b"{"]), bare)).status == 422
 
 
-class TestQuery:
+class TestHead:
     @pytest.mark.parametrize(
-        ("said", "query"), [({}, ""), ({"query_string": b"a=%2F\xff"}, "a=%2Fÿ")]
+        ("said", "told"),
+        [
+            ({}, "False"),
+            ({"scheme": "http", "query_string": b"a=%2F\xff"}, "False a=%2Fÿ"),
+            ({"scheme": "https"}, "True"),
+        ],
     )
-    def test_not_decoded(self, said: Scope, query: str) -> None:
-        """It is handed over as it came, and may be left out."""
+    def test_told(self, said: Scope, told: str) -> None:
+        """Scheme and query may be left out; a query is handed over as it came."""
 
         class Echo(Promising):
             def __call__(self, request: Request) -> Future[Response]:
                 answered = super().__call__(request)
-                answered.set_result(Response(200, request.head.query.encode(), {}))
+                said = f"{request.head.secure} {request.head.query}"
+                answered.set_result(Response(200, said.strip().encode(), {}))
                 return answered
 
         client = asyncio.run(ask(ASGI(Echo()), Client([b""]), {**scope(), **said}))
-        assert client.sent[1]["body"] == query.encode()
+        assert client.sent[1]["body"] == told.encode()
 
 
 class TestBody:

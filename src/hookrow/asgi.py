@@ -153,6 +153,7 @@ def _head(scope: Scope) -> Head:
         headers,
         scope.get("root_path", ""),
         scope.get("query_string", b"").decode("latin-1"),
+        secure=scope.get("scheme") == "https",
         request_id=request_id(headers),
     )
 

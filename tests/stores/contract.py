@@ -199,6 +199,13 @@ class FindContract:
         assert not found.subscribers
         assert not found.dispatches
 
+    def test_a_dispatch_is_found_alone(self, home: Home) -> None:
+        """A message id is enough: nobody's address has to be mentioned with it."""
+        fill(home)
+        with home.store.transaction() as transaction:
+            found = transaction.find(Mentioned((), {"m-ada"}, ()))
+        assert list(found.dispatches) == ["m-ada"]
+
     def test_a_large_group_is_found(self, home: Home) -> None:
         """Several thousand mentions fit into one group."""
         many = range(1, 3001)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -12,7 +12,7 @@ from urllib.parse import quote
 from hookrow.dashboard import actions, pages
 from hookrow.dashboard.asking import Mistake, fields
 from hookrow.dashboard.drawing import Drawn, draw
-from hookrow.dashboard.pages import Site
+from hookrow.dashboard.site import Site
 from hookrow.dashboard.visitor import COOKIE, Authorize, is_ours, new_token, token
 from hookrow.errors import ConfigurationError
 from hookrow.figures import Figures
@@ -35,7 +35,7 @@ PAGES = {
 ACTIONS = {
     "notification": actions.replay,
     "subscriber": actions.change,
-    "dispatch": actions.change_dispatch,
+    "dispatch": actions.change,
 }
 """What there is to do, on the page of that name."""
 
@@ -49,12 +49,16 @@ SECURITY = {
     "Cache-Control": "no-store",
 }
 
+_CSS, _JS = "text/css; charset=utf-8", "text/javascript; charset=utf-8"
+
 _STATIC = {
-    "dashboard.css": "text/css; charset=utf-8",
-    "dashboard.js": "text/javascript; charset=utf-8",
+    "charts.js": _JS,
+    "dashboard.css": _CSS,
+    "fresh.js": _JS,
     "icon.svg": "image/svg+xml",
-    "uPlot.min.css": "text/css; charset=utf-8",
-    "uPlot.min.js": "text/javascript; charset=utf-8",
+    "live.js": _JS,
+    "uPlot.min.css": _CSS,
+    "uPlot.min.js": _JS,
 }
 
 PATIENCE = 6.0
@@ -108,10 +112,12 @@ class Dashboard:
         return self.answer(request, visitor) if isinstance(visitor, str) else visitor
 
     @within(PATIENCE)
-    def answer(self, request: Request, user: str) -> Response:
-        """Answer a request of a user whom the host itself let in."""
+    def answer(
+        self, request: Request, user: str, *, may: Collection[str] = ACTIONS.keys()
+    ) -> Response:
+        """Answer a request of a user whom the host itself let in; `may` names their `ACTIONS`."""
         try:
-            answer = self._answer(request, user)
+            answer = self._answer(request, user, may)
         except Mistake as mistake:
             answer = _error(mistake.status, str(mistake))
         except StoreError as error:
@@ -149,7 +155,7 @@ class Dashboard:
                 )
                 return _secured(plain(500, "Nobody can be let in just now."))
 
-    def _answer(self, request: Request, user: str) -> Response:
+    def _answer(self, request: Request, user: str, may: Collection[str]) -> Response:
         head = request.head
         place = _place(head, self._mount)
         if place == "":
@@ -161,21 +167,23 @@ class Dashboard:
             raise Mistake(404, "There is no such page.")
         match head.method:
             case "GET" | "HEAD":
-                return self._show(name, head, user)
-            case "POST" if name in ACTIONS:
+                return self._show(name, head, user, may=name in may)
+            case "POST" if name in may:
                 return self._act(name, request, user)
+            case "POST" if name in ACTIONS:
+                raise Mistake(403, "You may look at this, but not change it.")
             case _:
                 raise Mistake(405, "That cannot be done here.")
 
-    def _show(self, name: str, head: Head, user: str) -> Response:
+    def _show(self, name: str, head: Head, user: str, *, may: bool) -> Response:
         kept = token(head)
         given = kept or new_token()
         drawn = PAGES[name](self._site, head.query)
-        response = _drawn(drawn, user=user, token=given, place=name)
+        response = draw(drawn, user=user, token=given, place=name, may=may)
         if kept is not None:
             return response
         # Without a path it counts for what lies beside this page: the mount, whatever it is.
-        cookie = f"{COOKIE}={given}; HttpOnly; SameSite=Strict"
+        cookie = f"{COOKIE}={given}; HttpOnly; SameSite=Strict{'; Secure' * head.secure}"
         return replace(response, headers={**response.headers, "Set-Cookie": cookie})
 
     def _act(self, name: str, request: Request, user: str) -> Response:
@@ -208,14 +216,9 @@ def _static(name: str) -> Response:
     return Response(200, content, {"Content-Type": _STATIC[name], **_KEPT})
 
 
-def _drawn(drawn: Drawn, **about: str) -> Response:
-    body = draw(drawn, **about)
-    return Response(drawn.status, body, {"Content-Type": "text/html; charset=utf-8"})
-
-
 def _error(status: int, sentence: str) -> Response:
     drawn = Drawn("error.html", {"title": "This did not work", "sentence": sentence}, status)
-    response = _drawn(drawn, user="", token="", place="error")
+    response = draw(drawn, user="", place="error")
     allow = {"Allow": "GET, HEAD"} if status == 405 else {}  # noqa: PLR2004 - it is HTTP's
     return replace(response, headers={**response.headers, **allow})
 

@@ -62,7 +62,7 @@ class SQLReading:
         return {row: states[row] for row in rows if row in states}
 
     def _found(self, mentioned: Mentioned) -> Sequence[Any]:
-        if not mentioned.emails:
+        if not mentioned.emails and not mentioned.message_ids:
             return ()
         parameters = self._statements.mentioning(mentioned)
         return self._connection.execute(self._statements.find, parameters).all()
