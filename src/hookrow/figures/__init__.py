@@ -51,12 +51,12 @@ class Figures:
     def overview(self, period: Period, now: datetime) -> Overview:
         """Return the figures of a period up to now, as far as they are known."""
         self._ask()
-        cells = self._tally.cells(period.starts(now)[0]) if self._tally else {}
+        start = period.starts(now)[0]
         return overview(
-            cells,
+            self._tally.cells(start) if self._tally else {},
             period,
             now,
-            complete=self._tally.complete(period) if self._tally else 1.0,
+            complete=self._tally.complete(start, now) if self._tally else 1.0,
             logged=self._tally is not None,
             heard=self._tally.heard if self._tally else None,
             counts=self._counting.counts,
@@ -70,14 +70,15 @@ class Figures:
     def search(self, query: Query, *, before: int | None = None, limit: int) -> Found:
         """Look for the newest entries, for no longer than a page may take; see `searching.search`.
 
-        By a type or an outcome what ended otherwise just now may be missed: for a minute, or
-        for an hour where it was replayed by hand. A store without a log has no entries.
+        By a type or an outcome what ended otherwise just now may be missed, until that part
+        of the log is counted anew: some seconds, in a log of millions some minutes. A store
+        without a log has no entries.
         Raises a `StoreError`.
         """
         if self._store.log is None or self._tally is None:
             return Found([], None)
         self._ask(patience=0.0)
-        runs = partial(self._tally.runs, query, datetime.now(UTC))
+        runs = partial(self._tally.runs, query)
         return search(self._store.log, query, before=before, limit=limit, runs=runs)
 
     def close(self, timeout: float | None = None) -> None:
