@@ -87,7 +87,7 @@ def _series(name: str, counts: Mapping[str, Sequence[int]], levels: str) -> Iter
 
 def _rates(counts: Counts, levels: str) -> Iterator[str]:
     yield ""
-    yield _line("sent", f"{counts.sent:,}", "in all")
+    yield _line("sent", f"{counts.sent:,}", "in all, of which")
     for name, rate in (("delivered", counts.delivery_rate), ("opened", counts.open_rate)):
         if rate is not None:
             yield _line(name, f"{rate:.1%}", levels[-1] * round(rate * _WIDEST))
