@@ -59,7 +59,7 @@ class SQLStore:
             raise ConfigurationError(_NO_DATABASE.format(type(database).__name__))
         self._schema = schema
         self._statements: Statements | None = None
-        self.log = SQLLog(self._engine, schema.log, self._committed) if schema.log else None
+        self.log = SQLLog(schema.log, self._reading, self._committed) if schema.log else None
         self.census = SQLCensus(self._reading, self._verified, ours=schema.ours)
         try:
             self._statements = verify(self._engine, schema)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -12,7 +12,6 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
-    Engine,
     MetaData,
     Row,
     Select,
@@ -24,18 +23,18 @@ from sqlalchemy import (
 )
 
 from hookrow.entry import Ending, Logged, fingerprints, kept_message_id
-from hookrow.stores.engines import reading
-from hookrow.stores.faults import faults
 from hookrow.stores.log import LENGTHS, Cell, Ended, Grain, Probe, Query, moment, reached, span
 from hookrow.stores.tables import log_table
 
 
 class SQLEntries:
-    """The reading half of a `LogReader`. On SQLite it keeps nobody from writing."""
+    """The reading half of a `LogReader`. `reading` connects without locks or time limits."""
 
-    def __init__(self, engine: Engine, name: str) -> None:
-        self._engine = engine
+    def __init__(
+        self, name: str, reading: Callable[[], AbstractContextManager[Connection]]
+    ) -> None:
         self._table = log_table(name, MetaData())
+        self._reading = reading
 
     def newest(self, query: Query, *, before: int | None = None, limit: int) -> Sequence[Logged]:
         """Return the newest entries, newest first."""
@@ -87,10 +86,10 @@ class SQLEntries:
     def tally(self, first: int, last: int, grain: Grain) -> Mapping[Cell, int]:
         """Count the entries from one id to another, in one statement."""
         column = self._table.c
-        start = _start(column.received_at, grain, on_sqlite=self._engine.dialect.name == "sqlite")
-        cell = (start.label("start"), column.record_type, column.outcome)
-        counted = select(*cell, func.count()).where(column.id.between(first, last))
         with self._reading() as connection:
+            start = _start(column.received_at, grain, connection.dialect.name)
+            cell = (start.label("start"), column.record_type, column.outcome)
+            counted = select(*cell, func.count()).where(column.id.between(first, last))
             rows = connection.execute(counted.group_by(*cell)).all()
         return {
             Cell(moment(at), record_type, Ending(outcome)): count
@@ -129,12 +128,6 @@ class SQLEntries:
         row = connection.execute(found.order_by(column.id).limit(1)).one_or_none()
         return row and Probe(*row)
 
-    @contextmanager
-    def _reading(self) -> Iterator[Connection]:
-        """Connect without time limits, and on SQLite without keeping anyone from writing."""
-        with faults(), reading(self._engine) as connection:
-            yield connection
-
     def _read(self, found: Select[Any]) -> Sequence[Logged]:
         with self._reading() as connection:
             return list(map(logged, connection.execute(found)))
@@ -166,9 +159,9 @@ def _among(id_: Column[int], ids: Collection[int]) -> ColumnElement[bool]:
     return id_.in_(list(ids))
 
 
-def _start(at: Column[Any], grain: Grain, *, on_sqlite: bool) -> ColumnElement[Any]:
+def _start(at: Column[Any], grain: Grain, dialect: str) -> ColumnElement[Any]:
     """Cut a time, to which SQLite's text has its own way."""
-    if on_sqlite:
+    if dialect == "sqlite":
         return func.substr(type_coerce(at, String), 1, LENGTHS[grain])
     # As a literal, so that what is grouped by is what is selected; in UTC, for a zone may be
     # half an hour off.

@@ -10,7 +10,6 @@ from functools import partial
 from sqlalchemy import (
     Connection,
     Delete,
-    Engine,
     Update,
     and_,
     bindparam,
@@ -32,9 +31,12 @@ class SQLLog(SQLEntries):
     """The log's table. `begun` begins a transaction with time limits, and commits it."""
 
     def __init__(
-        self, engine: Engine, name: str, begun: Callable[[], AbstractContextManager[Connection]]
+        self,
+        name: str,
+        reading: Callable[[], AbstractContextManager[Connection]],
+        begun: Callable[[], AbstractContextManager[Connection]],
     ) -> None:
-        super().__init__(engine, name)
+        super().__init__(name, reading)
         self._begun = begun
 
     def due(self, now: datetime, *, limit: int) -> Sequence[Logged]:
