@@ -20,7 +20,7 @@ import msgspec
 import pytest
 
 from hookrow import Handler, Head, Postmark, Receiver, Request, Response, testing
-from hookrow.asgi import ASGI, Message, Scope
+from hookrow.asgi import ASGI, LARGEST_REST, Message, Scope
 from hookrow.batch import GroupCommit
 from hookrow.http import LARGEST_BODY
 from hookrow.stores.memory import MemoryStore
@@ -54,6 +54,7 @@ class Client:
 
     body: Sequence[bytes | None] = (b"",)
     read: int = 0
+    read_first: int = 0
     sent: list[Message] = field(default_factory=list)
     broken: Exception | None = None
 
@@ -71,6 +72,8 @@ class Client:
         """Take what is sent; fail where the connection is broken."""
         if self.broken is not None:
             raise self.broken
+        if not self.sent:
+            self.read_first = self.read
         self.sent.append(message)
 
     @property
@@ -126,21 +129,27 @@ class TestPath:
         assert asyncio.run(ask(ASGI(receiver), Client([b"{"]), bare)).status == 422
 
 
-class TestQuery:
+class TestHead:
     @pytest.mark.parametrize(
-        ("said", "query"), [({}, ""), ({"query_string": b"a=%2F\xff"}, "a=%2Fÿ")]
+        ("said", "told"),
+        [
+            ({}, "False"),
+            ({"scheme": "http", "query_string": b"a=%2F\xff"}, "False a=%2Fÿ"),
+            ({"scheme": "https"}, "True"),
+        ],
     )
-    def test_not_decoded(self, said: Scope, query: str) -> None:
-        """It is handed over as it came, and may be left out."""
+    def test_told(self, said: Scope, told: str) -> None:
+        """Scheme and query may be left out; a query is handed over as it came."""
 
         class Echo(Promising):
             def __call__(self, request: Request) -> Future[Response]:
                 answered = super().__call__(request)
-                answered.set_result(Response(200, request.head.query.encode(), {}))
+                said = f"{request.head.secure} {request.head.query}"
+                answered.set_result(Response(200, said.strip().encode(), {}))
                 return answered
 
         client = asyncio.run(ask(ASGI(Echo()), Client([b""]), {**scope(), **said}))
-        assert client.sent[1]["body"] == query.encode()
+        assert client.sent[1]["body"] == told.encode()
 
 
 class TestBody:
@@ -157,13 +166,23 @@ class TestBody:
     def test_not_read(self, receiver: Receiver, about: Scope, status: int) -> None:
         """What the head decides is answered before a byte of the body is asked for."""
         client = asyncio.run(ask(ASGI(receiver), about=about))
-        assert (client.status, client.read) == (status, 0)
+        assert (client.status, client.read_first) == (status, 0)
 
     def test_no_more_is_read_than_may_be(self, receiver: Receiver) -> None:
-        """A body that goes on is given up as soon as it is too large."""
-        pieces = [b" " * LARGEST_BODY, b" ", b"never read"]
+        """A body that goes on is refused as soon as it is too large; some of it is thrown away.
+
+        The answer is there before: only its end, which lets a server close, is behind that.
+        """
+        pieces = [b" " * LARGEST_BODY, b" ", *[b" " * (LARGEST_REST // 4)] * 6]
         client = asyncio.run(ask(ASGI(receiver), Client(pieces)))
-        assert (client.status, client.read) == (413, 2)
+        assert (client.status, client.read_first, client.read) == (413, 2, 6)
+        assert [each.get("more_body") for each in client.sent] == [None, True, None]
+
+    def test_nothing_more_comes(self, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The rest of a body is not waited for any longer than that."""
+        monkeypatch.setattr("hookrow.asgi.SLOWEST_REST", 0.01)
+        about = scope(content_length=str(LARGEST_BODY + 1))
+        assert len(asyncio.run(ask(ASGI(receiver), Client([]), about)).sent) == 3
 
     @pytest.mark.parametrize("length", ["", "x", "-1", "1, 1"])
     def test_length_that_is_none(self, receiver: Receiver, length: str) -> None:
@@ -206,7 +225,7 @@ class TestAnswer:
                     (b"x-request-id", b"r-1"),
                 ],
             },
-            {"type": "http.response.body", "body": b"done"},
+            {"type": "http.response.body", "body": b"done", "more_body": False},
         ]
 
     @pytest.mark.parametrize("error", [OSError("gone"), ConnectionResetError(), BrokenPipeError()])
@@ -390,6 +409,30 @@ class TestBlocking:
 
         # Neither passes the barrier before the other has come.
         assert [client.status for client in asyncio.run(talk())] == [200, 200]
+
+    def test_all_stuck(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Who waits for too long is answered 503, also for a thread; the host's have their own."""
+        monkeypatch.setattr("hookrow.asgi.THREADS", 2)
+        monkeypatch.setattr("hookrow.asgi.SLOWEST_CALL", 0.2)
+        go_on, begun = Event(), []
+
+        class Stuck(Promising):
+            def admit(self, head: Head) -> Response:
+                begun.append(head)
+                go_on.wait(PATIENCE)
+                return DONE
+
+        async def talk() -> None:
+            app = ASGI(Stuck(blocking=True))
+            for client in await asyncio.gather(*(ask(app) for _ in range(5))):
+                assert client.status == 503
+                assert client.sent[1]["body"] == b"This takes too long. Try again later.\n"
+            assert await asyncio.to_thread(lambda: "done") == "done"
+            go_on.set()
+            assert (await ask(app)).status == 200
+            assert len(begun) == 3  # and nothing that nobody waits for
+
+        asyncio.run(talk())
 
     def test_beside_one_that_does_not(self, receiver: Receiver) -> None:
         """While a handler blocks, another one of the same server answers, over real sockets."""

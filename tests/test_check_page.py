@@ -36,6 +36,7 @@ def test_each_finding_is_explained() -> None:
     """All that a finding from outside can be about stands in the table, and nothing else."""
     texts = "".join(file.read_text() for file in SOURCE.glob("*.py"))
     levels = re.findall(r'Explained\(\s*Level\.[^"]*?,\s*"(\w+)",', texts)
-    returned = re.findall(r'(?:return|: \(|_OTHER = \()\s*\(?\s*"(\w+)",', texts)
+    returned = re.findall(r'(?:return|: \()\s*\(?\s*"(\w+)",', texts)
+    named = re.findall(r'\babout = (?:Level\.\w+, )?"(\w+)"', texts)
     table = re.findall(r"^\| (`.*`) \|", PAGE, re.MULTILINE)
-    assert set(re.findall(r"`(\w+)`", "".join(table))) == {*levels, *returned}
+    assert set(re.findall(r"`(\w+)`", "".join(table))) == {*levels, *returned, *named}

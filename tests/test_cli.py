@@ -16,7 +16,7 @@ from sqlalchemy import text
 
 import world
 from command import HOOKROW, Command
-from hookrow import Schema, __version__, server
+from hookrow import Schema, __version__, processes
 from hookrow.cli import hookrow
 from hookrow.migrations import VERSION_TABLE
 from hookrow.settings import Settings
@@ -262,7 +262,7 @@ class TestPrecedence:
     ) -> None:
         """What the server is told is the same from a flag, the environment or the file."""
         started: list[Settings] = []
-        monkeypatch.setattr(server, "serve", lambda settings, **_: started.append(settings))
+        monkeypatch.setattr(processes, "serve", lambda settings, **_: started.append(settings))
         file = command.folder / "hookrow.toml"
         environment, _, given = variable.partition("=")
         file.write_text(line)

@@ -12,7 +12,7 @@ import pytest
 
 import world
 from command import Command
-from hookrow import Arrival, Postmark, Schema, testing
+from hookrow import Arrival, Postmark, testing
 from hookrow.figures import Period, reading
 from hookrow.figures.reading import read
 from hookrow.recording import record
@@ -80,6 +80,9 @@ def test_it_shows_what_came(command: Command, url: str) -> None:
         "median": figures["median"][0],
         "suppressed": "1",
         "HardBounce": "1",
+        "list": "sent",
+        "news": "6",
+        "offers": "0",
     }
     assert figures["delivered"][1] == "█" * 5
     assert figures["HardBounce"][1] == "█" * 30
@@ -109,6 +112,26 @@ def test_it_is_of_a_period(command: Command, url: str, period: str, total: int) 
     assert found["lists"][0]["delivered"] == 1
 
 
+def test_without_a_log_it_tells_of_the_rows(command: Command, url: str) -> None:
+    """And in a sentence what is missing; a machine is told that nobody knows."""
+    (command.folder / "hookrow.toml").write_text("[tables]\nlog = false")
+    lines = command.call("stats", "--database-url", url).stdout.splitlines()
+    assert lines[0] == "There is no log, which would tell what came."
+    assert [line.split()[:2] for line in lines[1:] if line] == [
+        ["sent", "6"],
+        ["delivered", "16.7%"],
+        ["opened", "16.7%"],
+        ["suppressed", "1"],
+        ["HardBounce", "1"],
+        ["list", "sent"],
+        ["news", "6"],
+        ["offers", "0"],
+    ]
+    found = json.loads(command.call("stats", "--json", "--database-url", url).stdout)
+    assert (found["total"], found["last_heard"], found["parked"]) == (None, None, None)
+    assert (found["sent"], found["suppressed"]) == (6, {"HardBounce": 1})
+
+
 def test_an_empty_database_has_its_say(command: Command, sqlite_url: str) -> None:
     """That nothing has come yet."""
     done = command.call("stats", "--database-url", sqlite_url)
@@ -134,7 +157,6 @@ def test_a_mistake_is_told_in_a_line(command: Command, typed: list[str], said: s
 def test_it_counts_in_ranges(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over their borders too; what came before the period is not read."""
     monkeypatch.setattr(reading, "WIDEST", 2)
-    with closing(SQLStore(url, Schema())) as store:
-        assert store.log is not None
-        assert read(store, store.log, Period.MONTH, datetime.now(UTC)).total == 5
-        assert read(store, store.log, Period.HOUR, datetime.now(UTC)).total == 2
+    with closing(SQLStore(url)) as store:
+        assert read(store, Period.MONTH, datetime.now(UTC)).total == 5
+        assert read(store, Period.HOUR, datetime.now(UTC)).total == 2

@@ -22,6 +22,8 @@ from hookrow.figures import searching
 from hookrow.stores import Unavailable
 from hookrow.stores.log import Query
 from hookrow.stores.memory import MemoryStore
+from hookrow.stores.memory_census import MemoryCensus
+from hookrow.stores.memory_log import MemoryLog
 from hookrow.stores.sql import SQLStore
 from wire import PATIENCE, SECRET, eventually
 
@@ -241,7 +243,7 @@ class TestWhereItIs:
         dashboard = Dashboard(MemoryStore(), authorize=lambda _: True, mount_path="/other")
         assert dashboard(Request(head("/notifications"), b"")).status == 404
 
-    @pytest.mark.parametrize("name", ["dashboard.css", "dashboard.js", "uPlot.min.js", "icon.svg"])
+    @pytest.mark.parametrize("name", ["dashboard.css", "charts.js", "uPlot.min.js", "icon.svg"])
     def test_files(self, name: str) -> None:
         """What the pages need is kept by the browser, and never guessed at."""
         dashboard = Dashboard(MemoryStore(), authorize=lambda _: True)
@@ -283,7 +285,7 @@ class TestNotifications:
         """It is not looked through at once: a page says so, and where to look on."""
         monkeypatch.setattr("hookrow.figures.searching.BUDGET", 0)
         monkeypatch.setattr("hookrow.figures.searching.NARROWEST", 10)
-        monkeypatch.setattr("hookrow.dashboard.pages.WIDEST", 10)
+        monkeypatch.setattr("hookrow.dashboard.listing.WIDEST", 10)
         came(store, testing.delivery(ADA, ADAS, at=AT))
         came(store, *(testing.delivery(ADA, f"x-{n}", at=AT) for n in range(14)))
         visitor, query = Visitor(store), {"message_id": ADAS}
@@ -315,6 +317,14 @@ class TestNotifications:
         assert response.status == 400
         assert says in response.body.decode()
         assert "<b>" not in response.body.decode()
+
+    def test_blank(self) -> None:
+        """A type of spaces alone is seen, and can be asked for."""
+        store = MemoryStore()
+        came(store, {"RecordType": "  "})
+        page = Visitor(store).shows("/notifications", type="  ")
+        assert page.count(r">\x20\x20<") == 2
+        assert '<option value="  " selected>' in page
 
     def test_hostile(self, store: Any) -> None:  # noqa: ANN401 - any store
         """Whatever a payload holds is shown escaped, on every page, and cut."""
@@ -403,10 +413,29 @@ def test_a_store_that_fails(fault: Exception, status: int, monkeypatch: pytest.M
     def fail(*_: object, **__: object) -> None:
         raise fault
 
-    monkeypatch.setattr(MemoryStore, "transaction", fail)
+    monkeypatch.setattr(MemoryStore, "reading", fail)
     response = Visitor(MemoryStore()).get("/subscriber", email=ADA)
     assert response.status == status
     assert re.search(r"gone\.|This page failed: KeyError", response.body.decode())
+
+
+def test_a_database_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks then is told so (503), and who asked before, that the figures are of before."""
+
+    def fail(*_: object) -> None:
+        raise Unavailable("gone")
+
+    visitor = Visitor(MemoryStore())
+    with monkeypatch.context() as broken:
+        broken.setattr(MemoryLog, "bounds", fail)
+        broken.setattr(MemoryCensus, "lists", fail)
+        eventually(lambda: visitor.get("/").status == visitor.get("/lists").status == 503)
+    eventually(lambda: visitor.get("/").status == visitor.get("/lists").status == 200)
+    says = "The database cannot be asked just now (gone): what is below was known before."
+    eventually(lambda: says not in visitor.shows("/"))
+    monkeypatch.setattr(MemoryLog, "bounds", fail)
+    eventually(lambda: says in visitor.shows("/"))
+    visitor.dashboard.close(PATIENCE)
 
 
 class TestSubscriber:
@@ -426,6 +455,17 @@ class TestSubscriber:
         assert ">active<" in page
         assert "suppression lifted, by ada: asked" in page
 
+    def test_what_does_not_say_when(self, store: Any) -> None:  # noqa: ANN401 - any store
+        """It happened when it came; where the log does not have it any more, that is said."""
+        visitor, undated = Visitor(store), testing.suppression(ADA, None, at=AT)
+        del undated["ChangedAt"]
+        came(store, testing.delivery(ADA, "m-1", at=AT), undated)
+        page = visitor.shows("/subscriber", email=ADA)
+        assert page.count("by notification 2") == 2
+        store.log.forget(ADA)
+        page = visitor.shows("/subscriber", email=ADA)
+        assert page.count("by none that the log has") == 2
+
     @pytest.mark.parametrize(
         ("user", "named"),
         [("ada", "ada"), ("ops@example.com", "o***@example.com"), ("a\nERROR b", "a\\nERROR b")],
@@ -440,10 +480,12 @@ class TestSubscriber:
             visitor.send("/subscriber", {"action": "suppress", "reason": "x"}, email=ADA)
         assert caplog.messages == [f"{named} asked to suppress by hand: suppressed."]
 
-    @pytest.mark.parametrize("email", ["", "eve@example.com", "\0", "x" * 400])
-    def test_nobody(self, store: Any, email: str) -> None:  # noqa: ANN401 - any store
-        """An address of nobody is answered 404."""
-        assert Visitor(store).get("/subscriber", email=email).status == 404
+    @pytest.mark.parametrize(
+        ("email", "status"), [("", 400), ("eve@example.com", 404), ("\0", 404), ("x" * 400, 404)]
+    )
+    def test_nobody(self, store: Any, email: str, status: int) -> None:  # noqa: ANN401 - any store
+        """An address of nobody is answered 404; without one it is asked whose."""
+        assert Visitor(store).get("/subscriber", email=email).status == status
 
     @pytest.mark.parametrize(
         ("form", "status"),
@@ -451,6 +493,7 @@ class TestSubscriber:
             ({"action": "delete", "reason": "x"}, 400),
             ({"action": "suppress", "reason": " "}, 400),
             ({"action": "suppress", "reason": "x" * 201}, 400),
+            ({"action": "suppress", "reason": "a\0b"}, 400),
             ({"action": "suppress", "reason": "x", "token": "guessed"}, 403),
             ({"action": "suppress", "reason": "x", "more": "x"}, 400),
         ],
@@ -525,6 +568,7 @@ class TestDispatch:
         assert "by notification 2" in page
         assert "2026-03-04 05:06:07Z" in page
         assert Visitor(store).get("/dispatch", message_id="none").status == 404
+        assert Visitor(store).get("/dispatch").status == 400
 
     def test_suppress_and_lift(self, store: Any) -> None:  # noqa: ANN401 - any store
         """What is suppressed is what the provider would suppress for this message."""

@@ -297,7 +297,7 @@ class TestOverflow:
         with closing(sqlite3.connect(file)) as host:
             host.execute("BEGIN IMMEDIATE")
             first = receiver(_request(OPENING))
-            eventually(lambda: not receiver._commit._queue)
+            eventually(lambda: not receiver._intake._commit._queue)
             second = receiver(_request(STRANGER))
             assert _status(receiver(_request(DELIVERY))) == 503
             assert _status(receiver(_request(CLICK))) == 422

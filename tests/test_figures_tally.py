@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -13,7 +12,6 @@ import pytest
 
 from hookrow.entry import Ending, Entry
 from hookrow.figures import tally
-from hookrow.figures.period import Period
 from hookrow.figures.tally import Tally
 from hookrow.stores import Store
 from hookrow.stores.log import Cell, LogReader
@@ -72,6 +70,13 @@ def keep(store: Store, *entries: Entry) -> LogReader:
     return store.log
 
 
+def work(made: Tally, now: datetime = NOW) -> None:
+    """Count all that is not counted yet."""
+    made.work(now)
+    while made._due:
+        made.work(now)
+
+
 def counted(made: Tally) -> dict[tuple[str | None, Ending], int]:
     """Return what a tally has counted ever, by type and outcome."""
     found: dict[tuple[str | None, Ending], int] = {}
@@ -89,37 +94,37 @@ class TestCounting:
     def test_an_empty_log_is_complete(self, store: Store) -> None:
         """And nobody was heard of; before the first look nothing is known at all."""
         made = Tally(keep(store))
-        assert (made.heard, made.complete(Period.DAY)) == (None, 0.0)
-        made.work(NOW)
+        assert (made.heard, made.complete(NOW - DAY, NOW)) == (None, 0.0)
+        work(made)
         assert made.heard is not None
         assert (made.heard.last, dict(made.heard.recent), made.heard.parked) == (None, {}, 0)
-        assert (dict(made.cells(EVER)), made.complete(Period.MONTH)) == ({}, 1.0)
+        assert (dict(made.cells(EVER)), made.complete(EVER, NOW)) == ({}, 1.0)
 
     def test_every_entry_is_counted_once(self, store: Store) -> None:
         """By hour, and in the last hour by minute; over the borders of chunks."""
         came = [NOW - 40 * DAY + n * 29 * HOUR for n in range(33)]
         came += [NOW - 59 * MINUTE + n * 7 * MINUTE for n in range(8)]
         made = Tally(keep(store, *(entry(n, at) for n, at in enumerate(came))))
-        made.work(NOW)
+        work(made)
         assert counted(made) == {RECORDED: 41}
         starts = {cell.at for cell in made.cells(EVER)}
         hours = {_minute(at).replace(minute=0) for at in came[:33]}
         assert starts == hours | {_minute(at) for at in came[33:]}
-        assert all(made.complete(period) == 1.0 for period in Period)
+        assert made.complete(EVER, NOW) == 1.0
 
     def test_what_is_new_is_added(self, store: Store) -> None:
         """With each turn; the present is told too: who came last, and how the newest ended."""
         log = keep(store, *(entry(n, NOW - MINUTE) for n in range(25)))
         made = Tally(log)
-        made.work(NOW)
+        work(made)
         late = entry(30, NOW, outcome=Ending.FAILED, retry_at=NOW + HOUR)
         keep(store, *(entry(n, NOW) for n in range(25, 30)), late)
-        made.work(NOW + tally.AFRESH)
+        work(made, NOW + SECOND)
         assert counted(made) == {RECORDED: 30, FAILED: 1}
         assert made.heard is not None
         assert made.heard.last == NOW
         assert made.heard.recent == {Ending.RECORDED: 4, Ending.FAILED: 1}
-        assert (made.heard.parked, made.heard.as_of) == (1, NOW + tally.AFRESH)
+        assert (made.heard.parked, made.heard.as_of) == (1, NOW + SECOND)
 
     def test_the_newest_comes_first(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         """A turn that ends early has counted it; the share of the period is told."""
@@ -128,57 +133,47 @@ class TestCounting:
         made = Tally(keep(store, *(entry(n, came[n // 10]) for n in range(1, 40))))
         made.work(NOW)
         assert set(made.cells(EVER)) == {Cell(_minute(NOW), *RECORDED)}
-        assert (made.complete(Period.MONTH), made.complete(Period.HOUR)) == (0.25, 0.5)
-        for _ in range(5):  # of the three left, and the two at the end once more
-            made.work(NOW)
+        made.work(NOW)
+        assert made.complete(NOW - HOUR, NOW) == pytest.approx(1 / 12, abs=0.02)
+        made.work(NOW)
+        assert made.complete(NOW - 40 * DAY, NOW) == pytest.approx(1 / 4, abs=0.01)
+        assert made.complete(NOW - DAY, NOW) == 1.0
+        made.work(NOW)
         assert counted(made) == {RECORDED: 39}
-        assert made.complete(Period.MONTH) == 1.0
+        assert made.complete(EVER, NOW) == 1.0
 
     def test_what_was_pruned_is_gone(self, store: Store) -> None:
-        """Chunks at once, the first that is left in an hour; a log may become empty."""
+        """Chunks at once, of the first that is left when it is its turn; a log may become empty."""
         log = keep(store, *(entry(n, NOW - (40 - n) * DAY) for n in range(40)))
         made = Tally(log)
-        made.work(NOW)
+        work(made)
 
         def prune(before: datetime) -> None:
             sum(log.prune(before=before, parked_before=before, bodies_only=False))
-            made.work(NOW)
+            work(made)
 
         prune(NOW - 15 * DAY)
         assert counted(made) == {RECORDED: 21}
-        made.work(NOW + HOUR + SECOND)
+        for _ in range(2):
+            work(made)
         assert counted(made) == {RECORDED: 15}
         prune(NOW)
         assert counted(made) == {}
         keep(store, *(entry(n, NOW) for n in range(3)))
-        made.work(NOW)
+        work(made)
         assert counted(made) == {RECORDED: 3}
 
 
 class TestCountingAnew:
-    @pytest.mark.parametrize(("age", "after"), [(DAY, MINUTE), (9 * DAY, HOUR)])
-    def test_what_ended_otherwise_is_noticed(
-        self, store: Store, age: timedelta, after: timedelta
-    ) -> None:
-        """Within a minute what may have been tried again, else within an hour."""
-        first = entry(1, NOW - age, outcome=Ending.FAILED)
-        made = Tally(keep(store, first, *(entry(n, NOW) for n in range(2, 40))))
-        made.work(NOW)
-        assert counted(made) == {RECORDED: 38, FAILED: 1}
-        keep(store, replace(first, outcome=Ending.RECORDED))
-        made.work(NOW + after)
-        assert counted(made) == {RECORDED: 38, FAILED: 1}
-        made.work(NOW + after + SECOND)
-        assert counted(made) == {RECORDED: 39}
-
-    def test_a_clock_that_is_set_back(self) -> None:
-        """All is counted anew, and not only once the clock is there again."""
-        store = MemoryStore()
+    def test_what_ended_otherwise_is_noticed(self, store: Store) -> None:
+        """Each time what was counted longest ago is counted anew, and so in turn all."""
         first = entry(1, NOW - 9 * DAY, outcome=Ending.FAILED)
         made = Tally(keep(store, first, *(entry(n, NOW) for n in range(2, 40))))
-        made.work(NOW)
+        work(made)
+        assert counted(made) == {RECORDED: 38, FAILED: 1}
         keep(store, replace(first, outcome=Ending.RECORDED))
-        made.work(NOW - 2 * HOUR)
+        for _ in range(4):
+            work(made)
         assert counted(made) == {RECORDED: 39}
 
     @pytest.mark.parametrize("more", [0, 1])
@@ -191,17 +186,18 @@ class TestCountingAnew:
         log = keep(store, *(entry(n, NOW) for n in range(1, 13)))
         late = store.log.entries.pop((10).to_bytes(16)) if store.log else None
         made = Tally(log)
-        made.work(NOW)
+        work(made)
         assert counted(made) == {RECORDED: 11}
         assert late is not None
         assert store.log is not None
         store.log.entries[late.fingerprint] = late
         keep(store, *(entry(13 + n, NOW) for n in range(more)))
-        made.work(NOW)
+        for _ in range(2):
+            work(made)
         assert counted(made) == {RECORDED: 12 + more}
 
-    def test_parked_ones_are_counted_seldom(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Where there are many that takes long: far longer passes until the next time."""
+    def test_it_rests_far_longer_than_it_counts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """So that it takes a tenth of the time, however long a statement takes."""
         store, times, at = MemoryStore(), [], [0.0]
         log = keep(store, entry(1, NOW))
 
@@ -212,23 +208,22 @@ class TestCountingAnew:
 
         monkeypatch.setattr(tally, "REST", 9)
         monkeypatch.setattr(tally, "monotonic", lambda: at[0])
-        monkeypatch.setattr(tally, "sleep", lambda _: None)
         monkeypatch.setattr(type(log), "count_parked", lambda _: count())
         made = Tally(log)
-        for look in range(100):
-            made.work(NOW + look * tally.AFRESH)
+        for _ in range(15):
+            made.work(NOW)
             at[0] += 2.0
         assert made.heard is not None
-        assert (made.heard.parked, times) == (7, [0.0, 83.0, 166.0])
+        assert (made.heard.parked, times) == (7, [0.0, 11.0, 22.0])
 
 
 def test_made_up_types_are_bounded() -> None:
     """However many types a sender makes up: the most frequent are told apart."""
     types = {f"Made-{n}": n + 1 for n in range(tally.TYPES + 20)}
-    cells = {Cell(NOW, name, Ending.UNSUPPORTED): count for name, count in types.items()}
-    bounded = tally._bounded(Counter(cells))
+    cells = {Cell(_minute(NOW), name, Ending.UNSUPPORTED): count for name, count in types.items()}
+    bounded = tally._bounded(cells, NOW)
     assert len(bounded) == tally.TYPES + 1
-    assert bounded[Cell(NOW, None, Ending.UNSUPPORTED)] == sum(range(1, 21))
+    assert bounded[Cell(_minute(NOW), None, Ending.UNSUPPORTED)] == sum(range(1, 21))
     assert sum(bounded.values()) == sum(types.values())
 
 

@@ -124,7 +124,7 @@ class TestImportingHookrow:
         shell = {
             *("receiver", "recording", "retry", "parked", "replay", "hooks", "periodic"),
             *("batch", "deadline", "forks", "quiet", "stores", "stores.census", "stores.log"),
-            *("observing", "logs"),
+            *("observing", "logs", "intake", "provider"),
         }
         assert ours == {f"hookrow.{name}" for name in (*CORE, *shell)}
 

@@ -123,6 +123,38 @@ def test_inside(registry: CollectorRegistry) -> None:
     }
 
 
+@pytest.mark.parametrize("log", [True, False])
+def test_a_clock_that_was_ahead(
+    registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch, *, log: bool
+) -> None:
+    """The newest notification came no later than now, and what comes after it is newer."""
+    metrics, held, now = Metrics(registry), store(log=log), AT.timestamp()
+    Receiver(Postmark(SECRET), held).answer(request())  # in the real present, far ahead
+    metrics.watch(Inside(int, int, dict, held.log))
+
+    def newest(at: float) -> float:
+        monkeypatch.setattr("hookrow.metrics.time", lambda: at)
+        metrics.look()
+        return shown(registry).get("hookrow_newest_notification_timestamp_seconds{}", 0)
+
+    def receive(at: float) -> None:
+        arrival = Arrival(None, b"", datetime.fromtimestamp(at, UTC))
+        metrics.recording([arrival], [None])([Refusal.UNSUPPORTED.refused()])
+
+    assert newest(now + 3600) == 0
+    receive(now + 3600)
+    assert newest(now + 3600) == now + 3600
+    assert newest(now) == newest(now + 60) == now
+    receive(now + 30)
+    assert newest(now + 60) == now + 30
+
+
+def test_late_answers(registry: CollectorRegistry) -> None:
+    """An answer that the deadline gave is counted, besides how the notification ends."""
+    Metrics(registry).late()
+    assert shown(registry) == {"hookrow_late_answers_total{}": 1}
+
+
 def test_an_outage(registry: CollectorRegistry) -> None:
     """What can be seen without the database, or without the spool's file, is seen."""
 

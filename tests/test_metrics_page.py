@@ -19,6 +19,7 @@ from hookrow import Refusal
 from hookrow.exposition import Exposition
 from hookrow.http import Request
 from hookrow.metrics import Metrics
+from nginx import fronting
 from test_observing import SECRET, head
 from wire import ask, get, request, uvicorn_serving
 
@@ -125,6 +126,18 @@ def test_promtool_takes_the_dashboard(tmp_path: Path) -> None:
     file = tmp_path / "rules.yml"  # JSON is YAML
     file.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
     assert f"{len(rules)} rules found" in check("check", "rules", file)
+
+
+def test_behind_the_proxy(tmp_path: Path) -> None:
+    """The page's lines for nginx pass on the webhook, and neither metrics nor health."""
+    (location,) = re.findall(r"^```nginx\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    with Command(tmp_path).serving("--metrics", "--mount-path", "/mail") as server:
+        passing = location.replace(":8000", f":{server.port}")
+        with fronting(tmp_path, server.port, passing, "return 404;") as port:
+            assert ask(port, request(b"{}", "/mail/provider/webhooks")).status == 422
+            for path in ("/metrics", "/mail/metrics", "/mail/../metrics", "/healthz"):
+                assert get(port, path).status == 404
+        assert get(server.port, "/metrics").status == 200
 
 
 @pytest.mark.parametrize("number", [0, 1])

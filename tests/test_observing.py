@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
+from typing import Never
 
 import pytest
 
@@ -63,29 +64,21 @@ class Noting(Observer):
         """Note it."""
         self.heard.append(error)
 
+    def late(self) -> None:
+        """Note it."""
+        self.heard.append("late")
+
 
 class Raising(Observer):
     """Raises whatever it is told."""
 
-    def look(self) -> None:
-        """Raise."""
-        raise ZeroDivisionError
+    def __init__(self, fault: type[BaseException] = ZeroDivisionError) -> None:
+        self._fault = fault
 
-    def refused(self, *_: object) -> None:
-        """Raise."""
-        raise ZeroDivisionError
+    def _raise(self, *_: object) -> Never:
+        raise self._fault
 
-    def arrived(self, *_: object) -> object:
-        """Raise."""
-        raise ZeroDivisionError
-
-    def recording(self, *_: object) -> Ended:
-        """Raise."""
-        raise ZeroDivisionError
-
-    def attempted(self, *_: object) -> None:
-        """Raise."""
-        raise ZeroDivisionError
+    look = refused = arrived = recording = attempted = late = _raise  # type: ignore[assignment] # it takes anything
 
 
 class EndingBadly(Noting):
@@ -198,8 +191,15 @@ def test_a_conflict(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [type(each) for each in observer.heard[:2]] == [Conflict, type(None)]
 
 
-@pytest.mark.parametrize("bad", [Raising(), EndingBadly()])
-def test_one_that_raises(bad: Observer, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("bad", "named"),
+    [
+        (Raising(), "ZeroDivisionError"),
+        (Raising(SystemExit), "SystemExit"),
+        (EndingBadly(), "ZeroDivisionError"),
+    ],
+)
+def test_one_that_raises(bad: Observer, named: str, caplog: pytest.LogCaptureFixture) -> None:
     """It changes no answer and keeps nothing from another; that it raised is logged, once."""
     good = Noting()
     receiver = Receiver(Postmark(SECRET), store(), observer=Observers(bad, good))
@@ -210,10 +210,21 @@ def test_one_that_raises(bad: Observer, caplog: pytest.LogCaptureFixture) -> Non
         assert good.looked.wait(PATIENCE)
     assert refusal is not None
     assert refusal.status == 404
-    assert set(caplog.messages) == {"An observer raised ZeroDivisionError."}
-    assert len(caplog.messages) == 1
+    assert caplog.messages == [f"An observer raised {named}."]
     assert good.heard[-1] == ("/x", Refusal.NO_SUCH_PATH)
     assert good.heard.count((("a", "r-1"), "recorded")) == 2
+
+
+def test_a_late_answer(caplog: pytest.LogCaptureFixture) -> None:
+    """That the deadline answered is heard of, and so is how the group ended after it."""
+    observer, held = Noting(), store()
+    both = Observers(Raising(SystemExit), observer)
+    receiver = Receiver(Postmark(SECRET), held, deadline=0.1, observer=both)
+    with closing(receiver), held.transaction():
+        assert answer(receiver, request()) == 503
+        assert observer.heard == ["late"]
+    assert observer.heard[1:] == [None, (("a", "r-1"), "recorded")]
+    assert "An observer raised SystemExit." in caplog.messages
 
 
 def test_each_sees_its_own() -> None:
@@ -237,7 +248,7 @@ def test_a_body_that_the_host_refuses() -> None:
         sent.append(message)
 
     async def receive() -> Message:
-        raise AssertionError
+        return {"type": "http.disconnect"}
 
     headers = [(name.encode(), value.encode()) for name, value in long.items()]
     scope = {"type": "http", "method": "POST", "path": "/provider/webhooks", "headers": headers}

@@ -90,10 +90,10 @@ class TestWell:
         assert fault.startswith("warning secret: No secret is set here")
 
     def test_another_secret(self, hookrow: int) -> None:
-        """What the server does not accept is an error, with both reasons there can be."""
+        """What the server does not accept is an error, and that it came is known."""
         [fault] = faults(f"http://127.0.0.1:{hookrow}{PATH}", "another-secret-than-that")
         assert fault.startswith("error secret: The secret of this configuration was answered 401")
-        assert "drops the header X-Provider-Secret" in fault
+        assert "It came through, but hookrow has another one." in fault
 
 
 class TestCommand:
@@ -103,7 +103,7 @@ class TestCommand:
         return Command(tmp_path)
 
     def test_what_stands_in_the_log(self, command: Command) -> None:
-        """It ends with 0; what it posted is nobody's, and a large body is kept once."""
+        """It ends with 0; what it posted is nobody's, and kept once however often it runs."""
         with command.serving() as server:
             url = f"http://127.0.0.1:{server.port}{ENDPOINT}"
             for _ in range(2):
@@ -114,7 +114,7 @@ class TestCommand:
         entries = [json.loads(line) for line in listed]
         assert {entry["recipient"] for entry in entries} == {"check@hookrow.invalid"}
         types = sorted((entry["record_type"], entry["attempts"]) for entry in entries)
-        assert types == [("Delivery", 1), ("Delivery", 1), ("HookrowCheck", 2)]
+        assert types == [("HookrowCheck", 2), ("SubscriptionChange", 2)]
 
     def test_json(self, command: Command, hookrow: int) -> None:
         """What is an error ends with 1, and says what to change by itself."""
@@ -196,13 +196,12 @@ class TestReach:
         """That this machine lacks it is no fault of the server's, where it has IPv4, too."""
         lacking = OSError(errno.ENETUNREACH, "Network is unreachable")
         monkeypatch.setattr(reach, "_fault", lambda ip, _: lacking if ":" in ip else None)
-        [found] = check_port(read("http://localhost/"), ips)
-        assert found.level is level
+        assert check_port(read("http://localhost/"), ips).level is level
 
     def test_one_of_two_addresses(self, hookrow: int) -> None:
         """Where another listens at only some, the provider may take the wrong one."""
         address = read(f"http://localhost:{hookrow}/")
-        [found] = check_port(address, ["127.0.0.1", "127.0.0.2"])
+        found = check_port(address, ["127.0.0.1", "127.0.0.2"])
         assert (found.level, "127.0.0.2: Connection refused" in found.text) == (Level.WARNING, True)
 
 
@@ -255,18 +254,25 @@ STRANGERS: Mapping[str, tuple[Callable[[Request], Response], str, str]] = {
     "a login page": (to("/accounts/login/?next=/mail", 302), "error login", "without a login"),
     "https": (to(f"https://localhost{PATH}", 301), "error redirect", f"https://localhost{PATH}"),
     "a slash": (to(f"{PATH}/"), "error redirect", "with a slash at its end"),
+    "itself": (
+        lambda request: RedirectResponse(str(request.url)),
+        "error redirect",
+        "X-Forwarded-Proto",
+    ),
+    "elsewhere": (to("/x"), "error redirect", "It leads elsewhere, to http://127.0.0.1:"),
     "nowhere": (to("data:x", 302), "error redirect", "It leads nowhere"),
     "a page": (
         lambda _: HTMLResponse("<html><title>Welcome\x1b[2J</title></html>"),
         "error page",
         '200 "Welcome?[2J"',
     ),
-    "anything goes": (lambda _: PlainTextResponse(""), "error secret", "from anybody"),
+    "anything goes": (lambda _: PlainTextResponse(""), "error path", "from anybody"),
     "no secret check": (
         lambda _: PlainTextResponse("Engine::Subscriber not found", 404),
         "error secret",
         "Anybody can suppress",
     ),
+    "a form": (lambda _: HTMLResponse("CSRF failed", 403), "error csrf", "csrf_exempt"),
     "a firewall": (lambda _: PlainTextResponse("no", 403), "error forbidden", "to stop for good"),
     "a host name": (lambda _: PlainTextResponse("no", 400), "error server", "ALLOWED_HOSTS"),
     "another 401": (lambda _: PlainTextResponse("no", 401), "error login", "A login is in the way"),
@@ -450,9 +456,19 @@ PROXIES = {
     "drops the header": (
         "",
         'proxy_set_header X-Provider-Secret "";',
-        ["error secret: The secret of this configuration was answered 401"],
+        ["error secret: A made-up secret was sent; hookrow says that none came."],
+    ),
+    "drops it and the challenge": (
+        "",
+        'proxy_set_header X-Provider-Secret ""; proxy_hide_header WWW-Authenticate;',
+        ["error secret: The secret of this configuration was answered 401, too. The server has"],
     ),
     "adds the header": ("", ADDED, ["error secret: POST http://127.0.0.1:"]),
+    "sets another": (
+        "",
+        'proxy_set_header X-Provider-Secret "another";',
+        ["error secret: No secret was sent; hookrow says that a wrong one came."],
+    ),
     "takes 100 KiB": (
         "client_max_body_size 100k;",
         "",
@@ -584,7 +600,7 @@ class TestTLS:
         assert (UNSENT in expected) == (SECRET not in sent)
 
     def test_old_version(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A server that speaks nothing of today is named by what it speaks."""
+        """A server that speaks nothing of today is told by that."""
         made, context = certificate(folder, "localhost", 90)
         monkeypatch.setenv("SSL_CERT_FILE", str(made))
         with warnings.catch_warnings():
@@ -594,12 +610,24 @@ class TestTLS:
         context.set_ciphers("ALL:@SECLEVEL=0")
         with tls_serving(WSGI(Receiver(Postmark(SECRET), MemoryStore())), context) as port:
             [fault] = faults(f"https://localhost:{port}/")
-        assert fault.startswith("error tls: The server speaks TLSv1.1 and nothing newer.")
+        assert fault.startswith("error tls: The server speaks no version of TLS that is in use.")
 
     def test_no_tls(self, hookrow: int) -> None:
         """A plain server is told from one that speaks TLS."""
         [fault] = faults(f"https://127.0.0.1:{hookrow}{PATH}")
         assert fault.startswith(f"error tls: Port {hookrow} does not speak TLS.")
+
+    def test_a_redirect_to_it(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Where hookrow answers there, that is known and said."""
+        made, context = certificate(folder, "localhost", 90)
+        monkeypatch.setenv("SSL_CERT_FILE", str(made))
+        receiver = Receiver(Postmark(SECRET), MemoryStore())
+        with tls_serving(WSGI(receiver), context) as secured:
+            url = f"https://localhost:{secured}{ENDPOINT}"
+            with uvicorn_serving(answering(to(url, 301))) as port:
+                [fault] = faults(f"http://127.0.0.1:{port}{ENDPOINT}")
+        assert "It leads from http to https." in fault
+        assert fault.endswith(f"Give the provider {url}: hookrow answers there.")
 
     def test_plain_http_to_a_port_for_it(self, hookrow: int, folder: Path, tmp_path: Path) -> None:
         """And the other way round."""

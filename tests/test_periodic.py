@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import pairwise
-from threading import Event
+from threading import Event, Thread, current_thread
 
 import pytest
 
@@ -50,6 +50,20 @@ def test_again_and_again(working: Periodic, times: list[float]) -> None:
     assert (thread.name, thread.daemon) == ("hookrow-test", True)
     eventually(_often(times, 5))
     assert all(later - earlier >= 0.01 for earlier, later in pairwise(times))
+
+
+def test_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What closes the thread's own things is called once, in the thread, when it was closed."""
+    worked: list[Thread] = []
+    ended: list[Thread] = []
+    monkeypatch.setattr("hookrow.periodic.LAST", {lambda: ended.append(current_thread())})
+    with closing(
+        Periodic(lambda: worked.append(current_thread()), seconds=0.01, name="test")
+    ) as periodic:
+        periodic.start()
+        eventually(lambda: len(worked) > 1)
+        assert not ended
+    assert ended == worked[:1]
 
 
 def test_at_once() -> None:

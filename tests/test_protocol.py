@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from hookrow.asgi import ASGI
 from hookrow.http import LARGEST_BODY
 from hookrow.protocol import LARGEST_HEAD, LARGEST_REST, LimitedProtocol
 from hookrow.stores.memory import MemoryStore
+from nginx import fronting
 from wire import (
     SECRET,
     Connection,
@@ -228,6 +230,12 @@ class TestRest:
                 connection.send(b"x" * 1024)
             connection.send(b"x" * (length % 1024))
             assert connection.answer().status == status
+
+    def test_through_a_proxy(self, port: int, tmp_path: Path) -> None:
+        """One that waits for nothing else once it cannot send has the answer all the same."""
+        with fronting(tmp_path, port, "client_max_body_size 99m;") as front:
+            for size in (1, 2, 8) * 3:
+                assert ask(front, request(b"x" * (size * LARGEST_BODY + 1))).status == 413
 
     def test_next(self, port: int) -> None:
         """Once all of it came the connection serves the next request."""

@@ -693,6 +693,30 @@ class TestHealth:
             eventually(lambda: post(server).status == 200)
         assert "Traceback" not in server.log
 
+    def test_frozen_under_the_dashboard(
+        self,
+        command: Command,
+        postgres: Server,
+        postgres_url: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """However many look then, each page is 503 in ten seconds; all else goes on at once."""
+        monkeypatch.setattr("wire.PATIENCE", 20.0)
+        world.fill(postgres_url)
+        variables = {"HOOKROW_DATABASE_URL": postgres_url}
+        with command.serving("--dashboard", **variables) as server, ThreadPoolExecutor(20) as looks:
+            pages = [f"/dashboard/{each}" for each in ("", "notifications", "subscriber?email=x")]
+            assert [get(server.port, page).status for page in pages] == [200, 200, 404]
+            with postgres.frozen():
+                began = time.monotonic()
+                asked = [looks.submit(get, server.port, page) for page in pages[1:] * 8]
+                assert get(server.port, "/healthz").status == 200
+                assert time.monotonic() - began < 2
+                assert {each.result(20).status for each in asked} == {503}
+                assert time.monotonic() - began < 15
+            eventually(lambda: get(server.port, pages[1]).status == 200)
+        assert "Traceback" not in server.log
+
     def test_connections(self, command: Command, postgres: Server, postgres_url: str) -> None:
         """However many ask at once, it takes two connections of the database at the most."""
         world.fill(postgres_url)

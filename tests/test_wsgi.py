@@ -153,6 +153,8 @@ class TestHead:
         )
         asked = head(environ)
         assert (asked.path, asked.root, asked.query) == ("/grö/ße", "/grö", "a=%2F")
+        assert not asked.secure
+        assert head(environ | {"wsgi.url_scheme": "https"}).secure
         assert asked.header("X-Provider-Secret") == b"\xff"
         assert asked.header("Content-Length") == b"0"
 

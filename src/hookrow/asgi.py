@@ -22,15 +22,31 @@ from hookrow.http import (
     Request,
     Response,
     oversized,
+    plain,
     refuse_body,
 )
 from hookrow.notification import Refusal
 from hookrow.request_id import HEADER, request_id
+from hookrow.threads import Threads
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
+
+LARGEST_REST = 16 * 1024 * 1024
+"""In bytes; so much of a body that is too large is read behind the answer, and thrown away."""
+
+SLOWEST_REST = 5.0
+"""In seconds; so long does that last."""
+
+THREADS = 8
+"""How many calls of a handler that blocks are at work at a time."""
+
+SLOWEST_CALL = 5.0
+"""In seconds; how long such a call may take, with its wait for a thread: a request makes two."""
+
+_LATE = plain(503, "This takes too long. Try again later.\n", {"Retry-After": "30"})
 
 _REQUEST_ID = HEADER.lower().encode()
 
@@ -39,10 +55,14 @@ R = TypeVar("R")
 
 
 class ASGI:
-    """An ASGI application that lets a handler answer: `app.mount("/mail", ASGI(receiver))`."""
+    """An ASGI application that lets a handler answer: `app.mount("/mail", ASGI(receiver))`.
+
+    One that blocks is called in threads of its own, and who waits for too long is answered 503.
+    """
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
+        self._threads = Threads(THREADS, seconds=SLOWEST_CALL)
         self._waker: _Waker | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,7 +72,7 @@ class ASGI:
                 head = _head(scope)
                 response = await self._answer(head, receive)
                 if response is not None:
-                    await _send(response, head.request_id, send)
+                    await _send(response, head.request_id, receive, send)
             case "lifespan":
                 await _live(receive, send)
             case "websocket":
@@ -69,14 +89,17 @@ class ASGI:
         if body is None:
             return None
         answer = await self._call(self._handler, Request(head, body))
-        return await self._wait(answer) if isinstance(answer, Future) else answer
+        if isinstance(answer, Future):
+            answer = await self._wait(answer)
+        return answer
 
     async def _call(self, call: Callable[[T], R], argument: T) -> R:
-        if self._handler.blocking:
-            return await asyncio.to_thread(call, argument)
-        return call(argument)
+        if not self._handler.blocking:
+            return call(argument)
+        called: Future[R] = self._threads.submit(partial(call, argument), late=_LATE)
+        return await self._wait(called)
 
-    async def _wait(self, future: Future[Response]) -> Response:
+    async def _wait(self, future: Future[R]) -> R:
         loop = asyncio.get_running_loop()
         waker = self._waker
         if waker is None or waker.loop is not loop:
@@ -93,15 +116,15 @@ class _Waker:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._ended: deque[tuple[asyncio.Future[Response], Future[Response]]] = deque()
+        self._ended: deque[tuple[asyncio.Future[Any], Future[Any]]] = deque()
         self._woken = False
 
-    async def wait(self, future: Future[Response]) -> Response:
-        waiter: asyncio.Future[Response] = self.loop.create_future()
+    async def wait(self, future: Future[R]) -> R:
+        waiter: asyncio.Future[R] = self.loop.create_future()
         future.add_done_callback(partial(self._end, waiter))
         return await waiter
 
-    def _end(self, waiter: asyncio.Future[Response], future: Future[Response]) -> None:
+    def _end(self, waiter: asyncio.Future[Any], future: Future[Any]) -> None:
         self._ended.append((waiter, future))
         if not self._woken:
             self._woken = True
@@ -130,6 +153,7 @@ def _head(scope: Scope) -> Head:
         headers,
         scope.get("root_path", ""),
         scope.get("query_string", b"").decode("latin-1"),
+        secure=scope.get("scheme") == "https",
         request_id=request_id(headers),
     )
 
@@ -156,13 +180,33 @@ async def _read(receive: Receive) -> bytes | None:
             return bytes(body)
 
 
-async def _send(response: Response, request_id: str, send: Send) -> None:
+async def _send(response: Response, request_id: str, receive: Receive, send: Send) -> None:
     headers = [(name.lower().encode(), value.encode()) for name, value in response.headers.items()]
     headers.append((b"content-length", b"%d" % len(response.body)))
     headers.append((_REQUEST_ID, request_id.encode()))
+    rest = response.status == Refusal.TOO_LARGE.status
+    body = {"type": "http.response.body", "body": response.body, "more_body": rest}
     with suppress(OSError):  # what servers raise where the client is gone
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
-        await send({"type": "http.response.body", "body": response.body})
+        await send(body)
+        if rest:
+            await _throw_away(receive)
+            await send({"type": "http.response.body"})
+
+
+async def _throw_away(receive: Receive) -> None:
+    """Read what still comes of a body: a connection that is closed before that is reset.
+
+    A proxy that has not sent all answers 502 then, in our place (RFC 9112, section 9.6).
+    """
+    left = LARGEST_REST
+    with suppress(TimeoutError):
+        async with asyncio.timeout(SLOWEST_REST):
+            while left > 0:
+                message = await receive()
+                left -= len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    return
 
 
 async def _live(receive: Receive, send: Send) -> None:

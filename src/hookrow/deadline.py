@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from threading import Lock, Thread
@@ -19,15 +20,17 @@ class Deadline(Generic[R]):
     """Gives a future `seconds` to end; then it ends with a result that says it was late.
 
     All have the same time, so the oldest is always the first that is due. The
-    thread starts with the first future and ends when none is left.
+    thread starts with the first future and ends when none is left. `told` hears of each
+    that was late; it never raises.
     """
 
     _lock: Lock
     _watched: deque[tuple[float, Future[R], R, str]]
     _running: bool
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, told: Callable[[], object] = lambda: None) -> None:
         self._seconds = seconds
+        self._told = told
         self._quiet = Quiet()
         self.renew()
         renew_after_fork(self)
@@ -60,6 +63,7 @@ class Deadline(Generic[R]):
             for future, late, request_id in overdue:
                 with suppress(InvalidStateError):
                     future.set_result(late)
+                    self._told()
                     self._quiet.warning(
                         "Not done within %s s: who waits is told so%s.",
                         self._seconds,

@@ -26,9 +26,10 @@ import uvicorn
 from sqlalchemy import Engine, insert, select
 
 from hookrow import migrations, testing
+from hookrow.processes import stopped
 from hookrow.receiver import ENDPOINT, Receiver
 from hookrow.schema import Schema
-from hookrow.server import Server, stopped
+from hookrow.server import Server
 from hookrow.settings import Settings
 from hookrow.stores import tables
 from hookrow.stores.engines import open_engine

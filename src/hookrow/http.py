@@ -27,6 +27,7 @@ class Head:
     `path` is the decoded path as the host saw it, `root` the part of it that the
     host's mount took (ASGI's `root_path`, WSGI's `SCRIPT_NAME`). `query` is what came
     behind the question mark, not decoded. Header values are bytes as they came.
+    `secure` is whether it came by https, as far as the host knows.
     `request_id` is what the log and the answer call it.
     """
 
@@ -35,6 +36,7 @@ class Head:
     headers: Sequence[tuple[bytes, bytes]]
     root: str = ""
     query: str = ""
+    secure: bool = False
     request_id: str = field(default="", compare=False)
 
     def is_at(self, endpoint: str) -> bool:

@@ -75,15 +75,14 @@ def tell_group(arrivals: Sequence[Arrival], outcomes: Sequence[Outcome], seconds
     """Say how a group ended, and of each that was refused what it was."""
     for arrival, outcome in zip(arrivals, outcomes, strict=True):
         if not isinstance(outcome, Recorded):
-            refusal = outcome.refusal
             log.debug(
                 "Answered %d, %s: %s",
-                refusal.status,
-                refusal.name.lower(),
+                outcome.refusal.status,
+                ending(outcome),
                 describe(arrival),
                 extra={"request_id": arrival.request_id},
             )
-    ends = Counter(map(_ending, outcomes))
+    ends = Counter(map(ending, outcomes))
     requests = ids(arrivals)
     log.debug(
         "A group of %d took %.1f ms: %s; requests %s",
@@ -95,5 +94,6 @@ def tell_group(arrivals: Sequence[Arrival], outcomes: Sequence[Outcome], seconds
     )
 
 
-def _ending(outcome: Outcome) -> str:
+def ending(outcome: Outcome) -> str:
+    """Return in a word how a notification ended."""
     return "recorded" if isinstance(outcome, Recorded) else outcome.refusal.name.lower()

@@ -9,7 +9,7 @@ from collections import Counter as Tally
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from time import perf_counter
+from time import perf_counter, time
 from typing import TypeAlias
 
 from hookrow.errors import ConfigurationError, MissingExtra
@@ -56,6 +56,7 @@ class Metrics(Observer):
         inside = self._inside
         if inside is None:
             return
+        self._set_newest(self._newest_at)  # the clock may have been set back
         self._series.backlog.set(inside.backlog())
         self._count_secrets(inside.matched())
         with suppress(*FAULTS):
@@ -78,7 +79,7 @@ class Metrics(Observer):
 
     def recording(self, arrivals: Sequence[Arrival], seen: Sequence[object | None]) -> Ended:
         """Count the group, and at its end what became of it."""
-        self._series.group.observe(len(arrivals))
+        self._series.group.observe_all([len(arrivals)])
         if self._inside is not None:
             self._series.backlog.set(self._inside.backlog())
         return partial(self._end, arrivals, seen)
@@ -86,6 +87,10 @@ class Metrics(Observer):
     def attempted(self, error: Exception | None) -> None:
         """Count it."""
         self._series.attempts[RESULTS.get(type(error), "fault")].inc()
+
+    def late(self) -> None:
+        """Count it."""
+        self._series.late.inc()
 
     def _end(
         self,
@@ -108,9 +113,11 @@ class Metrics(Observer):
         self._set_newest(arrivals[-1].received_at.timestamp())
 
     def _set_newest(self, at: float) -> None:
-        if at > self._newest_at:
-            self._newest_at = at
-            self._series.newest.set(at)
+        """Set it to no earlier time, unless what it is lies ahead: then a clock was wrong."""
+        now = time()
+        passed = [each for each in (at, self._newest_at) if each <= now]
+        self._newest_at = max(passed, default=now)
+        self._series.newest.set(self._newest_at)
 
     def _count_secrets(self, matched: Mapping[int, int]) -> None:
         """Count what was added since the last look; after a rotation it began anew."""

@@ -67,100 +67,76 @@ class Observer:
     def attempted(self, error: Exception | None) -> None:
         """Hear of one try to record a group in a transaction: what it raised, or None."""
 
+    def late(self) -> None:
+        """Hear that a notification was answered by the deadline, though its group goes on."""
+
 
 class Observers(Observer):
-    """Several observers as one; what one of them raises is not the others' concern."""
+    """Observers as one, of which nothing comes out that one of them raises.
+
+    That is logged, and changes neither an answer nor what the others hear.
+    """
 
     def __init__(self, *observers: Observer) -> None:
-        self._observers = [Guarded(observer) for observer in observers]
+        self._observers = observers
+        self._quiet = Quiet()
 
     def watch(self, inside: Inside) -> None:
-        """Have each begin."""
+        """Have each begin. What it raises here is a mistake of configuration."""
         for observer in self._observers:
             observer.watch(inside)
 
     def look(self) -> None:
         """Have each look."""
-        for observer in self._observers:
-            observer.look()
+        self._each(lambda observer: observer.look())
 
     def refused(self, head: Head, refusal: Refusal) -> None:
         """Tell each."""
-        for observer in self._observers:
-            observer.refused(head, refusal)
+        self._each(lambda observer: observer.refused(head, refusal))
 
-    def arrived(self, head: Head) -> object:
+    def arrived(self, head: Head) -> Sequence[object | None]:
         """Tell each; return what each of them returns."""
-        return [observer.arrived(head) for observer in self._observers]
+        return [self._try(observer.arrived, head) for observer in self._observers]
 
     def recording(self, arrivals: Sequence[Arrival], seen: Sequence[object | None]) -> Ended:
         """Tell each, with its own part of what was seen; the last that began ends first."""
         ends = []
         for number, observer in enumerate(self._observers):
             own = [each[number] if isinstance(each, list) else None for each in seen]
-            ends.append(observer.recording(arrivals, own))
+            ends.append(self._try(observer.recording, arrivals, own))
 
         def ended(outcomes: Sequence[Outcome]) -> None:
-            for end in reversed(ends):
-                end(outcomes)
+            for end in filter(None, reversed(ends)):
+                self._try(end, outcomes)
 
         return ended
 
     def attempted(self, error: Exception | None) -> None:
         """Tell each."""
+        self._each(lambda observer: observer.attempted(error))
+
+    def late(self) -> None:
+        """Tell each."""
+        self._each(lambda observer: observer.late())
+
+    def _each(self, tell: Callable[[Observer], None]) -> None:
         for observer in self._observers:
-            observer.attempted(error)
-
-
-class Guarded(Observer):
-    """Another observer, of which nothing that it raises comes out."""
-
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
-        self._quiet = Quiet()
-
-    def watch(self, inside: Inside) -> None:
-        """Have it begin. What it raises here is a mistake of configuration."""
-        self._observer.watch(inside)
-
-    def look(self) -> None:
-        """Have it look."""
-        self._try(self._observer.look)
-
-    def refused(self, head: Head, refusal: Refusal) -> None:
-        """Tell it."""
-        self._try(self._observer.refused, head, refusal)
-
-    def arrived(self, head: Head) -> object | None:
-        """Tell it; return what it returns."""
-        return self._try(self._observer.arrived, head)
-
-    def recording(self, arrivals: Sequence[Arrival], seen: Sequence[object | None]) -> Ended:
-        """Tell it; return what it returns, which raises nothing either."""
-        ended = self._try(self._observer.recording, arrivals, seen)
-        if ended is None:
-            return _nobody
-        return lambda outcomes: self._try(ended, outcomes)
-
-    def attempted(self, error: Exception | None) -> None:
-        """Tell it."""
-        self._try(self._observer.attempted, error)
+            self._try(tell, observer)
 
     def _try(self, call: Callable[P, R], *values: P.args, **more: P.kwargs) -> R | None:
         try:
             return call(*values, **more)
-        except Exception as error:  # noqa: BLE001 - it only looks on
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - it only looks on
             # No traceback: it may quote what the notification says.
             self._quiet.error("An observer raised %s.", type(error).__name__)
             return None
 
 
-def observed(work: Work, observer: Observer | None) -> Work:
+def observed(work: Work, observer: Observer) -> Work:
     """Return the work on a group such that the observer, and the log at debug level, hear of it."""
 
     def observed_work(arrivals: Sequence[Arrival]) -> list[Outcome]:
-        seen = [each.seen for each in arrivals]
-        ended = observer.recording(arrivals, seen) if observer is not None else None
+        ended = observer.recording(arrivals, [each.seen for each in arrivals])
         began = perf_counter()
         outcomes = work(arrivals)
         if ended is not None:
@@ -187,7 +163,3 @@ def attempted(attempt: Attempt, observer: Observer) -> Attempt:
         return outcomes
 
     return observed_attempt
-
-
-def _nobody(outcomes: Sequence[Outcome]) -> None:
-    """Tell nobody."""

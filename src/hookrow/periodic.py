@@ -9,6 +9,9 @@ from threading import Event, Lock, Thread, current_thread
 from hookrow.forks import renew_after_fork
 from hookrow.quiet import Quiet
 
+LAST: set[Callable[[], object]] = set()
+"""What is called in each of these threads as it ends, to close what belongs to it alone."""
+
 SOON = 60.0
 """In seconds; how long it waits at the most after a failure."""
 
@@ -35,6 +38,9 @@ class Periodic:
 
     def start(self) -> None:
         """Start, where it does not run yet; a system without threads to give is asked again."""
+        running = self._thread
+        if running is not None:  # each notification asks: that takes no lock
+            return
         with self._lock, suppress(RuntimeError):
             if self._thread is None and not self._closed:
                 thread = Thread(target=self._run, name=f"hookrow-{self._name}", daemon=True)
@@ -65,3 +71,5 @@ class Periodic:
                     "The %s failed: %s: %s", self._name, type(error).__name__, error
                 )
             self._closing.wait(pause)
+        for each in LAST:
+            each()

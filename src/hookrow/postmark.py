@@ -94,6 +94,13 @@ class Postmark:
         self.matched[matches.index(True)] += 1
         return True
 
+    def challenge(self, head: Head) -> str:
+        """Say whether the secret is missing or wrong: a proxy may have dropped the header.
+
+        Who sent it knows; what is right is not told.
+        """
+        return f'Secret error="{"wrong" if head.header(self._header) else "missing"}"'
+
     def describe(self, body: bytes) -> Unsupported:
         """Say what an unsupported body is about, as far as it can be read. Never raises."""
         try:

@@ -10,13 +10,28 @@ SILENCE = 10.0
 """In seconds; how long the same message is not logged again."""
 
 
+class _Said:
+    """What was said in the last `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._silent_until: dict[object, float] = {}
+
+    def is_new(self, what: object) -> bool:
+        """Tell whether it was not said just now; then it is said now."""
+        now = monotonic()
+        if now < self._silent_until.get(what, 0.0):
+            return False
+        self._silent_until[what] = now + self._seconds
+        return True
+
+
 class Quiet:
     """A logger that leaves out messages which were logged just now, whatever their values."""
 
     def __init__(self, *, seconds: float = SILENCE) -> None:
         self._logger = logging.getLogger("hookrow")
-        self._seconds = seconds
-        self._silent_until: dict[tuple[int, str], float] = {}
+        self._said = _Said(seconds)
         self._left_out: Counter[tuple[int, str]] = Counter()
 
     def error(self, message: str, *values: object, **extra: object) -> None:
@@ -34,11 +49,10 @@ class Quiet:
     def _log(
         self, level: int, message: str, values: tuple[object, ...], extra: dict[str, object]
     ) -> None:
-        key, now = (level, message), monotonic()
-        if now < self._silent_until.get(key, 0.0):
+        key = level, message
+        if not self._said.is_new(key):
             self._left_out[key] += 1
             return
-        self._silent_until[key] = now + self._seconds
         left_out = self._left_out.pop(key, 0)
         more = f" (and {left_out} times more before)" if left_out else ""
         self._logger.log(level, f"{message}%s", *values, more, extra=extra)  # noqa: G004 - a template still
@@ -49,14 +63,8 @@ class Once(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._silent_until: dict[str, float] = {}
+        self._said = _Said(SILENCE)
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Tell whether to log it; what only informs is logged always."""
-        message, now = str(record.msg), monotonic()
-        if record.levelno < logging.WARNING:
-            return True
-        if now < self._silent_until.get(message, 0.0):
-            return False
-        self._silent_until[message] = now + SILENCE
-        return True
+        return record.levelno < logging.WARNING or self._said.is_new(str(record.msg))

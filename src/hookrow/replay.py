@@ -88,8 +88,8 @@ def record_ready(
     store: Store, arrivals: Sequence[Arrival], *, quiet: Quiet
 ) -> tuple[Sequence[Arrival], Sequence[Outcome]]:
     """Record those arrivals whose rows exist now; return them, and how they ended."""
-    with store.transaction() as transaction:
-        rows = transaction.find(mentioned(arrivals))
+    with store.reading() as reading:
+        rows = reading.find(mentioned(arrivals))
     ready = [each for each in arrivals if isinstance(decide(each, rows), Recorded)]
     return ready, record_late(store, ready, quiet=quiet) if ready else []
 

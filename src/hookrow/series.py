@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter as Tally
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import accumulate
+from math import inf
 from types import NoneType
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.registry import Collector
+from prometheus_client.values import ValueClass
 
 from hookrow.notification import Delivered, Opened, Reactivated, Refusal, Suppressed
 from hookrow.stores import Conflict, Locked, Rejected, Unavailable
@@ -40,19 +46,36 @@ RESULTS = {
 """How a try to record a group ends; anything else is a fault."""
 
 
-class GroupHistogram(Histogram):
+class GroupHistogram(Collector):
     """A histogram without labels that takes a group's observations at once.
 
     Processes that share their counts write each to a file: one by one it would be a
     tenth of all that a notification costs.
     """
 
+    def __init__(
+        self, name: str, text: str, *, buckets: Sequence[float], registry: CollectorRegistry
+    ) -> None:
+        self._name, self._text = name, text
+        self._bounds = (*buckets, inf)
+        self._labels = [*map(str, buckets), "+Inf"]
+        value = partial(ValueClass, "histogram", name)
+        self._buckets = [value(f"{name}_bucket", ("le",), (le,), text) for le in self._labels]
+        self._sum = value(f"{name}_sum", (), (), text)
+        registry.register(self)
+
     def observe_all(self, amounts: Sequence[float]) -> None:
         """Observe each amount."""
-        places = Tally(bisect_left(self._upper_bounds, amount) for amount in amounts)
+        places = Tally(bisect_left(self._bounds, amount) for amount in amounts)
         for place, count in places.items():
             self._buckets[place].inc(count)
         self._sum.inc(sum(amounts))
+
+    def collect(self) -> Iterator[HistogramMetricFamily]:
+        """Show what this process has observed."""
+        counts = accumulate(bucket.get() for bucket in self._buckets)
+        buckets = list(zip(self._labels, counts, strict=True))
+        yield HistogramMetricFamily(self._name, self._text, buckets, self._sum.get())
 
 
 class Series:
@@ -90,6 +113,11 @@ class Series:
         )
         results = (*RESULTS.values(), "fault")
         self.attempts = {result: attempts.labels(result) for result in results}
+        self.late = Counter(
+            "hookrow_late_answers",
+            "Notifications that were answered by the deadline, before they ended.",
+            registry=registry,
+        )
         self.secrets = Counter(
             "hookrow_secret_matches",
             "Requests that each secret let in; 1 is the newest.",
@@ -100,47 +128,38 @@ class Series:
         self._make_gauges(registry)
 
     def _make_histograms(self, registry: CollectorRegistry) -> None:
-        self.answer = GroupHistogram(
+        histogram = partial(GroupHistogram, registry=registry)
+        self.answer = histogram(
             "hookrow_answer_seconds",
             "From the arrival of a notification until its answer is known.",
             buckets=ANSWER_SECONDS,
-            registry=registry,
         )
-        self.lag = GroupHistogram(
+        self.lag = histogram(
             "hookrow_lag_seconds",
             "From an event, as the provider dates it, until its notification arrived.",
             buckets=LAG_SECONDS,
-            registry=registry,
         )
-        self.group = Histogram(
-            "hookrow_group_size",
-            "Notifications that shared a commit.",
-            buckets=GROUP_SIZES,
-            registry=registry,
+        self.group = histogram(
+            "hookrow_group_size", "Notifications that shared a commit.", buckets=GROUP_SIZES
         )
 
     def _make_gauges(self, registry: CollectorRegistry) -> None:
-        self.backlog = Gauge(
-            "hookrow_backlog",
-            "Notifications that wait for a commit.",
-            registry=registry,
-            multiprocess_mode="livesum",
+        gauge = partial(Gauge, registry=registry)
+        self.backlog = gauge(
+            "hookrow_backlog", "Notifications that wait for a commit.", multiprocess_mode="livesum"
         )
-        self.parked = Gauge(
+        self.parked = gauge(
             "hookrow_parked",
             "Notifications in the log that are tried again.",
-            registry=registry,
             multiprocess_mode="mostrecent",
         )
-        self.spooled = Gauge(
+        self.spooled = gauge(
             "hookrow_spooled",
             "Notifications that wait in the spool for the database.",
-            registry=registry,
             multiprocess_mode="mostrecent",
         )
-        self.newest = Gauge(
+        self.newest = gauge(
             "hookrow_newest_notification_timestamp_seconds",
             "When the newest notification came, in seconds since 1970; 0 before there is one.",
-            registry=registry,
-            multiprocess_mode="max",
+            multiprocess_mode="livemax",
         )

@@ -46,6 +46,11 @@ class Settings:
     metrics: bool = False
     schema: Schema = field(default_factory=Schema)
 
+    @property
+    def bodies(self) -> bool:
+        """Whether the log keeps bodies at all."""
+        return self.keep_bodies != timedelta(0)
+
     def accepted(self) -> Sequence[str]:
         """Return the secrets, read anew where they are in a file.
 

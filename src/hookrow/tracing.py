@@ -13,8 +13,9 @@ from time import time_ns
 from hookrow import __version__
 from hookrow.entry import RECORD_TYPES
 from hookrow.errors import MissingExtra
-from hookrow.http import Head
-from hookrow.notification import Arrival, Outcome, Recorded, Refused
+from hookrow.http import Head, respond
+from hookrow.logs import ending
+from hookrow.notification import Arrival, Outcome
 from hookrow.observing import Ended, Observer
 
 try:
@@ -97,13 +98,7 @@ class Tracing(Observer):
 
 
 def _say(span: Span, outcome: Outcome) -> None:
-    match outcome:
-        case Recorded():
-            span.set_attributes({"hookrow.outcome": "recorded", "http.response.status_code": 200})
-        case Refused(refusal):
-            name = refusal.name.lower()
-            span.set_attributes(
-                {"hookrow.outcome": name, "http.response.status_code": refusal.status}
-            )
-            if refusal.status >= _SERVER_ERROR:
-                span.set_status(Status(StatusCode.ERROR, name))
+    ended, status = ending(outcome), respond(outcome).status
+    span.set_attributes({"hookrow.outcome": ended, "http.response.status_code": status})
+    if status >= _SERVER_ERROR:
+        span.set_status(Status(StatusCode.ERROR, ended))

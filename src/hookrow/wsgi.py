@@ -76,7 +76,8 @@ def head(environ: WSGIEnvironment) -> Head:
         if name.startswith(("HTTP_", "CONTENT_"))
     ]
     method, query = environ["REQUEST_METHOD"], environ.get("QUERY_STRING", "")
-    return Head(method, root + path, headers, root, query, request_id=request_id(headers))
+    secure = environ.get("wsgi.url_scheme") == "https"
+    return Head(method, root + path, headers, root, query, secure, request_id(headers))
 
 
 def body(asked: Head, environ: WSGIEnvironment) -> bytes | Refusal:

@@ -11,16 +11,20 @@ from threading import Thread
 from typing import Any, TypeAlias
 
 import pytest
+from fastapi import FastAPI
 from flask import Flask
+from hypercorn import middleware as hypercorn
 from litestar import Litestar, asgi
 from look import Look, chromium
 from playwright.sync_api import Browser
-from sqlalchemy import insert
+from quart import Quart
+from sqlalchemy import delete, func, insert, select, update
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.serving import make_server
 
+from command import Command
 from django_project.manage import Manage
 from hookrow import Arrival, Postmark, Receiver, testing
 from hookrow.asgi import ASGI
@@ -33,29 +37,36 @@ from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.story import printable
 from hookrow.wsgi import WSGI
-from wire import ENDPOINT, PATIENCE, SECRET, uvicorn_serving
+from wire import ENDPOINT, PATIENCE, SECRET, eventually, uvicorn_serving
 
 pytestmark = pytest.mark.browser
 
 ADA = "ada@example.com"
+USER = "hookrow"
 PASSWORD = "of-the-tests"
 EARLY = "saved-too-late"
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\u202e" + "W" * 70
 
 PHONE = {"viewport": {"width": 360, "height": 740}, "color_scheme": "dark"}
 DESK = {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"}
-LOGIN = {"http_credentials": {"username": "ada", "password": PASSWORD}}
+LOGIN = {"http_credentials": {"username": USER, "password": PASSWORD}}
 
 PAGES = {
     "overview": "?period=day",
     "notifications": "notifications",
-    "notification": "notification?id=3",
-    "hostile": "notification?id=121",
+    "notification": "notification?id=121",
     "subscriber": f"subscriber?email={ADA}",
     "dispatch": "dispatch?message_id=m-1",
     "lists": "lists",
+}
+
+HARMLESS = {
+    "hostile": "notification?id=123",
+    "hostile-overview": "",
+    "hostile-notifications": "notifications",
     "mistake": f"notifications?before={'x' * 80}",
 }
+"""What is looked at once something hostile came."""
 
 Host: TypeAlias = Callable[[Path, str], AbstractContextManager[str]]
 """Serves the dashboard of a database, in a folder; yields the server's address."""
@@ -73,17 +84,38 @@ def fill(url: str) -> None:
             connection.execute(insert(tables.subscriptions), ids)
             row = ids | {"provider_message_id": f"m-{n}"}
             connection.execute(insert(tables.dispatches), row)
-    engine.dispose()
     store, now = SQLStore(url), datetime.now(UTC)
     for n in range(1, 121):
         record(store, [_arrival(n, now - timedelta(minutes=11 * (120 - n)))])
-    hostile = dict.fromkeys(("RecordType", "MessageID", "Recipient"), HOSTILE)
-    posted = [hostile, testing.delivery(ADA, EARLY, at=now), testing.opening(ADA, "m-1", at=now)]
-    for payload in posted:
-        body = json.dumps(payload).encode()
-        seen = Postmark(SECRET).describe(body)
-        record(store, [Arrival(parse(body), body, now, unsupported=seen)])
+    early, opened = testing.delivery(ADA, EARLY, at=now), testing.opening(ADA, "m-1", at=now)
+    for payload in (early, opened):
+        record(store, [_arrived(payload, now)])
     store.close()
+    with engine.begin() as connection:  # as if all had been sent, and recorded, in time
+        log, dispatches = tables.notifications, tables.dispatches
+        connection.execute(update(log).values(ended_at=log.c.received_at))
+        first = select(log.c.message_id, func.min(log.c.occurred_at)).group_by(log.c.message_id)
+        for n, (id_, at) in enumerate(connection.execute(first).all()):
+            sent = {"created_at": at - timedelta(seconds=n)}
+            connection.execute(update(dispatches).filter_by(provider_message_id=id_).values(sent))
+    engine.dispose()
+
+
+def attack(url: str) -> None:
+    """Have something hostile come."""
+    store = SQLStore(url)
+    hostile = dict.fromkeys(("RecordType", "MessageID", "Recipient"), HOSTILE)
+    record(store, [_arrived(hostile, datetime.now(UTC))])
+    store.close()
+
+
+def send(url: str, message_id: str) -> None:
+    """Save the dispatch that a notification came too early for."""
+    engine = open_engine(url)
+    with engine.begin() as connection:
+        row = {"provider_message_id": message_id, "subscriber_id": 1}
+        connection.execute(insert(tables.dispatches), row)
+    engine.dispose()
 
 
 def _arrival(n: int, at: datetime) -> Arrival:
@@ -99,15 +131,19 @@ def _arrival(n: int, at: datetime) -> Arrival:
             payload = testing.delivery("eve@example.com", message, at=at)
         case _:
             payload = testing.delivery(email, message, at=at)
+    return _arrived(payload, at + timedelta(seconds=1))
+
+
+def _arrived(payload: Any, at: datetime) -> Arrival:  # noqa: ANN401 - any JSON
     body = json.dumps(payload).encode()
-    return Arrival(parse(body), body, at + timedelta(seconds=1))
+    return Arrival(parse(body), body, at, unsupported=Postmark(SECRET).describe(body))
 
 
 @contextmanager
 def _dashboard(url: str) -> Iterator[tuple[Dashboard, Receiver]]:
     fill(url)
     store = SQLStore(url)
-    dashboard = Dashboard(store, authorize=basic("ada", PASSWORD))
+    dashboard = Dashboard(store, authorize=basic(USER, PASSWORD))
     receiver = Receiver(Postmark(SECRET), store)
     yield dashboard, receiver
     dashboard.close(PATIENCE)
@@ -115,24 +151,51 @@ def _dashboard(url: str) -> Iterator[tuple[Dashboard, Receiver]]:
     store.close()
 
 
-@contextmanager
-def in_starlette(folder: Path, url: str) -> Iterator[str]:
-    """Mount the dashboard, and the receiver, in Starlette."""
-    del folder
-    with _dashboard(url) as (dashboard, receiver):
-        mounts = [Mount("/mail/dashboard", ASGI(dashboard)), Mount("/mail", ASGI(receiver))]
-        with uvicorn_serving(Starlette(routes=mounts)) as port:
+def in_asgi(mount: Callable[[ASGI, ASGI], Any]) -> Host:
+    """Return the host that an ASGI application is, once dashboard and receiver are mounted."""
+
+    @contextmanager
+    def host(folder: Path, url: str) -> Iterator[str]:
+        del folder
+        with (
+            _dashboard(url) as (dashboard, receiver),
+            uvicorn_serving(mount(ASGI(dashboard), ASGI(receiver))) as port,
+        ):
             yield f"http://127.0.0.1:{port}"
 
+    return host
 
-@contextmanager
-def in_litestar(folder: Path, url: str) -> Iterator[str]:
+
+def starlette(dashboard: ASGI, receiver: ASGI) -> Starlette:
+    """Mount both in Starlette."""
+    return Starlette(routes=[Mount("/mail/dashboard", dashboard), Mount("/mail", receiver)])
+
+
+def fastapi(dashboard: ASGI, _: ASGI) -> FastAPI:
+    """Mount the dashboard in FastAPI."""
+    app = FastAPI()
+    app.mount("/mail/dashboard", dashboard)
+    return app
+
+
+def litestar(dashboard: ASGI, _: ASGI) -> Litestar:
     """Mount the dashboard in Litestar, which takes the mount off and adds a slash."""
-    del folder
-    with _dashboard(url) as (dashboard, _):
-        mounted = asgi("/mail/dashboard", is_mount=True, copy_scope=True)(ASGI(dashboard))
-        with uvicorn_serving(Litestar([mounted])) as port:
-            yield f"http://127.0.0.1:{port}"
+    return Litestar([asgi("/mail/dashboard", is_mount=True, copy_scope=True)(dashboard)])
+
+
+def quart(dashboard: ASGI, _: ASGI) -> Any:  # noqa: ANN401 - any ASGI application
+    """Mount the dashboard beside a Quart application."""
+    mounts: Any = {"/mail/dashboard": dashboard, "": Quart("host")}
+    return hypercorn.DispatcherMiddleware(mounts)
+
+
+@contextmanager
+def in_serve(folder: Path, url: str) -> Iterator[str]:
+    """Run `hookrow serve` with its dashboard."""
+    fill(url)
+    options = ("--dashboard", "--mount-path", "/mail", "--database-url", url)
+    with Command(folder).serving(*options, HOOKROW_DASHBOARD_PASSWORD=PASSWORD) as serving:
+        yield f"http://127.0.0.1:{serving.port}"
 
 
 @contextmanager
@@ -157,7 +220,7 @@ def in_django(folder: Path, url: str) -> Iterator[str]:
     """Run a Django project that includes the dashboard's URLs."""
     (folder / "hookrow.db").unlink()  # Django's own migrations make it
     manage = Manage(folder, url)
-    names = {"DJANGO_SUPERUSER_USERNAME": "ada", "DJANGO_SUPERUSER_EMAIL": ADA}
+    names = {"DJANGO_SUPERUSER_USERNAME": USER, "DJANGO_SUPERUSER_EMAIL": ADA}
     variables = {"DJANGO_SUPERUSER_PASSWORD": PASSWORD, **names}
     for typed in (("migrate", "-v0"), ("createsuperuser", "--noinput")):
         done = manage.run(*typed, **variables)
@@ -165,6 +228,19 @@ def in_django(folder: Path, url: str) -> Iterator[str]:
     fill(url)
     with manage.runserver() as port:
         yield f"http://127.0.0.1:{port}"
+
+
+in_starlette = in_asgi(starlette)
+
+HOSTS: dict[str, Host] = {
+    "starlette": in_starlette,
+    "fastapi": in_asgi(fastapi),
+    "litestar": in_asgi(litestar),
+    "quart": in_asgi(quart),
+    "flask": in_flask,
+    "django": in_django,
+    "serve": in_serve,
+}
 
 
 @pytest.fixture(scope="module")
@@ -184,30 +260,41 @@ def site(browser: Browser, tmp_path: Path, sqlite_url: str) -> Iterator[Look]:
         yield look
 
 
-@pytest.mark.parametrize("host", [in_starlette, in_litestar, in_flask, in_django])
+@contextmanager
+def looking(browser: Browser, host: str, server: str, **options: Any) -> Iterator[Look]:  # noqa: ANN401 - the browser's own
+    """Look at the dashboard of a host, logged in."""
+    login = {} if host == "django" else LOGIN
+    with Look.at(browser, f"{server}/mail/dashboard/", **options, **login) as look:
+        if host == "django":
+            look.open("")
+            look.page.fill("[name=username]", USER)
+            look.page.fill("[name=password]", PASSWORD)
+            look.page.press("[name=password]", "Enter")
+            look.shows("Overview")
+            look.wrong.clear()  # of the admin's login, which has no icon
+        yield look
+
+
+@pytest.mark.parametrize("host", HOSTS)
 def test_each_page_in_each_host(
-    browser: Browser, tmp_path: Path, sqlite_url: str, host: Host
+    browser: Browser, tmp_path: Path, sqlite_url: str, host: str
 ) -> None:
     """It is drawn on a desk and, dark, on a phone: no complaint, all reachable, none too wide."""
-    with host(tmp_path, sqlite_url) as server:
-        for name, options in (("desk", DESK), ("phone", PHONE)):
-            login = {} if host is in_django else LOGIN
-            with Look.at(browser, f"{server}/mail/dashboard/", **options, **login) as look:
-                if host is in_django:
-                    look.open("")
-                    look.page.fill("[name=username]", "ada")
-                    look.page.fill("[name=password]", PASSWORD)
-                    look.page.press("[name=password]", "Enter")
-                    look.shows("Overview")
-                    look.wrong.clear()  # of the admin's login, which has no icon
-                for page, place in PAGES.items():
-                    look.open(place)
-                    look.page.locator("h1").wait_for()
-                    assert not look.overflows(), page
-                    assert not look.violations(), page
-                    if host is in_starlette:
-                        look.shoot(f"{page}-{name}")
-                look.wrong[:] = [each for each in look.wrong if "400" not in each]  # the mistake
+    with HOSTS[host](tmp_path, sqlite_url) as server:
+        for pages in (PAGES, HARMLESS):
+            for name, options in (("desk", DESK), ("phone", PHONE)):
+                with looking(browser, host, server, **options) as look:
+                    for page, place in pages.items():
+                        look.open(place)
+                        look.page.locator("h1").wait_for()
+                        assert not look.overflows(), page
+                        assert not look.violations(), page
+                        if host == "starlette" and pages is PAGES:
+                            look.shoot(f"{page}-{name}")
+                    look.wrong[:] = [
+                        each for each in look.wrong if "400" not in each
+                    ]  # the mistake
+            attack(sqlite_url)
 
 
 def test_charts(site: Look, sqlite_url: str) -> None:
@@ -233,22 +320,23 @@ def test_charts(site: Look, sqlite_url: str) -> None:
             assert f"{name} {figures[name]}" in legend.replace("\n", " ")
 
 
-def test_replay(site: Look, sqlite_url: str) -> None:
+@pytest.mark.parametrize("host", HOSTS)
+def test_replay(browser: Browser, tmp_path: Path, sqlite_url: str, host: str) -> None:
     """What came too early is found among the parked, and recorded once its dispatch is there."""
-    engine = open_engine(sqlite_url)
-    with engine.begin() as connection:
-        row = {"provider_message_id": EARLY, "subscriber_id": 1}
-        connection.execute(insert(tables.dispatches), row)
-    engine.dispose()
-    site.open("notifications")
-    site.page.get_by_label("Outcome").select_option("dispatch not found")
-    site.page.get_by_role("button", name="Show").click()
-    site.page.locator("#rows a").first.click()
-    site.page.get_by_role("button", name="Replay").click()
-    site.shows("Recorded once more.")
-    site.page.get_by_role("link", name=EARLY).click()
-    site.shows("delivered at")
-    site.shows("by notification 122")
+    with (
+        HOSTS[host](tmp_path, sqlite_url) as server,
+        looking(browser, host, server, **DESK) as site,
+    ):
+        site.open("notifications")
+        site.page.get_by_label("Outcome").select_option("dispatch not found")
+        site.page.get_by_role("button", name="Show").click()
+        site.page.locator("#rows a").first.click()
+        send(sqlite_url, EARLY)
+        site.page.get_by_role("button", name="Replay").click()
+        site.shows("Recorded once more.")
+        site.page.get_by_role("link", name=EARLY).click()
+        site.shows("delivered at")
+        site.shows("by notification 121")
 
 
 def test_suppress_by_keyboard(site: Look) -> None:
@@ -270,7 +358,7 @@ def test_suppress_by_keyboard(site: Look) -> None:
     site.page.get_by_label("Reason").fill("again")
     site.page.get_by_role("button").click()
     site.shows("Suppressed." if lifted else "The suppression is lifted.")
-    site.shows("by ada: asked by <letter>")
+    site.shows("by hookrow: asked by <letter>")
 
 
 def test_live(site: Look) -> None:
@@ -289,6 +377,65 @@ def test_live(site: Look) -> None:
     site.shows("1 new at")
     site.page.locator("#rows a").first.click()
     site.shows("subscriber not found")
+
+
+def test_what_is_committed_late(site: Look, sqlite_url: str) -> None:
+    """It is not missed for its lower number, and stands where it belongs, once."""
+    engine, log = open_engine(sqlite_url), tables.notifications
+    late = select(log).where(log.c.id == 121)
+    with engine.begin() as connection:
+        row = connection.execute(late).one()._asdict()
+        connection.execute(delete(log).where(log.c.id == 121))
+    site.page.clock.install()
+    site.open("notifications")
+    with engine.begin() as connection:
+        connection.execute(insert(log), row)
+    engine.dispose()
+    site.page.clock.run_for(5100)
+    site.shows("1 new at")
+    site.page.clock.run_for(5100)
+    numbers = site.page.locator("#rows [data-label=Number]").all_inner_texts()
+    assert numbers[:3] == ["122", "121", "120"]
+
+
+def test_the_overview_is_kept_up_to_date(site: Look) -> None:
+    """What comes is drawn anew; focus and what was opened stay, and nothing is announced."""
+    server = site.mount.removesuffix("/mail/dashboard/")
+    site.page.clock.install()
+    site.open("")
+    summary = site.page.locator("summary").first
+    summary.focus()
+    site.page.keyboard.press("Enter")
+    before = site.table("type")["Delivery"]
+    newest = testing.delivery(ADA, "m-1", at=datetime.now(UTC))
+    assert testing.post(f"{server}/mail{ENDPOINT}", newest, secret=SECRET)[0] == 200
+
+    def counted() -> bool:
+        site.page.clock.run_for(5100)
+        site.page.wait_for_timeout(50)
+        return sum(site.table("type")["Delivery"]) == sum(before) + 1
+
+    eventually(counted)
+    assert f"Delivery {sum(before) + 1:,}" in site.page.locator(".legend").first.inner_text()
+    assert [colours > 3 for colours in site.colours()] == [True, True]
+    assert site.page.locator("details[open]").count() == 1
+    assert summary.evaluate("each => each === document.activeElement")
+    assert site.page.locator("svg.bar").first.is_visible()
+    assert not site.page.locator("[aria-live], [role=status], [role=alert]").count()
+    assert not site.violations()
+
+
+def test_an_overview_that_cannot_be_brought_up_to_date_says_so(site: Look) -> None:
+    """It is what it was, with a sentence, until the server answers again."""
+    site.page.clock.install()
+    site.open("")
+    site.page.route("**/dashboard/", lambda route: route.fulfill(status=503))
+    site.page.clock.run_for(5100)
+    site.shows("could not be brought up to date (503)")
+    site.page.unroute_all()
+    site.page.clock.run_for(5100)
+    site.page.locator("#stale").wait_for(state="hidden")
+    site.wrong[:] = [each for each in site.wrong if "503" not in each]
 
 
 def test_without_javascript(browser: Browser, tmp_path: Path, sqlite_url: str) -> None:

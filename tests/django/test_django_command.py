@@ -109,7 +109,12 @@ class TestHelp:
         (("log", "--database-url", "x"), {}, 2, "No such option"),
         (("replay",), {}, 2, "Say which"),
         (("log", "show", "77"), {}, 1, "Error: The log has no notification 77.\n"),
-        (("log",), {"HOOKROW": {"SECRET": SECRET, "LOG": False}}, 1, "There is no log: HOOKROW"),
+        (
+            ("log",),
+            {"HOOKROW": {"SECRET": SECRET, "LOG": False}},
+            1,
+            "There is no log: the settings turn it off",
+        ),
         (("log",), {"HOOKROW": {"SECRET": SECRET, "TABLES": {"log": 1}}}, 1, "HOOKROW['TABLES']"),
         (
             ("simulate", "open", ADA),

@@ -69,6 +69,13 @@ def test_the_staff_looks(project: Site) -> None:
     assert get(project, "nowhere").status_code == 404
 
 
+@pytest.mark.parametrize("secure", [True, False])
+def test_the_cookie_of_https(project: Site, *, secure: bool) -> None:
+    """It never goes by plain http where it was given by https."""
+    response = project.client.get(f"{MOUNT}notifications", secure=secure)
+    assert ("Secure" in response.headers["Set-Cookie"]) is secure
+
+
 def test_who_is_not_logged_in_is_sent_to_do_so(project: Site) -> None:
     """It is the admin's own page for that."""
     project.client.logout()
@@ -78,13 +85,14 @@ def test_who_is_not_logged_in_is_sent_to_do_so(project: Site) -> None:
 
 
 def test_permissions(project: Site) -> None:
-    """They are the admin's: to look, to replay, and to change whatever the subscribers are."""
+    """They are the admin's: to look, to replay, to change whatever the subscribers are."""
     project.log_in()
     assert get(project).status_code == 403
     project.log_in("view_notification")
     assert get(project).status_code == 200
-    assert suppress(project) == 403
-    assert project.client.post(f"{MOUNT}notification?id=1").status_code == 403
+    for page, query in (("subscriber", {"email": ADA}), ("notification", {"id": "1"})):
+        assert b"<form" not in get(project, page, **query).content
+        assert project.client.post(f"{MOUNT}{page}").status_code == 403
     project.log_in("view_notification", "replay_notification", "change_subscriber")
     assert suppress(project) == 303
     assert Subscriber.objects.get(email=ADA).suppression_reason == "asked"

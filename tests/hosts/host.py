@@ -370,9 +370,14 @@ class HostContract:
         ],
     )
     def test_wrong_secret(self, site: Site, secret: str | bytes | None) -> None:
-        """Whatever is not one of the secrets is answered 401, and changes nothing."""
+        """Whatever is not one of the secrets is answered 401, and changes nothing.
+
+        A header tells whether one came (RFC 9110, section 11.6.1).
+        """
         answer = site.post(DELIVERY, secret=secret)
         assert (answer.status, answer.body) == (401, b"Cannot verify webhook")
+        error = "wrong" if secret else "missing"
+        assert answer.header("www-authenticate") == f'Secret error="{error}"'
         assert site.delivered_at() is None
 
     @pytest.mark.parametrize("other", [SECRET, PREVIOUS, "wrong", ""])

@@ -9,4 +9,3 @@ from process import granian
 class TestLitestar(HostContract):
     command = staticmethod(granian)
     app = "litestar_app:app"
-    drops_unread = True

@@ -80,9 +80,9 @@ def dispatch(
 
 
 def find(home: Home, *notifications: Notification) -> Found:
-    """Find what the notifications mention, in a transaction of its own."""
-    with home.store.transaction() as transaction:
-        return transaction.find(mentioned([arrival(each) for each in notifications]))
+    """Find what the notifications mention."""
+    with home.store.reading() as reading:
+        return reading.find(mentioned([arrival(each) for each in notifications]))
 
 
 def save(home: Home, *changes: Change) -> None:
@@ -198,6 +198,13 @@ class FindContract:
             transaction.save([])
         assert not found.subscribers
         assert not found.dispatches
+
+    def test_a_dispatch_is_found_alone(self, home: Home) -> None:
+        """A message id is enough: nobody's address has to be mentioned with it."""
+        fill(home)
+        with home.store.transaction() as transaction:
+            found = transaction.find(Mentioned((), {"m-ada"}, ()))
+        assert list(found.dispatches) == ["m-ada"]
 
     def test_a_large_group_is_found(self, home: Home) -> None:
         """Several thousand mentions fit into one group."""

@@ -17,7 +17,8 @@ from sqlalchemy.types import TypeEngine
 import django_host
 from crm.schema import CRM, MUTED
 from hookrow import Role, Schema
-from hookrow.django.store import DjangoStore, DjangoTransaction
+from hookrow.django.rows import DjangoTransaction
+from hookrow.django.store import DjangoStore
 from hookrow.notification import Key
 
 BARE = replace(

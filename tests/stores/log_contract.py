@@ -29,7 +29,7 @@ from hookrow.notification import (
 from hookrow.quiet import Quiet
 from hookrow.recording import keep_failed, record
 from hookrow.replay import GROUP, matching, record_late, record_ready, rehearse
-from hookrow.stores.log import Cell, Grain, LogReader, Query
+from hookrow.stores.log import Cell, Ended, Grain, LogReader, Query
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -582,7 +582,7 @@ class ReadContract:
         """Nothing is pruned, forgotten or counted."""
         assert sum(log.prune(before=NOON, parked_before=GIVEN_UP, bodies_only=bodies_only)) == 0
         assert log.forget("ada@example.com") == 0
-        assert dict(log.counts()) == {}
+        assert dict(log.ends(0, 9)) == {}
 
     def test_a_long_log_is_tended_in_batches(self, home: Home, log: LogReader) -> None:
         """Over the borders of batches too, wherever ids begin."""
@@ -624,10 +624,15 @@ class ReadContract:
         assert [row["body"] for row in home.logged()] == [None, '{"To": "S2@x.com"']
 
     def test_entries_are_counted(self, home: Home, log: LogReader) -> None:
-        """By how they ended last."""
-        keep(home, entry(1), parked(2, minutes=1), entry(3), parked(4, minutes=1))
-        keep(home, entry(4))
-        assert dict(log.counts()) == {Ending.RECORDED: 3, Ending.DISPATCH_NOT_FOUND: 1}
+        """By how they ended last, and with when the last of those came; in a range of ids."""
+        again = NOON + HOUR
+        keep(home, *map(entry, (1, 2)), parked(3, minutes=1), entry(4), parked(5, minutes=1))
+        keep(home, entry(2, last_received_at=again), entry(5), entry(6))
+        first, _ = log.bounds() or (0, 0)
+        assert dict(log.ends(first + 1, first + 4)) == {
+            Ending.RECORDED: Ended(3, again),
+            Ending.DISPATCH_NOT_FOUND: Ended(1, NOON),
+        }
 
 
 def _late(*told: Notification) -> list[Arrival]:

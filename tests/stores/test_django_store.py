@@ -33,6 +33,7 @@ from hookrow.django.store import DjangoStore
 from hookrow.notification import Notification, Suppressible
 from hookrow.recording import record
 from hookrow.stores import Conflict, Locked, Unavailable
+from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 
 ADA = UUID(int=1)
@@ -65,6 +66,22 @@ def test_the_queries(home: DjangoHome, told: Notification, most: int) -> None:
     assert said[0] == ("BEGIN IMMEDIATE" if connection.vendor == "sqlite" else "BEGIN")
     assert said[-1] == "COMMIT"
     assert len(said) - 2 == most - (connection.vendor == "sqlite")
+
+
+def test_what_is_parked_is_found_by_its_index(home: DjangoHome) -> None:
+    """Also where the newest or the oldest are asked for, which the primary key would lead to."""
+    keep(home, *(entry(number) for number in range(100, 4000)))
+    keep(home, *(parked(number, minutes=1) for number in range(1, 50)))
+    connection, log = connections[home.alias], reader(home)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+        with CaptureQueriesContext(connection) as captured:
+            log.newest(Query(parked=True), before=9000, limit=64)
+            log.oldest(Query(parked=True), limit=64)
+        word = "EXPLAIN QUERY PLAN" if connection.vendor == "sqlite" else "EXPLAIN"
+        for query in list(captured):
+            cursor.execute(f"{word} {query['sql']}")
+            assert "hookrow_notifications_parked_retry_at" in str(cursor.fetchall())
 
 
 class TestTransactions:

@@ -10,18 +10,27 @@ import traceback
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
 from homes import connect
 from sqlalchemy import Engine, event, make_url, text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from hookrow import ConfigurationError
 from hookrow.stores import Conflict, Locked, Rejected, StoreError, Unavailable, engines
-from hookrow.stores.engines import begin, check_version, open_engine, shown
+from hookrow.stores.engines import (
+    CONNECT_TIMEOUT,
+    begin,
+    check_version,
+    open_engine,
+    reading,
+    shown,
+)
 from hookrow.stores.faults import fault
-from hookrow.stores.limits import LOCK_TIMEOUT
+from hookrow.stores.limits import LOCK_TIMEOUT, within
+from postgres import Server
 
 PASSWORD = "hunter2"
 
@@ -179,6 +188,35 @@ def test_the_switch_to_a_log_is_waited_for(tmp_path: Path) -> None:
                 assert opened.execute("PRAGMA journal_mode") == "wal"
         finally:
             release.join()
+
+
+class TestReading:
+    def test_within_a_time(self, empty_postgres_url: str) -> None:
+        """What the database takes too long for ends; outside of the block nothing is limited."""
+        slow = text("SELECT 1 FROM pg_sleep(0.3)")
+        with closing(_Opened(empty_postgres_url)) as opened:
+            with (
+                pytest.raises(OperationalError, match="statement timeout"),
+                within(0.1),
+                reading(opened.engine) as connection,
+            ):
+                connection.execute(slow)
+            with reading(opened.engine) as connection:
+                assert connection.execute(slow).scalar() == 1
+
+    def test_a_server_that_says_nothing(self, postgres: Server, empty_postgres_url: str) -> None:
+        """It ends soon after, also where the connection idled."""
+        with closing(_Opened(empty_postgres_url)) as opened:
+            with reading(opened.engine):
+                began = monotonic()
+            with (
+                postgres.frozen(),
+                pytest.raises(OperationalError),
+                within(0.1),
+                reading(opened.engine),
+            ):
+                pytest.fail("it answers")
+            assert monotonic() - began < CONNECT_TIMEOUT + 3
 
 
 def _path(url: str) -> str:

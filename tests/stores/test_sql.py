@@ -26,8 +26,9 @@ from log_contract import LogContract, NoLogContract, ReplayContract
 from sqlalchemy import Engine, create_engine, event, insert, make_url, select, text
 
 from hookrow import ConfigurationError, Role, Schema, SchemaMismatch, Suppressed
-from hookrow.notification import SetSuppression, Suppressible
+from hookrow.notification import RowId, SetSuppression, Suppressible
 from hookrow.recording import record
+from hookrow.stores.engines import opened
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.tables import metadata, subscribers
 from postgres import Server
@@ -255,6 +256,20 @@ def test_a_lent_engine_in_autocommit_keeps_transactions(database_url: str) -> No
     with engine.connect() as connection:
         assert connection.scalar(select(subscribers.c.suppressed_at)) == NOON
     engine.dispose()
+
+
+def test_who_reads_and_who_writes_are_not_in_each_others_way(database_url: str) -> None:
+    """What is being written is not seen before its end, and nobody waits."""
+    row: RowId = (Suppressible.SUBSCRIBER, 1)
+    with closing(SQLStore(database_url)) as store, closing(SQLStore(database_url)) as other:
+        with opened(database_url) as engine, engine.begin() as connection:
+            connection.execute(insert(subscribers), {"email": "ada@example.com"})
+        change = SetSuppression(Suppressible.SUBSCRIBER, 1, NOON, "HardBounce", guarded=True)
+        with other.reading() as reading, store.transaction() as transaction:
+            transaction.save([change])
+            assert reading.read([row])[row]["suppressed_at"] is None
+        with other.reading() as reading:
+            assert reading.read([row])[row]["suppressed_at"] == NOON
 
 
 IsolationLevel: TypeAlias = Literal["READ COMMITTED", "AUTOCOMMIT"]

@@ -148,9 +148,17 @@ def long(home: SQLHome, empty_database_url: str) -> Iterator[tuple[Engine, LogRe
     ("look", "index"),
     [
         (lambda log: log.due(NOON, limit=64), "hookrow_notifications_parked_retry_at"),
+        (
+            lambda log: log.newest(Query(parked=True), before=9000, limit=64),
+            "hookrow_notifications_parked_retry_at",
+        ),
+        (
+            lambda log: log.oldest(Query(parked=True), limit=64),
+            "hookrow_notifications_parked_retry_at",
+        ),
         (lambda log: log.parked(["m-1", "m-2"]), "hookrow_notifications_parked_message_id"),
     ],
-    ids=["due", "parked"],
+    ids=["due", "newest", "oldest", "of messages"],
 )
 def test_what_is_parked_is_found_by_its_index(
     long: tuple[Engine, LogReader],

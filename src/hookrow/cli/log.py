@@ -12,7 +12,7 @@ import msgspec
 from click.core import ParameterSource
 
 from hookrow.cli.options import DATABASE_URL, ID, JSON, KEEP, KEEP_BODIES, F, Moment
-from hookrow.cli.source import Source
+from hookrow.cli.source import Source, log_of
 from hookrow.entry import Ending, Logged
 from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.notification import Outcome, Recorded, Refusal
@@ -83,8 +83,8 @@ def log(  # noqa: PLR0913 - one for each option
         parked=parked,
     )
     source: Source = context.obj
-    with source.opened(database_url) as (_, reader):
-        found = reader.newest(query, before=before, limit=limit)
+    with source.opened(database_url) as store:
+        found = log_of(store).newest(query, before=before, limit=limit)
     if found and not as_json:
         click.echo(_COLUMNS.format("id", "came", "type", "recipient", "message id", "outcome"))
     for entry in found:
@@ -104,8 +104,8 @@ def show(source: Source, *, id_: int, as_json: bool, database_url: str) -> None:
     """Tell everything about one notification."""
     from hookrow.replay import arrivals_of, rehearse
 
-    with source.opened(database_url) as (store, reader):
-        found = reader.newest(Query(ids=[id_]), limit=1)
+    with source.opened(database_url) as store:
+        found = log_of(store).newest(Query(ids=[id_]), limit=1)
         if not found:
             raise ConfigurationError(f"The log has no notification {id_}.")
         [entry] = found
@@ -142,8 +142,8 @@ def forget(source: Source, *, email: str, database_url: str) -> None:
     """
     if "@" not in email:
         raise click.UsageError(f"{email!r} is no address.")
-    with source.opened(database_url) as (_, reader):
-        click.echo(f"Erased in {many(reader.forget(email), 'notification')}.")
+    with source.opened(database_url) as store:
+        click.echo(f"Erased in {many(log_of(store).forget(email), 'notification')}.")
 
 
 @click.command()
@@ -180,9 +180,9 @@ def replay(
     counts: Counter[str] = Counter()
     quiet = Quiet()
     with (
-        source.opened(database_url) as (store, reader),
+        source.opened(database_url) as store,
         click.progressbar(
-            matching(reader, query), label="Replaying", file=sys.stderr, hidden=dry_run
+            matching(log_of(store), query), label="Replaying", file=sys.stderr, hidden=dry_run
         ) as groups,
     ):
         for group in groups:
@@ -238,9 +238,11 @@ def prune(
     from hookrow.retention import pruned
 
     with (
-        source.opened(database_url) as (_, reader),
+        source.opened(database_url) as store,
         click.progressbar(
-            pruned(reader, keep=keep, keep_bodies=keep_bodies), label="Pruning", file=sys.stderr
+            pruned(log_of(store), keep=keep, keep_bodies=keep_bodies),
+            label="Pruning",
+            file=sys.stderr,
         ) as batches,
     ):
         count = sum(batches)

@@ -79,6 +79,11 @@ def option(name: str, **attributes: Any) -> Callable[[F], F]:  # noqa: ANN401 - 
     return click.option(name, show_envvar=True, **attributes)
 
 
+def given(*values: str | None) -> tuple[str, ...]:
+    """Return the values of those options that were given."""
+    return tuple(value for value in values if value is not None)
+
+
 SECRET = option("--secret", metavar="SECRET", help="What X-Provider-Secret has to be.")
 PREVIOUS_SECRET = option(
     "--previous-secret", metavar="SECRET", help="Accepted too, while a secret is rotated."

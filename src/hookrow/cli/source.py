@@ -5,21 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from hookrow.errors import ConfigurationError
 from hookrow.schema import Schema
 from hookrow.stores import Store
 from hookrow.stores.log import LogReader
 
-Opened: TypeAlias = tuple[Store, LogReader]
-
 
 class Source(Protocol):
-    """What a command that needs the log is given as its context's object."""
+    """What a command that needs the store is given as its context's object."""
 
-    def opened(self, database_url: str) -> AbstractContextManager[Opened]:
-        """Open the store and its log. Raises `ConfigurationError` where there is none."""
+    def opened(self, database_url: str) -> AbstractContextManager[Store]:
+        """Open the store. Raises `ConfigurationError` where there is none."""
+
+
+def log_of(store: Store) -> LogReader:
+    """Return what reads a store's log. Raises `ConfigurationError` where it has none."""
+    if store.log is None:
+        raise ConfigurationError(
+            "There is no log: the settings turn it off (`log = false`, in Django 'LOG': False)."
+        )
+    return store.log
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +36,8 @@ class Tables:
     schema: Schema = field(default_factory=Schema)
 
     @contextmanager
-    def opened(self, database_url: str) -> Iterator[Opened]:
-        """Open the store and its log. Raises `ConfigurationError` where there is none."""
+    def opened(self, database_url: str) -> Iterator[Store]:
+        """Open the store. Raises `ConfigurationError` where there is none."""
         from hookrow.stores.engines import absent, opened
         from hookrow.stores.sql import SQLStore
         from hookrow.stores.verification import verify
@@ -39,7 +46,4 @@ class Tables:
             if file := absent(engine):
                 raise ConfigurationError(f"There is no {file}. Run: hookrow db upgrade")
             verify(engine, self.schema)
-            store = SQLStore(engine, self.schema)
-            if store.log is None:
-                raise ConfigurationError("There is no log: the settings have `log = false`.")
-            yield store, store.log
+            yield SQLStore(engine, self.schema)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from heapq import nlargest
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +19,7 @@ from hookrow.story import at, printable
 
 if TYPE_CHECKING:
     from hookrow.figures import Counts, Overview
+    from hookrow.stores.census import ListCount
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _ASCII = " .:-=+*#@"
@@ -24,6 +27,9 @@ _ASCII = " .:-=+*#@"
 
 _WIDEST = 30
 """In characters, of a bar."""
+
+_LISTS = 10
+"""How many are told of; a machine is told of all."""
 
 
 @click.command()
@@ -41,8 +47,8 @@ def stats(source: Source, *, period: Period, as_json: bool, database_url: str) -
     """Show what came, how it ended, and how many were delivered, opened and suppressed."""
     from hookrow.figures.reading import read
 
-    with source.opened(database_url) as (store, reader):
-        seen = read(store, reader, period, datetime.now(UTC))
+    with source.opened(database_url) as store:
+        seen = read(store, period, datetime.now(UTC))
     if as_json:
         click.echo(msgspec.json.encode(_as_json(seen)).decode())
         return
@@ -53,8 +59,9 @@ def stats(source: Source, *, period: Period, as_json: bool, database_url: str) -
 
 def _lines(seen: Overview, levels: str) -> Iterator[str]:
     yield seen.health
-    yield ""
-    yield f"{seen.total:,} notifications from {at(seen.starts[0])} to {at(seen.now)}"
+    if seen.logged:
+        yield ""
+        yield f"{seen.total:,} notifications from {at(seen.starts[0])} to {at(seen.now)}"
     if seen.total:
         yield from _series("type", seen.by_type, levels)
         outcomes = {each.value: counts for each, counts in seen.by_outcome.items()}
@@ -65,6 +72,7 @@ def _lines(seen: Overview, levels: str) -> Iterator[str]:
     if seen.counts:
         yield from _rates(seen.counts, levels)
         yield from _suppressed(seen.counts.suppressed, levels)
+        yield from _lists(seen.counts.lists)
 
 
 def _series(name: str, counts: Mapping[str, Sequence[int]], levels: str) -> Iterator[str]:
@@ -79,7 +87,7 @@ def _series(name: str, counts: Mapping[str, Sequence[int]], levels: str) -> Iter
 
 def _rates(counts: Counts, levels: str) -> Iterator[str]:
     yield ""
-    yield _line("sent", f"{counts.sent:,}", "in all")
+    yield _line("sent", f"{counts.sent:,}", "in all, of which")
     for name, rate in (("delivered", counts.delivery_rate), ("opened", counts.open_rate)):
         if rate is not None:
             yield _line(name, f"{rate:.1%}", levels[-1] * round(rate * _WIDEST))
@@ -95,6 +103,17 @@ def _suppressed(reasons: Mapping[str | None, int], levels: str) -> Iterator[str]
     for reason, count in sorted(reasons.items(), key=lambda each: -each[1]):
         width = -(-count * _WIDEST // max(reasons.values()))
         yield _line(reason or "no reason", f"{count:,}", levels[-1] * width)
+
+
+def _lists(lists: Sequence[ListCount]) -> Iterator[str]:
+    """Tell of those lists to which the most was sent; of one alone all has been said."""
+    if len(lists) > 1:
+        yield ""
+        yield _line("list", "sent", f"{len(lists):,} lists")
+        for each in nlargest(_LISTS, lists, attrgetter("sent")):
+            name = "no list" if each.list is None else each.name or str(each.list)
+            rest = f"{each.delivered:,} delivered, {each.opened:,} opened"
+            yield _line(name, f"{each.sent:,}", rest)
 
 
 def _line(name: str, figure: str, rest: str) -> str:
@@ -128,7 +147,7 @@ def _as_json(seen: Overview) -> Mapping[str, Any]:
         "period": seen.period.value,
         "now": seen.now,
         "starts": seen.starts,
-        "total": seen.total,
+        "total": seen.total if seen.logged else None,
         "by_type": seen.by_type,
         "by_outcome": {each.value: row for each, row in seen.by_outcome.items()},
         "last_heard": heard and heard.last,

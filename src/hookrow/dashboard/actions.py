@@ -6,8 +6,9 @@ import logging
 from datetime import UTC, datetime
 
 from hookrow.byhand import change_by_hand
+from hookrow.dashboard import listing
 from hookrow.dashboard.asking import Fields, Mistake, fields, linked
-from hookrow.dashboard.pages import Site, entry_of
+from hookrow.dashboard.site import Site
 from hookrow.notification import Outcome, Recorded
 from hookrow.postmark import parse
 from hookrow.quiet import Quiet
@@ -20,12 +21,26 @@ log = logging.getLogger("hookrow")
 LONGEST_REASON = 200
 """In characters; of what somebody types."""
 
+DONE = {
+    "recorded": "Recorded once more.",
+    "subscriber_not_found": "Not recorded: there is no such subscriber.",
+    "dispatch_not_found": "Not recorded: there is no such dispatch.",
+    "recipient_mismatch": "Not recorded: the dispatch is another subscriber's.",
+    "unsupported": "Not recorded: it is not supported.",
+    "failed": "Not recorded: one of its rows is held just now, or the database failed at it.",
+    "unavailable": "Not recorded: the database cannot be reached.",
+    "no_body": "Not recorded: its body is not kept as it came.",
+    "suppressed": "Suppressed.",
+    "lifted": "The suppression is lifted.",
+}
+"""What a page says after an action. Whoever makes up a link has only these to choose from."""
+
 
 def replay(site: Site, asked: str, form: Fields, user: str) -> str:
     """Record a notification once more; return where to look then."""
     if form.get("action") != "replay":
         raise Mistake(400, "A notification can be replayed, and nothing else.")
-    entry = entry_of(site, fields(asked, ("id", "done")))
+    entry = listing.one(site, fields(asked, ("id", "done")))
     arrivals = arrivals_of([entry], parse)
     done = "no_body"
     if arrivals:
@@ -36,26 +51,13 @@ def replay(site: Site, asked: str, form: Fields, user: str) -> str:
 
 
 def change(site: Site, asked: str, form: Fields, user: str) -> str:
-    """Suppress a subscriber for a reason, or lift that for one; return where to look then."""
-    email = fields(asked, ("email", "before", "after", "done")).get("email", "")
-    done = _change(site, email, None, form, user)
-    return f"./subscriber?{linked({}, email=email, done=done)}"
+    """Suppress a subscriber for a reason, or lift that for one; return where to look then.
 
-
-def change_dispatch(site: Site, asked: str, form: Fields, user: str) -> str:
-    """Suppress a dispatch with all that the provider would, or lift that; return where to look."""
-    known = ("message_id", "before", "after", "done")
-    message_id = fields(asked, known).get("message_id", "")
-    done = _change(site, form.get("email", ""), message_id, form, user)
-    return f"./dispatch?{linked({}, message_id=message_id, done=done)}"
-
-
-def _change(site: Site, email: str, message_id: str | None, form: Fields, user: str) -> str:
-    action, reason = form.get("action"), form.get("reason", "").strip()
-    if action not in {"suppress", "lift"}:
-        raise Mistake(400, "One can suppress here, or lift that, and nothing else.")
-    if not reason or len(reason) > LONGEST_REASON:
-        raise Mistake(400, f"Say why, in {LONGEST_REASON} characters at the most.")
+    On the page of a dispatch that, too, and the subscription, as the provider would.
+    """
+    wanted = fields(asked, ("email", "message_id", "before", "after", "done"))
+    message_id, (action, reason) = wanted.get("message_id"), _meant(form)
+    email = wanted.get("email") or form.get("email", "")
     outcome = change_by_hand(
         site.store,
         email,
@@ -70,7 +72,21 @@ def _change(site: Site, email: str, message_id: str | None, form: Fields, user: 
     if isinstance(outcome, Recorded):
         done = "suppressed" if action == "suppress" else "lifted"
     log.info("%s asked to %s by hand: %s.", _named(user), action, done)
-    return done
+    if message_id is None:
+        return f"./subscriber?{linked({}, email=email, done=done)}"
+    return f"./dispatch?{linked({}, message_id=message_id, done=done)}"
+
+
+def _meant(form: Fields) -> tuple[str, str]:
+    """Return what to do, and why. Raises `Mistake`."""
+    action, reason = form.get("action", ""), form.get("reason", "").strip()
+    if action not in {"suppress", "lift"}:
+        raise Mistake(400, "One can suppress here, or lift that, and nothing else.")
+    if not reason or len(reason) > LONGEST_REASON:
+        raise Mistake(400, f"Say why, in {LONGEST_REASON} characters at the most.")
+    if "\0" in reason:
+        raise Mistake(400, "A reason has no NUL characters.")
+    return action, reason
 
 
 def _ending(outcome: Outcome) -> str:

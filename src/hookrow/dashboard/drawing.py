@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -16,6 +16,7 @@ from hookrow.dashboard.asking import linked
 from hookrow.dashboard.said import said
 from hookrow.entry import Ending
 from hookrow.figures.overview import ago
+from hookrow.http import Response
 from hookrow.notification import RowId
 from hookrow.story import at, many, printable
 
@@ -35,10 +36,10 @@ class Drawn:
     status: int = 200
 
 
-def draw(drawn: Drawn, **about: str) -> bytes:
-    """Draw a page, as UTF-8."""
-    template = _environment().get_template(drawn.template)
-    return template.render(**drawn.values, **about).encode()
+def draw(drawn: Drawn, **about: object) -> Response:
+    """Draw a page."""
+    text = _environment().get_template(drawn.template).render(**drawn.values, **about)
+    return Response(drawn.status, text.encode(), {"Content-Type": "text/html; charset=utf-8"})
 
 
 @cache
@@ -50,21 +51,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "at": at,
-        "iso": _iso,
-        "shown": shown,
-        "laid_out": laid_out,
-        "row": row,
-        "linked": linked,
-        "many": many,
-        "words": words,
-        "series_name": series_name,
-        "percent": percent,
-        "said": said,
-        "sentence": sentence,
-        "ago": ago,
-    }
+    environment.filters |= {each.__name__: each for each in _FILTERS}
     environment.globals["version"] = __version__
     return environment
 
@@ -75,7 +62,10 @@ def shown(value: object, longest: int = LONGEST) -> str:
         return at(value)
     text = "none" if value is None else str(value)
     more = f" ... ({len(text):,} characters)" if len(text) > longest else ""
-    return printable(text[:longest]) + more
+    cut = text[:longest]
+    if not cut.strip(" "):
+        cut = cut.replace(" ", r"\x20")
+    return printable(cut) + more
 
 
 def laid_out(body: str) -> str:
@@ -119,5 +109,12 @@ def sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _iso(time: datetime) -> str:
+def iso(time: datetime) -> str:
+    """Write a time as machines read it."""
     return time.astimezone(UTC).isoformat(timespec="seconds")
+
+
+_FILTERS: Sequence[Callable[..., str | None]] = (
+    *(ago, at, iso, laid_out, linked, many, percent),
+    *(row, said, sentence, series_name, shown, words),
+)

@@ -5,17 +5,18 @@ It looks and changes nothing: no row is locked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from hookrow.decide import decide, is_message_id, mentioned
-from hookrow.entry import Logged
+from hookrow.entry import Ending, Logged
 from hookrow.notification import (
     Arrival,
     Change,
     Dispatch,
+    EventTime,
     Mentioned,
     Reactivated,
     Recorded,
@@ -26,17 +27,34 @@ from hookrow.notification import (
 from hookrow.postmark import parse
 from hookrow.replay import arrivals_of
 from hookrow.stores import State, Store
+from hookrow.stores.log import LogReader, Query
 
-NOBODY = "@"
-"""An address that no row has: a store looks for dispatches only where one is mentioned."""
+NEAR = 5000
+"""In ids; how far behind the first that came at a time others are looked for that did."""
+
+_SETTING = {
+    EventTime.DELIVERED.value: "Delivery",
+    EventTime.OPENED.value: "Open",
+    "suppressed_at": "SubscriptionChange",
+    "suppression_changed_at": "SubscriptionChange",
+}
+"""Which type of notification sets a column."""
+
+TRIED = 50
+"""How many entries of one second, or near it, are compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row, and what notifications have set in it; a dispatch's `about` tells the rest."""
+    """A row, and what notifications have set in it; a dispatch's `about` tells the rest.
+
+    `causes` has, for each time in the state, the id of the notification that set it, or None
+    where the log has none such. Without a log it is empty.
+    """
 
     id: RowId
     state: State
+    causes: Mapping[str, int | None]
     about: Dispatch | None = None
 
 
@@ -64,24 +82,26 @@ class Effects:
 def subscriber(store: Store, email: str) -> Row | None:
     """Find the subscriber whom a notification for the address would find."""
     asked = Arrival(Reactivated(email, None, None), b"", datetime.now(UTC))
-    with store.transaction() as transaction:
-        outcome = decide(asked, transaction.find(mentioned([asked])))
+    with store.reading() as reading:
+        outcome = decide(asked, reading.find(mentioned([asked])))
         if not isinstance(outcome, Recorded):
             return None
         row = (Suppressible.SUBSCRIBER, outcome.changes[0].row[1])
-        return Row(row, transaction.read([row]).get(row, {}))
+        state = reading.read([row]).get(row, {})
+    return _row(store, row, state, Query(recipient=email))
 
 
 def dispatches(store: Store, message_id: str) -> Sequence[Row]:
     """Find every dispatch of that id; a host's own table may have it twice."""
     if not is_message_id(message_id):
         return []
-    asked = Mentioned({NOBODY}, {message_id}, (), {NOBODY})
-    with store.transaction() as transaction:
-        found = transaction.find(asked).dispatches.get(message_id, ())
+    asked = Mentioned(emails=(), message_ids={message_id}, changed=())
+    with store.reading() as reading:
+        found = reading.find(asked).dispatches.get(message_id, ())
         rows = {(Suppressible.DISPATCH, each.id): each for each in found}
-        states = transaction.read(list(rows))
-        return [Row(row, states.get(row, {}), each) for row, each in rows.items()]
+        states = reading.read(list(rows))
+    came = Query(message_id=message_id)
+    return [_row(store, row, states.get(row, {}), came, each) for row, each in rows.items()]
 
 
 def effects(store: Store, entry: Logged) -> Effects | None:
@@ -89,11 +109,11 @@ def effects(store: Store, entry: Logged) -> Effects | None:
     arrivals = arrivals_of([entry], parse)
     if not arrivals:
         return None
-    with store.transaction() as transaction:
-        outcome = decide(arrivals[0], transaction.find(mentioned(arrivals)))
+    with store.reading() as reading:
+        outcome = decide(arrivals[0], reading.find(mentioned(arrivals)))
         if not isinstance(outcome, Recorded):
             return Effects(outcome.text)
-        states = transaction.read({change.row for change in outcome.changes})
+        states = reading.read({change.row for change in outcome.changes})
         return Effects(
             None,
             [
@@ -113,3 +133,31 @@ def _values(change: Change) -> Sequence[tuple[str, Any]]:
         ("suppression_reason", change.reason),
         ("suppression_changed_at", change.at),
     ]
+
+
+def _row(store: Store, row: RowId, state: State, came: Query, about: Dispatch | None = None) -> Row:
+    return Row(row, state, _causes(store.log, came, state) if store.log else {}, about)
+
+
+def _causes(log: LogReader, query: Query, state: State) -> Mapping[str, int | None]:
+    """Find, of each time in a row, the notification that set it; None where the log has none."""
+    times = {
+        column: (type_, at)
+        for column, type_ in _SETTING.items()
+        if isinstance(at := state.get(column), datetime)
+    }
+    found = {each: _cause(log, query, *each) for each in set(times.values())}
+    return {column: found[each] for column, each in times.items()}
+
+
+def _cause(log: LogReader, query: Query, type_: str, at: datetime) -> int | None:
+    """Find what happened then or, of what does not say when, what came then."""
+    query = replace(query, record_type=type_, outcome=Ending.RECORDED)
+    for entry in log.happened(at, query, limit=TRIED):
+        if entry.occurred_at == at:
+            return entry.id
+    first = log.reached(at)
+    for entry in log.oldest(replace(query, ids=range(first, first + NEAR)), limit=TRIED):
+        if at in {entry.received_at, entry.last_received_at}:
+            return entry.id
+    return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -12,12 +12,13 @@ from urllib.parse import quote
 from hookrow.dashboard import actions, pages
 from hookrow.dashboard.asking import Mistake, fields
 from hookrow.dashboard.drawing import Drawn, draw
-from hookrow.dashboard.pages import Site
+from hookrow.dashboard.site import Site
 from hookrow.dashboard.visitor import COOKIE, Authorize, is_ours, new_token, token
 from hookrow.errors import ConfigurationError
 from hookrow.figures import Figures
 from hookrow.http import Head, Request, Response, plain
 from hookrow.stores import Store, StoreError
+from hookrow.stores.limits import within
 
 log = logging.getLogger("hookrow")
 
@@ -34,7 +35,7 @@ PAGES = {
 ACTIONS = {
     "notification": actions.replay,
     "subscriber": actions.change,
-    "dispatch": actions.change_dispatch,
+    "dispatch": actions.change,
 }
 """What there is to do, on the page of that name."""
 
@@ -48,13 +49,20 @@ SECURITY = {
     "Cache-Control": "no-store",
 }
 
+_CSS, _JS = "text/css; charset=utf-8", "text/javascript; charset=utf-8"
+
 _STATIC = {
-    "dashboard.css": "text/css; charset=utf-8",
-    "dashboard.js": "text/javascript; charset=utf-8",
+    "charts.js": _JS,
+    "dashboard.css": _CSS,
+    "fresh.js": _JS,
     "icon.svg": "image/svg+xml",
-    "uPlot.min.css": "text/css; charset=utf-8",
-    "uPlot.min.js": "text/javascript; charset=utf-8",
+    "live.js": _JS,
+    "uPlot.min.css": _CSS,
+    "uPlot.min.js": _JS,
 }
+
+PATIENCE = 6.0
+"""In seconds; how long a page may ask the database. A connection that is lost costs some more."""
 
 _KEPT = {"Cache-Control": "private, max-age=3600"}
 """Files change with the version, which their addresses name."""
@@ -67,7 +75,9 @@ class Dashboard:
     host's own. Below a mount that tells where it is, as every host's does, leave out
     `mount_path`, as for a receiver. With `keep_bodies=False` the log does not have who
     changed something by hand. Figures are counted in threads of its own, from the first time
-    that they are asked for, as long as somebody looks at them.
+    that they are asked for, as long as somebody looks at them. A page waits about ten seconds
+    for the database at the most; below WSGI and in Django, whose connections have the
+    project's own limits, in a thread of the host's.
 
     Raises `ConfigurationError` without `authorize`: a dashboard is never open by default.
     """
@@ -101,10 +111,13 @@ class Dashboard:
         visitor = self._visitor(request.head)
         return self.answer(request, visitor) if isinstance(visitor, str) else visitor
 
-    def answer(self, request: Request, user: str) -> Response:
-        """Answer a request of a user whom the host itself let in."""
+    @within(PATIENCE)
+    def answer(
+        self, request: Request, user: str, *, may: Collection[str] = ACTIONS.keys()
+    ) -> Response:
+        """Answer a request of a user whom the host itself let in; `may` names their `ACTIONS`."""
         try:
-            answer = self._answer(request, user)
+            answer = self._answer(request, user, may)
         except Mistake as mistake:
             answer = _error(mistake.status, str(mistake))
         except StoreError as error:
@@ -142,7 +155,7 @@ class Dashboard:
                 )
                 return _secured(plain(500, "Nobody can be let in just now."))
 
-    def _answer(self, request: Request, user: str) -> Response:
+    def _answer(self, request: Request, user: str, may: Collection[str]) -> Response:
         head = request.head
         place = _place(head, self._mount)
         if place == "":
@@ -154,21 +167,23 @@ class Dashboard:
             raise Mistake(404, "There is no such page.")
         match head.method:
             case "GET" | "HEAD":
-                return self._show(name, head, user)
-            case "POST" if name in ACTIONS:
+                return self._show(name, head, user, may=name in may)
+            case "POST" if name in may:
                 return self._act(name, request, user)
+            case "POST" if name in ACTIONS:
+                raise Mistake(403, "You may look at this, but not change it.")
             case _:
                 raise Mistake(405, "That cannot be done here.")
 
-    def _show(self, name: str, head: Head, user: str) -> Response:
+    def _show(self, name: str, head: Head, user: str, *, may: bool) -> Response:
         kept = token(head)
         given = kept or new_token()
         drawn = PAGES[name](self._site, head.query)
-        response = _drawn(drawn, user=user, token=given, place=name)
+        response = draw(drawn, user=user, token=given, place=name, may=may)
         if kept is not None:
             return response
         # Without a path it counts for what lies beside this page: the mount, whatever it is.
-        cookie = f"{COOKIE}={given}; HttpOnly; SameSite=Strict"
+        cookie = f"{COOKIE}={given}; HttpOnly; SameSite=Strict{'; Secure' * head.secure}"
         return replace(response, headers={**response.headers, "Set-Cookie": cookie})
 
     def _act(self, name: str, request: Request, user: str) -> Response:
@@ -201,14 +216,9 @@ def _static(name: str) -> Response:
     return Response(200, content, {"Content-Type": _STATIC[name], **_KEPT})
 
 
-def _drawn(drawn: Drawn, **about: str) -> Response:
-    body = draw(drawn, **about)
-    return Response(drawn.status, body, {"Content-Type": "text/html; charset=utf-8"})
-
-
 def _error(status: int, sentence: str) -> Response:
     drawn = Drawn("error.html", {"title": "This did not work", "sentence": sentence}, status)
-    response = _drawn(drawn, user="", token="", place="error")
+    response = draw(drawn, user="", place="error")
     allow = {"Allow": "GET, HEAD"} if status == 405 else {}  # noqa: PLR2004 - it is HTTP's
     return replace(response, headers={**response.headers, **allow})
 

@@ -15,11 +15,11 @@ from django.db import Error, connections
 from django.db.migrations.executor import MigrationExecutor
 from django.urls import NoReverseMatch, reverse
 
-from hookrow.cli import Commands, report
+from hookrow.cli import Commands
+from hookrow.cli.check import report
 from hookrow.cli.log import log, prune, replay
 from hookrow.cli.options import JSON
 from hookrow.cli.simulate import simulate
-from hookrow.cli.source import Opened
 from hookrow.cli.stats import stats
 from hookrow.django.conf import conf
 from hookrow.django.duplicates import duplicates
@@ -31,7 +31,7 @@ from hookrow.errors import ConfigurationError
 from hookrow.finding import Finding, Level, several_rows
 from hookrow.outside import look
 from hookrow.retry import masked
-from hookrow.stores import StoreError
+from hookrow.stores import Store, StoreError
 
 RUNSERVER = "http://127.0.0.1:8000"
 """Where Django's own server listens."""
@@ -43,18 +43,16 @@ class Project:
     """The store that the project's settings describe."""
 
     @contextmanager
-    def opened(self, database_url: str) -> Iterator[Opened]:
-        """Open the store and its log. Raises `ConfigurationError` where there is none."""
+    def opened(self, database_url: str) -> Iterator[Store]:
+        """Open the store. Raises `ConfigurationError` where the log's table is not made yet."""
         del database_url
         opened = store()
-        if opened.log is None:
-            raise ConfigurationError("There is no log: HOOKROW has 'LOG': False.")
         table = Notification._meta.db_table  # noqa: SLF001 - Django's public name
         with faults():
             tables = connections[conf.database].introspection.table_names()
-        if table not in tables:
+        if opened.log is not None and table not in tables:
             raise ConfigurationError(f"There is no table {table}. Run: manage.py migrate")
-        yield opened, opened.log
+        yield opened
 
 
 def commands() -> click.Group:
@@ -82,7 +80,7 @@ def check(context: click.Context, *, url: str | None, as_json: bool) -> None:
 
     With a URL, the one that the provider is given, check the webhook from outside
     instead, with the settings' secret. What is posted there is harmless on a live
-    system: a delivery to check@hookrow.invalid, whom nobody has as a subscriber, and
+    system: a reactivation of check@hookrow.invalid, whom nobody has as a subscriber, and
     two bodies of the type HookrowCheck, which are not supported.
 
     The exit status is 1 where there is an error.

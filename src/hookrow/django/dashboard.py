@@ -5,6 +5,7 @@ Staff may come in, with the permissions that the admin asks for the same.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import lru_cache
 from typing import Any
 
@@ -30,14 +31,15 @@ app_name = "hookrow-dashboard"
 @csrf_exempt  # its forms have a token of their own
 @staff_member_required
 def dashboard(request: HttpRequest, place: str) -> HttpResponse:
-    """Answer a member of the staff; what they may not see or do is refused as Django does."""
+    """Answer a member of the staff who may look; what else they may do is up to `_may`."""
     user: Any = request.user
-    if not user.has_perm(_permission(request, place.strip("/"))):
+    if not user.has_perm("hookrow.view_notification"):
         raise PermissionDenied
     root = request.path.removesuffix(place).removesuffix("/")
     head = head_of(request, request.path, root)
     pages = _dashboard(store(), keep_bodies=conf.keep_bodies)
-    return sent(pages.answer(Request(head, request.body), user.get_username()), head)
+    asked = Request(head, request.body)
+    return sent(pages.answer(asked, user.get_username(), may=_may(user)), head)
 
 
 for _alias in connections:
@@ -51,11 +53,13 @@ def _dashboard(store: DjangoStore, *, keep_bodies: bool) -> Dashboard:
     return Dashboard(store, authorize=lambda _: False, keep_bodies=keep_bodies)
 
 
-def _permission(request: HttpRequest, page: str) -> str:
-    """Return what the user needs: to look, or to do what the page's form does."""
-    if request.method != "POST":
-        return "hookrow.view_notification"
-    if page in {"subscriber", "dispatch"}:
-        meta = models(conf.tables).roles["subscribers"].model._meta  # noqa: SLF001 - Django's public name
-        return f"{meta.app_label}.change_{meta.model_name}"
-    return "hookrow.replay_notification"
+def _may(user: Any) -> Collection[str]:  # noqa: ANN401 - the project's own
+    """Return the pages whose form the user may send."""
+    meta = models(conf.tables).roles["subscribers"].model._meta  # noqa: SLF001 - Django's public name
+    change = f"{meta.app_label}.change_{meta.model_name}"
+    needed = {
+        "notification": "hookrow.replay_notification",
+        "subscriber": change,
+        "dispatch": change,
+    }
+    return {page for page, permission in needed.items() if user.has_perm(permission)}

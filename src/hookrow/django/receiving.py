@@ -16,6 +16,7 @@ from hookrow.django.signals import heard, send
 from hookrow.django.store import DjangoStore
 from hookrow.notification import Arrival, Outcome
 from hookrow.observing import Observer, Observers
+from hookrow.periodic import LAST
 from hookrow.postmark import Postmark
 from hookrow.receiver import Receiver
 
@@ -123,3 +124,5 @@ def _forget(*, setting: str, **_: object) -> None:
 
 
 setting_changed.connect(_forget, dispatch_uid="hookrow.django")
+
+LAST.add(connections.close_all)  # of the thread that ends: no request does it there

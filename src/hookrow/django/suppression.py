@@ -136,6 +136,6 @@ class SuppressionAdmin(_Admin):
 def _found(email: str) -> Key | tuple[Key, Key] | None:
     """Return the key of the subscriber whom a notification would find, if any."""
     asked = Arrival(Reactivated(email, None, None), b"", datetime.now(UTC))
-    with store().transaction() as transaction:
-        outcome = decide(asked, transaction.find(mentioned([asked])))
+    with store().reading() as reading:
+        outcome = decide(asked, reading.find(mentioned([asked])))
     return outcome.changes[0].row[1] if isinstance(outcome, Recorded) else None

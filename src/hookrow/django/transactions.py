@@ -29,7 +29,7 @@ def begun(using: str) -> Iterator[BaseDatabaseWrapper]:
 
 
 @contextmanager
-def reading(using: str) -> Iterator[None]:
+def reading(using: str) -> Iterator[BaseDatabaseWrapper]:
     """Read on a new connection where the one that there was is lost. Raises a `StoreError`.
 
     In a thread of its own there is no request at whose end Django would look at that.
@@ -38,7 +38,7 @@ def reading(using: str) -> Iterator[None]:
     with faults():
         if connection.errors_occurred and not connection.in_atomic_block:
             connection.close_if_unusable_or_obsolete()
-        yield
+        yield connection
 
 
 @contextmanager

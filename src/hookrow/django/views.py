@@ -50,7 +50,8 @@ def head_of(request: HttpRequest, path: str, root: str = "") -> Head:
         for name, value in request.headers.items()
     ]
     query = request.META.get("QUERY_STRING", "")
-    return Head(request.method or "", path, headers, root, query, request_id=request_id(headers))
+    secure = request.is_secure()
+    return Head(request.method or "", path, headers, root, query, secure, request_id(headers))
 
 
 def _answer(request: HttpRequest, head: Head) -> Response:

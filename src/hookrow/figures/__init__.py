@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from time import monotonic
@@ -13,7 +14,7 @@ from hookrow.figures.searching import Found, search
 from hookrow.figures.tally import Tally
 from hookrow.forks import renew_after_fork
 from hookrow.periodic import Periodic
-from hookrow.stores import Store
+from hookrow.stores import Store, StoreError
 from hookrow.stores.log import Query
 
 __all__ = ["Counts", "Delays", "Figures", "Found", "Heard", "Overview", "Period"]
@@ -51,12 +52,12 @@ class Figures:
     def overview(self, period: Period, now: datetime) -> Overview:
         """Return the figures of a period up to now, as far as they are known."""
         self._ask()
-        cells = self._tally.cells(period.starts(now)[0]) if self._tally else {}
+        start = period.starts(now)[0]
         return overview(
-            cells,
+            self._tally.cells(start) if self._tally else {},
             period,
             now,
-            complete=self._tally.complete(period) if self._tally else 1.0,
+            complete=self._tally.complete(start, now) if self._tally else 1.0,
             logged=self._tally is not None,
             heard=self._tally.heard if self._tally else None,
             counts=self._counting.counts,
@@ -67,17 +68,24 @@ class Figures:
         self._ask()
         return self._counting.counts
 
+    @property
+    def fault(self) -> StoreError | None:
+        """What was in the way when it was last read or counted; None where nothing was."""
+        faults = [*self._faults.values()]
+        return faults[0] if faults else None
+
     def search(self, query: Query, *, before: int | None = None, limit: int) -> Found:
         """Look for the newest entries, for no longer than a page may take; see `searching.search`.
 
-        By a type or an outcome what ended otherwise just now may be missed: for a minute, or
-        for an hour where it was replayed by hand. A store without a log has no entries.
+        By a type or an outcome what ended otherwise just now may be missed, until that part
+        of the log is counted anew: some seconds, in a log of millions some minutes. A store
+        without a log has no entries.
         Raises a `StoreError`.
         """
         if self._store.log is None or self._tally is None:
             return Found([], None)
         self._ask(patience=0.0)
-        runs = partial(self._tally.runs, query, datetime.now(UTC))
+        runs = partial(self._tally.runs, query)
         return search(self._store.log, query, before=before, limit=limit, runs=runs)
 
     def close(self, timeout: float | None = None) -> None:
@@ -89,6 +97,7 @@ class Figures:
         """Begin anew: nothing counted."""
         self._tally = Tally(self._store.log) if self._store.log is not None else None
         self._counting = Counting(self._store)
+        self._faults: dict[Callable[[datetime], None], StoreError] = {}
 
     def _ask(self, *, patience: float = PATIENCE) -> None:
         if self._tally is not None and not self._wanted():
@@ -100,12 +109,22 @@ class Figures:
             self._tally.ready.wait(patience)
 
     def _tallied(self) -> None:
-        if self._tally is not None and self._wanted():
-            self._tally.work(datetime.now(UTC))
+        if self._tally is not None:
+            self._do(self._tally.work)
 
     def _counted(self) -> None:
-        if self._wanted():
-            self._counting.work(datetime.now(UTC))
+        self._do(self._counting.work)
+
+    def _do(self, work: Callable[[datetime], None]) -> None:
+        """Do the work where somebody wants it, and keep what was in its way."""
+        if not self._wanted():
+            return
+        try:
+            work(datetime.now(UTC))
+        except StoreError as error:
+            self._faults[work] = error
+            raise
+        self._faults.pop(work, None)
 
     def _wanted(self) -> bool:
         return monotonic() - self._asked < ASKED

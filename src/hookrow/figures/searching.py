@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TypeAlias
 
 from hookrow.entry import Logged
-from hookrow.stores.log import LogReader, Query
+from hookrow.stores.log import LogReader, Query, span
 
 BUDGET = 0.05
 """In seconds; how long it looks, but for the statement that is at work then."""
@@ -49,8 +49,12 @@ def search(
 ) -> Found:
     """Look for the newest entries of lower ids than `before`, as long as the budget lasts.
 
-    Raises a `StoreError`.
+    For those that are parked there is an index, which leads to them at once. Raises a
+    `StoreError`.
     """
+    if query.parked:
+        parked = log.newest(query, before=before, limit=limit)
+        return Found(parked, parked[-1].id if len(parked) == limit else None)
     until, width = monotonic() + BUDGET, NARROWEST
     first, last = _bounds(log, query, before)
     found: list[Logged] = []
@@ -72,11 +76,8 @@ def search(
 def _bounds(log: LogReader, query: Query, before: int | None) -> tuple[int, int]:
     """Return the ids between which all that is meant lies."""
     first, last = log.bounds() or (1, 0)
-    if before is not None:
-        last = min(last, before - 1)
-    elif query.end is not None:
-        last = min(last, log.reached(query.end) - 1)
-    return (first if query.begin is None else log.reached(query.begin)), last
+    low, high = span(query, log.reached, before=before)
+    return max(first, low), min(last, high)
 
 
 def _unless_first(id_: int, first: int) -> int | None:

@@ -1,15 +1,20 @@
-"""The web address that is looked at, taken apart."""
+"""The web address that is looked at, taken apart, and where else hookrow may be."""
 
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from hookrow.errors import ConfigurationError
+from hookrow.receiver import ENDPOINT
 
 _PORTS = {"http": 80, "https": 443}
+
+_MOUNTS = ("", "/mail", "/email", "/hookrow", "/webhooks", "/api")
+"""Where people mount it."""
 
 _NONE = "That is no web address: write for example https://example.com/mail/provider/webhooks."
 
@@ -38,12 +43,15 @@ class Address:
         """The path alone, as it is sent."""
         return self.target.partition("?")[0]
 
-    def at(self, path: str) -> Address:
-        """Return the address of another path on the same server."""
-        return replace(self, target=path)
+    def elsewhere(self) -> list[Address]:
+        """Return where else on the server hookrow may be, the likeliest first."""
+        paths = dict.fromkeys(_paths(self.path))
+        return [replace(self, target=path) for path in paths if path != self.path]
 
     def led_to(self, location: str) -> Address | None:
         """Return where a redirect leads, None where that is no web address."""
+        if not location:
+            return None
         try:
             return replace(read(urljoin(str(self), location)), login="")
         except (ConfigurationError, ValueError):
@@ -70,6 +78,19 @@ def read(url: str) -> Address:
     return Address(
         parts.scheme, parts.hostname, port, target, _login(parts.username, parts.password)
     )
+
+
+def _paths(path: str) -> Iterator[str]:
+    bare = path.rstrip("/")
+    if bare:
+        yield f"{path}/" if path == bare else bare
+    parts = [part for part in bare.removesuffix(ENDPOINT).split("/") if part]
+    for length in range(len(parts), 0, -1):
+        yield f"/{'/'.join(parts[:length])}{ENDPOINT}"
+    for start in range(1, len(parts)):
+        yield f"/{'/'.join(parts[start:])}{ENDPOINT}"
+    for mount in _MOUNTS:
+        yield f"{mount}{ENDPOINT}"
 
 
 def is_public(ip: str) -> bool:

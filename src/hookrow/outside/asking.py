@@ -1,7 +1,12 @@
-"""Asks a server as the provider would: one POST on a connection of its own."""
+"""Asks a server as the provider would: one POST on a connection of its own.
+
+What is posted can change nothing, for it is about nobody. It has no time, so that it is
+always the same, and the log keeps it once.
+"""
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 from collections.abc import Mapping, Sequence
@@ -12,6 +17,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from threading import Timer
 from time import monotonic
 
+from hookrow.notification import Refusal
 from hookrow.outside.address import Address
 
 PATIENCE = 30.0
@@ -22,42 +28,62 @@ How long the provider waits for one is not published (two minutes for inbound ma
 
 HEADER = "X-Provider-Secret"
 
+UNKNOWN = (
+    b'{"RecordType":"SubscriptionChange","MessageID":"hookrow-check",'
+    b'"Recipient":"check@hookrow.invalid","SuppressSending":false}'
+)
+"""About a message and an address that nobody has: no name ends so (RFC 2606)."""
+
+_FILLED = b'{"RecordType":"HookrowCheck","Recipient":"check@hookrow.invalid","Filler":"%b"}'
+
 _MOST = 64 * 1024
 """In bytes; so much of an answer is read."""
 
-_SMALL = 4096
-"""In bytes; a notification is no larger, but for much metadata."""
+
+def filled(size: int) -> bytes:
+    """Return a body of so many bytes that is of no type that is supported."""
+    return _FILLED % (b"x" * (size - len(_FILLED % b"")))
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A response: header names in lower case, and no secret in it that was sent."""
+    """A response: header names in lower case, and no secret in it that was sent.
+
+    Where none came the status is 0, and the text says what was seen instead.
+    """
 
     status: int
     headers: Mapping[str, str]
     text: str
 
+    def tells(self, refusal: Refusal) -> bool:
+        """Tell whether it is hookrow's answer of that refusal."""
+        return (self.status, self.text) == (refusal.status, refusal.text)
 
-@dataclass(frozen=True, slots=True)
-class Silence:
-    """There was no response; `why` is what was seen instead, in a sentence without its end."""
+    def blames(self, error: str) -> bool:
+        """Tell whether the secret is said to have been that, "missing" or "wrong"."""
+        return f'error="{error}"' in self.headers.get("www-authenticate", "")
 
-    why: str
+    def __str__(self) -> str:
+        """Write the status, and the title or the beginning of the text, as they may be shown."""
+        title = re.search(r"<title[^>]*>(.*?)</title", self.text, re.IGNORECASE | re.DOTALL)
+        text = shown((title[1] if title else self.text).removeprefix(f"{self.status} "))
+        return (f'{self.status} "{text}"' if text else str(self.status)) if self.status else text
 
 
 class Caller:
     """Posts, and remembers how long the slowest answer to a small body took, in seconds.
 
-    `context` says which certificates are trusted, None that no TLS is spoken. An answer
+    `context` says which certificates are trusted, None: those that Python trusts. An answer
     that is not there whole within `patience` seconds is none, however it drips.
     """
 
-    def __init__(self, context: ssl.SSLContext | None, patience: float = PATIENCE) -> None:
+    def __init__(self, context: ssl.SSLContext | None, patience: float) -> None:
         self._context = context
         self._patience = patience
         self.slowest = 0.0
 
-    def post(self, address: Address, secret: str | None, body: bytes) -> Answer | Silence:
+    def post(self, address: Address, secret: str | None, body: bytes = UNKNOWN) -> Answer:
         """Post a body; without a secret its header is left out. Follows no redirect."""
         headers = {"Content-Type": "application/json", "User-Agent": "Postmark (hookrow check)"}
         if secret is not None:
@@ -65,47 +91,44 @@ class Caller:
         if address.login:
             headers["Authorization"] = address.login
         started = monotonic()
-        answer: Answer | Silence
         try:
             answer = self._exchange(address, headers, body)
         except (OSError, HTTPException, ValueError) as error:
-            answer = Silence(f"The connection ended without an answer ({said(error)})")
+            answer = Answer(0, {}, f"The connection ended without an answer ({said(error)})")
         seconds = monotonic() - started
-        if len(body) < _SMALL:  # the time of a large one is that of the line from here
+        if body is UNKNOWN:  # the time of a large one is that of the line from here
             self.slowest = max(self.slowest, seconds)
-        late = seconds >= self._patience
-        return Silence(f"No answer came within {self._patience:g} s") if late else answer
+        late = Answer(0, {}, f"No answer came within {self._patience:g} s")
+        return late if seconds >= self._patience else answer
 
     def _exchange(self, address: Address, headers: Mapping[str, str], body: bytes) -> Answer:
         connection = self._connection(address)
-        watch: Timer | None = None
+        connection.connect()
+        watch = Timer(self._patience, _cut, [connection.sock])
+        watch.daemon = True
+        watch.start()
         try:
-            connection.connect()
-            watch = Timer(self._patience, _cut, [connection.sock])
-            watch.daemon = True
-            watch.start()
             # Who refuses a body by its head may answer, and close, before it has all come.
             with suppress(BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
                 connection.request("POST", address.target, body, dict(headers))
             return _read(connection.getresponse(), _hidden(headers))
         finally:
-            if watch is not None:
-                watch.cancel()
+            watch.cancel()
             connection.close()
 
     def _connection(self, address: Address) -> HTTPConnection:
+        host, port = address.host, address.port
         # A little longer than the watch: it is that which ends what is too slow.
         patience = self._patience + 1
         if address.secure:
-            return HTTPSConnection(
-                address.host, address.port, timeout=patience, context=self._context
-            )
-        return HTTPConnection(address.host, address.port, timeout=patience)
+            return HTTPSConnection(host, port, timeout=patience, context=self._context)
+        return HTTPConnection(host, port, timeout=patience)
 
 
 def said(error: Exception) -> str:
-    """Return what an error says, as it may be shown."""
-    return shown(str(getattr(error, "strerror", None) or error) or type(error).__name__)
+    """Return what an error says, as it may be shown, without the place in Python's source."""
+    text = re.sub(r" ?\(?_ssl\.c:\d+\)?:? ?", "", str(getattr(error, "strerror", None) or error))
+    return shown(text or type(error).__name__)
 
 
 def shown(text: str, most: int = 80) -> str:

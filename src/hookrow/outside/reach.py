@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from hookrow.finding import Explained, Finding, Level
 from hookrow.outside.address import Address, is_public
@@ -33,44 +33,35 @@ def check_addresses(host: str, ips: Sequence[str]) -> Finding:
     """Look whether the provider could reach them."""
     seen = f"{host} is {', '.join(ips)}."
     if not any(map(is_public, ips)):
-        return Explained(
-            Level.WARNING,
-            "dns",
-            seen,
-            "It is an address of this machine or network: the provider cannot reach it.",
-            "Check the public address, too.",
-        )
+        means = "It is an address of this machine or network: the provider cannot reach it."
+        return Explained(Level.WARNING, "dns", seen, means, "Check the public address, too.")
     if all(":" in ip for ip in ips):
-        return Explained(
-            Level.WARNING,
-            "dns",
-            seen,
-            "It has IPv6 only, which the provider does not say that it speaks.",
-            "Make an A record, for IPv4, too.",
-        )
+        means = "It has IPv6 only, which the provider does not say that it speaks."
+        return Explained(Level.WARNING, "dns", seen, means, "Make an A record, for IPv4, too.")
     return Explained(Level.OK, "dns", seen)
 
 
-def check_port(address: Address, ips: Sequence[str]) -> Iterator[Finding]:
+def check_port(address: Address, ips: Sequence[str]) -> Finding:
     """Connect to each of the addresses: the provider may choose any."""
     faults = {ip: fault for ip in ips if (fault := _fault(ip, address.port))}
-    if len(faults) < len(ips):
-        faults = {ip: fault for ip, fault in faults.items() if not _is_ours(ip, fault)}
-    if not faults:
-        yield Explained(Level.OK, "connection", f"Port {address.port} takes connections.")
-        return
     seen = "; ".join(f"{ip}: {said(fault)}" for ip, fault in faults.items())
-    every = len(faults) == len(ips)
-    yield Explained(
-        Level.ERROR if every else Level.WARNING,
+    seen = f"Port {address.port} takes no connection at {seen}."
+    if len(faults) == len(ips):
+        return Explained(
+            Level.ERROR,
+            "connection",
+            seen,
+            "No server listens there, or a firewall keeps it from the world.",
+            f"Start the server, and let port {address.port} through.",
+        )
+    if all(map(_is_ours, faults, faults.values())):
+        return Explained(Level.OK, "connection", f"Port {address.port} takes connections.")
+    return Explained(
+        Level.WARNING,
         "connection",
-        f"Port {address.port} takes no connection at {seen}.",
-        "No server listens there, or a firewall keeps it from the world."
-        if every
-        else "Other addresses of the name work: the provider's calls fail when it takes this one.",
-        f"Start the server, and let port {address.port} through."
-        if every
-        else "Have the server listen there, or take that address out of the DNS.",
+        seen,
+        "Other addresses of the name work: the provider's calls fail when it takes this one.",
+        "Have the server listen there, or take that address out of the DNS.",
     )
 
 
@@ -84,7 +75,4 @@ def _fault(ip: str, port: int) -> OSError | None:
 
 def _is_ours(ip: str, fault: OSError) -> bool:
     """Tell whether it is this machine that has no IPv6."""
-    return ":" in ip and fault.errno in _NO_ROUTE
-
-
-_NO_ROUTE = {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL}
+    return ":" in ip and fault.errno in {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL}

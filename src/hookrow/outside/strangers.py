@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 from hookrow.finding import Explained, Level
 from hookrow.outside.address import Address
-from hookrow.outside.asking import Answer, Silence, shown
+from hookrow.outside.asking import Answer, shown
 
 _LOGIN = re.compile(r"log-?in|sign-?in|sso|oauth|auth", re.IGNORECASE)
 
@@ -16,10 +16,41 @@ _NO_STOP = "403 tells the provider to stop for good: it does not try again."
 _PLACE = "Mount hookrow there, or give the provider the address where it is."
 
 _MEANINGS = {
+    0: (
+        "server",
+        "The provider gets no answer, and repeats the notification a few times only.",
+        "See the server's log, and whether it is a web server that speaks {scheme} at this port.",
+    ),
+    "page": (
+        "page",
+        "It is not hookrow but a page: the provider takes what is lost there as received.",
+        _PLACE,
+    ),
+    "taken": (
+        "path",
+        "The server takes notifications from anybody, or it is not hookrow and they are lost.",
+        "Give hookrow's receiver this path, and have nothing in front answer for it.",
+    ),
+    "plain": ("tls", "Plain http was spoken to a port for TLS.", "Write https:// in the address."),
+    400: (
+        "server",
+        "The server refuses the request itself, perhaps for the host name in it.",
+        "Allow the name there (Django: ALLOWED_HOSTS).",
+    ),
     401: (
         "login",
         "A login is in the way, or a proxy puts pages of its own in place of hookrow's.",
         "Let POST to this path through, without a login and with its answers as they are.",
+    ),
+    "csrf": (
+        "csrf",
+        f"The framework's protection against forged forms refuses it. {_NO_STOP}",
+        "Exempt this path (Django: include hookrow.django.urls, or put csrf_exempt on your view).",
+    ),
+    403: (
+        "forbidden",
+        f"A firewall, a proxy's rule or a login is in the way. {_NO_STOP}",
+        "Let POST to this path through, from everywhere: the secret is the check.",
     ),
     404: ("path", "The server has nothing at this path.", _PLACE),
     405: ("path", "What is at this path takes no POST: it is not hookrow.", _PLACE),
@@ -53,51 +84,38 @@ _MEANINGS = {
         "A proxy answers, but the application behind it is too slow.",
         "See in the application's log what it waits for.",
     ),
+    "other": (
+        "server",
+        "This is no answer of hookrow's.",
+        "See the server's log for what answered, and mount hookrow there.",
+    ),
 }
-"""By status: what it is about, what it means, what to change."""
-
-_OTHER = (
-    "server",
-    "This is no answer of hookrow's.",
-    "See the server's log for what answered, and mount hookrow there.",
-)
+"""By status, or what tells two of one status apart: what it is about, its meaning, the change."""
 
 
-def explain(address: Address, answer: Answer | Silence, how: str) -> Explained:
+def explain(address: Address, answer: Answer, how: str) -> Explained:
     """Say what it means that this came in place of hookrow's answer, and how it was asked."""
-    if isinstance(answer, Silence):
-        return _silence(address, answer)
-    seen = f"POST {address} {how} was answered {quoted(answer)}."
-    match answer.status:
-        case 301 | 302 | 303 | 307 | 308:
-            about, means, change = _redirect(address, answer)
-        case 403:
-            about, means, change = _forbidden(answer)
-        case 400:
-            about, means, change = _bad_request(answer)
-        case status if status < HTTPStatus.MULTIPLE_CHOICES:
-            about, means, change = _accepted(answer)
-        case status:
-            about, means, change = _MEANINGS.get(status, _OTHER)
+    if HTTPStatus.MULTIPLE_CHOICES <= answer.status < HTTPStatus.BAD_REQUEST:
+        about, means, change = _redirect(address, answer)
+    else:
+        about, means, change = _MEANINGS.get(_kind(answer), _MEANINGS["other"])
+    asked = f"POST {address} {how} was answered {answer}."
+    seen = asked if answer.status else f"{answer} from {address}."
+    change = change.replace("{scheme}", "TLS" if address.secure else "plain http")
     return Explained(Level.ERROR, about, seen, means, change)
 
 
-def quoted(answer: Answer) -> str:
-    """Return the status, and the title or the beginning of the text, as they may be shown."""
-    title = re.search(r"<title[^>]*>(.*?)</title", answer.text, re.IGNORECASE | re.DOTALL)
-    text = shown(title[1] if title else answer.text)
-    return f'{answer.status} "{text}"' if text else str(answer.status)
-
-
-def _silence(address: Address, silence: Silence) -> Explained:
-    return Explained(
-        Level.ERROR,
-        "server",
-        f"{silence.why} from {address}.",
-        "The provider gets no answer, and repeats the notification a few times only.",
-        "See the server's log; is it a web server, and is it this one that speaks "
-        f"{'TLS' if address.secure else 'plain http'} at port {address.port}?",
-    )
+def _kind(answer: Answer) -> int | str:
+    text = answer.text.lower()
+    match answer.status:
+        case 400 if "https port" in text:
+            return "plain"
+        case 403 if "csrf" in text:
+            return "csrf"
+        case status if 0 < status < HTTPStatus.MULTIPLE_CHOICES:
+            return "page" if "<html" in text else "taken"
+        case status:
+            return status
 
 
 def _redirect(address: Address, answer: Answer) -> tuple[str, str, str]:
@@ -106,61 +124,21 @@ def _redirect(address: Address, answer: Answer) -> tuple[str, str, str]:
         return "redirect", "It leads nowhere.", _PLACE
     where = shown(str(to), 200)
     if _LOGIN.search(to.path) and not _LOGIN.search(address.path):
-        return (
-            "login",
-            f"It leads to a login, {where}: the provider has none.",
-            "Let POST to this path through without a login.",
+        means = f"It leads to a login, {where}: the provider has none."
+        return "login", means, "Let POST to this path through without a login."
+    change = f"Give the provider {where} instead."
+    if str(to) == str(address):
+        why = "It leads to itself"
+        change = (
+            "See which rule redirects; behind TLS that a proxy ends it wants X-Forwarded-Proto."
         )
-    if to.path.rstrip("/") == address.path.rstrip("/") and to.path != address.path:
-        why = f"It leads to the same path {_slash(to)} a slash at its end"
+    elif to.path.rstrip("/") == address.path.rstrip("/") and to.path != address.path:
+        with_ = "with" if to.path.endswith("/") else "without"
+        why = f"It leads to the same path {with_} a slash at its end"
     elif to.secure and not address.secure:
         why = "It leads from http to https"
     else:
-        why = "It leads elsewhere"
-    return (
-        "redirect",
-        f"{why}. A client that follows may do so by GET, without the body: nothing is recorded.",
-        f"Give the provider {where} instead.",
-    )
-
-
-def _slash(to: Address) -> str:
-    return "with" if to.path.endswith("/") else "without"
-
-
-def _forbidden(answer: Answer) -> tuple[str, str, str]:
-    if "csrf" in answer.text.lower():
-        return (
-            "csrf",
-            f"The framework's protection against forged forms refuses it. {_NO_STOP}",
-            "Exempt this path from it (Django: include hookrow.django.urls, whose view is).",
-        )
-    return (
-        "forbidden",
-        f"A firewall, a proxy's rule or a login is in the way. {_NO_STOP}",
-        "Let POST to this path through, from everywhere: the secret is the check.",
-    )
-
-
-def _bad_request(answer: Answer) -> tuple[str, str, str]:
-    if "HTTPS port" in answer.text:
-        return "tls", "Plain http was spoken to a port for TLS.", "Write https:// in the address."
-    return (
-        "server",
-        "The server refuses the request itself, perhaps for the host name in it.",
-        "Allow the name there (Django: ALLOWED_HOSTS).",
-    )
-
-
-def _accepted(answer: Answer) -> tuple[str, str, str]:
-    if "<html" in answer.text.lower():
-        return (
-            "page",
-            "It is not hookrow but a page: the provider takes what is lost there as received.",
-            _PLACE,
-        )
-    return (
-        "secret",
-        "The server takes notifications from anybody, or it is not hookrow and they are lost.",
-        "Give hookrow's receiver this path, and have nothing in front answer for it.",
-    )
+        why = f"It leads elsewhere, to {where}"
+        change = "Let POST to this path through without a redirect."
+    means = "A client that follows may do so by GET, without the body: nothing is recorded."
+    return "redirect", f"{why}. {means}", change

@@ -39,11 +39,18 @@ class Unavailable(StoreError):
     """The database cannot be reached, or cannot do its work at all."""
 
 
-class Transaction(Protocol):
-    """What happens in it happens as a whole, at its end, or not at all."""
+class Reading(Protocol):
+    """What is there now. Nothing is locked, and nobody is kept from writing."""
 
     def find(self, mentioned: Mentioned) -> Rows:
         """Find every row that the group mentions, in a fixed number of statements."""
+
+    def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
+        """Read what notifications set in the rows, as the block sees them now."""
+
+
+class Transaction(Reading, Protocol):
+    """What happens in it happens as a whole, at its end, or not at all."""
 
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
         """Lock the rows, in the same order in every process, before any change is applied.
@@ -60,9 +67,6 @@ class Transaction(Protocol):
         One that is there adds up its attempts and takes the newer end. Without a log
         nothing is kept.
         """
-
-    def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
-        """Read what notifications set in the rows, as the transaction sees it now."""
 
 
 class Store(Protocol):
@@ -82,6 +86,9 @@ class Store(Protocol):
         With `skip_locked` it waits for no row: `lock` returns those held by others.
         Raises a `StoreError`, also from within the block.
         """
+
+    def reading(self) -> AbstractContextManager[Reading]:
+        """Look at rows in the block; see `Reading`. Raises a `StoreError`, also from within."""
 
 
 def by_kind(rows: Collection[RowId]) -> Mapping[Suppressible, Sequence[Key | tuple[Key, Key]]]:

@@ -6,6 +6,7 @@ import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from math import isinf
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -14,7 +15,14 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from hookrow.errors import ConfigurationError, MissingExtra
 from hookrow.stores import NOT_ON
-from hookrow.stores.limits import LOCK_TIMEOUT, SET_LIMITS, STATEMENT_TIMEOUT
+from hookrow.stores.limits import (
+    LIMIT_STATEMENTS,
+    LOCK_TIMEOUT,
+    SET_LIMITS,
+    STATEMENT_TIMEOUT,
+    left,
+)
+from hookrow.stores.watch import watch
 
 CONNECT_TIMEOUT = 3
 """In seconds; how long a connection may take to come about."""
@@ -70,15 +78,25 @@ def opened(url: str) -> Iterator[Engine]:
 
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
-    """Connect, anew where the server ended the connection that idled."""
+    """Connect, anew where the server ended the connection that idled.
+
+    There is no limit of time but that of `limits.within`.
+    """
     with engine.connect() as connection:
         try:
-            connection.exec_driver_sql("VALUES (1)")
+            with watch.over(connection):
+                connection.exec_driver_sql("VALUES (1)")
         except DBAPIError as error:
             if not error.connection_invalidated:
                 raise
         connection.rollback()  # after which SQLAlchemy connects anew by itself
-        yield connection
+        if isinf(seconds := left()):
+            yield connection
+            return
+        with watch.over(connection):
+            if connection.dialect.name == "postgresql":
+                connection.exec_driver_sql(LIMIT_STATEMENTS.format(max(seconds * 1000, 1)))
+            yield connection
 
 
 def shown(url: URL) -> str:

@@ -12,14 +12,8 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from hookrow.entry import Ending, Logged, kept_message_id, kept_recipient, kept_record_type
 
-BATCH = 1000
-"""In ids; the widest range that one statement changes, so that it holds nobody up."""
-
-TRIES = 5
-"""How often a batch is tried that meets writers, who lock entries in another order."""
-
-PRUNE_LOCK = 0x686F6F6B70
-"""Of PostgreSQL's advisory locks, the one that who prunes holds: "hookp"."""
+HIGHEST = 2**63 - 1
+"""The highest id that there can be."""
 
 WIDEST = 50_000
 """In ids; the widest range that one statement counts."""
@@ -45,6 +39,13 @@ class Cell(NamedTuple):
     at: datetime
     record_type: str | None
     outcome: Ending
+
+
+class Ended(NamedTuple):
+    """How many entries ended in one way, and when the last of those came."""
+
+    number: int
+    last: datetime
 
 
 class Probe(NamedTuple):
@@ -107,10 +108,23 @@ class Query:
         )
 
 
-def batches(first: int | None, last: int | None) -> Iterator[tuple[int, int]]:
-    """Yield the lowest and the highest id of each batch; `first` is None of an empty log."""
-    for low in range(first or 0, (last or 0) + 1, BATCH):
-        yield low, low + BATCH - 1
+def span(
+    query: Query,
+    reached: Callable[[datetime], int],
+    *,
+    after: int = 0,
+    before: int | None = None,
+) -> tuple[int, int]:
+    """Return the lowest id that may be meant and the highest, for pages before an id or after one.
+
+    `reached` is `LogReader.reached`, which is asked only where it can tell.
+    """
+    low, high = after + 1, HIGHEST if before is None else before - 1
+    if query.begin is not None and not after:
+        low = reached(query.begin)
+    if query.end is not None and before is None:
+        high = reached(query.end) - 1
+    return low, high
 
 
 def reached(at: datetime, bounds: tuple[int, int], probe: Callable[[int], Probe | None]) -> int:
@@ -175,8 +189,8 @@ class LogReader(Protocol):
         Bodies that could not be read are searched for the address, as a JSON string.
         """
 
-    def counts(self) -> Mapping[Ending, int]:
-        """Return how many entries ended in each way."""
+    def ends(self, first: int, last: int) -> Mapping[Ending, Ended]:
+        """Count the entries from one id to another by how they ended."""
 
     def bounds(self) -> tuple[int, int] | None:
         """Return the first and the last id; None of an empty log."""

@@ -63,13 +63,18 @@ class MemoryStore:
                 transaction.rollback()
                 raise
 
+    @contextmanager
+    def reading(self) -> Iterator[MemoryReading]:
+        """Look at rows; who is in a transaction has not changed half of them."""
+        with self._lock:
+            yield MemoryReading(self)
 
-class MemoryTransaction:
-    """Changes the rows as it goes, and knows what they were."""
+
+class MemoryReading:
+    """The rows as they are."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
-        self._before: list[tuple[Row, Row]] = []
 
     def find(self, mentioned: Mentioned) -> Rows:
         """Find every row that the group mentions."""
@@ -84,6 +89,31 @@ class MemoryTransaction:
             if message_id in mentioned.message_ids:
                 dispatches[str(message_id)].append(self._dispatch(key, row))
         return Rows(subscribers, dispatches, self._store.subscriptions, self._store.undated)
+
+    def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
+        """Read what notifications set in the rows."""
+        return {
+            row: {name: self._row(row).get(name) for name in _SET[row[0]]}
+            for row in rows
+            if row[1] in getattr(self._store, row[0].value)
+        }
+
+    def _dispatch(self, key: Key, row: Row) -> Dispatch:
+        owner = self._store.subscribers.get(row["subscriber_id"], {})
+        return Dispatch(key, row["subscriber_id"], owner.get("email", ""), row.get("list_id"))
+
+    def _row(self, row: RowId) -> Row:
+        kind, key = row
+        found: Row = getattr(self._store, kind.value)[key]
+        return found
+
+
+class MemoryTransaction(MemoryReading):
+    """Changes the rows as it goes, and knows what they were."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store)
+        self._before: list[tuple[Row, Row]] = []
 
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
         """Hold them all: the store's one lock does."""
@@ -106,28 +136,11 @@ class MemoryTransaction:
             self._before.append((self._store.log.entries, dict(self._store.log.entries)))
             self._store.log.keep(entries)
 
-    def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
-        """Read what notifications set in the rows."""
-        return {
-            row: {name: self._row(row).get(name) for name in _SET[row[0]]}
-            for row in rows
-            if row[1] in getattr(self._store, row[0].value)
-        }
-
     def rollback(self) -> None:
         """Undo all that was changed."""
         for row, before in reversed(self._before):
             row.clear()
             row.update(before)
-
-    def _dispatch(self, key: Key, row: Row) -> Dispatch:
-        owner = self._store.subscribers.get(row["subscriber_id"], {})
-        return Dispatch(key, row["subscriber_id"], owner.get("email", ""), row.get("list_id"))
-
-    def _row(self, row: RowId) -> Row:
-        kind, key = row
-        found: Row = getattr(self._store, kind.value)[key]
-        return found
 
 
 _SET = {

@@ -19,7 +19,7 @@ from hookrow.entry import (
     kept_recipient,
     retry_at,
 )
-from hookrow.stores.log import Cell, Grain, Query
+from hookrow.stores.log import Cell, Ended, Grain, Query
 
 
 @dataclass(slots=True)
@@ -100,9 +100,13 @@ class MemoryLog:
             self._put(replace(each, recipient=None, body=None, retry_at=None))
         return len(theirs)
 
-    def counts(self) -> Mapping[Ending, int]:
-        """Return how many entries ended in each way."""
-        return Counter(each.outcome for each in self._all())
+    def ends(self, first: int, last: int) -> Mapping[Ending, Ended]:
+        """Count the entries from one id to another by how they ended."""
+        came: dict[Ending, list[datetime]] = {}
+        for each in self._all():
+            if first <= each.id <= last:
+                came.setdefault(each.outcome, []).append(each.last_received_at)
+        return {ending: Ended(len(times), max(times)) for ending, times in came.items()}
 
     def bounds(self) -> tuple[int, int] | None:
         """Return the first and the last id; None of an empty log."""

@@ -12,9 +12,10 @@ from sqlalchemy import Connection
 
 from hookrow.forks import renew_after_fork
 from hookrow.periodic import Periodic
+from hookrow.stores.limits import left
 
 TRANSACTION_TIMEOUT = 10.0
-"""In seconds; how long a transaction may take, statements and commit together."""
+"""In seconds; how long a transaction may take at the most, statements and commit together."""
 
 
 class Watch:
@@ -43,7 +44,7 @@ class Watch:
         # A duplicate: the driver may close its own, and the number then be another socket's.
         with socket.fromfd(fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as duplicate:
             with self._lock:
-                self._watched[duplicate] = monotonic() + TRANSACTION_TIMEOUT
+                self._watched[duplicate] = monotonic() + min(TRANSACTION_TIMEOUT, left())
             try:
                 yield
             finally:

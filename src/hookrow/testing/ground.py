@@ -95,8 +95,8 @@ class Ground:
         It asks the store. Override it to read by a way of your own: that sees, too, two
         columns that are taken for each other.
         """
-        with self.store.transaction() as transaction:
-            return transaction.read([row]).get(row)
+        with self.store.reading() as reading:
+            return reading.read([row]).get(row)
 
     def _mails(self) -> tuple[Mail, States]:
         """Save two mails to the same list; return one, and the states of the rows of both."""
@@ -138,8 +138,8 @@ class Ground:
         return {row: state if row[0] in undated else dated for row in rows}
 
     def _undated(self) -> Collection[Suppressible]:
-        with self.store.transaction() as transaction:
-            return transaction.find(Mentioned((), (), ())).undated
+        with self.store.reading() as reading:
+            return reading.find(Mentioned((), (), ())).undated
 
     def _post(self, payload: Payload) -> None:
         """Post what has to be recorded."""

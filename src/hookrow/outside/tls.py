@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-import warnings
 from dataclasses import dataclass
 from time import time
 
@@ -20,32 +19,53 @@ _WAIT = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Handshake:
-    """What was found. `context` is for the requests that follow, None where none can.
+class Channel:
+    """What was found of the way to a server.
 
-    Where the certificate proves nothing (`trusted` is false) it checks none.
+    `context` is for the requests that follow, None for plain http; where no request can
+    be made it is not `usable`. A secret may be sent where it is `safe` only: elsewhere
+    others may read it, and the context checks no certificate.
     """
 
     finding: Finding
-    context: ssl.SSLContext | None
-    trusted: bool = False
+    context: ssl.SSLContext | None = None
+    usable: bool = True
+    safe: bool = False
 
 
-def shake_hands(address: Address) -> Handshake:
-    """Open a connection over TLS, and say what it is like."""
+def open_channel(address: Address, *, public: bool) -> Channel:
+    """Try the way to a server, which is `public` where it leads through the internet."""
+    if not address.secure:
+        return _PUBLIC if public else _PRIVATE
     context = ssl.create_default_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     # What Python 3.13 finds fault with besides, other clients let pass.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     try:
-        version, ends = _open(address, context)
+        version, ends = _shake_hands(address, context)
     except ssl.SSLCertVerificationError as error:
-        return Handshake(_untrusted(address, error), unverified())
+        return Channel(_untrusted(address, error), _unverified())
     except (OSError, ValueError) as error:
-        return Handshake(_failed(address, error), None)
-    return Handshake(_trusted(version, ends), context, trusted=True)
+        return Channel(_failed(address, error), usable=False)
+    return Channel(_trusted(version, ends), context, safe=True)
 
 
-def unverified() -> ssl.SSLContext:
+_PRIVATE = Channel(
+    Explained(Level.OK, "tls", "Plain http, which does within a machine or a network."), safe=True
+)
+
+_PUBLIC = Channel(
+    Explained(
+        Level.ERROR,
+        "tls",
+        "Plain http, through the internet.",
+        "Whoever is on the way reads the secret and your subscribers' addresses.",
+        "Set up https, and give the provider that address.",
+    )
+)
+
+
+def _unverified() -> ssl.SSLContext:
     """Return a context that takes any certificate: no secret may be sent with it."""
     context = ssl.create_default_context()
     context.check_hostname = False
@@ -53,31 +73,25 @@ def unverified() -> ssl.SSLContext:
     return context
 
 
-def _open(address: Address, context: ssl.SSLContext) -> tuple[str, float]:
+def _shake_hands(address: Address, context: ssl.SSLContext) -> tuple[str, float]:
     """Return the version of TLS and when the certificate ends, in seconds since 1970."""
     with (
         socket.create_connection((address.host, address.port), _WAIT) as plain,
         context.wrap_socket(plain, server_hostname=address.host) as secured,
     ):
-        certificate = secured.getpeercert() or {}
-        ends = certificate.get("notAfter")
-        return secured.version() or "?", (
-            float(ssl.cert_time_to_seconds(ends)) if isinstance(ends, str) else 0.0
-        )
+        ends = (secured.getpeercert() or {}).get("notAfter")
+        seconds = ssl.cert_time_to_seconds(ends) if isinstance(ends, str) else 0
+        return secured.version() or "?", float(seconds)
 
 
 def _trusted(version: str, ends: float) -> Finding:
     left = ends - time()
     seen = f"{version}; the certificate is trusted and ends in {left / 86_400:.0f} days."
-    if left < SOON:
-        return Explained(
-            Level.WARNING,
-            "tls",
-            seen,
-            "Once it has ended the provider's calls can fail.",
-            "Renew it now, and see why that was not done by itself.",
-        )
-    return Explained(Level.OK, "tls", seen)
+    if left >= SOON:
+        return Explained(Level.OK, "tls", seen)
+    means = "Once it has ended the provider's calls can fail."
+    change = "Renew it now, and see why that was not done by itself."
+    return Explained(Level.WARNING, "tls", seen, means, change)
 
 
 _EXPIRED = ("A client that checks it hangs up.", "Renew it, and reload the server.")
@@ -109,46 +123,21 @@ _UNTRUSTED = {
 def _untrusted(address: Address, error: ssl.SSLCertVerificationError) -> Finding:
     how = f"is not trusted: {said(Exception(error.verify_message))}"
     seen, (means, change) = _UNTRUSTED.get(error.verify_code, (how, _CHAIN))
-    return Explained(
-        Level.ERROR, "tls", f"The certificate {seen.format(host=address.host)}.", means, change
-    )
+    seen = f"The certificate {seen.format(host=address.host)}."
+    return Explained(Level.ERROR, "tls", seen, means, change)
 
 
 def _failed(address: Address, error: Exception) -> Finding:
     if "WRONG_VERSION_NUMBER" in str(error):
-        return Explained(
-            Level.ERROR,
-            "tls",
-            f"Port {address.port} does not speak TLS.",
-            "It is a plain http server, or no web server.",
-            "Set up TLS there, or give the port that has it (443).",
-        )
-    if old := _old_version(address):
-        return Explained(
-            Level.ERROR,
-            "tls",
-            f"The server speaks {old} and nothing newer.",
-            "Clients of today, the provider's among them, hang up (RFC 8996).",
-            "Allow TLS 1.2 and 1.3 (nginx: ssl_protocols TLSv1.2 TLSv1.3;).",
-        )
-    return Explained(
-        Level.ERROR,
-        "tls",
-        f"The handshake failed: {said(error)}.",
-        "No request can be made.",
-        "See the server's log; it may want another name (SNI) or a client's certificate.",
-    )
-
-
-def _old_version(address: Address) -> str | None:
-    """Return the old version that the server speaks; None where it does not even that."""
-    context = unverified()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # it is old: that is the question
-        context.minimum_version = ssl.TLSVersion.TLSv1
-        context.maximum_version = ssl.TLSVersion.TLSv1_1
-    context.set_ciphers("ALL:@SECLEVEL=0")
-    try:
-        return _open(address, context)[0]
-    except (OSError, ValueError):
-        return None
+        seen = f"Port {address.port} does not speak TLS."
+        means = "It is a plain http server, or no web server."
+        change = "Set up TLS there, or give the port that has it (443)."
+    elif "PROTOCOL" in str(error):
+        seen = "The server speaks no version of TLS that is in use."
+        means = "Clients of today, the provider's among them, hang up (RFC 8996)."
+        change = "Allow TLS 1.2 and 1.3 (nginx: ssl_protocols TLSv1.2 TLSv1.3;)."
+    else:
+        seen = f"The handshake failed: {said(error)}."
+        means = "No request can be made."
+        change = "See the server's log; it may want another name (SNI) or a client's certificate."
+    return Explained(Level.ERROR, "tls", seen, means, change)

@@ -1,51 +1,8 @@
 "use strict";
 
-// The list of notifications: asks every five seconds for what is newer, while the page is seen.
-(() => {
-  const EVERY = 5000, PAGE = 50, MOST = 200;
-  const rows = document.getElementById("rows"), live = document.querySelector("[data-live]");
-  if (!rows || !live) return;
-
-  const told = document.createElement("span");
-  const label = document.createElement("label");
-  const box = document.createElement("input");
-  box.type = "checkbox";
-  box.checked = true;
-  label.className = "check";
-  label.append(box, "Live: look every five seconds");
-  live.replaceChildren(label, told);
-
-  async function look() {
-    if (!box.checked || document.hidden) return;
-    const query = new URLSearchParams(live.dataset.live);
-    query.set("rows", rows.dataset.seen);
-    try {
-      const answer = await fetch(`./notifications?${query}`);
-      if (!answer.ok) throw new Error(answer.status);
-      show(new DOMParser().parseFromString(`<table>${await answer.text()}</table>`, "text/html"));
-    } catch (error) {
-      told.textContent = `The list could not be brought up to date (${error.message}).`;
-    }
-  }
-
-  function show(page) {
-    const newer = page.getElementById("rows"), found = [...newer.rows];
-    rows.dataset.seen = newer.dataset.seen;
-    if (!found.length) return;
-    for (const row of found) row.className = "new";
-    // A whole page may not be all that came: what is below it would not follow on.
-    if (found.length === PAGE) rows.replaceChildren();
-    rows.prepend(...found);
-    while (rows.children.length > MOST) rows.lastElementChild.remove();
-    document.getElementById("nothing")?.remove();
-    told.textContent = `${found.length} new at ${new Date().toISOString().slice(11, 19)}Z`;
-  }
-
-  setInterval(look, EVERY);
-})();
-
 // Charts: each draws the figures of the table that stands below it, stacked.
 (() => {
+  const HEIGHT = 220;
   const reading = (cell) => Number(cell.textContent.replace(/\D/g, ""));
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const KNOWN = new Map([
@@ -114,7 +71,7 @@
     return { list, tell };
   }
 
-  function draw(chart, figures, tell) {
+  function draw(place, figures, tell) {
     const { colours, times, counts } = figures, step = times[1] - times[0];
     const line = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
     const paths = uPlot.paths.bars({ size: [0.85, 60], align: 1 });
@@ -123,8 +80,8 @@
       return { fill, stroke: fill, width: 0, paths, points: { show: false } };
     });
     return new uPlot({
-      width: chart.clientWidth,
-      height: 220,
+      width: place.clientWidth,
+      height: HEIGHT,
       legend: { show: false },
       cursor: { y: false, points: { show: false }, drag: { x: false, y: false } },
       tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
@@ -138,19 +95,43 @@
       ],
       series: [{}, ...series.reverse()],
       hooks: { setCursor: [(drawn) => tell(drawn.cursor.idx)] },
-    }, [times, ...stacked(counts)], chart);
+    }, [times, ...stacked(counts)], place);
   }
 
-  for (const table of document.querySelectorAll("table[data-chart]")) {
-    const section = table.closest("section"), chart = section.querySelector(".chart");
-    const figures = read(table), { list, tell } = legend(figures);
-    chart.before(list);
-    let drawn = draw(chart, figures, tell);
-    new ResizeObserver(() => drawn.setSize({ width: chart.clientWidth, height: 220 })).observe(chart);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-      drawn.destroy();
-      drawn = draw(chart, figures, tell);
-    });
-    section.querySelector("details").open = false;
+  const shown = new Map();
+
+  // Draws the chart of a section, where its figures are not those that were drawn last.
+  function show(place) {
+    const table = place.parentElement.querySelector("table"), before = shown.get(place);
+    if (before?.figures === table.textContent) return;
+    const figures = read(table), { list, tell } = legend(figures), bars = document.createElement("div");
+    bars.setAttribute("role", "img");
+    bars.setAttribute("aria-label", place.dataset.drawn);
+    place.replaceChildren(list, bars);
+    const chart = draw(bars, figures, tell);
+    shown.set(place, { chart, figures: table.textContent });
+    if (before) {
+      chart.setCursor(before.chart.cursor);
+      before.chart.destroy();
+    } else {
+      place.nextElementSibling.open = false;
+      new ResizeObserver(() => resize(place)).observe(place);
+    }
   }
+
+  function resize(place) {
+    shown.get(place)?.chart.setSize({ width: place.clientWidth, height: HEIGHT });
+  }
+
+  function showAll() {
+    for (const place of shown.keys()) if (!place.isConnected) shown.delete(place);
+    document.querySelectorAll("[data-drawn]").forEach(show);
+  }
+
+  showAll();
+  document.addEventListener("fresh", showAll);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    for (const drawn of shown.values()) drawn.figures = null;
+    showAll();
+  });
 })();

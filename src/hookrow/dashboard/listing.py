@@ -1,0 +1,75 @@
+"""Entries of the log, a page at a time; paged by their id, for new ones come all the while."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hookrow.dashboard.asking import Fields, Mistake, number
+from hookrow.dashboard.site import Site
+from hookrow.entry import Logged
+from hookrow.stores.log import WIDEST, LogReader, Query
+
+PAGE = 50
+"""How many entries a page lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Entries of the log, newest first, and from which id on there may be others.
+
+    A long log is not looked through at once: there may be fewer than a page, and yet others.
+    """
+
+    entries: Sequence[Logged]
+    newer: int | None = None
+    older: int | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether the page is full, or nothing is left to look through."""
+        return len(self.entries) == PAGE or self.older is None
+
+    @property
+    def empty(self) -> bool:
+        """Whether the whole log was looked through, and has none."""
+        return not self.entries and self.newer is None and self.older is None
+
+
+def listed(site: Site, query: Query, wanted: Fields) -> Listed:
+    """List the newest entries, those `before` an id, or the next `after` one.
+
+    Of a store without a log there are none. Raises `Mistake`.
+    """
+    before, after = number("before", wanted), number("after", wanted)
+    if after is None:
+        found = site.figures.search(query, before=before, limit=PAGE)
+        return Listed(found.entries, None if before is None else before - 1, found.before)
+    last = last_id(site.log)
+    end = min(last, after + WIDEST)
+    entries = site.log.oldest(replace(query, ids=range(after + 1, end + 1)), limit=PAGE)
+    looked = entries[-1].id if len(entries) == PAGE else end
+    return Listed(entries[::-1], looked if looked < last else None, after + 1)
+
+
+def newer(log: LogReader, query: Query, seen: int, last: int) -> Sequence[Logged]:
+    """Return the newest of what came since the last look; a look long ago does not count."""
+    ids = range(max(seen, last - WIDEST) + 1, last + 1)
+    return log.newest(replace(query, ids=ids), limit=PAGE) if ids else []
+
+
+def last_id(log: LogReader) -> int:
+    """Return the id of the newest entry, 0 of an empty log."""
+    bounds = log.bounds()
+    return bounds[1] if bounds else 0
+
+
+def one(site: Site, wanted: Fields) -> Logged:
+    """Return the entry whose `id` is asked for. Raises `Mistake`."""
+    id_ = number("id", wanted)
+    if id_ is None:
+        raise Mistake(400, "Say which notification: by its id.")
+    entries = site.log.newest(Query(ids=[id_]), limit=1)
+    if not entries:
+        raise Mistake(404, f"The log has no notification {id_}.")
+    return entries[0]

@@ -1,0 +1,70 @@
+"""Preparing to serve: what would make every notification fail is found before the first comes."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Iterator
+
+from sqlalchemy import Engine
+
+from hookrow import migrations
+from hookrow.check import check_database, check_secrets
+from hookrow.errors import ConfigurationError
+from hookrow.finding import Finding, Level
+from hookrow.schema import Schema
+from hookrow.server import warn_of
+from hookrow.settings import Settings
+from hookrow.spool import Spool
+from hookrow.stores import Unavailable
+from hookrow.stores.engines import absent, opened
+
+log = logging.getLogger("hookrow")
+
+
+def prepare(settings: Settings) -> None:
+    """Look at the secrets, the extras, the spool and the database; warn of what is wanting.
+
+    Raises a `HookrowError` where the server could not work.
+    """
+    secret = check_secrets(settings)
+    if secret.level is Level.ERROR:
+        raise ConfigurationError(secret.text)
+    warn_of(secret)
+    _prepare_extras(settings)
+    if settings.spool is not None:
+        Spool(settings.spool)  # or it would be reported by each worker
+    if not settings.bodies:
+        log.warning("No body is kept: what cannot be recorded is not tried again.")
+    with opened(settings.database_url) as engine:
+        _prepare_database(engine, settings.schema)
+
+
+def _prepare_extras(settings: Settings) -> None:
+    """Import what is an extra of its own: it says what to install."""
+    if settings.metrics:
+        importlib.import_module("hookrow.metrics")
+    if settings.dashboard:
+        from hookrow.dashboard.visitor import served_to  # noqa: PLC0415 - as said above
+
+        served_to(settings.dashboard_password, host=settings.host)
+
+
+def _prepare_database(engine: Engine, schema: Schema) -> None:
+    """Make or upgrade tables of ours in an SQLite file; one that is away may come back."""
+    ours = engine.dialect.name == "sqlite" and schema.ours
+    # Nothing is wrong with tables that migrations of the host's made.
+    if ours and any(_errors(engine, schema)):
+        try:
+            migrations.upgrade(engine, schema)
+        except Unavailable as error:
+            if absent(engine):
+                raise
+            log.warning("%s", error)
+    for finding in _errors(engine, schema):
+        if finding.about != "database":
+            raise ConfigurationError(finding.text)
+
+
+def _errors(engine: Engine, schema: Schema) -> Iterator[Finding]:
+    return (each for each in check_database(engine, schema) if each.level is Level.ERROR)

@@ -1,0 +1,76 @@
+"""Threads of our own for calls that may wait: few, and none that holds up the exit of the process.
+
+An event loop's own executor is the host's: whoever fills it stops the host's work, too.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from functools import partial
+from threading import Lock, Thread
+from typing import Any
+
+from hookrow.deadline import Deadline
+from hookrow.forks import renew_after_fork
+
+
+class Threads:
+    """Makes calls in `most` threads at a time, which start with a call and end when none waits.
+
+    Each has `seconds`, its wait for a thread among them; then its future ends with what
+    it has for that case. What was begun goes on, and what was not is never begun.
+    """
+
+    _lock: Lock
+    _waiting: deque[tuple[Callable[[], Any], Future[Any]]]
+    _running: int
+
+    def __init__(self, most: int, *, seconds: float) -> None:
+        self._most = most
+        self._deadline = Deadline[Any](seconds)
+        self.renew()
+        renew_after_fork(self)
+
+    def submit(self, call: Callable[[], Any], *, late: object) -> Future[Any]:
+        """Have it called; the future ends with what it returns or raises, or else with `late`."""
+        future: Future[Any] = Future()
+        with self._lock:
+            self._waiting.append((call, future))
+            if self._running < self._most:
+                # Where the system has no thread to give, the next one that comes starts it.
+                with suppress(RuntimeError):
+                    Thread(target=self._run, name="hookrow-call", daemon=True).start()
+                    self._running += 1
+        return self._deadline.watch(future, late=late)
+
+    def renew(self) -> None:
+        """Begin anew: nothing waits, no thread."""
+        self._lock = Lock()
+        self._waiting = deque()
+        self._running = 0
+
+    def _run(self) -> None:
+        while (waiting := self._next()) is not None:
+            _make(*waiting)
+
+    def _next(self) -> tuple[Callable[[], Any], Future[Any]] | None:
+        """Take the call that waits longest and is not late yet, or None to end the thread."""
+        with self._lock:
+            while self._waiting:
+                waiting = self._waiting.popleft()
+                if not waiting[1].done():
+                    return waiting
+            self._running -= 1
+            return None
+
+
+def _make(call: Callable[[], Any], future: Future[Any]) -> None:
+    try:
+        end = partial(future.set_result, call())
+    except BaseException as error:  # noqa: BLE001 - it belongs to who waits
+        end = partial(future.set_exception, error)
+    with suppress(InvalidStateError):  # who waits was told that it is late
+        end()
