@@ -410,8 +410,13 @@ class TestBlocking:
         # Neither passes the barrier before the other has come.
         assert [client.status for client in asyncio.run(talk())] == [200, 200]
 
-    def test_all_stuck(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Who waits for too long is answered 503, also for a thread; the host's have their own."""
+    def test_all_stuck(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Who waits for too long is answered 503, also for a thread; the host's have their own.
+
+        The log names the request.
+        """
         monkeypatch.setattr("hookrow.asgi.THREADS", 2)
         monkeypatch.setattr("hookrow.asgi.SLOWEST_CALL", 0.2)
         go_on, begun = Event(), []
@@ -433,6 +438,8 @@ class TestBlocking:
             assert len(begun) == 3  # and nothing that nobody waits for
 
         asyncio.run(talk())
+        ids = [head.request_id for head in begun]
+        assert vars(caplog.records[0])["request_id"] in ids
 
     def test_beside_one_that_does_not(self, receiver: Receiver) -> None:
         """While a handler blocks, another one of the same server answers, over real sockets."""

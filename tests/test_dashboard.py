@@ -7,6 +7,7 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
@@ -139,12 +140,13 @@ class TestWhoMayComeIn:
         assert refused.status == dashboard(Request(head("/"), b"")).status == 500
         assert f"authorize returned {type(answer).__name__}: let it return" in caplog.text
 
-    def test_a_check_that_fails_lets_nobody_in(self) -> None:
-        """What it raises is logged, and answered 500."""
+    def test_a_check_that_fails_lets_nobody_in(self, caplog: pytest.LogCaptureFixture) -> None:
+        """What it raises is logged with the request's id, and answered 500."""
         dashboard = Dashboard(MemoryStore(), authorize=lambda _: bool(1 / 0))
-        refused = dashboard.admit(head("/notifications"))
+        refused = dashboard.admit(replace(head("/notifications"), request_id="r-1"))
         assert refused is not None
         assert refused.status == 500
+        assert vars(caplog.records[0])["request_id"] == "r-1"
 
     @pytest.mark.parametrize(
         ("given", "status"),
@@ -229,7 +231,6 @@ class TestWhereItIs:
             ("/static/../handler.py", "GET", 404),
             ("/static/handler.py", "GET", 404),
             ("/notifications", "POST", 405),
-            ("/notifications", "DELETE", 405),
             ("/notifications", "HEAD", 200),
         ],
     )
@@ -237,6 +238,15 @@ class TestWhereItIs:
         """What is not there is said."""
         dashboard = Dashboard(MemoryStore(), authorize=lambda _: True)
         assert dashboard(Request(head(path, method=method), b"")).status == status
+
+    @pytest.mark.parametrize(
+        ("path", "allowed"), [("/notifications", "GET, HEAD"), ("/subscriber", "GET, HEAD, POST")]
+    )
+    def test_another_method(self, path: str, allowed: str) -> None:
+        """Who asks by a method that a page does not have is told which it has."""
+        dashboard = Dashboard(MemoryStore(), authorize=lambda _: True)
+        response = dashboard(Request(head(path, method="DELETE"), b""))
+        assert (response.status, response.headers["Allow"]) == (405, allowed)
 
     def test_another_path(self) -> None:
         """Below a mount path of its own it answers nothing else."""

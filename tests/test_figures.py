@@ -145,15 +145,16 @@ class TestCounted:
             assert made.counts.sent == sent
 
     def test_made_up_reasons_are_bounded(self) -> None:
-        """The most frequent are told apart, and all others together."""
-        reasons = [None, None, "Bounce", "Bounce", *map(str, range(30))]
+        """The most frequent are told apart, and all others together; every row is counted."""
+        reasons = [None, "", "Bounce", "Bounce", *[counting.OTHERS] * 2, *map(str, range(30))]
         people: dict[Key, dict[str, Any]] = {
             n: {"email": f"{n}@example.com", "suppressed_at": NOW, "suppression_reason": reason}
             for n, reason in enumerate(reasons)
         }
         suppressed = counted(MemoryStore(subscribers=people), NOW).suppressed
-        assert (len(suppressed), sum(suppressed.values())) == (counting.REASONS, len(reasons))
-        assert (suppressed[None], suppressed["Bounce"], suppressed[counting.OTHERS]) == (2, 2, 13)
+        assert len(suppressed) <= counting.REASONS
+        assert sum(suppressed.values()) == len(reasons)
+        assert (suppressed[None], suppressed["Bounce"], suppressed[counting.OTHERS]) == (2, 2, 16)
 
     @pytest.mark.parametrize("log", [True, False])
     def test_our_own_tables(self, database_url: str, *, log: bool) -> None:

@@ -196,6 +196,7 @@ def test_a_conflict(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (Raising(), "ZeroDivisionError"),
         (Raising(SystemExit), "SystemExit"),
+        (Raising(asyncio.CancelledError), "CancelledError"),
         (EndingBadly(), "ZeroDivisionError"),
     ],
 )

@@ -80,7 +80,7 @@ class ASGI:
 
     async def _answer(self, head: Head, receive: Receive) -> Response | None:
         """Return the response, or None where the client went away before it said all."""
-        refusal = await self._call(self._handler.admit, head)
+        refusal = await self._call(self._handler.admit, head, head)
         if refusal is not None:
             return refusal
         body = Refusal.TOO_LARGE if oversized(head) else await _body(receive)
@@ -88,15 +88,16 @@ class ASGI:
             return refuse_body(self._handler, head, body)
         if body is None:
             return None
-        answer = await self._call(self._handler, Request(head, body))
+        answer = await self._call(self._handler, Request(head, body), head)
         if isinstance(answer, Future):
             answer = await self._wait(answer)
         return answer
 
-    async def _call(self, call: Callable[[T], R], argument: T) -> R:
+    async def _call(self, call: Callable[[T], R], argument: T, head: Head) -> R:
         if not self._handler.blocking:
             return call(argument)
-        called: Future[R] = self._threads.submit(partial(call, argument), late=_LATE)
+        made = partial(call, argument)
+        called: Future[R] = self._threads.submit(made, late=_LATE, request_id=head.request_id)
         return await self._wait(called)
 
     async def _wait(self, future: Future[R]) -> R:

@@ -126,7 +126,9 @@ class Observers(Observer):
     def _try(self, call: Callable[P, R], *values: P.args, **more: P.kwargs) -> R | None:
         try:
             return call(*values, **more)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - it only looks on
+        except KeyboardInterrupt:  # of who ends the process
+            raise
+        except BaseException as error:  # noqa: BLE001 - it only looks on
             # No traceback: it may quote what the notification says.
             self._quiet.error("An observer raised %s.", type(error).__name__)
             return None

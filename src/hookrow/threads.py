@@ -34,8 +34,11 @@ class Threads:
         self.renew()
         renew_after_fork(self)
 
-    def submit(self, call: Callable[[], Any], *, late: object) -> Future[Any]:
-        """Have it called; the future ends with what it returns or raises, or else with `late`."""
+    def submit(self, call: Callable[[], Any], *, late: object, request_id: str = "") -> Future[Any]:
+        """Have it called; the future ends with what it returns or raises, or else with `late`.
+
+        Then the log names the request, where it is given.
+        """
         future: Future[Any] = Future()
         with self._lock:
             self._waiting.append((call, future))
@@ -44,7 +47,7 @@ class Threads:
                 with suppress(RuntimeError):
                     Thread(target=self._run, name="hookrow-call", daemon=True).start()
                     self._running += 1
-        return self._deadline.watch(future, late=late)
+        return self._deadline.watch(future, late=late, request_id=request_id)
 
     def renew(self) -> None:
         """Begin anew: nothing waits, no thread."""

@@ -123,7 +123,8 @@ class Dashboard:
         except StoreError as error:
             answer = _error(503, f"The database cannot be asked just now: {error}")
         except Exception as error:
-            log.exception("The dashboard failed.")
+            id_ = request.head.request_id
+            log.exception("The dashboard failed: request %s.", id_, extra={"request_id": id_})
             answer = _error(500, f"This page failed: {type(error).__name__}. The log tells more.")
         return _secured(answer)
 
@@ -135,7 +136,11 @@ class Dashboard:
         try:
             visitor = self._authorize(head)
         except Exception:
-            log.exception("The dashboard could not tell who may come in.")
+            log.exception(
+                "The dashboard could not tell who may come in: request %s.",
+                head.request_id,
+                extra={"request_id": head.request_id},
+            )
             return _secured(plain(500, "Nobody can be let in just now."))
         match visitor:
             case Response():
@@ -173,7 +178,8 @@ class Dashboard:
             case "POST" if name in ACTIONS:
                 raise Mistake(403, "You may look at this, but not change it.")
             case _:
-                raise Mistake(405, "That cannot be done here.")
+                allow = "GET, HEAD, POST" if name in may else "GET, HEAD"
+                return _error(405, "That cannot be done here.", {"Allow": allow})
 
     def _show(self, name: str, head: Head, user: str, *, may: bool) -> Response:
         kept = token(head)
@@ -216,11 +222,10 @@ def _static(name: str) -> Response:
     return Response(200, content, {"Content-Type": _STATIC[name], **_KEPT})
 
 
-def _error(status: int, sentence: str) -> Response:
+def _error(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> Response:
     drawn = Drawn("error.html", {"title": "This did not work", "sentence": sentence}, status)
     response = draw(drawn, user="", place="error")
-    allow = {"Allow": "GET, HEAD"} if status == 405 else {}  # noqa: PLR2004 - it is HTTP's
-    return replace(response, headers={**response.headers, **allow})
+    return replace(response, headers={**response.headers, **(headers or {})})
 
 
 def _redirect(to: str) -> Response:

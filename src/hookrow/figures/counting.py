@@ -60,12 +60,15 @@ def counted(store: Store, now: datetime) -> Counts:
 
 
 def frequent(reasons: Mapping[str | None, int]) -> Mapping[str | None, int]:
-    """Add up all but the most frequent reasons as `OTHERS`."""
-    counts = Counter(reasons)
+    """Add up all but the most frequent reasons as `OTHERS`; an empty one is none."""
+    counts: Counter[str | None] = Counter()
+    for reason, count in reasons.items():
+        counts[reason or None] += count
     if len(counts) <= REASONS:
         return counts
-    most = dict(counts.most_common(REASONS - 1))
-    return {**most, OTHERS: counts.total() - sum(most.values())}
+    most = Counter(dict(counts.most_common(REASONS - 1)))
+    most[OTHERS] += counts.total() - most.total()
+    return most
 
 
 def _delays(census: Census, log: LogReader) -> Delays | None:
