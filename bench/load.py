@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from functools import cache
 from itertools import count
 from pathlib import Path
-from resource import RUSAGE_CHILDREN, getrusage
 from tempfile import NamedTemporaryFile
 from time import time
 from typing import IO
@@ -43,8 +42,8 @@ class Load:
     """What became of a load.
 
     Its notifications tell of the second that begins `at`, and those of no other load do.
-    p50 and p99 are in milliseconds, `cores` is the time that wrk itself kept a core busy,
-    in seconds. What was in flight at the end is not `answered`.
+    p50 and p99 are in milliseconds, `cores` is for how long wrk itself kept cores busy with
+    it, in seconds. What was in flight at the end is not `answered`.
     """
 
     at: datetime
@@ -88,20 +87,13 @@ def post(port: int, connections: int, seconds: int, *, size: Size, door: Door) -
     )
     flags = ("-t", threads, "-c", connections, "-d", seconds, "--timeout", TIMEOUT, "-s", SCRIPT)
     command = ["wrk", *map(str, flags), f"http://127.0.0.1:{port}/", "--", *map(str, told)]
-    before = cores_of_children()
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     measured = json.loads(done.stdout.splitlines()[-1])
-    return Load(at=at, connections=connections, cores=cores_of_children() - before, **measured)
+    return Load(at=at, connections=connections, **measured)
 
 
 _SERIALS: Iterator[int] = count(int(time()))
 """A second for each load; none of them is in the future, for a load takes longer than that."""
-
-
-def cores_of_children() -> float:
-    """Return for how long the children that have ended kept cores busy, in seconds."""
-    usage = getrusage(RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
 
 
 @cache

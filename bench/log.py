@@ -45,7 +45,7 @@ _FILL = {
                 || substring(uuid_send(gen_random_uuid()) FOR 12),
             'Open', md5(n::text), 'subscriber-' || n % 5000 || '@example.com', happened,
             :outcome, :outcome, :status, 1, came, came, came,
-            now() + CAST(:parked AS int) * (interval '1 minute' + random() * interval '1 hour'),
+            now() + CAST(:parked AS int) * (1 + random()) * interval '1 hour',
             :body
         FROM (
             SELECT n, came, came - random() * interval '10 s' AS happened
@@ -67,7 +67,7 @@ _FILL = {
         SELECT fingerprint(happened), 'Open', printf('%032x', n),
             'subscriber-' || n % 5000 || '@example.com', {_UTC.format("happened")},
             :outcome, :outcome, :status, 1, came, came, came,
-            {_UTC.format(":now + :parked * (60 + abs(random() % 3600))")}, :body
+            {_UTC.format(":now + :parked * (3600 + abs(random() % 3600))")}, :body
         FROM times
     """,
 }

@@ -34,10 +34,12 @@ def facts(postgres: str) -> dict[str, str]:
     """Say what it is measured on, given the URL of a PostgreSQL database."""
     with opened(postgres) as engine, engine.connect() as connection:
         postgres_version = connection.execute(text("SHOW server_version")).scalar_one()
+        folder = connection.execute(text("SHOW data_directory")).scalar_one()
     return {
         "processor": _processor(),
         "cores": str(len(os.sched_getaffinity(0))),
         "memory": f"{_memory():.0f} GB",
+        "file systems": f"{_file_system(folder)} for PostgreSQL, {_file_system('.')} for SQLite",
         "system": f"Linux {platform.release()}",
         "Python": platform.python_version(),
         "PostgreSQL": str(postgres_version),
@@ -62,6 +64,12 @@ def _processor() -> str:
 
 def _memory() -> float:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1024**3
+
+
+def _file_system(folder: str) -> str:
+    """Return its kind; one in memory would make every commit too quick."""
+    command = ["stat", "--file-system", "--format=%T", folder]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 
 def _wrk() -> str:

@@ -10,14 +10,11 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 
 from places import binaries
 from subjects import ANYMAIL, FASTAPI, MOUNTED, Family, Subject
-
-PROGRAMS = {"wrk": "wrk", "pgbench": "postgresql"}
-"""By Debian's names of their packages."""
 
 MODULES: dict[Family, Sequence[str]] = {
     ANYMAIL: ["anymail"],
@@ -32,10 +29,10 @@ def provided(wanted: Iterable[Subject]) -> list[Subject]:
 
     Without wrk nothing can be measured: the process then ends, and says what to install.
     """
-    _install([package for program, package in PROGRAMS.items() if not found(program)])
-    if not found("wrk"):
+    _install([name for name, has in PACKAGES.items() if not has()])
+    if not _has_wrk():
         sys.exit("There is no wrk to make the load with: apt-get install wrk")
-    if not found("pgbench"):
+    if not has_pgbench():
         print("Skipped: the limit, for there is no pgbench: apt-get install postgresql")
     lacking = {family: _lacking(modules) for family, modules in MODULES.items()}
     for family, modules in lacking.items():
@@ -44,9 +41,13 @@ def provided(wanted: Iterable[Subject]) -> list[Subject]:
     return [subject for subject in wanted if not lacking.get(subject.family)]
 
 
-def found(program: str) -> bool:
-    """Tell whether there is a program."""
-    return shutil.which(program) is not None or (binaries() / program).is_file()
+def has_pgbench() -> bool:
+    """Tell whether there is a pgbench beside the PostgreSQL that runs."""
+    return (binaries() / "pgbench").is_file()
+
+
+def _has_wrk() -> bool:
+    return shutil.which("wrk") is not None
 
 
 def _install(packages: Sequence[str]) -> None:
@@ -56,6 +57,10 @@ def _install(packages: Sequence[str]) -> None:
     print(f"Installing {' and '.join(packages)} with apt-get ...", flush=True)
     for arguments in (["update"], ["install", "--yes", "--no-install-recommends", *packages]):
         subprocess.run(["apt-get", "-qq", *arguments], check=False, stdout=subprocess.DEVNULL)
+
+
+PACKAGES: Mapping[str, Callable[[], bool]] = {"wrk": _has_wrk, "postgresql": has_pgbench}
+"""Debian's packages, and what tells that they are not needed."""
 
 
 def _lacking(modules: Iterable[str]) -> list[str]:

@@ -8,13 +8,11 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TypeAlias
 
-import msgspec
-
 from data import Size
 from pgbench import ONE, THREE
 from places import POSTGRESQL, SQLITE
 from plots import Line, plot
-from report import digits
+from report import as_json, digits
 from result import Result, best
 from subjects import ANYMAIL, FASTAPI, FLOOR, MOUNTED, SERVE, WSGI
 from targets import Target, targets
@@ -100,7 +98,7 @@ process, in MB.
 * **hookrow serve**, with the log and without it; **hookrow WSGI**: a `Receiver` under gunicorn
   with 64 threads; **hookrow Django**: its view in a Django project with `GROUP_COMMIT`.
 * **Django anymail**: the Postmark view of django-anymail, and a receiver of its signal that
-  records by the ORM in a transaction, under gunicorn with 8 threads. What it refuses without
+  records by the ORM in a transaction, under gunicorn with 16 threads. What it refuses without
   the secret it answers 400, not 401.
 * **FastAPI ORM**: pydantic, and SQLAlchemy's async ORM in a transaction for each request, under
   uvicorn with uvloop and httptools.
@@ -122,7 +120,7 @@ def write(results: Sequence[Result], machine: Mapping[str, str], size: Size) -> 
     """Write the page, its plots and the results as JSON."""
     folder = DOCS / "performance"
     folder.mkdir(exist_ok=True)
-    (folder / "results.json").write_bytes(msgspec.json.format(msgspec.json.encode(results)))
+    (folder / "results.json").write_bytes(as_json(results, machine))
     for database, chosen in RATE_PLOTS.items():
         drawn = plot(f"Notifications a second, {database}", "1/s", list(_rates(results, chosen)))
         (folder / f"rate-{database.lower()}.svg").write_text(drawn)
@@ -184,7 +182,7 @@ def _results(results: Iterable[Result]) -> str:
                 digits(each.p99, 2),
                 digits(each.server, 3),
                 digits(each.base, 3),
-                digits(each.wrk, 3),
+                digits(each.load, 3),
                 digits(each.memory, 0),
                 str(each.errors),
             )

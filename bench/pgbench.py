@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
 from statistics import quantiles
 from tempfile import TemporaryDirectory
 
@@ -16,7 +17,6 @@ from sqlalchemy import make_url, text
 
 from data import BASE, Size
 from hookrow.stores.engines import opened
-from load import cores_of_children
 from places import Place
 from processes import cores
 from proof import Unproved
@@ -60,16 +60,10 @@ _FAILED = re.compile(r"failed transactions: (\d+)")
 _RATE = re.compile(r"tps = ([\d.]+)")
 
 
-def scripts(place: Place) -> Sequence[str]:
-    """List what can be run there: nothing where there is no pgbench."""
-    assert place.binaries is not None
-    return list(SCRIPTS) if (place.binaries / "pgbench").is_file() else []
-
-
 def limit(script: str, place: Place, size: Size, clients: int, seconds: int) -> Result:
     """Run a script, and see that each of its transactions updated a row. Raises `Unproved`."""
     assert place.pid is not None
-    updated, base, wrk = _updated(place), cores(place.pid), cores_of_children()
+    updated, base, own = _updated(place), cores(place.pid), _own()
     with TemporaryDirectory() as folder:
         said = _run(script, place, size, clients, seconds, Path(folder))
         latencies = quantiles(_latencies(Path(folder)), n=100)
@@ -89,7 +83,7 @@ def limit(script: str, place: Place, size: Size, clients: int, seconds: int) -> 
         p99=latencies[98] / 1000,
         server=None,
         base=(cores(place.pid) - base) / done * 1000,
-        wrk=(cores_of_children() - wrk) / done * 1000,
+        load=(_own() - own) / done * 1000,
         memory=None,
         errors=failed,
     )
@@ -112,6 +106,12 @@ def _run(script: str, place: Place, size: Size, clients: int, seconds: int, fold
     if done.returncode:
         raise Unproved(f"{script}: {done.stderr.strip()}")
     return done.stdout
+
+
+def _own() -> float:
+    """Return for how long children that have ended, as pgbench has, kept cores busy."""
+    usage = getrusage(RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _latencies(folder: Path) -> Iterator[float]:

@@ -6,11 +6,11 @@
 -- the line to begin with; how many threads there are; and how many requests each makes
 -- ahead. What goes beyond that is made when it is needed.
 
-local threads_made = 0
+local threads = {}
 
 function setup(thread)
-   thread:set("index", threads_made)
-   threads_made = threads_made + 1
+   thread:set("index", #threads)
+   threads[#threads + 1] = thread
 end
 
 local LINE = 11 -- nine digits, a kind, a line feed
@@ -44,6 +44,7 @@ function init(args)
    people, base, second = tonumber(args[3]), tonumber(args[4]), args[5]
    first, step = tonumber(args[6]), tonumber(args[7])
    for place = 0, tonumber(args[8]) - 1 do ahead[place] = make(place) end
+   prepared = os.clock()
 end
 
 function request()
@@ -53,10 +54,10 @@ function request()
 end
 
 function done(summary, latency)
-   local errors = summary.errors
+   local errors, prepared = summary.errors, threads[#threads]:get("prepared")
    io.write(string.format(
-      '\n{"answered": %d, "seconds": %.6f, "p50": %.3f, "p99": %.3f, "errors": %d}\n',
-      summary.requests, summary.duration / 1e6,
+      '\n{"answered": %d, "seconds": %.6f, "cores": %.6f, "p50": %.3f, "p99": %.3f, "errors": %d}\n',
+      summary.requests, summary.duration / 1e6, os.clock() - prepared,
       latency:percentile(50) / 1e3, latency:percentile(99) / 1e3,
       errors.connect + errors.read + errors.write + errors.status + errors.timeout))
 end

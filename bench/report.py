@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
+
+import msgspec
 
 from load import Load
 from processes import memory
 from result import Result
-from targets import Target
+from targets import targets
 
 Row: TypeAlias = dict[str, Any]
 
-RESULTS = f"{'':36}conns      rate   p50 ms   p99 ms   server     base      wrk     MB  errors"
+RESULTS = f"{'':36}conns      rate   p50 ms   p99 ms   server     base     load     MB  errors"
 
 
 def figure(name: str, value: float, unit: str = "", target: str = "") -> Row:
@@ -47,28 +49,34 @@ def show(row: Row) -> None:
 def show_results(results: Iterable[Result]) -> Iterator[Result]:
     """Print results as they come, and pass them on.
 
-    `server`, `base` and `wrk` are seconds on a core for a thousand notifications.
+    `server`, `base` and `load` are seconds on a core for a thousand notifications.
     """
     print(RESULTS, flush=True)
     for each in results:
         print(
             f"{each.name:36}{each.connections:>5}{each.rate:>10,.0f}"
             f"{each.p50:>9.2f}{each.p99:>9.2f}"
-            f"{digits(each.server, 2):>9}{digits(each.base, 2):>9}{digits(each.wrk, 2):>9}"
+            f"{digits(each.server, 2):>9}{digits(each.base, 2):>9}{digits(each.load, 2):>9}"
             f"{digits(each.memory, 0):>7}{each.errors:>8}",
             flush=True,
         )
         yield each
 
 
-def show_targets(targets: Sequence[Target]) -> None:
+def show_targets(results: Sequence[Result]) -> None:
     """Print what was to be reached and what was."""
     print(f"\n{'ratio':46}{'measured':>9}{'at least':>9}{'aim':>7}")
-    for each in targets:
+    for each in targets(results):
         print(
             f"{each.what:46}{digits(each.value, 2):>9}{each.least:>9}{each.aim or '':>7}"
             f"  {each.verdict}"
         )
+
+
+def as_json(results: Sequence[Result], machine: Mapping[str, str]) -> bytes:
+    """Return all that was measured, on what, and what was reached by it."""
+    told = {"machine": machine, "targets": targets(results), "results": results}
+    return msgspec.json.format(msgspec.json.encode(told)) + b"\n"
 
 
 def digits(value: float | None, places: int) -> str:

@@ -12,8 +12,8 @@ class Result:
     """The rate in notifications a second, p50 and p99 in milliseconds.
 
     Of the time for which cores were kept busy, in seconds for a thousand notifications:
-    what the server's processes took, what the database's did and what wrk did, who shared
-    the cores. `memory` is that of the server's largest process, in MB. What has no such
+    what the server's processes took, what the database's did, and what made the load, which
+    shared the cores. `memory` is that of the server's largest process, in MB. What has no such
     process has no figure.
     """
 
@@ -28,7 +28,7 @@ class Result:
     p99: float
     server: float | None
     base: float | None
-    wrk: float | None
+    load: float | None
     memory: float | None
     errors: int
 

@@ -61,13 +61,14 @@ class Family:
 BASIC = b64encode(f"postmark:{SECRET}".encode()).decode()
 ANYMAIL_DOOR = Door("/anymail/postmark/tracking/", f"Authorization: Basic {BASIC}")
 
-# hookrow's documentation: as many threads as notifications may come at once.
-# gunicorn's, of its settings: 2 to 4 threads for each core, where a view works by itself.
+# As hookrow's documentation advises: as many threads as notifications may come at once.
+# A view that works by itself gets twice what gunicorn's advises for two cores, for its
+# threads wait for the disk; more of them would leave PostgreSQL no connections.
 SERVE = Family("hookrow serve", serve)
 WSGI = Family("hookrow WSGI", partial(gunicorn, "peers.hookrow_wsgi:app", 64))
 MOUNTED = Family("hookrow Django", partial(gunicorn, "peers.django_app:application", 64))
 ANYMAIL = Family(
-    "Django anymail", partial(gunicorn, "peers.django_app:application", 8), ANYMAIL_DOOR, 400
+    "Django anymail", partial(gunicorn, "peers.django_app:application", 16), ANYMAIL_DOOR, 400
 )
 FASTAPI = Family("FastAPI ORM", partial(uvicorn, "peers.fastapi_orm:app"))
 FLOOR = Family("floor ASGI", partial(uvicorn, "peers.floor:asgi"), refusal=200)
@@ -86,8 +87,8 @@ class Subject:
     @property
     def name(self) -> str:
         """What it is called in tables."""
-        log = " log" if self.log else ""
-        return f"{self.family.name}, {self.database or 'nothing'}{log}, x{self.processes}"
+        database = f", {self.database}{' log' if self.log else ''}" if self.database else ""
+        return f"{self.family.name}{database}, x{self.processes}"
 
     @contextmanager
     def running(self, place: Place | None) -> Iterator[tuple[int, int]]:
