@@ -103,12 +103,12 @@ class Notification(RootModel[Delivery | Open | SubscriptionChange]):
 
 
 def _engine(url: URL) -> AsyncEngine:
-    """Make an engine; of SQLite's writers one at a time gets on, so that it has one connection."""
+    """Make an engine; on SQLite one writes at a time, and more than the next would only wait."""
     url = url.set(drivername=DRIVERS[url.drivername])
     if not url.drivername.startswith("sqlite"):
         return create_engine(url, pool_size=20, max_overflow=0)
     engine = create_engine(
-        url, pool_size=1, max_overflow=0, connect_args={"timeout": 20, "isolation_level": None}
+        url, pool_size=2, max_overflow=0, connect_args={"timeout": 20, "isolation_level": None}
     )
     event.listen(engine.sync_engine, "connect", _set_up)
     event.listen(engine.sync_engine, "begin", lambda it: it.exec_driver_sql("BEGIN IMMEDIATE"))
