@@ -73,7 +73,8 @@ counted that as many rows had changed as notifications were answered, and none f
 ## Ratios
 
 Each family is taken in its best number of processes, over 64 connections where nothing else is
-said; hookrow is `hookrow serve` with the log, which no other keeps.
+said; hookrow is `hookrow serve` with the log, which no other keeps. In the plots hookrow has its
+log, too, where they do not say otherwise.
 
 {targets}
 

@@ -44,6 +44,7 @@ INSTALLED_APPS = [
     "hookrow.django",
     "hookrow.django.tables",
 ]
+LOGGING = {"version": 1, "loggers": {"hookrow": {"level": "ERROR"}}}
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
