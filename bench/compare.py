@@ -117,6 +117,9 @@ def main() -> None:
             results = medians(show_results(compared(plan, made)))
         except Unproved as error:
             sys.exit(str(error))
+    if plan.turns > 1:
+        print("\nmedians")
+        results = list(show_results(results))
     show_targets(results)
     if given.json:
         given.json.write_bytes(as_json(results, machine))
