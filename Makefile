@@ -3,11 +3,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
+PEERS := .venv/peers
 
 # The newest of these that runs; it has a newer Django, too.
 NEWER ?= $(firstword $(foreach minor,14 13 12,$(shell python3.$(minor) -c 'import sys; print(sys.executable)' 2>/dev/null)))
 
-.PHONY: help setup demo test test-slow test-browser test-newer check format bench clean
+.PHONY: help setup demo test test-slow test-browser test-newer check format bench bench-full clean
 
 help: ## Show what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -64,8 +65,19 @@ format: $(READY) ## Format, and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY) ## Measure parse, decide, store and HTTP
+bench: $(PEERS) ## Compare with what one would write instead, in three minutes
+	$(BIN)/python bench/compare.py
+
+bench-full: $(PEERS) ## Compare all, write docs/performance.md, and measure every part; takes hours
+	$(BIN)/python bench/compare.py --full
 	$(BIN)/python bench/run.py
+	$(BIN)/python bench/observing.py
+
+$(PEERS): $(READY)
+	@echo "Installing the packages of the extra bench ..."
+	@if test -x $(BIN)/pip; then pip="$(BIN)/python -m pip"; else pip="$(PYTHON) -m pip --python $(BIN)/python"; fi \
+	&& $$pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	@touch $@
 
 clean: ## Remove what was made
 	rm -rf .venv .venv-newer .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage* dist

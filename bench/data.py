@@ -3,138 +3,169 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
-from itertools import count, cycle, islice
+from itertools import count
 from random import Random
 from time import time_ns
 
-from sqlalchemy import Engine, insert, text
+from sqlalchemy import Engine, text
 
 from hookrow import Schema, migrations
 from hookrow.notification import Arrival
 from hookrow.postmark import Postmark
-from hookrow.stores import tables
 from hookrow.stores.memory import MemoryStore
 
 SECRET = "a-secret-for-the-benchmark"
-DISPATCHES = 20_000
-SUBSCRIBERS = 5_000
 LISTS = 10
-SPREAD = timedelta(seconds=10)
-"""How long before they come things happened, at the most."""
 
-_NOW = datetime.now(UTC)
-_BLANK = "-" * 16
-_COMMON = {
-    "ServerID": 23,
-    "MessageStream": "outbound",
-    "Tag": "welcome",
-    "Metadata": {"campaign": _BLANK},
+KINDS: dict[str, dict[str, object]] = {
+    "Delivery": {
+        "DeliveredAt": "<S>.<T>7Z",
+        "Details": "smtp;250 2.0.0 OK",
+    },
+    "Open": {
+        "ReceivedAt": "<S>.<T>Z",
+        "FirstOpen": True,
+        "UserAgent": "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko)",
+        "Client": {"Name": "Chrome 135.0.0.0", "Company": "Google", "Family": "Chrome"},
+        "Geo": {"CountryISOCode": "RS", "Country": "Serbia", "City": "Novi Sad"},
+    },
+    "SubscriptionChange": {
+        "ChangedAt": "<S>.<T>Z",
+        "SuppressSending": True,
+        "SuppressionReason": "HardBounce",
+        "Origin": "Recipient",
+    },
 }
-_DELIVERY = {
-    "RecordType": "Delivery",
-    "DeliveredAt": "%Y-%m-%dT%H:%M:%S.1234567Z",
-    "Details": "smtp;250 2.0.0 OK",
-}
-_OPEN = {
-    "RecordType": "Open",
-    "ReceivedAt": "%Y-%m-%dT%H:%M:%SZ",
-    "FirstOpen": True,
-    "UserAgent": "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko)",
-    "Client": {"Name": "Chrome 135.0.0.0", "Company": "Google", "Family": "Chrome"},
-    "Geo": {"CountryISOCode": "RS", "Country": "Serbia", "City": "Novi Sad", "IP": "188.2.95.4"},
-}
-_CHANGE = {
-    "RecordType": "SubscriptionChange",
-    "ChangedAt": "%Y-%m-%dT%H:%M:%SZ",
-    "SuppressSending": True,
-    "SuppressionReason": "HardBounce",
-}
+"""What the payloads have of their own, by type; `form` says what the blanks are."""
+
+WEIGHTS = (45, 50, 5)
+"""Of a hundred notifications, how many are of each kind."""
+
+BASE = 10**7
+"""Added to the number of a row, so that all are of one length, and with them all payloads."""
 
 
-def payloads(size: int = DISPATCHES) -> list[bytes]:
-    """Make notifications, each for another dispatch in random order; none was made before.
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How many rows there are; the dispatches go to the subscribers in turn.
 
-    45 % are deliveries, 50 % opens, 5 % subscription changes, all of the last seconds;
-    about as long as Postmark's own.
+    LISTS divides the subscribers, so that all dispatches to one are of the same list.
     """
-    return list(islice(fresh(templates()), size))
+
+    dispatches: int
+    subscribers: int
+
+
+SMALL = Size(20_000, 5_000)
+
+_FILL = (
+    "INSERT INTO hookrow_lists (id, name) SELECT n, 'list ' || n {lists}",
+    """INSERT INTO hookrow_subscribers (id, email)
+       SELECT n, 'subscriber-' || ({base} + n) || '@example.com' {subscribers}""",
+    """INSERT INTO hookrow_subscriptions (list_id, subscriber_id)
+       SELECT n % {each}, n {subscribers}""",
+    """INSERT INTO hookrow_dispatches (id, provider_message_id, subscriber_id, list_id)
+       SELECT n, 'b7bc2f4a-e38e-4336-9af7-' || ({base} + n), n % {people}, n % {each}
+       {dispatches}""",
+    "ANALYZE",  # PostgreSQL does it by itself within a minute
+)
+_NUMBERS = """FROM (
+    WITH RECURSIVE numbers (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n < {} - 1)
+    SELECT n FROM numbers
+) AS numbered"""
+
+
+def fill(engine: Engine, size: Size = SMALL) -> None:
+    """Make our own tables, with a row for all that the payloads mention."""
+    migrations.upgrade(engine, Schema())
+    names = {
+        "base": BASE,
+        "each": LISTS,
+        "people": size.subscribers,
+        "lists": _NUMBERS.format(LISTS),
+        "subscribers": _NUMBERS.format(size.subscribers),
+        "dispatches": _NUMBERS.format(size.dispatches),
+    }
+    with engine.begin() as connection:
+        for statement in _FILL:
+            connection.execute(text(statement.format_map(names)))
 
 
 @cache
-def templates() -> list[bytes]:
-    """Make the payloads, each with a blank that `fresh` fills."""
-    random = Random(1)
-    numbers = random.sample(range(DISPATCHES), DISPATCHES)
-    kinds = random.choices((_DELIVERY, _OPEN, _CHANGE), (45, 50, 5), k=DISPATCHES)
-    return [
-        (_NOW - random.random() * SPREAD)
-        .strftime(
-            json.dumps(_COMMON | kind | {"Recipient": _email(n), "MessageID": _message_id(n)})
-        )
-        .encode()
-        for n, kind in zip(numbers, kinds, strict=True)
-    ]
+def form(kind: str) -> str:
+    """Return a payload of the kind, about as long as Postmark's own, with blanks to be filled.
 
-
-def fresh(texts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the texts again and again, each time with something else in its blank.
-
-    The log takes what has come before for the same notification.
+    <R> is the recipient's number and <M> the dispatch's, each with BASE added; <S> is the
+    time to the second and <T> the millionths of it, in six digits.
     """
-    parts = [text.split(_BLANK.encode()) for text in texts]
-    for serial, (before, after) in zip(count(time_ns()), cycle(parts), strict=False):
-        yield b"%b%016x%b" % (before, serial, after)
+    common: dict[str, object] = {
+        "RecordType": kind,
+        "MessageID": "b7bc2f4a-e38e-4336-9af7-<M>",
+        "Recipient": "subscriber-<R>@example.com",
+        "ServerID": 23,
+        "MessageStream": "outbound",
+        "Tag": "welcome",
+        "Metadata": {"campaign": "spring"},
+    }
+    return json.dumps(common | KINDS[kind])
 
 
-def arrivals(size: int = DISPATCHES) -> list[Arrival]:
+@cache
+def numbers(size: Size) -> list[tuple[int, str]]:
+    """Return the number of every dispatch in random order, each with a kind of notification."""
+    random = Random(1)
+    order = random.sample(range(size.dispatches), size.dispatches)
+    return list(zip(order, random.choices(list(KINDS), WEIGHTS, k=size.dispatches), strict=True))
+
+
+def payloads(many: int = SMALL.dispatches) -> list[bytes]:
+    """Make notifications of now, each for another dispatch; none was made before.
+
+    The log takes what has come before for the same notification: it is told by its time,
+    among others.
+    """
+    serial = count(time_ns() // 1000)
+    return [payload(number, kind, next(serial)) for number, kind in numbers(SMALL)[:many]]
+
+
+def arrivals(many: int = SMALL.dispatches) -> list[Arrival]:
     """Return new payloads as they come to `record`."""
     parse = Postmark(SECRET).parse
-    return [Arrival(parse(body), body, datetime.now(UTC)) for body in payloads(size)]
-
-
-def fill(engine: Engine) -> None:
-    """Make our own tables, with a row for all that the payloads mention."""
-    migrations.upgrade(engine, Schema())
-    with engine.begin() as connection:
-        for table, rows in (
-            (tables.lists, [{"id": n, "name": f"list {n}"} for n in range(LISTS)]),
-            (tables.subscribers, [{"id": n, "email": _email(n)} for n in range(SUBSCRIBERS)]),
-            (tables.dispatches, [_dispatch(n) | {"id": n} for n in range(DISPATCHES)]),
-            (tables.subscriptions, [_subscription(n) for n in range(SUBSCRIBERS)]),
-        ):
-            connection.execute(insert(table), rows)
-        connection.execute(text("ANALYZE"))  # PostgreSQL does it by itself within a minute
+    return [Arrival(parse(body), body, datetime.now(UTC)) for body in payloads(many)]
 
 
 def memory(rows: int) -> MemoryStore:
     """Return a store that holds what the first `rows` payloads mention."""
-    mentioned = {int(json.loads(body)["MessageID"], 16) for body in payloads(rows)}
+    mentioned = [number for number, _ in numbers(SMALL)[:rows]]
+    people = {number % SMALL.subscribers for number in mentioned}
     return MemoryStore(
-        subscribers={n % SUBSCRIBERS: {"email": _email(n)} for n in mentioned},
-        dispatches={n: _dispatch(n) for n in mentioned},
-        subscriptions={(n % LISTS, n % SUBSCRIBERS): {} for n in mentioned},
+        subscribers={n: {"email": f"subscriber-{BASE + n}@example.com"} for n in people},
+        dispatches={
+            n: {
+                "provider_message_id": f"b7bc2f4a-e38e-4336-9af7-{BASE + n}",
+                "subscriber_id": n % SMALL.subscribers,
+                "list_id": n % LISTS,
+            }
+            for n in mentioned
+        },
+        subscriptions={(n % LISTS, n): {} for n in people},
     )
 
 
-def _email(number: int) -> str:
-    return f"subscriber-{number % SUBSCRIBERS}@example.com"
-
-
-def _message_id(number: int) -> str:
-    return f"{number:032x}"
-
-
-def _dispatch(number: int) -> dict[str, object]:
-    return {
-        "provider_message_id": _message_id(number),
-        "subscriber_id": number % SUBSCRIBERS,
-        "list_id": number % LISTS,
+def payload(number: int, kind: str, microseconds: int) -> bytes:
+    """Make a payload for a dispatch; it tells of what was so many microseconds after 1970."""
+    second, rest = divmod(microseconds, 10**6)
+    at = datetime.fromtimestamp(second, UTC)
+    blanks = {
+        "R": BASE + number % SMALL.subscribers,
+        "M": BASE + number,
+        "S": f"{at:%Y-%m-%dT%H:%M:%S}",
+        "T": f"{rest:06}",
     }
-
-
-def _subscription(number: int) -> dict[str, object]:
-    # LISTS divides SUBSCRIBERS, so that a subscriber's dispatches are all of one list.
-    return {"list_id": number % LISTS, "subscriber_id": number}
+    text = form(kind)
+    for blank, value in blanks.items():
+        text = text.replace(f"<{blank}>", str(value))
+    return text.encode()

@@ -15,7 +15,7 @@ from time import perf_counter
 
 from sqlalchemy import Engine, delete, func, select, update
 
-from data import DISPATCHES
+from data import SMALL
 from hookrow.entry import Ending
 from hookrow.figures import Figures, Period
 from hookrow.figures.counting import counted
@@ -24,8 +24,10 @@ from hookrow.stores.engines import opened
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.tables import notifications
+from load import load
 from log import fill_log
-from places import databases, facts, load, server
+from machine import facts, told
+from places import databases, server
 from report import Row, figure, head, loaded, show
 
 PAGE = 50
@@ -61,7 +63,7 @@ def figuring(name: str, url: str, rows: int) -> Iterator[Row]:
             for what, work in _pages(figures).items():
                 yield figure(f"{what}, {name}", _typical(work) * 1000, "ms", "< 100")
         census = _took(lambda: counted(store, datetime.now(UTC)))
-        yield figure(f"census of {DISPATCHES:,} dispatches, {name}", census * 1000, "ms")
+        yield figure(f"census of {SMALL.dispatches:,} dispatches, {name}", census * 1000, "ms")
 
 
 def watching(name: str, url: str) -> Iterator[Row]:
@@ -72,11 +74,11 @@ def watching(name: str, url: str) -> Iterator[Row]:
         for what, flags in {"alone": [], "watched": ["--watched"]}.items():
             with server(url, *flags) as (port, pid):
                 course[what] = load(port, CLIENTS)
-                ratio = course[what]["rate"] / course["alone"]["rate"]
-                row = loaded(f"{name}, {what}", CLIENTS, course[what], pid, ratio=ratio)
+                ratio = course[what].rate / course["alone"].rate
+                row = loaded(f"{name}, {what}", course[what], pid, ratio=ratio)
             yield row
         courses.append(course)
-    ratio = median(each["watched"]["rate"] / each["alone"]["rate"] for each in courses)
+    ratio = median(each["watched"].rate / each["alone"].rate for each in courses)
     yield figure(f"watched to alone, {name}", ratio, target=">= 0.9")
 
 
@@ -133,7 +135,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     rows = parser.parse_args().rows
     with databases() as urls:
-        print(facts(urls["postgresql"]), end="\n\n", flush=True)
+        print(told(facts(urls["postgresql"])), end="\n\n", flush=True)
         for name, url in urls.items():
             for row in figuring(name, url, rows):
                 show(row)

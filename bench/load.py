@@ -1,113 +1,129 @@
-"""The load: `load.py PORT CONNECTIONS SECONDS WARM_UP` posts new payloads and prints the rate.
+"""The load: wrk, which posts new notifications over a number of connections.
 
-What is answered in the seconds of warming up does not count. Each connection has one
-request in flight. A bare protocol, for a client library would take more of the machine
-than the server does.
+Each connection has one request in flight. wrk runs on the same cores as what it measures,
+whoever that is.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-import re
-import sys
+import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from statistics import quantiles
-from time import perf_counter
-from typing import cast
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from itertools import count
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from time import time
+from typing import IO
 
-import uvloop
+from data import BASE, KINDS, SECRET, SMALL, Size, form, numbers, payload
 
-from data import SECRET, fresh, templates
+SCRIPT = Path(__file__).with_name("post.lua")
 
-_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
+TIMEOUT = 10
+"""In seconds; what takes longer is an error."""
 
-
-@dataclass(slots=True)
-class Course:
-    """What all connections share: the requests to come, and the answers that count."""
-
-    requests: Iterator[bytes]
-    begin: float
-    end: float
-    latencies: list[float] = field(default_factory=list)
-    errors: int = 0
+AHEAD = 15_000
+"""A second; so many requests are made before the load begins."""
 
 
-class Connection(asyncio.Protocol):
-    """Posts, waits for the answer, posts again, until the course ends."""
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Where notifications are posted: a path, and the header that proves who posts."""
 
-    def __init__(self, course: Course) -> None:
-        self._course = course
-        self._received = b""
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Post the first."""
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
-        self._post()
-
-    def data_received(self, data: bytes) -> None:
-        """Check an answer when it is complete, and post the next."""
-        self._received += data
-        head, blank, body = self._received.partition(b"\r\n\r\n")
-        length = _LENGTH.search(head + b"\r\n")
-        if not blank or not length or len(body) < int(length[1]):
-            return
-        now = perf_counter()
-        if not head.startswith(b"HTTP/1.1 200 "):
-            self._course.errors += 1
-        elif self._course.begin < now <= self._course.end:
-            self._course.latencies.append(now - self._sent)
-        self._received = b""
-        if now < self._course.end:
-            self._post()
-        else:
-            self._transport.close()
-
-    def connection_lost(self, _: Exception | None) -> None:
-        """Count a connection that ends before its time."""
-        self._course.errors += perf_counter() < self._course.end
-        self.done.set_result(None)
-
-    def _post(self) -> None:
-        self._sent = perf_counter()
-        self._transport.write(next(self._course.requests))
+    path: str = "/provider/webhooks"
+    proof: str = f"X-Provider-Secret: {SECRET}"
 
 
-def request(body: bytes) -> bytes:
-    """Return a whole request for a payload."""
-    head = (
-        "POST /provider/webhooks HTTP/1.1\r\nHost: localhost\r\nUser-Agent: Postmark\r\n"
-        f"X-Provider-Secret: {SECRET}\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n"
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What became of a load.
+
+    Its notifications tell of the second that begins `at`, and those of no other load do.
+    p50 and p99 are in milliseconds, `cores` is for how long wrk itself kept cores busy with
+    it, in seconds. What was in flight at the end is not `answered`.
+    """
+
+    at: datetime
+    connections: int
+    answered: int
+    seconds: float
+    p50: float
+    p99: float
+    errors: int
+    cores: float
+
+    @property
+    def rate(self) -> float:
+        """Notifications answered a second."""
+        return self.answered / self.seconds
+
+
+def load(
+    port: int,
+    connections: int,
+    seconds: int = 2,
+    *,
+    warm_up: int = 1,
+    size: Size = SMALL,
+    door: Door = Door(),
+) -> Load:
+    """Put a server under load; what is posted in the seconds of warming up does not count."""
+    if warm_up:
+        post(port, connections, warm_up, size=size, door=door)
+    return post(port, connections, seconds, size=size, door=door)
+
+
+def post(port: int, connections: int, seconds: int, *, size: Size, door: Door) -> Load:
+    """Run wrk once. Its two threads begin where the last load's did not."""
+    serial = next(_SERIALS)
+    at = datetime.fromtimestamp(serial, UTC)
+    threads = min(2, connections)
+    told = (
+        *(_requests(door), _lines(size), size.subscribers, BASE, f"{at:%Y-%m-%dT%H:%M:%S}"),
+        *(serial * 7919 % size.dispatches, threads, AHEAD * seconds // threads),
     )
-    return head.encode() + body
+    flags = ("-t", threads, "-c", connections, "-d", seconds, "--timeout", TIMEOUT, "-s", SCRIPT)
+    command = ["wrk", *map(str, flags), f"http://127.0.0.1:{port}/", "--", *map(str, told)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    measured = json.loads(done.stdout.splitlines()[-1])
+    return Load(at=at, connections=connections, **measured)
 
 
-async def load(port: int, connections: int, seconds: float, warm_up: float) -> dict[str, float]:
-    """Run the course; return rate (1/s), p50 and p99 (ms) and the count of errors."""
-    requests = fresh([request(body) for body in templates()])
-    begin = perf_counter() + warm_up
-    course = Course(requests, begin, begin + seconds)
-    loop = asyncio.get_running_loop()
-    made = [
-        await loop.create_connection(lambda: Connection(course), "127.0.0.1", port)
-        for _ in range(connections)
-    ]
-    async with asyncio.timeout(warm_up + seconds + 10):
-        await asyncio.gather(*(connection.done for _, connection in made))
-    percentiles = quantiles(course.latencies, n=100)
-    return {
-        "rate": len(course.latencies) / seconds,
-        "p50": percentiles[49] * 1000,
-        "p99": percentiles[98] * 1000,
-        "errors": course.errors,
-    }
+_SERIALS: Iterator[int] = count(int(time()))
+"""A second for each load; none of them is in the future, for a load takes longer than that."""
 
 
-if __name__ == "__main__":
-    _port, _connections, _seconds, _warm_up = sys.argv[1:]
-    _course = load(int(_port), int(_connections), float(_seconds), float(_warm_up))
-    print(json.dumps(uvloop.run(_course)))
+@cache
+def _requests(door: Door) -> str:
+    """Write a whole request for each kind, with its blanks; return the file's name."""
+    return _written("".join(f"{_head(kind, door)}{form(kind)}\0" for kind in KINDS))
+
+
+def _head(kind: str, door: Door) -> str:
+    return (
+        f"POST {door.path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: Postmark\r\n"
+        f"{door.proof}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(payload(0, kind, 0))}\r\n\r\n"
+    )
+
+
+@cache
+def _lines(size: Size) -> str:
+    """Write what each notification is about; return the file's name."""
+    digits = {kind: digit for digit, kind in enumerate(KINDS, 1)}
+    return _written("".join(f"{n:09}{digits[kind]}\n" for n, kind in numbers(size)))
+
+
+def _written(text: str) -> str:
+    """Write a file that is there until the process ends; return its name."""
+    file = NamedTemporaryFile("w")  # noqa: SIM115 - it is gone when it is closed
+    _FILES.append(file)
+    file.write(text)
+    file.flush()
+    return file.name
+
+
+_FILES: list[IO[str]] = []

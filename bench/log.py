@@ -15,7 +15,7 @@ from time import perf_counter, time
 
 from sqlalchemy import ColumnElement, Engine, delete, func, select, text, update
 
-from data import DISPATCHES, SECRET, arrivals
+from data import SECRET, SMALL, arrivals
 from hookrow import Postmark, Recorded
 from hookrow.entry import entries
 from hookrow.parked import MOST, Parked
@@ -23,7 +23,9 @@ from hookrow.recording import keep_failed
 from hookrow.stores.engines import opened
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.tables import notifications
-from places import databases, facts, load, server
+from load import load
+from machine import facts, told
+from places import databases, server, settle
 from report import Row, figure, loaded, show
 
 FEW = 10_000
@@ -43,7 +45,7 @@ _FILL = {
                 || substring(uuid_send(gen_random_uuid()) FOR 12),
             'Open', md5(n::text), 'subscriber-' || n % 5000 || '@example.com', happened,
             :outcome, :outcome, :status, 1, came, came, came,
-            now() + CAST(:parked AS int) * (interval '1 minute' + random() * interval '1 hour'),
+            now() + CAST(:parked AS int) * (1 + random()) * interval '1 hour',
             :body
         FROM (
             SELECT n, came, came - random() * interval '10 s' AS happened
@@ -65,13 +67,9 @@ _FILL = {
         SELECT fingerprint(happened), 'Open', printf('%032x', n),
             'subscriber-' || n % 5000 || '@example.com', {_UTC.format("happened")},
             :outcome, :outcome, :status, 1, came, came, came,
-            {_UTC.format(":now + :parked * (60 + abs(random() % 3600))")}, :body
+            {_UTC.format(":now + :parked * (3600 + abs(random() % 3600))")}, :body
         FROM times
     """,
-}
-_SETTLE = {
-    "postgresql": ["VACUUM ANALYZE hookrow_notifications", "CHECKPOINT"],
-    "sqlite": ["ANALYZE", "PRAGMA wal_checkpoint(TRUNCATE)"],
 }
 
 
@@ -103,15 +101,17 @@ def sweeping(name: str, url: str, parked: int) -> Iterator[Row]:
             seconds.append(perf_counter() - begin)
         with server(url) as (port, pid):
             quiet = load(port, 16)
-            yield loaded(f"{name}, quiet", 16, quiet, pid)
+            yield loaded(f"{name}, quiet", quiet, pid)
         with server(url, "--sweep") as (port, pid):
             _make_due(engine, timedelta(seconds=2))  # when the load has warmed up
             swept = load(port, 16)
-            yield loaded(f"{name}, swept", 16, swept, pid, ratio=swept["p99"] / quiet["p99"])
+            yield loaded(f"{name}, swept", swept, pid, ratio=swept.p99 / quiet.p99)
         what = f"sweep of {MOST:,}, {name}, {parked:,} parked"
         yield figure(what, median(seconds) * 1000, "ms", "< 1000")
         left = _count(engine, FAILED)
-        yield figure(f"swept meanwhile, {name}", DISPATCHES - len(seconds) * MOST - left, "rows")
+        yield figure(
+            f"swept meanwhile, {name}", SMALL.dispatches - len(seconds) * MOST - left, "rows"
+        )
 
 
 def _cost(store: SQLStore) -> float:
@@ -148,14 +148,7 @@ def fill_log(engine: Engine, rows: int, *, parked: bool = False) -> None:
             last = min(first + BATCH - 1, rows)
             statement = text(_FILL[engine.dialect.name])
             connection.execute(statement, values | {"first": first, "last": last})
-    _settle(engine)
-
-
-def _settle(engine: Engine) -> None:
-    """Do what the database does in its own time."""
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        for settling in _SETTLE[engine.dialect.name]:
-            connection.execute(text(settling))
+    settle(engine)
 
 
 def _park(store: SQLStore) -> None:
@@ -191,7 +184,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     rows = parser.parse_args().rows
     with databases() as urls:
-        print(facts(urls["postgresql"]), end="\n\n", flush=True)
+        print(told(facts(urls["postgresql"])), end="\n\n", flush=True)
         for name, url in urls.items():
             for row in growing(name, url, rows):
                 show(row)

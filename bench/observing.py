@@ -27,13 +27,14 @@ from hookrow.metrics import Metrics
 from hookrow.receiver import ENDPOINT
 from hookrow.stores.sql import SQLStore
 from hookrow.tracing import Tracing
-from places import databases, facts, load, seconds_of, server
+from load import load
+from machine import facts, told
+from places import databases, server
+from processes import cores
 from report import Row, figure, show
 
 CLIENTS = 64
 MANY = 64 * 64
-SECONDS = 2.0
-WARM_UP = 0.5
 MOST = 0.05
 """Of the rate; what metrics may cost."""
 
@@ -99,9 +100,9 @@ def _turn(servers: Mapping[str, Running], turn: int) -> Mapping[str, Measured]:
 
 
 def _measure(port: int, pid: int) -> Measured:
-    began = seconds_of(pid)
-    rate = load(port, CLIENTS, SECONDS, WARM_UP)["rate"]
-    return rate, (seconds_of(pid) - began) / (rate * (SECONDS + WARM_UP)) * 1e6
+    began = cores(pid)
+    measured = load(port, CLIENTS, warm_up=0)
+    return measured.rate, (cores(pid) - began) / measured.answered * 1e6
 
 
 def _ratios(name: str, courses: list[Mapping[str, Measured]], way: str) -> Iterator[Row]:
@@ -118,7 +119,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     given = parser.parse_args()
     with databases() as urls:
-        print(facts(urls["postgresql"]), end="\n\n", flush=True)
+        print(told(facts(urls["postgresql"])), end="\n\n", flush=True)
         for name, url in urls.items():
             for row in chain(receiving(name, url, given.turns), observing(name, url, given.turns)):
                 show(row)

@@ -1,13 +1,20 @@
-"""What is printed: a figure in a line, or a load in a line of a table."""
+"""What is printed: figures, loads, results and targets, each in a line."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from places import memory_of
+import msgspec
+
+from load import Load
+from processes import memory
+from result import Result
+from targets import targets
 
 Row: TypeAlias = dict[str, Any]
+
+RESULTS = f"{'':36}conns      rate   p50 ms   p99 ms   server     base     load     MB  errors"
 
 
 def figure(name: str, value: float, unit: str = "", target: str = "") -> Row:
@@ -15,11 +22,10 @@ def figure(name: str, value: float, unit: str = "", target: str = "") -> Row:
     return {"name": name, "value": value, "unit": unit, "target": target}
 
 
-def loaded(
-    what: str, clients: int, measured: Mapping[str, float], pid: int, *, ratio: float = 1.0
-) -> Row:
+def loaded(what: str, load: Load, pid: int, *, ratio: float = 1.0) -> Row:
     """Return what a load measured, with a ratio to another and the server's memory."""
-    return {"what": what, "clients": clients, "ratio": ratio, **measured, **memory_of(pid)}
+    measured = {"rate": load.rate, "p50": load.p50, "p99": load.p99, "errors": load.errors}
+    return {"what": what, "clients": load.connections, "ratio": ratio, **measured, **memory(pid)}
 
 
 def head(ratio: str) -> None:
@@ -38,3 +44,41 @@ def show(row: Row) -> None:
             "{errors:>8}{VmRSS:>8.0f}{VmHWM:>8.0f}".format_map(row)
         )
     print(line.rstrip(), flush=True)
+
+
+def show_results(results: Iterable[Result]) -> Iterator[Result]:
+    """Print results as they come, and pass them on.
+
+    `server`, `base` and `load` are seconds on a core for a thousand notifications.
+    """
+    print(RESULTS, flush=True)
+    for each in results:
+        print(
+            f"{each.name:36}{each.connections:>5}{each.rate:>10,.0f}"
+            f"{each.p50:>9.2f}{each.p99:>9.2f}"
+            f"{digits(each.server, 2):>9}{digits(each.base, 2):>9}{digits(each.load, 2):>9}"
+            f"{digits(each.memory, 0):>7}{each.errors:>8}",
+            flush=True,
+        )
+        yield each
+
+
+def show_targets(results: Sequence[Result]) -> None:
+    """Print what was to be reached and what was."""
+    print(f"\n{'ratio':46}{'measured':>9}{'at least':>9}{'aim':>7}")
+    for each in targets(results):
+        print(
+            f"{each.what:46}{digits(each.value, 2):>9}{each.least:>9}{each.aim or '':>7}"
+            f"  {each.verdict}"
+        )
+
+
+def as_json(results: Sequence[Result], machine: Mapping[str, str]) -> bytes:
+    """Return all that was measured, on what, and what was reached by it."""
+    told = {"machine": machine, "targets": targets(results), "results": results}
+    return msgspec.json.format(msgspec.json.encode(told)) + b"\n"
+
+
+def digits(value: float | None, places: int) -> str:
+    """Return a number with so many digits behind the point; nothing for what there is not."""
+    return "" if value is None else f"{value:,.{places}f}"

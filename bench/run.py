@@ -1,8 +1,8 @@
-"""Measures hookrow on this machine: `python bench/run.py [--json FILE]`, in about 5 minutes.
+"""Measures the parts of hookrow, each by itself: `python bench/run.py [--json FILE]`.
 
-The server, the load and PostgreSQL share the machine's cores. The databases have
-their defaults: every commit is on the disk before its notifications are answered.
-Every notification is new: the log gets a row for each.
+It takes some minutes. The server, the load and PostgreSQL share the machine's cores. The
+databases have their defaults: every commit is on the disk before its notifications are
+answered. Every notification is new: the log gets a row for each.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing
-from functools import partial
-from operator import itemgetter
+from contextlib import closing
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -27,17 +25,13 @@ from hookrow.decide import decide, mentioned
 from hookrow.recording import record
 from hookrow.stores import Store
 from hookrow.stores.sql import SQLStore
+from load import load
 from log import growing, sweeping
-from places import attacked, databases, facts, gunicorn, load, server
+from machine import facts, told
+from places import attacked, databases, server
 from report import Row, figure, head, loaded, show
 
 GROUPS = (1, 64, 256)
-CLIENTS = (1, 64, 256)
-THREADS = 128
-HOSTED = 40
-"""Threads of a Django project, each with a connection; PostgreSQL has a hundred for all three."""
-WAYS = ("request", "group", "plain")
-TURNS = 3
 MANY = 300_000
 PARKED = 1_000_000
 SECONDS = 0.5
@@ -90,71 +84,16 @@ def _rate(store: Store, size: int) -> float:
     return done / seconds
 
 
-def serving(urls: dict[str, str]) -> Iterator[Row]:
-    """Put servers under load: the floor, and each database with the log and without it."""
-    targets = {"floor": ["floor"]}
-    for name, url in urls.items():
-        targets |= {name: [url], f"{name}, no log": [url, "--no-log"]}
-    rates: dict[tuple[str, int], float] = {}
-    for what, (url, *flags) in targets.items():
-        with server(url, *flags) as (port, pid):
-            for clients in CLIENTS if not flags else (64,):
-                measured = load(port, clients)
-                rates[what, clients] = measured["rate"]
-                ratio = measured["rate"] / rates["floor", clients]
-                yield loaded(what, clients, measured, pid, ratio=ratio)
-    for name in urls:
-        ratio = rates[name, 64] / rates[f"{name}, no log", 64]
-        yield figure(f"HTTP, {name}, 64 clients, log to no log", ratio, target=">= 0.5")
-
-
-def threading(urls: dict[str, str]) -> Iterator[Row]:
-    """Put gunicorn with threads under load: an empty callable, and WSGI on each database."""
-    rates = {}
-    for what, url in {"floor": "", **urls}.items():
-        app = "threaded:app" if url else "threaded:floor"
-        with gunicorn(app, THREADS, BENCH_DATABASE_URL=url) as (port, pid):
-            measured = load(port, THREADS)
-            rates[what] = measured["rate"]
-            ratio = rates[what] / rates["floor"]
-            yield loaded(f"gunicorn, {what}", THREADS, measured, pid, ratio=ratio)
-    for name in urls:
-        what = f"WSGI, {name}, {THREADS} threads, to empty"
-        yield figure(what, rates[name] / rates["floor"], target=">= 0.4")
-
-
-def hosting(name: str, url: str) -> Iterator[Row]:
-    """Put Django projects under load, which take turns; the ratio is that to a plain view."""
-    with ExitStack() as stack:
-        run = partial(gunicorn, "hosted:application", HOSTED, BENCH_DATABASE_URL=url)
-        servers = {way: stack.enter_context(run(BENCH_WAY=way)) for way in WAYS}
-        courses = [
-            {way: load(port, HOSTED, SECONDS, SECONDS / 2) for way, (port, _) in servers.items()}
-            for _ in range(TURNS)
-        ]
-        typical = {
-            way: sorted((each[way] for each in courses), key=itemgetter("rate"))[TURNS // 2]
-            for way in WAYS
-        }
-        plain = typical["plain"]["rate"]
-        for way, (_, pid) in servers.items():
-            ratio = typical[way]["rate"] / plain
-            yield loaded(f"Django, {name}, {way}", HOSTED, typical[way], pid, ratio=ratio)
-    for way, target in {"request": 1, "group": 2}.items():
-        ratio = median(each[way]["rate"] / each["plain"]["rate"] for each in courses)
-        yield figure(f"Django, {name}, {way} to plain", ratio, target=f">= {target}")
-
-
 def suffering(name: str, url: str) -> Iterator[Row]:
     """Put a server under load while hostile clients are at it; the ratio is that of p99."""
     with server(url) as (port, pid):
         quiet = load(port, 16)
-        yield loaded(f"{name}, quiet", 16, quiet, pid)
+        yield loaded(f"{name}, quiet", quiet, pid)
         for kind in HOSTILE:
             with attacked(port, kind):
                 measured = load(port, 16)
-                ratio = measured["p99"] / quiet["p99"]
-                yield loaded(f"{name}, {kind}", 16, measured, pid, ratio=ratio)
+                ratio = measured.p99 / quiet.p99
+                yield loaded(f"{name}, {kind}", measured, pid, ratio=ratio)
 
 
 def _best(run: Callable[[], object]) -> float:
@@ -175,19 +114,13 @@ def main() -> None:
             results.append(row)
 
     with databases() as urls:
-        print(machine := facts(urls["postgresql"]), end="\n\n", flush=True)
+        machine = facts(urls["postgresql"])
+        print(told(machine), end="\n\n", flush=True)
         note(parsing())
         note(importing())
         note([figure("record, memory, group of 64", _rate(memory(256), 64), "1/s")])
         for name, url in urls.items():
             note(recording(name, url))
-        head("to floor")
-        note(serving(urls))
-        head("to floor")
-        note(threading(urls))
-        head("to plain")
-        for name, url in urls.items():
-            note(hosting(name, url))
         head("to quiet")
         note(suffering("postgresql", urls["postgresql"]))
         print()

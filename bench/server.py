@@ -1,25 +1,20 @@
-"""The server under load: `server.py SOCKET_FD DATABASE_URL`, or `server.py SOCKET_FD floor`.
+"""The server under load: `server.py PORT DATABASE_URL`.
 
-The floor is the least that an ASGI application can do: read the body, answer 200.
-With `--no-log` nothing is logged; with `--sweep` what is parked is swept all the time; with
-`--metrics` all is counted; with `--watched` the figures are asked for as by twenty
-dashboards that are open.
+With `--sweep` what is parked is swept all the time; with `--metrics` all is counted; with
+`--watched` the figures are asked for as by twenty dashboards that are open.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
 from datetime import UTC, datetime
-from socket import socket
 from threading import Thread
 from time import sleep
 
 import uvicorn
 
 from data import SECRET
-from hookrow import Schema, receiver
-from hookrow.asgi import Receive, Scope, Send
+from hookrow import receiver
 from hookrow.figures import Figures, Period
 from hookrow.protocol import LimitedProtocol
 from hookrow.server import Server
@@ -35,20 +30,6 @@ ASKING = 5.0
 """In seconds; how often each of them asks for what is new, and for the overview."""
 
 
-async def floor(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer 200 as hookrow does, and do nothing."""
-    if scope["type"] == "lifespan":
-        await receive()
-        gc.freeze()  # as hookrow's own server does
-        await send({"type": "lifespan.startup.complete"})
-        return
-    while (await receive()).get("more_body", False):
-        pass
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"0")]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": b""})
-
-
 def watch(url: str) -> None:
     """Ask for the overview, and for what is new, without an end."""
     store = SQLStore(url)
@@ -62,34 +43,32 @@ def watch(url: str) -> None:
 
 
 def main() -> None:
-    """Serve on a socket that listens already, until terminated."""
+    """Serve until terminated."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("descriptor", type=int)
-    parser.add_argument("target")
-    parser.add_argument("--no-log", action="store_true")
+    parser.add_argument("port", type=int)
+    parser.add_argument("url")
     parser.add_argument("--sweep", action="store_true")
     parser.add_argument("--metrics", action="store_true")
     parser.add_argument("--watched", action="store_true")
     given = parser.parse_args()
     if given.watched:
-        Thread(target=watch, args=(given.target,), daemon=True).start()
+        Thread(target=watch, args=(given.url,), daemon=True).start()
     vars(receiver)["SWEEP_EVERY"] = PAUSE
     settings = Settings(
         secrets=(SECRET,),
-        database_url=given.target,
-        schema=Schema(log=None) if given.no_log else Schema(),
+        database_url=given.url,
         sweep=given.sweep,
         metrics=given.metrics,
     )
-    is_floor = given.target == "floor"
     config = uvicorn.Config(
-        floor if is_floor else Server(settings),
+        Server(settings),
+        port=given.port,
         loop="uvloop",
-        http="httptools" if is_floor else LimitedProtocol,
+        http=LimitedProtocol,
         access_log=False,
         log_level="warning",
     )
-    uvicorn.Server(config).run(sockets=[socket(fileno=given.descriptor)])
+    uvicorn.Server(config).run()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,198 @@
+"""The page of documentation that a full run writes: docs/performance.md, and its plots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from operator import attrgetter
+from pathlib import Path
+from typing import TypeAlias
+
+from data import Size
+from pgbench import ONE, THREE
+from places import POSTGRESQL, SQLITE
+from plots import Line, plot
+from report import as_json, digits
+from result import Result, best
+from subjects import ANYMAIL, FASTAPI, FLOOR, MOUNTED, SERVE, WSGI
+from targets import Target, targets
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+Chosen: TypeAlias = tuple[str, str | None, bool]
+"""A family, a database, and whether it is with the log."""
+
+COLOURS = {
+    SERVE.name: "#3b82f6",
+    WSGI.name: "#0e9aa7",
+    MOUNTED.name: "#a855f7",
+    ANYMAIL.name: "#d9730d",
+    FASTAPI.name: "#2e9e5b",
+    ONE: "#ef4444",
+    THREE: "#b58900",
+    FLOOR.name: "#808080",
+}
+
+RATE_PLOTS: Mapping[str, Sequence[Chosen]] = {
+    POSTGRESQL: [
+        (FLOOR.name, None, False),
+        (ONE, POSTGRESQL, False),
+        (THREE, POSTGRESQL, False),
+        (SERVE.name, POSTGRESQL, True),
+        (SERVE.name, POSTGRESQL, False),
+        (WSGI.name, POSTGRESQL, True),
+        (ANYMAIL.name, POSTGRESQL, False),
+        (FASTAPI.name, POSTGRESQL, False),
+    ],
+    SQLITE: [
+        (SERVE.name, SQLITE, True),
+        (SERVE.name, SQLITE, False),
+        (WSGI.name, SQLITE, True),
+        (MOUNTED.name, SQLITE, True),
+        (ANYMAIL.name, SQLITE, False),
+        (FASTAPI.name, SQLITE, False),
+    ],
+}
+WAITING: Sequence[Chosen] = [
+    (SERVE.name, POSTGRESQL, True),
+    (ANYMAIL.name, POSTGRESQL, False),
+    (FASTAPI.name, POSTGRESQL, False),
+]
+
+PAGE = """\
+# Performance
+
+*Written by `make bench-full` on {date}; nothing here is written by hand.*
+
+hookrow beside what one would write instead, on the same tables ({dispatches:,} dispatches,
+{subscribers:,} subscribers), under the same notifications, in one run. Every notification is
+new and about a dispatch in random order. Each is on the disk before it is answered: PostgreSQL
+has its defaults, SQLite its write-ahead log and `synchronous = FULL`. After each load it was
+counted that as many rows had changed as notifications were answered, and none failed.
+
+## Ratios
+
+Each family is taken in its best number of processes, over 64 connections where nothing else is
+said; hookrow is `hookrow serve` with the log, which no other keeps. In the plots hookrow has its
+log, too, where they do not say otherwise.
+
+{targets}
+
+![Rate on PostgreSQL](performance/rate-postgresql.svg)
+
+![Rate on SQLite](performance/rate-sqlite.svg)
+
+![Latency on PostgreSQL](performance/latency.svg)
+
+## Figures
+
+Medians of the runs. The rate is in notifications a second, p50 and p99 in milliseconds. Then
+come seconds on a core for a thousand notifications: of the server, of the database's own
+processes, and of the load. **The load takes its part of the same cores from everybody**, and
+so all are slower than with the load elsewhere. The memory is that of the server's largest
+process, in MB.
+
+{results}
+
+## What was run
+
+* **hookrow serve**, with the log and without it; **hookrow WSGI**: a `Receiver` under gunicorn
+  with 64 threads; **hookrow Django**: its view in a Django project with `GROUP_COMMIT`.
+* **Django anymail**: the Postmark view of django-anymail, and a receiver of its signal that
+  records by the ORM in a transaction, under gunicorn with 16 threads. What it refuses without
+  the secret it answers 400, not 401.
+* **FastAPI ORM**: pydantic, and SQLAlchemy's async ORM in a transaction for each request, under
+  uvicorn with uvloop and httptools.
+* **floor**: an application that reads the body and answers 200, under the same uvicorn or
+  gunicorn.
+* **pgbench**: the same lookups and the update of a time by prepared statements, as three in a
+  transaction or as one. It has no more than 64 connections, for PostgreSQL allows a hundred.
+
+`x2` means two processes. The sources are in `bench/peers/`, and the figures as JSON in
+[performance/results.json](performance/results.json).
+
+## The machine
+
+{machine}
+"""
+
+
+def write(results: Sequence[Result], machine: Mapping[str, str], size: Size) -> None:
+    """Write the page, its plots and the results as JSON."""
+    folder = DOCS / "performance"
+    folder.mkdir(exist_ok=True)
+    (folder / "results.json").write_bytes(as_json(results, machine))
+    for database, chosen in RATE_PLOTS.items():
+        drawn = plot(f"Notifications a second, {database}", "1/s", list(_rates(results, chosen)))
+        (folder / f"rate-{database.lower()}.svg").write_text(drawn)
+    drawn = plot(f"Latency, {POSTGRESQL} (dotted: p99)", "ms", list(_latencies(results)))
+    (folder / "latency.svg").write_text(drawn)
+    text = PAGE.format(
+        date=f"{datetime.now(UTC):%Y-%m-%d}",
+        dispatches=size.dispatches,
+        subscribers=size.subscribers,
+        targets=_targets(targets(results)),
+        results=_results(results),
+        machine=_table(("what", "which"), machine.items()),
+    )
+    (DOCS / "performance.md").write_text(text)
+
+
+def _rates(results: Sequence[Result], chosen: Sequence[Chosen]) -> Iterator[Line]:
+    for family, database, log in chosen:
+        course = best(results, family, database, log=log)
+        values = {connections: each.rate for connections, each in course.items()}
+        silent = not log and (family, database, True) in chosen
+        name = f"{family}, no log" if silent else family
+        yield Line(name, values, COLOURS[family], dashed=silent)
+
+
+def _latencies(results: Sequence[Result]) -> Iterator[Line]:
+    for family, database, log in WAITING:
+        course = best(results, family, database, log=log)
+        for figure in ("p50", "p99"):
+            values = {n: attrgetter(figure)(each) for n, each in course.items()}
+            yield Line(f"{family}, {figure}", values, COLOURS[family], dashed=figure == "p99")
+
+
+def _targets(reached: Iterable[Target]) -> str:
+    return _table(
+        ("ratio", "measured", "at least", "aim", ""),
+        (
+            (
+                each.what,
+                f"**{digits(each.value, 2)}**",
+                f"{each.least:g}",
+                f"{each.aim:g}" if each.aim else "",
+                each.verdict,
+            )
+            for each in reached
+        ),
+    )
+
+
+def _results(results: Iterable[Result]) -> str:
+    return _table(
+        ("what", "connections", "rate", "p50", "p99", "server", "database", "load", "MB", "errors"),
+        (
+            (
+                each.name,
+                str(each.connections),
+                digits(each.rate, 0),
+                digits(each.p50, 2),
+                digits(each.p99, 2),
+                digits(each.server, 3),
+                digits(each.base, 3),
+                digits(each.load, 3),
+                digits(each.memory, 0),
+                str(each.errors),
+            )
+            for each in results
+        ),
+    )
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table of Markdown; all but its first column are aligned to the right."""
+    rule = ["---", *("---:" for _ in head[1:])]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
