@@ -16,7 +16,9 @@ import pytest
 
 import world
 from hookrow import ConfigurationError, Head, Postmark, Receiver, Request, Response, testing
+from hookrow.asgi import SLOWEST_CALL
 from hookrow.dashboard import Dashboard, basic, local, pages, served
+from hookrow.dashboard.handler import PATIENCE as PATIENCE_OF_PAGES
 from hookrow.dashboard.handler import SECURITY
 from hookrow.dashboard.visitor import token
 from hookrow.figures import searching
@@ -107,6 +109,11 @@ def came(store: Any, *payloads: object) -> None:  # noqa: ANN401 - any store
     for payload in payloads:
         body = json.dumps(payload).encode()
         receiver.answer(Request(Head("POST", "/provider/webhooks", ()), body))
+
+
+def test_patience() -> None:
+    """A page that the database holds up says so, before an ASGI application gives up on it."""
+    assert PATIENCE_OF_PAGES < SLOWEST_CALL
 
 
 class TestWhoMayComeIn:

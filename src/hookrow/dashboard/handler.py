@@ -61,8 +61,11 @@ _STATIC = {
     "uPlot.min.js": _JS,
 }
 
-PATIENCE = 6.0
-"""In seconds; how long a page may ask the database. A connection that is lost costs some more."""
+PATIENCE = 4.0
+"""In seconds; how long a page may ask the database. A connection that is lost costs some more.
+
+It is less than `asgi` waits for a call, so that the page can still say what is wrong.
+"""
 
 _KEPT = {"Cache-Control": "private, max-age=3600"}
 """Files change with the version, which their addresses name."""
