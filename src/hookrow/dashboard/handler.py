@@ -158,8 +158,10 @@ class Dashboard:
                 # A function that is async, for one, would have to be waited for.
                 log.error(
                     "The dashboard's authorize returned %s: let it return True or a name, False, "
-                    "or a Response.",
+                    "or a Response. Request %s.",
                     type(visitor).__name__,
+                    head.request_id,
+                    extra={"request_id": head.request_id},
                 )
                 return _secured(plain(500, "Nobody can be let in just now."))
 
@@ -200,7 +202,7 @@ class Dashboard:
         form = fields(text, ("token", "action", "reason", "email"))
         if not is_ours(request.head, form.get("token", "")):
             raise Mistake(403, "This form is too old, or not ours: load its page anew.")
-        return _redirect(ACTIONS[name](self._site, request.head.query, form, user))
+        return _redirect(ACTIONS[name](self._site, request.head, form, user))
 
 
 def _place(head: Head, mount: str) -> str | None:
