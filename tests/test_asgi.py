@@ -431,7 +431,7 @@ class TestBlocking:
             app = ASGI(Stuck(blocking=True))
             for client in await asyncio.gather(*(ask(app) for _ in range(5))):
                 assert client.status == 503
-                assert client.sent[1]["body"] == b"This takes too long. Try again later.\n"
+                assert client.sent[1]["body"].startswith(b"This takes too long")
             assert await asyncio.to_thread(lambda: "done") == "done"
             go_on.set()
             assert (await ask(app)).status == 200

@@ -46,7 +46,7 @@ THREADS = 8
 SLOWEST_CALL = 5.0
 """In seconds; how long such a call may take, with its wait for a thread: a request makes two."""
 
-_LATE = plain(503, "This takes too long. Try again later.\n", {"Retry-After": "30"})
+_LATE = plain(503, "This takes too long, and may yet be done.\n", {"Retry-After": "30"})
 
 _REQUEST_ID = HEADER.lower().encode()
 

@@ -27,12 +27,14 @@ from log_contract import entry, keep, numbers, parked, reader
 import django_host
 from crm.models import Group, Mail, Membership, Person, Reason, Send
 from hookrow import Delivered, Reactivated, Role, Schema, SchemaMismatch, Suppressed
+from hookrow.decide import mentioned
 from hookrow.django.duplicates import duplicates
 from hookrow.django.mapping import models
 from hookrow.django.store import DjangoStore
-from hookrow.notification import Notification, Suppressible
+from hookrow.notification import Mentioned, Notification, Suppressible
 from hookrow.recording import record
 from hookrow.stores import Conflict, Locked, Unavailable
+from hookrow.stores.limits import within
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 
@@ -45,6 +47,17 @@ def home(empty_database_url: str) -> Iterator[DjangoHome]:
     with closing(DjangoHome(empty_database_url, OURS)) as home:
         fill(home)
         yield home
+
+
+def test_a_read_ends_within_its_time(empty_postgres_url: str) -> None:
+    """What is locked by another session holds no page for ever; without `within` it is waited."""
+    with closing(DjangoHome(empty_postgres_url, OURS)) as home:
+        with psycopg.connect(empty_postgres_url) as other, within(0.1):
+            other.execute("LOCK TABLE hookrow_dispatches IN ACCESS EXCLUSIVE MODE")
+            with pytest.raises(Locked), home.store.reading() as reading:
+                reading.find(mentioned([arrival(opens("ada@example.com", "m-ada"))]))
+        with home.store.reading() as reading:
+            assert not reading.find(Mentioned({"ada@example.com"}, (), ())).dispatches
 
 
 @pytest.mark.parametrize(

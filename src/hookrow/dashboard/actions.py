@@ -9,6 +9,7 @@ from hookrow.byhand import change_by_hand
 from hookrow.dashboard import listing
 from hookrow.dashboard.asking import Fields, Mistake, fields, linked
 from hookrow.dashboard.site import Site
+from hookrow.http import Head
 from hookrow.notification import Outcome, Recorded
 from hookrow.postmark import parse
 from hookrow.quiet import Quiet
@@ -36,26 +37,26 @@ DONE = {
 """What a page says after an action. Whoever makes up a link has only these to choose from."""
 
 
-def replay(site: Site, asked: str, form: Fields, user: str) -> str:
+def replay(site: Site, head: Head, form: Fields, user: str) -> str:
     """Record a notification once more; return where to look then."""
     if form.get("action") != "replay":
         raise Mistake(400, "A notification can be replayed, and nothing else.")
-    entry = listing.one(site, fields(asked, ("id", "done")))
+    entry = listing.one(site, fields(head.query, ("id", "done")))
     arrivals = arrivals_of([entry], parse)
     done = "no_body"
     if arrivals:
         [outcome] = record_late(site.store, arrivals, quiet=Quiet(), bodies=site.keep_bodies)
         done = _ending(outcome)
-        log.info("%s replayed notification %d: %s.", _named(user), entry.id, done)
+        _tell(head, f"{_named(user)} replayed notification {entry.id}: {done}")
     return f"./notification?{linked({}, id=entry.id, done=done)}"
 
 
-def change(site: Site, asked: str, form: Fields, user: str) -> str:
+def change(site: Site, head: Head, form: Fields, user: str) -> str:
     """Suppress a subscriber for a reason, or lift that for one; return where to look then.
 
     On the page of a dispatch that, too, and the subscription, as the provider would.
     """
-    wanted = fields(asked, ("email", "message_id", "before", "after", "done"))
+    wanted = fields(head.query, ("email", "message_id", "before", "after", "done"))
     message_id, (action, reason) = wanted.get("message_id"), _meant(form)
     email = wanted.get("email") or form.get("email", "")
     outcome = change_by_hand(
@@ -71,7 +72,7 @@ def change(site: Site, asked: str, form: Fields, user: str) -> str:
     done = _ending(outcome)
     if isinstance(outcome, Recorded):
         done = "suppressed" if action == "suppress" else "lifted"
-    log.info("%s asked to %s by hand: %s.", _named(user), action, done)
+    _tell(head, f"{_named(user)} asked to {action} by hand: {done}")
     if message_id is None:
         return f"./subscriber?{linked({}, email=email, done=done)}"
     return f"./dispatch?{linked({}, message_id=message_id, done=done)}"
@@ -84,13 +85,16 @@ def _meant(form: Fields) -> tuple[str, str]:
         raise Mistake(400, "One can suppress here, or lift that, and nothing else.")
     if not reason or len(reason) > LONGEST_REASON:
         raise Mistake(400, f"Say why, in {LONGEST_REASON} characters at the most.")
-    if "\0" in reason:
-        raise Mistake(400, "A reason has no NUL characters.")
     return action, reason
 
 
 def _ending(outcome: Outcome) -> str:
     return "recorded" if isinstance(outcome, Recorded) else outcome.refusal.name.lower()
+
+
+def _tell(head: Head, what: str) -> None:
+    id_ = head.request_id
+    log.info("%s, request %s.", what, id_, extra={"request_id": id_})
 
 
 def _named(user: str) -> str:

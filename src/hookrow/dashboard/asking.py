@@ -15,6 +15,9 @@ TYPES = tuple(dict.fromkeys(RECORD_TYPES.values()))
 
 FILTERS = ("type", "outcome", "since", "until", "recipient", "message_id", "parked")
 
+LONGEST = 1000
+"""In characters; of a value, such as an address, which the pages have again."""
+
 _ID = re.compile(r"[0-9]{1,18}")
 
 Fields: TypeAlias = Mapping[str, str]
@@ -30,14 +33,16 @@ class Mistake(Exception):
 
 
 def fields(text: str, known: Collection[str]) -> Fields:
-    """Read a query or a form. Raises `Mistake` for a name that is not known."""
+    """Read a query or a form. Raises `Mistake` for names and values that cannot be."""
     try:
         found = {name: value for name, value in parse_qsl(text, max_num_fields=100) if value}
     except ValueError as error:
         raise Mistake(400, "There are too many fields.") from error
-    for name in found:
+    for name, value in found.items():
         if name not in known:
             raise Mistake(400, f"There is no field {name[:50]!r}: it is one of {', '.join(known)}.")
+        if len(value) > LONGEST or "\0" in value:
+            raise Mistake(400, f"A {name} has no NUL characters, and {LONGEST} others at the most.")
     return found
 
 

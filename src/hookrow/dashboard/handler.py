@@ -61,8 +61,11 @@ _STATIC = {
     "uPlot.min.js": _JS,
 }
 
-PATIENCE = 6.0
-"""In seconds; how long a page may ask the database. A connection that is lost costs some more."""
+PATIENCE = 4.0
+"""In seconds; how long a page may ask the database. A connection that is lost costs some more.
+
+It is less than `asgi` waits for a call, so that the page can still say what is wrong.
+"""
 
 _KEPT = {"Cache-Control": "private, max-age=3600"}
 """Files change with the version, which their addresses name."""
@@ -155,8 +158,10 @@ class Dashboard:
                 # A function that is async, for one, would have to be waited for.
                 log.error(
                     "The dashboard's authorize returned %s: let it return True or a name, False, "
-                    "or a Response.",
+                    "or a Response. Request %s.",
                     type(visitor).__name__,
+                    head.request_id,
+                    extra={"request_id": head.request_id},
                 )
                 return _secured(plain(500, "Nobody can be let in just now."))
 
@@ -197,7 +202,7 @@ class Dashboard:
         form = fields(text, ("token", "action", "reason", "email"))
         if not is_ours(request.head, form.get("token", "")):
             raise Mistake(403, "This form is too old, or not ours: load its page anew.")
-        return _redirect(ACTIONS[name](self._site, request.head.query, form, user))
+        return _redirect(ACTIONS[name](self._site, request.head, form, user))
 
 
 def _place(head: Head, mount: str) -> str | None:

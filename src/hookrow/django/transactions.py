@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from math import isinf
 from typing import Any
 
 from django.db import DataError, Error, IntegrityError, connections
@@ -16,7 +17,7 @@ from django.db.transaction import atomic
 
 from hookrow.stores import Rejected
 from hookrow.stores.causes import cause
-from hookrow.stores.limits import SET_LIMITS
+from hookrow.stores.limits import LIMIT_STATEMENTS, SET_LIMITS, left
 
 
 @contextmanager
@@ -33,11 +34,16 @@ def reading(using: str) -> Iterator[BaseDatabaseWrapper]:
     """Read on a new connection where the one that there was is lost. Raises a `StoreError`.
 
     In a thread of its own there is no request at whose end Django would look at that.
+    On PostgreSQL a statement may take as long as `limits.within` says.
     """
     connection = connections[using]
-    with faults():
+    with faults(), ExitStack() as stack:
         if connection.errors_occurred and not connection.in_atomic_block:
             connection.close_if_unusable_or_obsolete()
+        limited = connection.vendor == "postgresql" and not isinf(left())
+        if limited and not connection.in_atomic_block:
+            stack.enter_context(atomic(using))
+            _execute(connection, LIMIT_STATEMENTS.format(max(left() * 1000, 1)))
         yield connection
 
 
@@ -76,9 +82,13 @@ def _entered(connection: BaseDatabaseWrapper) -> ExitStack:
             stack.enter_context(_immediate(connection))
         stack.enter_context(atomic(connection.alias))
         if connection.vendor == "postgresql":
-            with connection.cursor() as cursor:
-                cursor.execute(SET_LIMITS)
+            _execute(connection, SET_LIMITS)
         return stack.pop_all()
+
+
+def _execute(connection: BaseDatabaseWrapper, statement: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
 
 
 @contextmanager
