@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from hookrow import (
     Receiver,
     Request,
     Schema,
+    retry,
     testing,
 )
 from hookrow.drain import REST, Drain
@@ -220,6 +222,7 @@ class TestOutage:
             ("Open", "subscriber_not_found", 1),
             ("Click", "unsupported", 1),
         }
+        sleep(retry.REST)  # so long the receiver leaves a store alone that was away
         assert _status(receiver(_request(DELIVERY))) == 200
         assert database.ends()["Delivery"] == ("recorded", 4)
         receiver.close(PATIENCE)
