@@ -124,7 +124,7 @@ def _cost(store: SQLStore) -> float:
             group = new[start : start + GROUP]
             kept = entries(group, [Recorded(())] * GROUP, datetime.now(UTC))
             with store.transaction() as transaction:
-                transaction.keep(kept)
+                transaction.write((), kept)
         costs.append((perf_counter() - begin) / len(new))
     return min(costs)
 

@@ -73,7 +73,7 @@ def keep(
     kept = entries([arrival(payload, came, attempts=attempts)], [outcome], ended or came)
     store = SQLStore(url)
     with store.transaction() as transaction:
-        transaction.keep(kept)
+        transaction.write((), kept)
     store.close()
 
 
@@ -447,7 +447,7 @@ class TestReplay:
             for n in range(150)
         ]
         with store.transaction() as transaction:
-            transaction.keep(entries(many, [NO_SUBSCRIBER] * len(many), came))
+            transaction.write((), entries(many, [NO_SUBSCRIBER] * len(many), came))
         store.close()
         done = command.call("replay", "--outcome", "subscriber_not_found")
         assert done.stdout == "150 notifications replayed: 150 recorded.\n"

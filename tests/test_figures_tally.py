@@ -65,7 +65,7 @@ def keep(store: Store, *entries: Entry) -> LogReader:
     """Keep entries, each in a transaction of its own; return what reads the log."""
     for each in entries:
         with store.transaction() as transaction:
-            transaction.keep([each])
+            transaction.write((), [each])
     assert store.log is not None
     return store.log
 

@@ -172,8 +172,7 @@ class _Watched:
         self._groups = groups
         self._transaction = transaction
         self.lock = transaction.lock
-        self.save = transaction.save
-        self.keep = transaction.keep
+        self.write = transaction.write
 
     def find(self, mentioned: Mentioned) -> Rows:
         self._groups.append(set(mentioned.emails))

@@ -42,7 +42,7 @@ def logged(body: bytes) -> Logged:
     store = MemoryStore()
     told = Arrival(PARSE(body), body, NOON)
     with store.transaction() as transaction:
-        transaction.keep(entries([told], [Refusal.FAILED.refused()], NOON))
+        transaction.write((), entries([told], [Refusal.FAILED.refused()], NOON))
     assert store.log is not None
     [[entry]] = matching(store.log, Query())
     return entry

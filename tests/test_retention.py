@@ -42,7 +42,7 @@ def test_pruned(
             told = Opened("ada@example.com", "m-1", now)
             arrival = Arrival(told, body, now - days * DAY)
             with store.transaction() as transaction:
-                transaction.keep(entries([arrival], [outcome], arrival.received_at))
+                transaction.write((), entries([arrival], [outcome], arrival.received_at))
     assert store.log is not None
     counts = list(pruned(store.log, keep=keep, keep_bodies=keep_bodies))
     kept = store.log.newest(Query(), limit=100)

@@ -1,4 +1,4 @@
-"""Recording: find, decide, lock, save and keep, all of a group in one transaction."""
+"""Recording: find, decide and write, all of a group in one transaction."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from hookrow.decide import decide, fail, mentioned, merge, refuse_held, wanted
-from hookrow.entry import entries
+from hookrow.entry import Entry, entries
 from hookrow.notification import Arrival, Outcome
 from hookrow.stores import Store
 
@@ -23,12 +23,9 @@ def record(
     with store.transaction(skip_locked=skip_locked) as transaction:
         rows = transaction.find(mentioned(arrivals))
         outcomes = [decide(arrival, rows) for arrival in arrivals]
-        held = transaction.lock(wanted(outcomes))
-        if held:
-            outcomes = refuse_held(outcomes, held)
-        transaction.save(merge(outcomes))
-        if store.log is not None:
-            transaction.keep(entries(arrivals, outcomes, datetime.now(UTC), bodies=bodies))
+        if skip_locked:
+            outcomes = refuse_held(outcomes, transaction.lock(wanted(outcomes)))
+        transaction.write(merge(outcomes), _kept(store, arrivals, outcomes, bodies=bodies))
     return outcomes
 
 
@@ -37,8 +34,15 @@ def keep_failed(store: Store, arrivals: Sequence[Arrival], *, bodies: bool = Tru
 
     It is evidence, and what is tried again. Raises a `StoreError`.
     """
+    kept = _kept(store, arrivals, fail(arrivals), bodies=bodies)
+    if kept:
+        with store.transaction() as transaction:
+            transaction.write((), kept)
+
+
+def _kept(
+    store: Store, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome], *, bodies: bool
+) -> Sequence[Entry]:
     if store.log is None:
-        return
-    kept = entries(arrivals, fail(arrivals), datetime.now(UTC), bodies=bodies)
-    with store.transaction() as transaction:
-        transaction.keep(kept)
+        return ()
+    return entries(arrivals, outcomes, datetime.now(UTC), bodies=bodies)

@@ -101,7 +101,7 @@ def rehearse(store: Store, arrival: Arrival) -> Rehearsal:
         rows = wanted([outcome])
         transaction.lock(rows)
         before = transaction.read(rows)
-        transaction.save(merge([outcome]))
+        transaction.write(merge([outcome]))
         rehearsal = Rehearsal(outcome, before, transaction.read(rows))
         raise _Undone
     return rehearsal

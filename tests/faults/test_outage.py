@@ -63,9 +63,9 @@ def test_connections_are_terminated(postgres: Server, postgres_url: str, tmp_pat
     """All connections are cut, again and again."""
 
     def outage() -> None:
-        for _ in range(10):
+        for _ in range(100):
             eventually(lambda: postgres.terminate(postgres_url))
-            time.sleep(0.3)
+            time.sleep(0.03)
 
     survive(postgres_url, tmp_path, outage)
 

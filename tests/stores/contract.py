@@ -90,7 +90,7 @@ def save(home: Home, *changes: Change) -> None:
     for change in changes:
         with home.store.transaction() as transaction:
             assert not transaction.lock([change.row])
-            transaction.save([change])
+            transaction.write([change])
 
 
 def insistent(store: Store, *, seconds: float = 5.0) -> Retry:
@@ -195,7 +195,7 @@ class FindContract:
         with home.store.transaction() as transaction:
             found = transaction.find(Mentioned((), (), ()))
             assert not transaction.lock([])
-            transaction.save([])
+            transaction.write([])
         assert not found.subscribers
         assert not found.dispatches
 
@@ -225,7 +225,7 @@ class TransactionContract:
         """When the block ends others see the change."""
         fill(home)
         with home.store.transaction() as transaction:
-            transaction.save([SetTime(home.key(1), EventTime.OPENED, NOON, guarded=False)])
+            transaction.write([SetTime(home.key(1), EventTime.OPENED, NOON, guarded=False)])
         assert dispatch_row(home, 1)["opened_at"] == NOON
 
     def test_an_error_in_the_block_changes_nothing(self, home: Home) -> None:
@@ -235,7 +235,7 @@ class TransactionContract:
         change = SetTime(home.key(1), EventTime.OPENED, NOON, guarded=False)
         with pytest.raises(ZeroDivisionError), home.store.transaction() as transaction:  # noqa: PT012
             transaction.lock([change.row])
-            transaction.save([change])
+            transaction.write([change])
             raise ZeroDivisionError
         assert home.rows() == before
         save(home, change)

@@ -82,7 +82,7 @@ def parked(number: int, *, minutes: float, **columns: Any) -> Entry:  # noqa: AN
 def keep(home: Home, *kept: Entry) -> None:
     """Keep entries in a transaction of their own."""
     with home.store.transaction() as transaction:
-        transaction.keep(kept)
+        transaction.write((), kept)
 
 
 def reader(home: Home) -> LogReader:
@@ -223,7 +223,7 @@ class KeepContract:
         keep(home, entry())
         before = home.logged()
         with pytest.raises(ZeroDivisionError), home.store.transaction() as transaction:  # noqa: PT012
-            transaction.keep([entry(), entry(2)])
+            transaction.write((), [entry(), entry(2)])
             raise ZeroDivisionError
         assert home.logged() == before
 
@@ -660,7 +660,7 @@ class ReplayContract:
         with home.store.transaction() as transaction:
             change = SetTime(home.key(1), EventTime.OPENED, NOON, guarded=False)
             transaction.lock([change.row])
-            transaction.save([change])
+            transaction.write([change])
             found = transaction.read([sent, ada])
             assert transaction.read([]) == {}
         assert list(found) == [sent, ada]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import count
@@ -15,6 +15,7 @@ import pytest
 from homes import OURS, SPARSE, THEIRS, UNDATED, Home, MemoryHome, SQLHome
 
 from hookrow import Role, Schema
+from hookrow.entry import Entry
 from hookrow.notification import Change, Key, Mentioned, RowId, Rows, Suppressible
 from hookrow.stores import State, Store
 from hookrow.stores.memory import MemoryStore, MemoryTransaction
@@ -255,14 +256,16 @@ class TestFaultyStores:
 
     def test_it_guards_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Changes that apply whatever is there already are found."""
-        save = MemoryTransaction.save
+        write = MemoryTransaction.write
 
-        def unguarded(transaction: MemoryTransaction, changes: list[Change]) -> None:
+        def unguarded(
+            transaction: MemoryTransaction, changes: list[Change], entries: Sequence[Entry] = ()
+        ) -> None:
             for change in changes:
                 object.__setattr__(change, "guarded", False)
-            save(transaction, changes)
+            write(transaction, changes, entries)
 
-        monkeypatch.setattr(MemoryTransaction, "save", unguarded)
+        monkeypatch.setattr(MemoryTransaction, "write", unguarded)
         said = self._found()
         assert "After a suppression that came late, suppressed_at of the subscribers'" in said
         assert "After a replay of something older" in said
@@ -282,7 +285,7 @@ class TestFaultyStores:
 
     def test_it_fails(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A store that raises answers 503, and the message says where the reason is."""
-        monkeypatch.setattr(MemoryTransaction, "save", None)
+        monkeypatch.setattr(MemoryTransaction, "write", None)
         contract = InMemory()
         contract.store = MemoryStore()
         with pytest.raises(AssertionError, match="The log of `hookrow` says what went wrong"):

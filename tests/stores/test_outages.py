@@ -107,7 +107,7 @@ class TestLostConnections:
         change = SetTime(1, EventTime.OPENED, NOON, guarded=False)
         with pytest.raises(Unavailable), store.transaction() as transaction:  # noqa: PT012
             transaction.lock([change.row])
-            transaction.save([change])
+            transaction.write([change])
             postgres.terminate(url)
         opened_at = "SELECT opened_at FROM hookrow_dispatches WHERE id = 1"
         assert postgres.execute(opened_at, url=url) == [(None,)]

@@ -247,12 +247,12 @@ def test_a_lent_engine_in_autocommit_keeps_transactions(database_url: str) -> No
         connection.execute(insert(subscribers), {"email": "ada@example.com"})
     change = SetSuppression(Suppressible.SUBSCRIBER, 1, NOON, "HardBounce", guarded=True)
     with pytest.raises(ZeroDivisionError), store.transaction() as transaction:  # noqa: PT012
-        transaction.save([change])
+        transaction.write([change])
         raise ZeroDivisionError
     with engine.connect() as connection:
         assert connection.scalar(select(subscribers.c.suppressed_at)) is None
     with store.transaction() as transaction:
-        transaction.save([change])
+        transaction.write([change])
     with engine.connect() as connection:
         assert connection.scalar(select(subscribers.c.suppressed_at)) == NOON
     engine.dispose()
@@ -266,7 +266,7 @@ def test_who_reads_and_who_writes_are_not_in_each_others_way(database_url: str) 
             connection.execute(insert(subscribers), {"email": "ada@example.com"})
         change = SetSuppression(Suppressible.SUBSCRIBER, 1, NOON, "HardBounce", guarded=True)
         with other.reading() as reading, store.transaction() as transaction:
-            transaction.save([change])
+            transaction.write([change])
             assert reading.read([row])[row]["suppressed_at"] is None
         with other.reading() as reading:
             assert reading.read([row])[row]["suppressed_at"] == NOON
@@ -287,7 +287,7 @@ def test_a_lent_engine_with_another_driver_commits(
         connection.execute(insert(subscribers), {"email": "ada@example.com"})
     told = arrival(Suppressed("ada@example.com", None, NOON, "HardBounce"))
     with pytest.raises(ZeroDivisionError), store.transaction() as transaction:  # noqa: PT012 - as above
-        transaction.save([SetSuppression(Suppressible.SUBSCRIBER, 1, NOON, "x", guarded=True)])
+        transaction.write([SetSuppression(Suppressible.SUBSCRIBER, 1, NOON, "x", guarded=True)])
         raise ZeroDivisionError
     with engine.connect() as connection:
         assert connection.scalar(select(subscribers.c.suppressed_at)) is None

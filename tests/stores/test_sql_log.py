@@ -125,7 +125,7 @@ class TestSharing:
         """A page is read and done with, whatever is committed meanwhile."""
         keep(home, entry(1), entry(2))
         with home.store.transaction() as transaction:
-            transaction.keep([entry(3)])
+            transaction.write((), [entry(3)])
             assert numbers(reader(home).newest(Query(), limit=9)) == [2, 1]
         assert numbers(reader(home).newest(Query(), limit=9)) == [3, 2, 1]
 

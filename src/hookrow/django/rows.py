@@ -116,7 +116,7 @@ class DjangoTransaction(DjangoReading):
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
         """Lock the rows, kind by kind, each in the order of its keys.
 
-        Not where there is at most one of a kind: `save` then locks them in that same
+        Not where there is at most one of a kind: `write` then locks them in that same
         order by changing them, and nobody can wait for one who waits for him. On SQLite
         the transaction holds the whole file.
         """
@@ -136,8 +136,16 @@ class DjangoTransaction(DjangoReading):
             held.difference_update((kind, row_key(row)) for row in locked.values_list(*names))
         return held
 
+    def write(self, changes: Sequence[Change], entries: Sequence[Entry] = ()) -> None:
+        """Lock the rows, apply the changes, and add the entries to the log, where there is one."""
+        if not self._skip_locked:
+            self.lock({change.row for change in changes})
+        self._save(changes)
+        if self._kept.keeping is not None and entries:
+            self._kept.keeping(entries, self._connection)
+
     @faults(saving=True)
-    def save(self, changes: Sequence[Change]) -> None:
+    def _save(self, changes: Sequence[Change]) -> None:
         """Apply the changes in the order in which kinds are locked, those of a form in one go."""
         forms: dict[str, list[Any]] = {}
         for change in sorted(changes, key=lambda change: _ORDER[change.row[0]]):
@@ -150,8 +158,3 @@ class DjangoTransaction(DjangoReading):
                     cursor.execute(sql, rows[0])
                 else:
                     cursor.executemany(sql, rows)
-
-    def keep(self, entries: Sequence[Entry]) -> None:
-        """Add the entries to the log, where there is one."""
-        if self._kept.keeping is not None and entries:
-            self._kept.keeping(entries, self._connection)

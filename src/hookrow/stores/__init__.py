@@ -1,4 +1,4 @@
-"""What a store is: it finds, locks and saves rows, and decides nothing."""
+"""What a store is: it finds, locks and writes rows, and decides nothing."""
 
 from __future__ import annotations
 
@@ -53,19 +53,17 @@ class Transaction(Reading, Protocol):
     """What happens in it happens as a whole, at its end, or not at all."""
 
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
-        """Lock the rows, in the same order in every process, before any change is applied.
+        """Lock the rows, in the same order in every process.
 
         Return those that others hold: none, unless locked rows are skipped.
         """
 
-    def save(self, changes: Sequence[Change]) -> None:
-        """Apply the changes, at most one a row and column, each where its guard allows."""
+    def write(self, changes: Sequence[Change], entries: Sequence[Entry] = ()) -> None:
+        """Lock the rows of the changes, apply these, and add the entries to the log.
 
-    def keep(self, entries: Sequence[Entry]) -> None:
-        """Add the entries to the log, at most one a fingerprint and sorted by it.
-
-        One that is there adds up its attempts and takes the newer end. Without a log
-        nothing is kept.
+        The changes are at most one a row and column, each applied where its guard allows.
+        The entries are at most one a fingerprint and sorted by it. One that is there adds
+        up its attempts and takes the newer end; without a log nothing is kept.
         """
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import (
     BigInteger,
-    Connection,
+    ColumnElement,
     Dialect,
     Insert,
     LargeBinary,
@@ -27,7 +27,7 @@ from sqlalchemy import column as column_
 from sqlalchemy.dialects import postgresql, sqlite
 
 from hookrow.entry import Ending, Entry
-from hookrow.stores.prepared import Prepared
+from hookrow.stores.prepared import Prepared, Step
 from hookrow.stores.tables import log_table, written
 
 _NEWEST = ("outcome", "status", "retry_at")
@@ -44,7 +44,7 @@ _FIELDS = [field.name for field in fields(Entry)]
 
 
 class Keeping:
-    """The INSERT into the log of that name: called with entries, it adds them.
+    """The INSERT into the log of that name: called with entries, it and its parameters.
 
     PostgreSQL takes them all in one parameter, as JSON: to write bodies as elements
     of its arrays takes the driver longer than all else that is done for a notification.
@@ -55,14 +55,15 @@ class Keeping:
         self._table = log_table(name, MetaData())
         self._columns = [column for column in self._table.c if not column.primary_key]
         insert = self._from_json() if self._as_json else self._from_rows()
-        self._insert = Prepared(self._adding(insert), dialect)
+        self._insert = Prepared(
+            self._adding(insert), dialect, lambda where: self._adding(self._from_json(where))
+        )
 
-    def __call__(self, connection: Connection, entries: Sequence[Entry]) -> None:
-        """Add new entries, which are in the order of their fingerprints."""
+    def __call__(self, entries: Sequence[Entry]) -> Step:
+        """Return what adds new entries, which are in the order of their fingerprints."""
         if self._as_json:
-            self._insert(connection, {"rows": msgspec.json.encode(entries).decode()})
-        else:
-            self._insert(connection, [_row(entry) for entry in entries])
+            return self._insert, {"rows": msgspec.json.encode(entries).decode()}
+        return self._insert, [_row(entry) for entry in entries]
 
     def _from_rows(self) -> sqlite.Insert:
         given: dict[str, Any] = {
@@ -70,7 +71,7 @@ class Keeping:
         }
         return sqlite.insert(self._table).values(given)
 
-    def _from_json(self) -> postgresql.Insert:
+    def _from_json(self, *where: ColumnElement[bool]) -> postgresql.Insert:
         given = [
             column_(each.name, Text() if isinstance(each.type, LargeBinary) else each.type)
             for each in self._columns
@@ -88,7 +89,7 @@ class Keeping:
             for each in self._columns
         ]
         names = [each.name for each in self._columns]
-        return postgresql.insert(self._table).from_select(names, select(*values))
+        return postgresql.insert(self._table).from_select(names, select(*values).where(*where))
 
     def _adding(self, insert: Any) -> Insert:  # noqa: ANN401 - of one dialect or the other
         """Complete the INSERT: an entry that is there adds up what came, and ends as newly."""

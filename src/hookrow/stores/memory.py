@@ -120,8 +120,8 @@ class MemoryTransaction(MemoryReading):
         del rows
         return ()
 
-    def save(self, changes: Sequence[Change]) -> None:
-        """Apply the changes, each where its guard allows."""
+    def write(self, changes: Sequence[Change], entries: Sequence[Entry] = ()) -> None:
+        """Apply the changes, each where its guard allows, and add the entries to the log."""
         for change in changes:
             row = self._row(change.row)
             self._before.append((row, dict(row)))
@@ -129,9 +129,6 @@ class MemoryTransaction(MemoryReading):
                 _set_time(row, change)
             else:
                 _suppress(row, change, dated=change.kind not in self._store.undated)
-
-    def keep(self, entries: Sequence[Entry]) -> None:
-        """Add the entries to the log, where there is one."""
         if self._store.log is not None:
             self._before.append((self._store.log.entries, dict(self._store.log.entries)))
             self._store.log.keep(entries)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
@@ -19,11 +19,13 @@ from hookrow.notification import (
     Rows,
     SetTime,
     Subscriber,
+    Suppressible,
 )
 from hookrow.schema import Schema
 from hookrow.stores import State, by_kind, row_key
+from hookrow.stores.at_once import one_by_one
 from hookrow.stores.faults import faults
-from hookrow.stores.prepared import Prepared
+from hookrow.stores.prepared import Prepared, Step
 from hookrow.stores.statements import Statements
 
 
@@ -77,7 +79,7 @@ class SQLReading:
 
 
 class SQLTransaction(SQLReading):
-    """One transaction: at the most three SELECTs to lock, and the UPDATEs."""
+    """One transaction: on PostgreSQL what it writes is one statement, as a rule."""
 
     def __init__(
         self,
@@ -93,32 +95,50 @@ class SQLTransaction(SQLReading):
     @faults(saving=True)
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
         """Lock what is written to, kind by kind; on SQLite the transaction holds the whole file."""
-        if self._connection.dialect.name == "sqlite":
-            return ()
-        rows = [row for row in rows if row[0] in self._statements.written]
-        held = set(rows) if self._skip_locked else set()
-        for kind, keys in by_kind(rows).items():
-            statement = self._statements.lock(kind, skip_locked=self._skip_locked)
-            got = statement(self._connection, self._statements.by(keys))
+        locks = self._locks(rows)
+        held = {row for row in rows if row[0] in locks} if self._skip_locked else set()
+        for kind, (statement, values) in locks.items():
+            got = statement(self._connection, values)
             if self._skip_locked:  # else to read what was locked is work for nothing
                 held.difference_update((kind, row_key(row)) for row in got)
             got.close()
         return held
 
     @faults(saving=True)
-    def save(self, changes: Sequence[Change]) -> None:
-        """Apply the changes, those of one form in one go."""
+    def write(self, changes: Sequence[Change], entries: Sequence[Entry] = ()) -> None:
+        """Lock, change and keep; at once where that can be, for no two changes meet in a row."""
+        rows = {change.row for change in changes}
+        steps = [*self._locks(rows).values(), *self._saves(changes), *self._keeps(entries)]
+        if steps and self._statements.at_once is not None and len(rows) == len(changes):
+            statements, values = zip(*steps, strict=True)
+            self._statements.at_once(statements)(self._connection, values)
+        else:
+            one_by_one(self._connection, steps)
+
+    def _locks(self, rows: Collection[RowId]) -> Mapping[Suppressible, Step]:
+        if not self._statements.arrays:
+            return {}
+        written = [row for row in rows if row[0] in self._statements.written]
+        return {
+            kind: (
+                self._statements.lock(kind, skip_locked=self._skip_locked),
+                self._statements.by(keys),
+            )
+            for kind, keys in by_kind(written).items()
+        }
+
+    def _saves(self, changes: Sequence[Change]) -> Iterator[Step]:
+        """Yield what applies the changes, those of one form in one go."""
         forms: defaultdict[Prepared, list[dict[str, Any]]] = defaultdict(list)
         for change in changes:
             if (form := self._form(change)) is not None:
                 forms[form].append(self._parameters(change))
         for form, rows in forms.items():
-            form(self._connection, self._statements.of(rows))
+            yield form, self._statements.of(rows)
 
-    def keep(self, entries: Sequence[Entry]) -> None:
-        """Add the entries to the log, where there is one."""
+    def _keeps(self, entries: Sequence[Entry]) -> Iterator[Step]:
         if self._statements.keep is not None and entries:
-            self._statements.keep(self._connection, entries)
+            yield self._statements.keep(entries)
 
     def _form(self, change: Change) -> Prepared | None:
         if isinstance(change, SetTime):

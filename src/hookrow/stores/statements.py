@@ -47,6 +47,7 @@ from hookrow.stores.arrays import (
     unbounded,
     unnested,
 )
+from hookrow.stores.at_once import AtOnce, can_be
 from hookrow.stores.keeping import Keeping
 from hookrow.stores.prepared import Prepared
 from hookrow.stores.tables import UTCDateTime, written
@@ -95,6 +96,7 @@ class Statements:
         self.find = self._prepared(union_all(self._subscribers(), self._dispatches()))
         self.subscriptions = self._keys(Suppressible.SUBSCRIPTION) if schema.subscriptions else None
         self.keep = Keeping(schema.log, dialect) if schema.log else None
+        self.at_once = cache(AtOnce) if can_be(dialect) else None
         self.lock = cache(self._lock)
         self.set_time = cache(self._set_time)
         self.set_suppression = cache(self._set_suppression)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
-from hookrow.decide import decide, mentioned, merge, wanted
+from hookrow.decide import decide, mentioned, merge
 from hookrow.notification import (
     Arrival,
     Delivered,
@@ -181,8 +181,7 @@ class StoreContract(Ground):
         with suppress(_Undone), self.store.transaction() as transaction:
             rows = transaction.find(mentioned(told))
             outcomes = [decide(each, rows) for each in told]
-            transaction.lock(wanted(outcomes))
-            transaction.save(merge(outcomes))
+            transaction.write(merge(outcomes))
             raise _Undone
         self._expect("a transaction that failed", before)
 

@@ -1,0 +1,47 @@
+"""All that a group writes, as one statement: what PostgreSQL is asked by itself takes a round trip.
+
+While a reply is on its way nothing else is done for the group, and a thread that reads it
+has to wait for the interpreter each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Dialect
+
+from hookrow.stores.prepared import NAME, Prepared, Step
+
+
+class AtOnce:
+    """Statements as parts of one, WITH each other (PostgreSQL's manual, section 7.8.4).
+
+    They see the rows as they were at its beginning, so that no two may change the same row.
+    Each waits for the one before: rows are locked in the same order as one by one.
+    """
+
+    def __init__(self, statements: Sequence[Prepared]) -> None:
+        *parts, last = [each.part(number) for number, each in enumerate(statements)]
+        named = [f"{NAME}{number} AS MATERIALIZED ({part})" for number, part in enumerate(parts)]
+        self.text = f"WITH {', '.join(named)} {last}" if named else last
+
+    def __call__(self, connection: Connection, values: Sequence[Any]) -> None:
+        """Run it, with the values of each."""
+        named = {
+            f"{NAME}{number}_{name}": value
+            for number, each in enumerate(values)
+            for name, value in each.items()
+        }
+        connection.exec_driver_sql(self.text, named).close()
+
+
+def can_be(dialect: Dialect) -> bool:
+    """Tell whether a database has such statements, and its driver parameters with names."""
+    return dialect.name == "postgresql" and dialect.paramstyle == "pyformat"
+
+
+def one_by_one(connection: Connection, steps: Sequence[Step]) -> None:
+    """Run statements one after the other."""
+    for statement, values in steps:
+        statement(connection, values).close()
