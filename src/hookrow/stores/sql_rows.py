@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import Connection
@@ -133,8 +134,9 @@ class SQLTransaction(SQLReading):
         for change in changes:
             if (form := self._form(change)) is not None:
                 forms[form].append(self._parameters(change))
-        for form, rows in forms.items():
-            yield form, self._statements.of(rows)
+        # In one order: each other would be a statement of its own, to be prepared by itself.
+        for form in sorted(forms, key=attrgetter("text")):
+            yield form, self._statements.of(forms[form])
 
     def _keeps(self, entries: Sequence[Entry]) -> Iterator[Step]:
         if self._statements.keep is not None and entries:
