@@ -139,7 +139,7 @@ def test_each_from_its_own_start() -> None:
 
 def test_many() -> None:
     """A thousand futures under one deadline take one thread, and all that are late end."""
-    deadline = Deadline[str](0.2)
+    deadline = Deadline[str](2.0)
     before = _threads()
     futures = [deadline.watch(Future(), late="late") for _ in range(1000)]
     threads = _threads() - before
