@@ -47,6 +47,7 @@ class Prepared:
     ) -> None:
         compiled = statement.compile(dialect=dialect)
         self.text = str(compiled)
+        # Only what compiles DDL has none.
         self._order: Sequence[str] | None = compiled.positiontup  # type: ignore[attr-defined]
         self._statement, self._dialect, self._where = statement, dialect, where
 
