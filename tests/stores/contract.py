@@ -189,6 +189,13 @@ class FindContract:
         assert there is ("subscriptions" in home.schema.roles)
         assert (home.key(2), home.key(2)) not in found.subscriptions
 
+    def test_a_subscription_is_found_whoever_got_the_dispatch(self, home: Home) -> None:
+        """It is the recipient's to the dispatch's list, though the dispatch went to another."""
+        fill(home)
+        found = find(home, Reactivated("ada@example.com", "m-bea", NOON))
+        there = (home.key(2), home.key(1)) in found.subscriptions
+        assert there is ("subscriptions" in home.schema.roles)
+
     def test_nothing_mentioned_is_nothing_found(self, home: Home) -> None:
         """An empty group is no error, and finds no row."""
         fill(home)

@@ -87,16 +87,29 @@ def _group(size: int) -> list[Arrival]:
 
 
 def test_a_group_of_any_size_costs_the_same_statements(engine: Engine) -> None:
-    """Two SELECTs find. On PostgreSQL one statement does all else: WITH locks, UPDATEs, the log."""
+    """On PostgreSQL one finds, and one does all else: it locks WITH all that it changes."""
     store = SQLStore(engine)
     for size in (4, 40, 1000):
         with _counted(engine) as words:
             assert statuses(record(store, _group(size))) == [200] * size
         assert _rows_of(words) == (
-            {"SELECT": 2, "WITH": 1}
+            {"SELECT": 1, "WITH": 1}
             if engine.dialect.name == "postgresql"
             else {"SELECT": 2, "UPDATE": 5, "INSERT": 1}
         )
+
+
+def test_an_engine_of_our_own_has_statements_commit(empty_postgres_url: str) -> None:
+    """BEGIN and COMMIT are not sent, but where one statement cannot write it all."""
+    with closing(SQLHome(empty_postgres_url, OURS)) as home:
+        _fill(home)
+    names = "s1@example.com", "m1"
+    one_row = [arrival(Delivered(*names, NOON)), arrival(Opened(*names, NOON))]
+    with closing(SQLStore(empty_postgres_url)) as store:
+        for group, begun in ((_group(40), 0), (one_row, 1)):
+            with _counted(store._writing) as words:
+                assert statuses(record(store, group)) == [200] * len(group)
+            assert words.count("BEGIN") == begun
 
 
 def test_changes_of_one_row_are_made_one_by_one(engine: Engine) -> None:

@@ -17,7 +17,7 @@ from django.db.transaction import atomic
 
 from hookrow.stores import Rejected
 from hookrow.stores.causes import cause
-from hookrow.stores.limits import LIMIT_STATEMENTS, SET_LIMITS, left
+from hookrow.stores.limits import LIMIT_STATEMENTS, left, set_limits
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def _entered(connection: BaseDatabaseWrapper) -> ExitStack:
             stack.enter_context(_immediate(connection))
         stack.enter_context(atomic(connection.alias))
         if connection.vendor == "postgresql":
-            _execute(connection, SET_LIMITS)
+            _execute(connection, set_limits())
         return stack.pop_all()
 
 

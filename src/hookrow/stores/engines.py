@@ -18,9 +18,9 @@ from hookrow.stores import NOT_ON
 from hookrow.stores.limits import (
     LIMIT_STATEMENTS,
     LOCK_TIMEOUT,
-    SET_LIMITS,
     STATEMENT_TIMEOUT,
     left,
+    set_limits,
 )
 from hookrow.stores.watch import watch
 
@@ -148,11 +148,7 @@ def begin(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
-_LIMITS = (
-    f"{SET_LIMITS}, "
-    # A prepared statement would be planned anew for every length of its arrays.
-    "set_config('plan_cache_mode', 'force_generic_plan', true)"
-)
+_LIMITS = set_limits(prepared=True)
 
 
 def _parsed(url: str | URL) -> URL:

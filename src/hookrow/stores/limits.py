@@ -14,14 +14,24 @@ LOCK_TIMEOUT = 2
 STATEMENT_TIMEOUT = 4
 """In seconds; how long one statement may take."""
 
-SET_LIMITS = (
-    f"SELECT set_config('lock_timeout', '{LOCK_TIMEOUT}s', true), "
-    f"set_config('statement_timeout', '{STATEMENT_TIMEOUT}s', true)"
-)
-"""For the transaction that it is sent in, and no longer."""
+_LIMITS = {"lock_timeout": f"{LOCK_TIMEOUT}s", "statement_timeout": f"{STATEMENT_TIMEOUT}s"}
+
+_PREPARED = {"plan_cache_mode": "force_generic_plan"}
+
+
+def set_limits(*, local: bool = True, prepared: bool = False) -> str:
+    """Return the SELECT that sets the limits: `local` to a transaction, else to the session.
+
+    With `prepared` statements are planned once, though their arrays are of many lengths.
+    """
+    settings = _LIMITS | (_PREPARED if prepared else {})
+    return "SELECT " + ", ".join(
+        f"set_config('{name}', '{value}', {str(local).lower()})" for name, value in settings.items()
+    )
+
 
 LIMIT_STATEMENTS = "SELECT set_config('statement_timeout', '{:.0f}ms', true)"
-"""As above, with a limit in milliseconds."""
+"""For the transaction that it is sent in, with a limit in milliseconds."""
 
 _until: ContextVar[float] = ContextVar("until", default=inf)
 

@@ -20,6 +20,7 @@ except ImportError as error:
 from hookrow.forks import renew_after_fork
 from hookrow.schema import Schema
 from hookrow.stores import Unavailable
+from hookrow.stores.alone import ask, commits, let_commit
 from hookrow.stores.engines import begin, open_engine, reading, supported
 from hookrow.stores.faults import faults
 from hookrow.stores.sql_census import SQLCensus
@@ -51,9 +52,12 @@ class SQLStore:
     def __init__(self, database: str | URL | Engine, schema: Schema = Schema()) -> None:  # noqa: B008 - frozen
         if isinstance(database, Engine):
             supported(database.dialect.name, is_async=database.dialect.is_async)
-            self._engine, self._own = database, False
+            self._engine = self._writing = database
+            self._own = False
         elif isinstance(database, str | URL):
-            self._engine, self._own = open_engine(database), True
+            self._engine, self._writing = open_engine(database), open_engine(database)
+            self._own = True
+            let_commit(self._writing)
             renew_after_fork(self)
         else:
             raise ConfigurationError(_NO_DATABASE.format(type(database).__name__))
@@ -69,10 +73,15 @@ class SQLStore:
     @contextmanager
     def transaction(self, *, skip_locked: bool = False) -> Iterator[SQLTransaction]:
         """Begin a transaction; see `Store.transaction`."""
-        with self._committed() as connection:
-            yield SQLTransaction(
-                connection, self._verified(), self._schema, skip_locked=skip_locked
-            )
+        with faults():
+            statements = self._verified()
+            with self._begun(self._writing) as connection:
+                transaction = SQLTransaction(
+                    connection, statements, self._schema, skip_locked=skip_locked
+                )
+                yield transaction
+                with faults(saving=True):  # of what is checked at the end
+                    transaction.commit()
 
     @contextmanager
     def reading(self) -> Iterator[SQLReading]:
@@ -82,10 +91,10 @@ class SQLStore:
 
     @contextmanager
     def _committed(self) -> Iterator[Connection]:
-        """Begin a transaction on tables that are verified, and commit it at the end."""
+        """Begin a transaction on the log, and commit it at the end."""
         with faults():
             self._verified()
-            with self._begun() as connection:
+            with self._begun(self._engine) as connection:
                 yield connection
                 with faults(saving=True):  # of what is checked at the end
                     connection.commit()
@@ -105,38 +114,44 @@ class SQLStore:
         return self._statements
 
     @contextmanager
-    def _begun(self) -> Iterator[Connection]:
+    def _begun(self, engine: Engine) -> Iterator[Connection]:
         """Begin a transaction, on a new connection where the server left the one that idled."""
         try:
-            connection = self._begin()
+            connection = _begin(engine)
         except DBAPIError as error:
             if not error.connection_invalidated:
                 raise
-            connection = self._begin()
+            connection = _begin(engine)
         try:
             with watch.over(connection), _rolled_back(connection):
                 yield connection
         finally:
             connection.close()
 
-    def _begin(self) -> Connection:
-        connection = self._engine.connect()
-        try:
-            with watch.over(connection):
-                begin(connection)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
     def close(self) -> None:
-        """Close the engine, where it is our own."""
+        """Close the engines, where they are our own."""
         if self._own:
             self._engine.dispose()
+            self._writing.dispose()
 
     def renew(self) -> None:
-        """Leave the connections of our own engine to the process that forked us."""
+        """Leave the connections of our own engines to the process that forked us."""
         self._engine.dispose(close=False)
+        self._writing.dispose(close=False)
+
+
+def _begin(engine: Engine) -> Connection:
+    connection = engine.connect()
+    try:
+        with watch.over(connection):
+            if commits(connection):
+                ask(connection)
+            else:
+                begin(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 @contextmanager
@@ -148,4 +163,6 @@ def _rolled_back(connection: Connection) -> Iterator[None]:
         if not connection.invalidated:  # SQLAlchemy takes one whose commit failed for ended
             with suppress(connection.dialect.loaded_dbapi.Error):
                 connection.connection.rollback()
+                if commits(connection):  # a rollback has the driver forget what it prepared
+                    connection.connection.cursor().execute("DEALLOCATE ALL")
         raise

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -24,6 +25,7 @@ from hookrow.notification import (
 )
 from hookrow.schema import Schema
 from hookrow.stores import State, by_kind, row_key
+from hookrow.stores.alone import commits
 from hookrow.stores.at_once import one_by_one
 from hookrow.stores.faults import faults
 from hookrow.stores.prepared import Prepared, Step
@@ -42,15 +44,21 @@ class SQLReading:
         """Find every row that the group mentions."""
         subscribers = defaultdict(list)
         dispatches = defaultdict(list)
+        subscriptions = set()
         for person, email, message_id, id_, list_ in self._found(mentioned):
-            if message_id is None:
+            if message_id is not None:
+                dispatches[message_id].append(Dispatch(id_, person, email or "", list_))
+            elif email is not None:
                 subscribers[fold(email)].append(Subscriber(person, email))
             else:
-                dispatches[message_id].append(Dispatch(id_, person, email or "", list_))
+                subscriptions.add((list_, person))
+        wanted = pairs(mentioned, subscribers, dispatches)
+        if self._statements.finds_subscriptions:
+            wanted = set(wanted) - _of_owners(mentioned, dispatches)
         return Rows(
             subscribers,
             dispatches,
-            self._subscriptions(pairs(mentioned, subscribers, dispatches)),
+            subscriptions.union(self._subscriptions(wanted)),
             self._statements.undated,
             exact=self._schema.subscribers.fold == "exact",
         )
@@ -79,8 +87,23 @@ class SQLReading:
         return {(list_, subscriber) for list_, subscriber in rows}
 
 
+def _of_owners(
+    group: Mentioned, dispatches: Mapping[str, Sequence[Dispatch]]
+) -> set[tuple[Key, Key]]:
+    """Return those pairs whose subscriptions are found together with the dispatches."""
+    return {
+        (dispatch.list, dispatch.owner)
+        for message_id, _ in group.changed
+        for dispatch in dispatches.get(message_id, ())
+        if dispatch.list is not None and dispatch.owner is not None
+    }
+
+
 class SQLTransaction(SQLReading):
-    """One transaction: on PostgreSQL what it writes is one statement, as a rule."""
+    """One transaction: on PostgreSQL what it writes is one statement, as a rule.
+
+    Where statements commit by themselves it begins only when that one is not enough.
+    """
 
     def __init__(
         self,
@@ -92,10 +115,19 @@ class SQLTransaction(SQLReading):
     ) -> None:
         super().__init__(connection, statements, schema)
         self._skip_locked = skip_locked
+        self._begun = not commits(connection)
+        self._last: Callable[[], object] | None = None
+
+    def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
+        """Read what notifications set in the rows, after what is written so far."""
+        if self._last is not None:
+            self._begin()
+        return super().read(rows)
 
     @faults(saving=True)
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
         """Lock what is written to, kind by kind; on SQLite the transaction holds the whole file."""
+        self._begin()
         locks = self._locks(rows)
         held = {row for row in rows if row[0] in locks} if self._skip_locked else set()
         for kind, (statement, values) in locks.items():
@@ -110,11 +142,34 @@ class SQLTransaction(SQLReading):
         """Lock, change and keep; at once where that can be, for no two changes meet in a row."""
         rows = {change.row for change in changes}
         steps = [*self._locks(rows).values(), *self._saves(changes), *self._keeps(entries)]
-        if steps and self._statements.at_once is not None and len(rows) == len(changes):
+        if not steps:
+            return
+        if self._statements.at_once is not None and len(rows) == len(changes):
             statements, values = zip(*steps, strict=True)
-            self._statements.at_once(statements)(self._connection, values)
+            work = partial(self._statements.at_once(statements), self._connection, values)
+            if not self._begun and self._last is None:
+                self._last = work
+                return
         else:
-            one_by_one(self._connection, steps)
+            work = partial(one_by_one, self._connection, steps)
+        self._begin()
+        work()
+
+    def commit(self) -> None:
+        """End it: by the one statement, or with COMMIT."""
+        if self._last is not None:
+            self._last()
+        elif self._begun:
+            self._connection.commit()
+
+    def _begin(self) -> None:
+        if self._begun:
+            return
+        self._begun = True
+        self._connection.exec_driver_sql("BEGIN")
+        if self._last is not None:
+            self._last()
+            self._last = None
 
     def _locks(self, rows: Collection[RowId]) -> Mapping[Suppressible, Step]:
         if not self._statements.arrays:

@@ -92,8 +92,14 @@ class Statements:
             kind for kind in Suppressible if kind.value in self.roles and self.names(kind)
         }
         """The kinds of row in which anything is set."""
-        # One statement for both: it is a round trip less.
-        self.find = self._prepared(union_all(self._subscribers(), self._dispatches()))
+        # One statement for all: each other is a round trip more.
+        found = [self._subscribers(), self._dispatches()]
+        list_id = self.list_id
+        self.finds_subscriptions = False
+        if self.arrays and schema.subscriptions and list_id is not None:
+            self.finds_subscriptions = True
+            found.append(self._subscriptions_of_owners(list_id))
+        self.find = self._prepared(union_all(*found))
         self.subscriptions = self._keys(Suppressible.SUBSCRIPTION) if schema.subscriptions else None
         self.keep = Keeping(schema.log, dialect) if schema.log else None
         self.at_once = cache(AtOnce) if can_be(dialect) else None
@@ -104,7 +110,10 @@ class Statements:
     def mentioning(self, mentioned: Mentioned) -> dict[str, Any]:
         """Return the parameters of `find`."""
         emails = folds.given(self.fold, mentioned)
-        return {"emails": self.texts(emails), "message_ids": self.texts(mentioned.message_ids)}
+        texts = {"emails": self.texts(emails), "message_ids": self.texts(mentioned.message_ids)}
+        if self.finds_subscriptions:
+            texts["changed"] = self.texts({message_id for message_id, _ in mentioned.changed})
+        return texts
 
     def texts(self, values: Iterable[str]) -> str:
         """Return the parameter of `among_texts`."""
@@ -186,6 +195,28 @@ class Statements:
         return self.with_messages(found).where(
             among_texts(role["provider_message_id"], "message_ids", arrays=self.arrays),
             *self.visible["dispatches"],
+        )
+
+    def _subscriptions_of_owners(self, list_id: Column[Any]) -> Select[Any]:
+        """By `changed`, message ids: the subscriptions of dispatches' owners to their lists."""
+        dispatch, kind = self.roles["dispatches"], Suppressible.SUBSCRIPTION
+        its_list, its_subscriber = self.key(kind)
+        columns = list(self._dispatches().selected_columns)[1:4]
+        nothing = [type_coerce(null(), column.type) for column in columns]
+        is_owners = and_(
+            _is_that(list_id, its_list), _is_that(dispatch["subscriber_id"], its_subscriber)
+        )
+        dispatches = select(key(its_subscriber), *nothing, key(its_list)).select_from(
+            dispatch["id"].table
+        )
+        return (
+            self.with_messages(dispatches)
+            .join(its_list.table, is_owners)
+            .where(
+                among_texts(dispatch["provider_message_id"], "changed", arrays=self.arrays),
+                *self.visible["dispatches"],
+                *self.visible[kind.value],
+            )
         )
 
     def _keys(self, kind: Suppressible) -> Select[Any]:

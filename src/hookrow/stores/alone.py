@@ -1,0 +1,65 @@
+"""Statements that commit by themselves: what BEGIN and COMMIT would cost are two round trips.
+
+Those are half of what a group takes on PostgreSQL. The time limits that come with BEGIN
+elsewhere are the session's here, which nobody else may have: behind a pooler, which hands
+sessions around, all is as elsewhere.
+"""
+
+from __future__ import annotations
+
+import select
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection, Engine, event
+
+from hookrow.stores.limits import set_limits
+
+if TYPE_CHECKING:
+    import psycopg
+    from sqlalchemy.pool import ConnectionPoolEntry
+
+IDLE = 1.0
+"""In seconds; so long is a server taken to be there, where it does not say otherwise."""
+
+_LAST_USED = "hookrow_last_used"
+
+
+def let_commit(engine: Engine) -> None:
+    """Have statements commit by themselves on an engine of our own, which nothing else is for."""
+    if engine.dialect.driver == "psycopg" and hasattr(select, "poll"):  # not on Windows
+        event.listen(engine, "connect", _let_commit)
+
+
+def commits(connection: Connection) -> bool:
+    """Tell whether statements commit by themselves here."""
+    return _LAST_USED in connection.info
+
+
+def ask(connection: Connection) -> None:
+    """Ask whether the server is there, where it is not sure: statements commit then.
+
+    Unasked it says only that it leaves. Raises what SQLAlchemy does where it has left.
+    """
+    now = monotonic()
+    if now - connection.info[_LAST_USED] > IDLE or _can_be_read(connection):
+        connection.exec_driver_sql("SELECT 1")
+    connection.info[_LAST_USED] = now
+
+
+def _can_be_read(connection: Connection) -> bool:
+    raw: Any = connection.connection.dbapi_connection
+    poll = select.poll()
+    poll.register(raw.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _let_commit(connection: psycopg.Connection, record: ConnectionPoolEntry) -> None:
+    """Set the limits where the server itself answers: a pooler names a process that is not its."""
+    limits = set_limits(local=False, prepared=True)
+    found = connection.execute(f"{limits} WHERE pg_backend_pid() = {connection.info.backend_pid}")
+    direct = found.fetchone() is not None
+    connection.commit()
+    if direct:
+        connection.autocommit = True
+        record.info[_LAST_USED] = monotonic()
