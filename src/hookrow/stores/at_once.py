@@ -7,9 +7,10 @@ has to wait for the interpreter each time.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
-from sqlalchemy import Connection, Dialect
+from sqlalchemy import Connection
 
 from hookrow.stores.prepared import NAME, Prepared, Step
 
@@ -25,20 +26,12 @@ class AtOnce:
         *parts, last = [each.part(number) for number, each in enumerate(statements)]
         named = [f"{NAME}{number} AS MATERIALIZED ({part})" for number, part in enumerate(parts)]
         self.text = f"WITH {', '.join(named)} {last}" if named else last
+        self._statements = statements
 
     def __call__(self, connection: Connection, values: Sequence[Any]) -> None:
         """Run it, with the values of each."""
-        named = {
-            f"{NAME}{number}_{name}": value
-            for number, each in enumerate(values)
-            for name, value in each.items()
-        }
-        connection.exec_driver_sql(self.text, named).close()
-
-
-def can_be(dialect: Dialect) -> bool:
-    """Tell whether a database has such statements, and its driver parameters with names."""
-    return dialect.name == "postgresql" and dialect.paramstyle == "pyformat"
+        placed = [each.placed(its) for each, its in zip(self._statements, values, strict=True)]
+        connection.exec_driver_sql(self.text, tuple(chain.from_iterable(placed))).close()
 
 
 def one_by_one(connection: Connection, steps: Sequence[Step]) -> None:

@@ -5,7 +5,6 @@ Their parameters go to the driver as they are: the types of SQLAlchemy convert n
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -30,13 +29,12 @@ Step: TypeAlias = "tuple[Prepared, Values]"
 NAME = "hookrow_part_"
 """Of a part of a statement, with its number; no table of a host's should have it."""
 
-_PARAMETER = re.compile(r"%%|%\((\w+)\)s")
-
 
 class Prepared:
     """A statement as the `text` that a dialect makes of it; all that varies is a parameter.
 
-    `where` returns it with one condition more, which an INSERT has to be told.
+    The dialect's parameters go by their places. `where` returns the statement with one
+    condition more, which an INSERT has to be told.
     """
 
     def __init__(
@@ -45,15 +43,21 @@ class Prepared:
         dialect: Dialect,
         where: Callable[[ColumnElement[bool]], ClauseElement] | None = None,
     ) -> None:
-        compiled = statement.compile(dialect=dialect)
-        self.text = str(compiled)
-        # Only what compiles DDL has none.
-        self._order: Sequence[str] | None = compiled.positiontup  # type: ignore[attr-defined]
+        self.text, self._order = _compiled(statement, dialect)
         self._statement, self._dialect, self._where = statement, dialect, where
 
     def __call__(self, connection: Connection, values: Values) -> CursorResult[Any]:
         """Run it with the values, or for each row of them."""
-        return connection.exec_driver_sql(self.text, self._arranged(values))
+        placed = (
+            self.placed(values)
+            if isinstance(values, Mapping)
+            else [self.placed(row) for row in values]
+        )
+        return connection.exec_driver_sql(self.text, placed)
+
+    def placed(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return the values in their places."""
+        return tuple([values[name] for name in self._order])
 
     def part(self, number: int) -> str:
         """Return it as a part of a statement, which begins when the part before has ended."""
@@ -66,17 +70,10 @@ class Prepared:
             statement = statement.where(before)
         if isinstance(statement, Update):
             statement = statement.returning(literal_column("1"))
-        text = str(statement.compile(dialect=self._dialect))
-        return _PARAMETER.sub(lambda found: _numbered(found, number), text)
-
-    def _arranged(self, values: Values) -> Any:  # noqa: ANN401 - as the driver wants it
-        order = self._order
-        if order is None:
-            return values
-        if isinstance(values, Mapping):
-            return tuple(values[name] for name in order)
-        return [tuple(row[name] for name in order) for row in values]
+        return _compiled(statement, self._dialect)[0]
 
 
-def _numbered(found: re.Match[str], number: int) -> str:
-    return f"%({NAME}{number}_{found[1]})s" if found[1] else found[0]
+def _compiled(statement: ClauseElement, dialect: Dialect) -> tuple[str, Sequence[str]]:
+    compiled = statement.compile(dialect=dialect)
+    # Only what compiles DDL has no places.
+    return str(compiled), compiled.positiontup or ()  # type: ignore[attr-defined]

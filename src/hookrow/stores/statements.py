@@ -47,7 +47,7 @@ from hookrow.stores.arrays import (
     unbounded,
     unnested,
 )
-from hookrow.stores.at_once import AtOnce, can_be
+from hookrow.stores.at_once import AtOnce
 from hookrow.stores.keeping import Keeping
 from hookrow.stores.prepared import Prepared
 from hookrow.stores.tables import UTCDateTime, written
@@ -73,7 +73,9 @@ class Statements:
 
     def __init__(self, schema: Schema, types: Mapping[str, Types], dialect: Dialect) -> None:
         self.arrays = dialect.name == "postgresql"
-        self._dialect = dialect
+        # PostgreSQL's drivers take parameters by their places, too: no name makes a text longer.
+        by_places: Any = type(dialect)
+        self._dialect: Dialect = by_places(paramstyle="format") if self.arrays else dialect
         self.fold = schema.subscribers.fold
         self.undated = schema.undated
         tables = {
@@ -101,8 +103,8 @@ class Statements:
             found.append(self._subscriptions_of_owners(list_id))
         self.find = self._prepared(union_all(*found))
         self.subscriptions = self._keys(Suppressible.SUBSCRIPTION) if schema.subscriptions else None
-        self.keep = Keeping(schema.log, dialect) if schema.log else None
-        self.at_once = cache(AtOnce) if can_be(dialect) else None
+        self.keep = Keeping(schema.log, self._dialect) if schema.log else None
+        self.at_once = cache(AtOnce) if self.arrays else None
         self.lock = cache(self._lock)
         self.set_time = cache(self._set_time)
         self.set_suppression = cache(self._set_suppression)
