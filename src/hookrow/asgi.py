@@ -28,6 +28,7 @@ from hookrow.http import (
 from hookrow.notification import Refusal
 from hookrow.request_id import HEADER, request_id
 from hookrow.threads import Threads
+from hookrow.within import within
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -162,8 +163,7 @@ def _head(scope: Scope) -> Head:
 async def _body(receive: Receive) -> bytes | Refusal | None:
     """Read the body, or return why it is refused; None where the client went away."""
     try:
-        async with asyncio.timeout(SLOWEST_BODY):
-            body = await _read(receive)
+        body = await within(SLOWEST_BODY, _read(receive))
     except TimeoutError:
         return Refusal.TIMED_OUT
     return Refusal.TOO_LARGE if body is not None and len(body) > LARGEST_BODY else body
