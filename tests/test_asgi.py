@@ -10,7 +10,7 @@ import inspect
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from threading import Barrier, Event, Lock, Thread
@@ -23,6 +23,7 @@ from hookrow import Handler, Head, Postmark, Receiver, Request, Response, testin
 from hookrow.asgi import ASGI, LARGEST_REST, Message, Scope
 from hookrow.batch import GroupCommit
 from hookrow.http import LARGEST_BODY
+from hookrow.promise import Promise
 from hookrow.stores.memory import MemoryStore
 from wire import ENDPOINT, PATIENCE, SECRET, TEXT, get, uvicorn_serving
 
@@ -36,15 +37,15 @@ class Promising:
     """A handler whose answers are all still to come: a test ends them."""
 
     blocking: bool = False
-    futures: list[Future[Response]] = field(default_factory=list)
+    futures: list[Promise[Response]] = field(default_factory=list)
 
     def admit(self, head: Head) -> Response | None:
         """Take every request."""
 
-    def __call__(self, request: Request) -> Future[Response]:
+    def __call__(self, request: Request) -> Promise[Response]:
         """Promise an answer."""
         del request
-        self.futures.append(Future())
+        self.futures.append(Promise())
         return self.futures[-1]
 
 
@@ -142,7 +143,7 @@ class TestHead:
         """Scheme and query may be left out; a query is handed over as it came."""
 
         class Echo(Promising):
-            def __call__(self, request: Request) -> Future[Response]:
+            def __call__(self, request: Request) -> Promise[Response]:
                 answered = super().__call__(request)
                 said = f"{request.head.secure} {request.head.query}"
                 answered.set_result(Response(200, said.strip().encode(), {}))
@@ -282,7 +283,7 @@ class TestLoop:
         """A future that has ended when it is handed over is answered at once."""
 
         class Hasty(Promising):
-            def __call__(self, request: Request) -> Future[Response]:
+            def __call__(self, request: Request) -> Promise[Response]:
                 future = super().__call__(request)
                 future.set_result(DONE)
                 return future
@@ -396,7 +397,7 @@ class TestBlocking:
                     barrier.wait(PATIENCE)
                 return None
 
-            def __call__(self, request: Request) -> Future[Response]:
+            def __call__(self, request: Request) -> Promise[Response]:
                 if call == "__call__":
                     barrier.wait(PATIENCE)
                 future = super().__call__(request)
@@ -528,7 +529,7 @@ class _Grouping:
     def admit(self, head: Head) -> Response | None:
         """Take every request."""
 
-    def __call__(self, request: Request) -> Future[Response]:
+    def __call__(self, request: Request) -> Promise[Response]:
         """Answer when the group is done."""
         return self.commit.submit(request)
 

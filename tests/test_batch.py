@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import gc
-import logging
 import threading
 import time
 import weakref
 from collections.abc import Sequence
-from concurrent.futures import CancelledError, Future, wait
 from contextlib import closing
 from threading import Event, Thread
 
@@ -16,6 +14,7 @@ import pytest
 
 from command import run_script
 from hookrow.batch import GroupCommit, Overloaded
+from hookrow.promise import Promise
 
 PATIENCE = 20.0
 """In seconds; how long a test waits for what should come at once, on a machine that is busy."""
@@ -38,20 +37,28 @@ class _Gate:
         return [item * 10 for item in items]
 
 
-def _at_the_gate(commit: GroupCommit[int, int], gate: _Gate) -> Future[int]:
+def _at_the_gate(commit: GroupCommit[int, int], gate: _Gate) -> Promise[int]:
     """Submit a 0 and wait until it is at the gate, alone."""
     first = commit.submit(0)
     assert gate.reached.wait(PATIENCE)
     return first
 
 
-def _results(futures: Sequence[Future[int]]) -> list[int]:
-    return [future.result(PATIENCE) for future in futures]
+def _end(promise: Promise[int]) -> int | BaseException:
+    """Wait for the end; return the result, or the error."""
+    try:
+        return promise.result(PATIENCE)
+    except BaseException as error:  # noqa: BLE001 - some are no `Exception`
+        return error
+
+
+def _results(promises: Sequence[Promise[int]]) -> list[int]:
+    return [promise.result(PATIENCE) for promise in promises]
 
 
 class TestGroups:
     def test_a_result_each(self) -> None:
-        """An item's future ends with the item's own result."""
+        """An item's promise ends with the item's own result."""
         with closing(GroupCommit[int, str](lambda items: [str(item) for item in items])) as commit:
             assert [commit.submit(item).result(PATIENCE) for item in range(3)] == ["0", "1", "2"]
 
@@ -59,9 +66,9 @@ class TestGroups:
         """What comes while a group works is the next group, in order of arrival."""
         gate = _Gate()
         with closing(GroupCommit(gate)) as commit:
-            futures = [_at_the_gate(commit, gate), *map(commit.submit, (3, 1, 2))]
+            promises = [_at_the_gate(commit, gate), *map(commit.submit, (3, 1, 2))]
             gate.opened.set()
-            assert _results(futures) == [0, 30, 10, 20]
+            assert _results(promises) == [0, 30, 10, 20]
         assert gate.groups == [[0], [3, 1, 2]]
 
     def test_no_lingering(self) -> None:
@@ -77,9 +84,9 @@ class TestGroups:
         """A group has at most as many members as it may; the others are the groups after it."""
         gate = _Gate()
         with closing(GroupCommit(gate, group=2)) as commit:
-            futures = [_at_the_gate(commit, gate), *map(commit.submit, range(1, 6))]
+            promises = [_at_the_gate(commit, gate), *map(commit.submit, range(1, 6))]
             gate.opened.set()
-            assert _results(futures) == [0, 10, 20, 30, 40, 50]
+            assert _results(promises) == [0, 10, 20, 30, 40, 50]
         assert gate.groups == [[0], [1, 2], [3, 4], [5]]
 
     def test_many_callers(self) -> None:
@@ -89,11 +96,11 @@ class TestGroups:
         mistakes: list[object] = []
 
         def call(start: int) -> None:
-            futures = [commit.submit(item) for item in range(start, start + 100)]
+            promises = [commit.submit(item) for item in range(start, start + 100)]
             mistakes.extend(
-                future
-                for item, future in enumerate(futures, start)
-                if future.result(PATIENCE) != item * 10
+                promise
+                for item, promise in enumerate(promises, start)
+                if promise.result(PATIENCE) != item * 10
             )
 
         with closing(GroupCommit(gate, group=7)) as commit:
@@ -145,11 +152,11 @@ class TestBacklog:
         """As many items wait as may; one more is turned away, until some are taken."""
         gate = _Gate()
         with closing(GroupCommit(gate, backlog=2)) as commit:
-            futures = [_at_the_gate(commit, gate), commit.submit(1), commit.submit(2)]
+            promises = [_at_the_gate(commit, gate), commit.submit(1), commit.submit(2)]
             with pytest.raises(Overloaded):
                 commit.submit(3)
             gate.opened.set()
-            assert _results(futures) == [0, 10, 20]
+            assert _results(promises) == [0, 10, 20]
             assert commit.submit(4).result(PATIENCE) == 40
         assert gate.groups == [[0], [1, 2], [4]]
 
@@ -157,15 +164,15 @@ class TestBacklog:
         """As much waits as may by weight; what is too heavy now may come when that is taken."""
         gate = _Gate()
         with closing(GroupCommit(gate, capacity=10, weigh=lambda item: item)) as commit:
-            futures = [_at_the_gate(commit, gate), commit.submit(6)]
+            promises = [_at_the_gate(commit, gate), commit.submit(6)]
             with pytest.raises(Overloaded):
                 commit.submit(5)
-            futures.append(commit.submit(4))
+            promises.append(commit.submit(4))
             with pytest.raises(Overloaded):
                 commit.submit(1)
-            futures.append(commit.submit(0))
+            promises.append(commit.submit(0))
             gate.opened.set()
-            assert _results(futures) == [0, 60, 40, 0]
+            assert _results(promises) == [0, 60, 40, 0]
             assert commit.submit(10).result(PATIENCE) == 100
         assert gate.groups == [[0], [6, 4, 0], [10]]
 
@@ -181,11 +188,11 @@ class TestBacklog:
         """Unless told otherwise 4,096 items may wait, and 256 make a group."""
         gate = _Gate()
         with closing(GroupCommit(gate)) as commit:
-            futures = [_at_the_gate(commit, gate), *map(commit.submit, range(4096))]
+            promises = [_at_the_gate(commit, gate), *map(commit.submit, range(4096))]
             with pytest.raises(Overloaded):
                 commit.submit(4096)
             gate.opened.set()
-            wait(futures, PATIENCE)
+            _results(promises)
         assert [len(group) for group in gate.groups] == [1, *[256] * 16]
 
 
@@ -206,15 +213,9 @@ class TestFailures:
             return results
 
         with closing(GroupCommit(work, group=2)) as commit:
-            futures = [_at_the_gate(commit, gate), *map(commit.submit, (13, 1, 2, 3))]
+            promises = [_at_the_gate(commit, gate), *map(commit.submit, (13, 1, 2, 3))]
             gate.opened.set()
-            assert [future.exception(PATIENCE) for future in futures] == [
-                None,
-                fault,
-                fault,
-                None,
-                None,
-            ]
+            assert [_end(promise) for promise in promises] == [0, fault, fault, 20, 30]
             assert commit.submit(4).result(PATIENCE) == 40
 
     @pytest.mark.parametrize("results", [[], [1], [1, 2, 3]], ids=["none", "too few", "too many"])
@@ -228,47 +229,15 @@ class TestFailures:
 
         commit = GroupCommit(work)
         try:
-            _, *futures = [_at_the_gate(commit, gate), commit.submit(1), commit.submit(2)]
+            _, *promises = [_at_the_gate(commit, gate), commit.submit(1), commit.submit(2)]
             gate.opened.set()
-            assert all(isinstance(future.exception(1), ValueError) for future in futures)
+            assert all(isinstance(_end(promise), ValueError) for promise in promises)
             assert commit.submit(3).result(PATIENCE) == 3
         finally:
             commit.close(PATIENCE)
 
-    def test_cancelled(self) -> None:
-        """A future that its caller cancelled stays cancelled; the others in its group end."""
-        gate = _Gate()
-        with closing(GroupCommit(gate)) as commit:
-            futures = [_at_the_gate(commit, gate), *map(commit.submit, (1, 2))]
-            assert futures[0].cancel()
-            assert futures[1].cancel()
-            gate.opened.set()
-            assert futures[2].result(PATIENCE) == 20
-        for future in futures[:2]:
-            with pytest.raises(CancelledError):
-                future.result(0)
-
-    def test_cancelled_and_failed(self) -> None:
-        """Work that raises does not trouble a future that was cancelled."""
-        reached, opened = Event(), Event()
-
-        def work(items: Sequence[int]) -> list[int]:
-            reached.set()
-            assert opened.wait(PATIENCE)
-            raise ValueError(items)
-
-        with closing(GroupCommit[int, int](work)) as commit:
-            first = commit.submit(1)
-            assert reached.wait(PATIENCE)
-            second, third = commit.submit(2), commit.submit(3)
-            assert second.cancel()
-            opened.set()
-            assert isinstance(first.exception(PATIENCE), ValueError)
-            assert isinstance(third.exception(PATIENCE), ValueError)
-        assert second.cancelled()
-
     def test_answered_by_another(self) -> None:
-        """A future that somebody ended meanwhile, as a deadline does, keeps that result."""
+        """A promise that somebody ended meanwhile, as a deadline does, keeps that result."""
         gate = _Gate()
         with closing(GroupCommit(gate)) as commit:
             late, other = _at_the_gate(commit, gate), commit.submit(1)
@@ -276,38 +245,21 @@ class TestFailures:
             gate.opened.set()
             assert _results([late, other]) == [-1, 10]
 
-    def test_a_callback_that_raises(self, caplog: pytest.LogCaptureFixture) -> None:
-        """What a caller hung on its future may raise without harm to others."""
-
-        def fail(_: Future[int]) -> None:
-            raise ValueError("a callback's fault")
-
-        gate = _Gate()
-        with (
-            caplog.at_level(logging.CRITICAL, "concurrent.futures"),
-            closing(GroupCommit(gate)) as commit,
-        ):
-            futures = [_at_the_gate(commit, gate), commit.submit(1)]
-            futures[0].add_done_callback(fail)
-            gate.opened.set()
-            assert _results(futures) == [0, 10]
-            assert commit.submit(2).result(PATIENCE) == 20
-
 
 class TestClose:
     def test_drains(self) -> None:
         """Closing finishes what is queued, in groups as ever, and ends the thread."""
         gate = _Gate()
         commit = GroupCommit(gate, group=2)
-        futures = [_at_the_gate(commit, gate), *map(commit.submit, range(1, 6))]
+        promises = [_at_the_gate(commit, gate), *map(commit.submit, range(1, 6))]
         closer = Thread(target=commit.close)
         closer.start()
-        assert not any(future.done() for future in futures)
+        assert not any(promise.done() for promise in promises)
         gate.opened.set()
         closer.join(PATIENCE)
         assert not closer.is_alive()
-        assert all(future.done() for future in futures)
-        assert _results(futures) == [0, 10, 20, 30, 40, 50]
+        assert all(promise.done() for promise in promises)
+        assert _results(promises) == [0, 10, 20, 30, 40, 50]
         assert not any(thread.is_alive() for thread in gate.threads)
 
     def test_takes_no_more(self) -> None:
@@ -329,11 +281,11 @@ class TestClose:
         """Closing waits for hanging work no longer than told, and the work may end later."""
         gate = _Gate()
         commit = GroupCommit(gate)
-        futures = [_at_the_gate(commit, gate), commit.submit(1)]
+        promises = [_at_the_gate(commit, gate), commit.submit(1)]
         commit.close(timeout=0.01)
-        assert not any(future.done() for future in futures)
+        assert not any(promise.done() for promise in promises)
         gate.opened.set()
-        assert _results(futures) == [0, 10]
+        assert _results(promises) == [0, 10]
 
     def test_again_and_before_any_work(self) -> None:
         """Closing twice, or with nothing ever done, is no fault."""

@@ -10,7 +10,6 @@ import json
 import re
 from base64 import b64decode
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import closing
 from copy import deepcopy
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from sqlalchemy import Engine
 import world
 from hookrow import Head, Postmark, Receiver, Request, Response, Schema
 from hookrow.migrations import upgrade
+from hookrow.promise import Promise
 from hookrow.stores.engines import open_engine
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.sql import SQLStore
@@ -289,7 +289,7 @@ def _post(receiver: Receiver, body: bytes) -> Response:
     head = _head(SECRET)
     assert receiver.admit(head) is None
     answer = receiver(Request(head, body))
-    return answer.result(PATIENCE) if isinstance(answer, Future) else answer
+    return answer.result(PATIENCE) if isinstance(answer, Promise) else answer
 
 
 def _with_arrival(rows: World, begun: datetime, ended: datetime) -> World:
@@ -342,7 +342,7 @@ def test_the_receiver_goes_on_after_every_case(site: Site) -> None:
     start = site.fill()
     answers = [site.receiver(Request(_head(SECRET), case.body)) for case in ALL]
     statuses = [
-        (answer.result(PATIENCE) if isinstance(answer, Future) else answer).status
+        (answer.result(PATIENCE) if isinstance(answer, Promise) else answer).status
         for answer in answers
     ]
     assert statuses == [expect(start, case.body)[0] for case in ALL]

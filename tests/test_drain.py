@@ -7,7 +7,6 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -32,6 +31,7 @@ from hookrow import (
 from hookrow.drain import REST, Drain
 from hookrow.entry import Ending, Logged
 from hookrow.postmark import parse
+from hookrow.promise import Promise
 from hookrow.spool import Spool
 from hookrow.stores import StoreError
 from hookrow.stores.log import Query
@@ -64,7 +64,7 @@ def _request(payload: object) -> Request:
 
 
 def _status(answer: Any) -> int:  # noqa: ANN401 - a response or its future
-    status: int = (answer.result(PATIENCE) if isinstance(answer, Future) else answer).status
+    status: int = (answer.result(PATIENCE) if isinstance(answer, Promise) else answer).status
     return status
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from threading import Event
 
@@ -12,6 +11,7 @@ import pytest
 
 from hookrow import Head, Request, Response
 from hookrow.health import Liveness, Readiness
+from hookrow.promise import Promise
 from wire import PATIENCE, TEXT
 
 REQUEST = Request(Head("GET", "/readyz", ()), b"")
@@ -29,7 +29,7 @@ def ready(readiness: Readiness) -> Iterator[Readiness]:
 def answer(readiness: Readiness) -> Response:
     """Ask once, and wait."""
     promised = readiness(REQUEST)
-    return promised.result(PATIENCE) if isinstance(promised, Future) else promised
+    return promised.result(PATIENCE) if isinstance(promised, Promise) else promised
 
 
 def test_alive() -> None:
@@ -72,7 +72,7 @@ def test_probe_that_hangs() -> None:
         began = time.monotonic()
         answers = [readiness(REQUEST) for _ in range(3)]
         for promised in answers:
-            assert isinstance(promised, Future)
+            assert isinstance(promised, Promise)
             response = promised.result(PATIENCE)
             assert (response.status, response.body) == (503, b"The database does not answer.\n")
         assert time.monotonic() - began < PATIENCE / 2
@@ -105,7 +105,7 @@ def test_many_who_ask() -> None:
         answers = [readiness(REQUEST) for _ in range(200)]
         go_on.set()
         for promised in answers:
-            assert isinstance(promised, Future)
+            assert isinstance(promised, Promise)
             assert promised.result(PATIENCE).status == 200
     assert probes <= 2
 
@@ -128,7 +128,7 @@ def test_more_than_can_wait(*, closed: bool) -> None:
         assert isinstance(response, Response)
         assert response.status == 503
         for promised in waiting:
-            if isinstance(promised, Future):
+            if isinstance(promised, Promise):
                 promised.result(PATIENCE)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime
@@ -29,6 +28,7 @@ from hookrow import (
     testing,
 )
 from hookrow.hooks import BACKLOG, SLOW, Hook
+from hookrow.promise import Promise
 from hookrow.stores.engines import opened
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.sql import SQLStore
@@ -172,7 +172,7 @@ def _request(payload: object) -> Request:
 
 def _post(receiver: Receiver, payload: object) -> int:
     answer = receiver(_request(payload))
-    return (answer.result(PATIENCE) if isinstance(answer, Future) else answer).status
+    return (answer.result(PATIENCE) if isinstance(answer, Promise) else answer).status
 
 
 ENDS = [

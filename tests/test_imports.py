@@ -17,18 +17,18 @@ SOURCE = Path(hookrow.__file__).parent
 CORE = ("notification", "decide", "entry", "postmark", "http", "schema", "errors")
 
 # What the core may use beside itself: values and their types, and msgspec to read with.
-# `Future` is a type here: what waits for one lives in the shell.
+# `Promise` is a type here: what waits for one lives in the shell.
 HARMLESS = {
     "__future__",
     "collections",
     "collections.abc",
-    "concurrent.futures",
     "dataclasses",
     "datetime",
     "difflib",
     "enum",
     "hashlib",
     "hmac",
+    "hookrow.promise",
     "msgspec",
     "types",
     "typing",
@@ -104,11 +104,13 @@ class TestCore:
 
 
 class TestShell:
-    @pytest.mark.parametrize("module", ["batch", "deadline", "forks", "periodic", "quiet"])
+    @pytest.mark.parametrize(
+        "module", ["batch", "deadline", "forks", "periodic", "promise", "quiet"]
+    )
     def test_knows_nothing_of_mail(self, module: str) -> None:
         """Group commit and its like know of forks and of logging, and of nothing else of ours."""
         ours = {name for name in _imports(module) if name.startswith("hookrow")}
-        assert ours <= {"hookrow.forks", "hookrow.quiet"}
+        assert ours <= {"hookrow.forks", "hookrow.promise", "hookrow.quiet"}
 
 
 class TestImportingHookrow:
@@ -123,7 +125,8 @@ class TestImportingHookrow:
         ours = {name for name in _loaded_by("import hookrow") if name.startswith("hookrow.")}
         shell = {
             *("receiver", "recording", "retry", "parked", "replay", "hooks", "periodic"),
-            *("batch", "deadline", "forks", "quiet", "stores", "stores.census", "stores.log"),
+            *("batch", "deadline", "forks", "promise", "quiet"),
+            *("stores", "stores.census", "stores.log"),
             *("observing", "logs", "intake", "provider"),
         }
         assert ours == {f"hookrow.{name}" for name in (*CORE, *shell)}

@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 from collections.abc import Sequence
-from concurrent.futures import Future
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,6 +19,7 @@ from hookrow import Head, Postmark, Receiver, Refusal, Request, Response, testin
 from hookrow.asgi import ASGI, Message
 from hookrow.notification import Arrival, Outcome, Recorded
 from hookrow.observing import Ended, Inside, Observer, Observers
+from hookrow.promise import Promise
 from hookrow.stores import Conflict, Transaction
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.memory_log import MemoryLog
@@ -116,7 +116,7 @@ def request(email: str = "ada@example.com") -> Request:
 def answer(receiver: Receiver, asked: Request) -> int:
     """Return the status of the answer."""
     answered = receiver(asked)
-    done = answered.result(PATIENCE) if isinstance(answered, Future) else answered
+    done = answered.result(PATIENCE) if isinstance(answered, Promise) else answered
     assert isinstance(done, Response)
     return done.status
 

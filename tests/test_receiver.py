@@ -7,7 +7,6 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -39,6 +38,7 @@ from hookrow.notification import (
     Refusal,
     Rows,
 )
+from hookrow.promise import Promise
 from hookrow.receiver import endpoint_path
 from hookrow.recording import record
 from hookrow.spool import Spool
@@ -137,9 +137,9 @@ def _suppression(name: str, **more: object) -> Request:
     )
 
 
-def _queued(answer: Response | Future[Response]) -> Future[Response]:
+def _queued(answer: Response | Promise[Response]) -> Promise[Response]:
     """Check that the request was queued, and return its future."""
-    assert isinstance(answer, Future)
+    assert isinstance(answer, Promise)
     return answer
 
 
@@ -381,7 +381,7 @@ class TestAnswer:
         store = _FaultyStore(_people("ada", log=log), *[Unavailable("gone")] * 3)
         receiver = Receiver(Postmark(SECRET), store)
         answer = (receiver if queue else receiver.answer)(_request(b"{}"))
-        assert (answer.result(PATIENCE) if isinstance(answer, Future) else answer) == UNSUPPORTED
+        assert (answer.result(PATIENCE) if isinstance(answer, Promise) else answer) == UNSUPPORTED
         receiver.close(PATIENCE)
         assert store.transactions == log
 

@@ -6,7 +6,6 @@ import asyncio
 import json
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from concurrent.futures import Future
 from contextlib import closing
 from datetime import UTC, datetime, timedelta, timezone
 from email.message import Message
@@ -45,6 +44,7 @@ from hookrow import (
 from hookrow.asgi import ASGI
 from hookrow.http import plain
 from hookrow.notification import Unsupported
+from hookrow.promise import Promise
 from hookrow.stores.memory import MemoryStore
 from hookrow.testing import SECRET, NotPosted, Payload, post
 from wire import PATIENCE, free_port
@@ -553,7 +553,7 @@ class TestReceiver:
 
     def test_another_handler(self) -> None:
         """Any handler can be posted to; one whose answer does not come in time gave none."""
-        future: Future[Response] = Future()
+        future: Promise[Response] = Promise()
 
         class Late:
             blocking = False
@@ -562,7 +562,7 @@ class TestReceiver:
                 """Refuse another path."""
                 return None if head.path == "/provider/webhooks" else plain(404, "no")
 
-            def __call__(self, request: Request) -> Future[Response]:
+            def __call__(self, request: Request) -> Promise[Response]:
                 """Answer later."""
                 del request
                 return future

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from concurrent.futures import Future
 from contextlib import closing
 
 import pytest
@@ -15,6 +14,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from command import run_script
 from hookrow import Head, Postmark, Receiver, Request
+from hookrow.promise import Promise
 from hookrow.stores import Unavailable
 from hookrow.stores.memory import MemoryStore
 from hookrow.tracing import Tracing
@@ -103,7 +103,7 @@ def test_a_group(traced: Traced) -> None:
     """Notifications that share a commit have spans in their own traces, linked to one group's."""
     with closing(traced.receiver) as receiver:
         answers = [receiver(request()) for _ in range(20)]
-        assert all(isinstance(each, Future) and each.result(PATIENCE) for each in answers)
+        assert all(isinstance(each, Promise) and each.result(PATIENCE) for each in answers)
     groups = [span for span in traced.spans if span.name == "hookrow group"]
     others = [span for span in traced.spans if span not in groups]
     assert len(others) == len({span.context.trace_id for span in others}) == 20

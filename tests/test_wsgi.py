@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import socket
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from threading import Event
@@ -23,6 +23,7 @@ import pytest
 from hookrow import Head, Postmark, Receiver, Request, Response, testing, wsgi
 from hookrow.batch import GroupCommit
 from hookrow.http import LARGEST_BODY
+from hookrow.promise import Promise
 from hookrow.stores.memory import MemoryStore
 from hookrow.wsgi import WSGI, head
 from wire import ENDPOINT, PATIENCE, SECRET, TEXT
@@ -70,14 +71,14 @@ class Answering:
 
     blocking = False
 
-    def __init__(self, answer: Response | Future[Response] = DONE) -> None:
+    def __init__(self, answer: Response | Promise[Response] = DONE) -> None:
         self._answer = answer
         self.asked: list[Request] = []
 
     def admit(self, head: Head) -> Response | None:
         """Take every request."""
 
-    def __call__(self, request: Request) -> Response | Future[Response]:
+    def __call__(self, request: Request) -> Response | Promise[Response]:
         """Answer."""
         self.asked.append(request)
         return self._answer
@@ -295,7 +296,7 @@ class TestAnswer:
 
     def test_future_that_fails(self) -> None:
         """A handler's future that ends with an error is not hidden from the server."""
-        future: Future[Response] = Future()
+        future: Promise[Response] = Promise()
         future.set_exception(LookupError("a fault"))
         with pytest.raises(LookupError, match="a fault"):
             ask(WSGI(Answering(future)), environment(io.BytesIO()))
@@ -312,7 +313,7 @@ class TestAnswer:
         commit = GroupCommit(respond)
 
         class Grouping(Answering):
-            def __call__(self, request: Request) -> Future[Response]:
+            def __call__(self, request: Request) -> Promise[Response]:
                 super().__call__(request)
                 if len(self.asked) == 32:
                     together.set()

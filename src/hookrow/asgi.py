@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
-from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
@@ -26,8 +25,10 @@ from hookrow.http import (
     refuse_body,
 )
 from hookrow.notification import Refusal
+from hookrow.promise import Promise
 from hookrow.request_id import HEADER, request_id
 from hookrow.threads import Threads
+from hookrow.within import within
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -89,7 +90,7 @@ class ASGI:
         if body is None:
             return None
         answer = await self._call(self._handler, Request(head, body), head)
-        if isinstance(answer, Future):
+        if isinstance(answer, Promise):
             answer = await self._wait(answer)
         return answer
 
@@ -97,36 +98,36 @@ class ASGI:
         if not self._handler.blocking:
             return call(argument)
         made = partial(call, argument)
-        called: Future[R] = self._threads.submit(made, late=_LATE, request_id=head.request_id)
+        called: Promise[R] = self._threads.submit(made, late=_LATE, request_id=head.request_id)
         return await self._wait(called)
 
-    async def _wait(self, future: Future[R]) -> R:
+    async def _wait(self, promise: Promise[R]) -> R:
         loop = asyncio.get_running_loop()
         waker = self._waker
         if waker is None or waker.loop is not loop:
             waker = self._waker = _Waker(loop)
-        return await waker.wait(future)
+        return await waker.wait(promise)
 
 
 class _Waker:
-    """Brings the futures that another thread ends to one event loop.
+    """Brings the promises that another thread ends to one event loop.
 
     Those that end together, as a group's do, wake the loop once and not each by
-    itself. Who waits may go away: the future then ends unheard.
+    itself. Who waits may go away: the promise then ends unheard.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._ended: deque[tuple[asyncio.Future[Any], Future[Any]]] = deque()
+        self._ended: deque[tuple[asyncio.Future[Any], Promise[Any]]] = deque()
         self._woken = False
 
-    async def wait(self, future: Future[R]) -> R:
+    async def wait(self, promise: Promise[R]) -> R:
         waiter: asyncio.Future[R] = self.loop.create_future()
-        future.add_done_callback(partial(self._end, waiter))
+        promise.add_done_callback(partial(self._end, waiter))
         return await waiter
 
-    def _end(self, waiter: asyncio.Future[Any], future: Future[Any]) -> None:
-        self._ended.append((waiter, future))
+    def _end(self, waiter: asyncio.Future[Any], promise: Promise[Any]) -> None:
+        self._ended.append((waiter, promise))
         if not self._woken:
             self._woken = True
             # A loop that is closed has nobody left who waits.
@@ -137,11 +138,11 @@ class _Waker:
         # Before the queue is emptied: what ends from here on wakes the loop anew.
         self._woken = False
         while self._ended:
-            waiter, future = self._ended.popleft()
+            waiter, promise = self._ended.popleft()
             if waiter.done():
                 continue
             try:
-                waiter.set_result(future.result())
+                waiter.set_result(promise.result())
             except BaseException as error:  # noqa: BLE001 - it belongs to who waits
                 waiter.set_exception(error)
 
@@ -162,8 +163,7 @@ def _head(scope: Scope) -> Head:
 async def _body(receive: Receive) -> bytes | Refusal | None:
     """Read the body, or return why it is refused; None where the client went away."""
     try:
-        async with asyncio.timeout(SLOWEST_BODY):
-            body = await _read(receive)
+        body = await within(SLOWEST_BODY, _read(receive))
     except TimeoutError:
         return Refusal.TIMED_OUT
     return Refusal.TOO_LARGE if body is not None and len(body) > LARGEST_BODY else body

@@ -9,12 +9,11 @@ from __future__ import annotations
 import atexit
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
 from threading import Condition, Thread, current_thread
 from typing import Generic, TypeVar
 
 from hookrow.forks import renew_after_fork
+from hookrow.promise import Promise
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -37,7 +36,7 @@ class GroupCommit(Generic[T, R]):
     """
 
     _changed: Condition
-    _queue: deque[tuple[T, Future[R]]]
+    _queue: deque[tuple[T, Promise[R]]]
     _weight: int
     _thread: Thread | None
 
@@ -59,14 +58,14 @@ class GroupCommit(Generic[T, R]):
         self.renew()
         renew_after_fork(self)
 
-    def submit(self, item: T) -> Future[R]:
-        """Queue an item; the future ends with its result, or what `work` raised.
+    def submit(self, item: T) -> Promise[R]:
+        """Queue an item; the promise ends with its result, or what `work` raised.
 
         Raises `Overloaded` where the backlog is full, after `close`, or where no
         thread can be started.
         """
         weight = self._weigh(item)
-        future: Future[R] = Future()
+        promise: Promise[R] = Promise()
         with self._changed:
             if (
                 self._closed
@@ -77,9 +76,10 @@ class GroupCommit(Generic[T, R]):
             if self._thread is None:
                 self._thread = self._start()
             self._weight += weight
-            self._queue.append((item, future))
-            self._changed.notify()
-        return future
+            if not self._queue:  # else the thread is at work, or woken already
+                self._changed.notify()
+            self._queue.append((item, promise))
+        return promise
 
     def waiting(self) -> int:
         """Return how many items are queued; those of the group at work are not."""
@@ -123,17 +123,14 @@ class GroupCommit(Generic[T, R]):
             results = self._work([item for item, _ in members]) if members else ()
             ended = list(zip(members, results, strict=True))
         except BaseException as error:  # noqa: BLE001 - it belongs to who waits
-            for _, future in members:
-                # Who waits may have given up, and a deadline answered for us.
-                with suppress(InvalidStateError):
-                    future.set_exception(error)
+            for _, promise in members:
+                promise.set_exception(error)
         else:
-            for (_, future), result in ended:
-                with suppress(InvalidStateError):
-                    future.set_result(result)
+            for (_, promise), result in ended:
+                promise.set_result(result)
         return bool(members)
 
-    def _next(self) -> list[tuple[T, Future[R]]]:
+    def _next(self) -> list[tuple[T, Promise[R]]]:
         """Wait for items and take a group of them; empty when closed and drained."""
         with self._changed:
             while not self._queue and not self._closed:

@@ -1,31 +1,31 @@
-"""A deadline on futures: one thread ends those that take too long with a given result."""
+"""A deadline on promises: one thread ends those that take too long with a given result."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from threading import Lock, Thread
 from time import monotonic, sleep
 from typing import Generic, TypeVar
 
 from hookrow.forks import renew_after_fork
+from hookrow.promise import Promise
 from hookrow.quiet import Quiet
 
 R = TypeVar("R")
 
 
 class Deadline(Generic[R]):
-    """Gives a future `seconds` to end; then it ends with a result that says it was late.
+    """Gives a promise `seconds` to end; then it ends with a result that says it was late.
 
     All have the same time, so the oldest is always the first that is due. The
-    thread starts with the first future and ends when none is left. `told` hears of each
+    thread starts with the first promise and ends when none is left. `told` hears of each
     that was late; it never raises.
     """
 
     _lock: Lock
-    _watched: deque[tuple[float, Future[R], R, str]]
+    _watched: deque[tuple[float, Promise[R], R, str]]
     _running: bool
 
     def __init__(self, seconds: float, told: Callable[[], object] = lambda: None) -> None:
@@ -35,20 +35,20 @@ class Deadline(Generic[R]):
         self.renew()
         renew_after_fork(self)
 
-    def watch(self, future: Future[R], *, late: R, request_id: str = "") -> Future[R]:
-        """Put the future under the deadline, from now on, with the result that it has then.
+    def watch(self, promise: Promise[R], *, late: R, request_id: str = "") -> Promise[R]:
+        """Put the promise under the deadline, from now on, with the result that it has then.
 
         The log names the request that it answers, where it is given.
         """
         with self._lock:
             self._drop_ended()
-            self._watched.append((monotonic() + self._seconds, future, late, request_id))
+            self._watched.append((monotonic() + self._seconds, promise, late, request_id))
             if not self._running:
                 # Where the system has no thread to give, the next one that comes starts it.
                 with suppress(RuntimeError):
                     Thread(target=self._run, name="hookrow-deadline", daemon=True).start()
                     self._running = True
-        return future
+        return promise
 
     def renew(self) -> None:
         """Begin anew: nothing watched, no thread."""
@@ -60,9 +60,8 @@ class Deadline(Generic[R]):
         while (due := self._next()) is not None:
             sleep(max(0.0, due - monotonic()))
             overdue = self._overdue()
-            for future, late, request_id in overdue:
-                with suppress(InvalidStateError):
-                    future.set_result(late)
+            for promise, late, request_id in overdue:
+                if promise.set_result(late):
                     self._told()
                     self._quiet.warning(
                         "Not done within %s s: who waits is told so%s.",
@@ -78,7 +77,7 @@ class Deadline(Generic[R]):
             self._running = bool(self._watched)
             return self._watched[0][0] if self._watched else None
 
-    def _overdue(self) -> list[tuple[Future[R], R, str]]:
+    def _overdue(self) -> list[tuple[Promise[R], R, str]]:
         now = monotonic()
         overdue = []
         with self._lock:

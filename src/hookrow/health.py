@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 
 from hookrow.batch import GroupCommit, Overloaded
 from hookrow.deadline import Deadline
 from hookrow.http import Head, Request, Response, plain
+from hookrow.promise import Promise
 
 _ALIVE = plain(200, "ok\n")
 _READY = plain(200, "ready\n")
@@ -45,7 +45,7 @@ class Readiness:
     def admit(self, head: Head) -> Response | None:
         """Take every request."""
 
-    def __call__(self, request: Request) -> Response | Future[Response]:
+    def __call__(self, request: Request) -> Response | Promise[Response]:
         """Answer when the probe has."""
         try:
             return self._deadline.watch(self._commit.submit(request), late=_SILENT)

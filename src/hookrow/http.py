@@ -6,12 +6,12 @@ No server, no framework: `asgi` and the other host modules translate.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol
 
 from hookrow.notification import Outcome, Recorded, Refusal
+from hookrow.promise import Promise
 
 LARGEST_BODY = 1024 * 1024
 """In bytes; a longer body is answered 413."""
@@ -94,7 +94,7 @@ class Handler(Protocol):
     def admit(self, head: Head) -> Response | None:
         """Refuse a request by its head alone, or return None to take it."""
 
-    def __call__(self, request: Request) -> Response | Future[Response]:
+    def __call__(self, request: Request) -> Response | Promise[Response]:
         """Answer a request, at once or in the future. Never raises."""
 
 

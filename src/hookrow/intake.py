@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from hookrow.decide import fail
 from hookrow.http import Response, refuse, respond
 from hookrow.notification import Arrival, Outcome, Refusal, Refused
 from hookrow.observing import Observer, attempted, observed
+from hookrow.promise import Promise
 from hookrow.quiet import Quiet
 from hookrow.recording import keep_failed, record
 from hookrow.replay import Tell
@@ -62,7 +62,7 @@ class Intake:
         self._deadline = Deadline[Response](deadline, observer.late)
         self._quiet = Quiet()
 
-    def submit(self, arrival: Arrival) -> Response | Future[Response]:
+    def submit(self, arrival: Arrival) -> Response | Promise[Response]:
         """Record an arrival in the intake's thread, with all that wait there."""
         if arrival.notification is None and not self._logs:
             return self._reject(arrival)
@@ -111,7 +111,7 @@ class Intake:
         if failed:
             self._spool(failed)
 
-    def _spill(self, arrival: Arrival) -> Response | Future[Response]:
+    def _spill(self, arrival: Arrival) -> Response | Promise[Response]:
         """Keep in the spool what the backlog has no room for, and answer then."""
         self._quiet.warning(
             "No more notifications can be taken just now: answering 503, request %s.",
@@ -133,7 +133,7 @@ class Intake:
         """Answer 503, or 422: that is no end, of which somebody would be told."""
         return [respond(outcome) for outcome in self._turned_away(arrivals)]
 
-    def _in_time(self, answer: Future[Response], arrival: Arrival) -> Future[Response]:
+    def _in_time(self, answer: Promise[Response], arrival: Arrival) -> Promise[Response]:
         late = _UNAVAILABLE if arrival.notification else _UNSUPPORTED
         return self._deadline.watch(answer, late=late, request_id=arrival.request_id)
 

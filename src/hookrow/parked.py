@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Future
 from datetime import UTC, datetime
 from time import sleep
 
@@ -11,6 +10,7 @@ from hookrow.batch import GroupCommit
 from hookrow.decide import is_message_id
 from hookrow.entry import Logged
 from hookrow.notification import Recorded
+from hookrow.promise import Promise
 from hookrow.quiet import Quiet
 from hookrow.replay import GROUP, PAUSE, Parse, Tell, arrivals_of, record_ready
 from hookrow.stores import Store
@@ -49,10 +49,10 @@ class Parked:
             sleep(PAUSE)
         return recorded
 
-    def revisit(self, message_ids: Sequence[str]) -> Future[int]:
+    def revisit(self, message_ids: Sequence[str]) -> Promise[int]:
         """Try again now, in a thread of its own, what is parked for these messages.
 
-        The future is how many were recorded, or a `StoreError`. Raises `Overloaded`.
+        The promise is how many were recorded, or a `StoreError`. Raises `Overloaded`.
         """
         return self._asked.submit([each for each in message_ids if is_message_id(each)])
 

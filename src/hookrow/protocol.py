@@ -7,6 +7,7 @@ goes on to read what comes of a body that is answered already.
 from __future__ import annotations
 
 import asyncio
+from itertools import chain
 
 from uvicorn.protocols.http.httptools_impl import (
     STATUS_LINE,
@@ -31,8 +32,10 @@ class LimitedProtocol(HttpToolsProtocol):
     _timer: asyncio.TimerHandle | None = None
     _in_head = True
     _whole = True
+    _coming = 0
     _size = 0
     _fields = 0
+    _counted = 0
 
     def connection_made(  # type: ignore[override] # as uvicorn has it
         self, transport: asyncio.Transport
@@ -48,34 +51,30 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Read on, within the limits."""
+        self._coming = len(data)
         super().data_received(data)
         if self.transport.is_closing():
             return
-        if self._whole and self._timer is None and self.cycle.response_complete:
-            self._limit_time()  # an empty line, which began no request and ended the idling
         if not self._whole:
-            self._size += len(data)
-        if self._size > (LARGEST_HEAD if self._in_head else LARGEST_REST):
-            self._refuse()
+            self._count()
+        # Where it is whole that was an empty line, which began no request and ended the idling.
+        if self._timer is None and (self.cycle.response_complete if self._whole else self._in_head):
+            self._limit_time()
 
     def on_message_begin(self) -> None:
         """Wait for the rest of the head."""
         super().on_message_begin()
-        self._in_head, self._whole, self._size, self._fields = True, False, 0, 0
-        self._limit_time()
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; a trailer is one too, and might go on for ever."""
-        super().on_header(name, value)
-        self._fields += len(name) + len(value)
-        if self._fields > LARGEST_HEAD:
-            self._refuse()
+        self._in_head, self._whole = True, False
+        self._size = self._fields = self._counted = 0
+        self._end_limit()
 
     def on_headers_complete(self) -> None:
         """Answer."""
+        if self._size + self._coming > LARGEST_HEAD:
+            self._count_fields()
         if self.transport.is_closing():
             return
-        self._in_head, self._size, self._fields = False, 0, 0
+        self._in_head, self._size, self._fields, self._counted = False, 0, 0, len(self.headers)
         self._end_limit()
         super().on_headers_complete()
 
@@ -89,6 +88,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Wait for the next head, as long as a connection may idle."""
+        self._count_fields()
         if self.transport.is_closing():
             return
         self._whole, self._size = True, 0
@@ -98,7 +98,8 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Wait for what still comes of the request."""
         super().on_response_complete()
-        if not self._whole and self.cycle.response_complete:  # else it is another request's body
+        # Else it is another request's body, or the next one's head.
+        if not self._whole and not self._in_head and self.cycle.response_complete:
             self._size = 0
             self._limit_time()
 
@@ -110,6 +111,21 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _count(self) -> None:
+        """Count what is coming of a request that is not whole."""
+        self._count_fields()
+        self._size += self._coming
+        if self._size > (LARGEST_HEAD if self._in_head else LARGEST_REST):
+            self._refuse()
+
+    def _count_fields(self) -> None:
+        """Count the headers that came, or else the trailers, which might go on for ever."""
+        if len(self.headers) > self._counted:
+            self._fields += sum(map(len, chain.from_iterable(self.headers[self._counted :])))
+            self._counted = len(self.headers)
+            if self._fields > LARGEST_HEAD:
+                self._refuse()
 
     def _refuse(self) -> None:
         if self.transport.is_closing():

@@ -6,7 +6,6 @@ It lets in, and does what has to be done besides; the intake takes what was let 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -24,6 +23,7 @@ from hookrow.notification import Arrival, Outcome, Recorded, Refusal, Refused
 from hookrow.observing import LOOK_EVERY, Inside, Observer, Observers
 from hookrow.parked import SWEEP_EVERY, Parked
 from hookrow.periodic import Periodic
+from hookrow.promise import Promise
 from hookrow.provider import Provider, read
 from hookrow.quiet import Quiet
 from hookrow.stores import Store
@@ -145,7 +145,7 @@ class Receiver:
             )
         return refuse(refusal)
 
-    def __call__(self, request: Request) -> Response | Future[Response]:
+    def __call__(self, request: Request) -> Response | Promise[Response]:
         """Record an admitted request in the receiver's thread, with all that wait there."""
         self.start()
         return self._intake.submit(self._arrive(request))
@@ -164,10 +164,10 @@ class Receiver:
         for task in self._tasks:
             task.start()
 
-    def revisit(self, *message_ids: str) -> Future[int]:
+    def revisit(self, *message_ids: str) -> Promise[int]:
         """Try again what is parked for these messages: call it when their dispatches are committed.
 
-        It is done in a thread of its own; the future is how many were recorded, or a
+        It is done in a thread of its own; the promise is how many were recorded, or a
         `StoreError`. What cannot be done now, or is being refused at this moment, is
         left to the sweep. Raises `ConfigurationError` where there is no log.
         """
@@ -176,7 +176,7 @@ class Receiver:
         try:
             return self._parked.revisit(message_ids)
         except Overloaded:
-            none: Future[int] = Future()
+            none: Promise[int] = Promise()
             none.set_result(0)
             return none
 

@@ -7,25 +7,24 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from functools import partial
 from threading import Lock, Thread
 from typing import Any
 
 from hookrow.deadline import Deadline
 from hookrow.forks import renew_after_fork
+from hookrow.promise import Promise
 
 
 class Threads:
     """Makes calls in `most` threads at a time, which start with a call and end when none waits.
 
-    Each has `seconds`, its wait for a thread among them; then its future ends with what
+    Each has `seconds`, its wait for a thread among them; then its promise ends with what
     it has for that case. What was begun goes on, and what was not is never begun.
     """
 
     _lock: Lock
-    _waiting: deque[tuple[Callable[[], Any], Future[Any]]]
+    _waiting: deque[tuple[Callable[[], Any], Promise[Any]]]
     _running: int
 
     def __init__(self, most: int, *, seconds: float) -> None:
@@ -34,20 +33,22 @@ class Threads:
         self.renew()
         renew_after_fork(self)
 
-    def submit(self, call: Callable[[], Any], *, late: object, request_id: str = "") -> Future[Any]:
-        """Have it called; the future ends with what it returns or raises, or else with `late`.
+    def submit(
+        self, call: Callable[[], Any], *, late: object, request_id: str = ""
+    ) -> Promise[Any]:
+        """Have it called; the promise ends with what it returns or raises, or else with `late`.
 
         Then the log names the request, where it is given.
         """
-        future: Future[Any] = Future()
+        promise: Promise[Any] = Promise()
         with self._lock:
-            self._waiting.append((call, future))
+            self._waiting.append((call, promise))
             if self._running < self._most:
                 # Where the system has no thread to give, the next one that comes starts it.
                 with suppress(RuntimeError):
                     Thread(target=self._run, name="hookrow-call", daemon=True).start()
                     self._running += 1
-        return self._deadline.watch(future, late=late, request_id=request_id)
+        return self._deadline.watch(promise, late=late, request_id=request_id)
 
     def renew(self) -> None:
         """Begin anew: nothing waits, no thread."""
@@ -59,7 +60,7 @@ class Threads:
         while (waiting := self._next()) is not None:
             _make(*waiting)
 
-    def _next(self) -> tuple[Callable[[], Any], Future[Any]] | None:
+    def _next(self) -> tuple[Callable[[], Any], Promise[Any]] | None:
         """Take the call that waits longest and is not late yet, or None to end the thread."""
         with self._lock:
             while self._waiting:
@@ -70,10 +71,8 @@ class Threads:
             return None
 
 
-def _make(call: Callable[[], Any], future: Future[Any]) -> None:
+def _make(call: Callable[[], Any], promise: Promise[Any]) -> None:
     try:
-        end = partial(future.set_result, call())
+        promise.set_result(call())
     except BaseException as error:  # noqa: BLE001 - it belongs to who waits
-        end = partial(future.set_exception, error)
-    with suppress(InvalidStateError):  # who waits was told that it is late
-        end()
+        promise.set_exception(error)

@@ -7,7 +7,6 @@ server's own thread; those of all its threads share their commits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
 from http import HTTPStatus
 from time import monotonic
 from wsgiref.types import InputStream, StartResponse, WSGIEnvironment
@@ -23,6 +22,7 @@ from hookrow.http import (
     refuse_body,
 )
 from hookrow.notification import Refusal
+from hookrow.promise import Promise
 from hookrow.request_id import HEADER, request_id
 
 PIECE = 64 * 1024
@@ -61,7 +61,7 @@ class WSGI:
         if isinstance(posted, Refusal):
             return refuse_body(self._handler, asked, posted)
         answer = self._handler(Request(asked, posted))
-        return answer.result() if isinstance(answer, Future) else answer
+        return answer.result() if isinstance(answer, Promise) else answer
 
 
 def head(environ: WSGIEnvironment) -> Head:

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future
 from contextlib import closing
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from homes import OURS, SQLHome
 from hookrow import Head, Postmark, Receiver, Request
 from hookrow.decide import mentioned
 from hookrow.notification import EventTime, SetTime
+from hookrow.promise import Promise
 from hookrow.recording import record
 from hookrow.stores import Unavailable
 from hookrow.stores.sql import SQLStore
@@ -42,7 +42,7 @@ REQUEST = Request(
 def post(receiver: Receiver) -> int:
     """Post an open of Ada's; return the status."""
     answer = receiver(REQUEST)
-    return (answer.result(PATIENCE) if isinstance(answer, Future) else answer).status
+    return (answer.result(PATIENCE) if isinstance(answer, Promise) else answer).status
 
 
 def recovers(receiver: Receiver) -> bool:
@@ -94,7 +94,7 @@ class TestLostConnections:
         with psycopg.connect(url) as host:
             host.execute("SELECT FROM hookrow_dispatches WHERE id = 1 FOR UPDATE")
             answer = receiver(REQUEST)
-            assert isinstance(answer, Future)
+            assert isinstance(answer, Promise)
             waiting = postgres.wait_for_a_lock(url)
             postgres.execute("SELECT pg_terminate_backend(%s)", waiting)
             assert answer.result(PATIENCE).status == 503
@@ -199,7 +199,7 @@ class TestFrozenServer:
             begun = time.monotonic()
             answers = [receiver(REQUEST) for _ in range(5)]
             told = [
-                (answer.result(PATIENCE) if isinstance(answer, Future) else answer).status
+                (answer.result(PATIENCE) if isinstance(answer, Promise) else answer).status
                 for answer in answers
             ]
             assert told == [503] * 5
@@ -229,7 +229,7 @@ class TestFrozenServer:
 
 _FORK = """
 import os, sys, traceback
-from concurrent.futures import Future
+from hookrow.promise import Promise
 from hookrow import Postmark, Receiver
 from hookrow.stores.sql import SQLStore
 from sqlalchemy import text

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
-
 from django.contrib.auth.decorators import login_not_required
 from django.core.handlers.wsgi import WSGIRequest
 from django.db import connections
@@ -16,6 +14,7 @@ from hookrow.django.conf import conf
 from hookrow.django.receiving import receiver
 from hookrow.http import LARGEST_BODY, Head, Request, Response
 from hookrow.notification import Refusal
+from hookrow.promise import Promise
 from hookrow.receiver import ENDPOINT
 from hookrow.request_id import HEADER, request_id
 
@@ -68,7 +67,7 @@ def _answer(request: HttpRequest, head: Head) -> Response:
         handler.start()
         return handler.answer(Request(head, body))
     answer = handler(Request(head, body))
-    return answer.result() if isinstance(answer, Future) else answer
+    return answer.result() if isinstance(answer, Promise) else answer
 
 
 def _body(request: HttpRequest, head: Head) -> bytes | Refusal:

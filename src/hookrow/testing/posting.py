@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import Future
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from inspect import iscoroutinefunction, signature, unwrap
 from typing import TypeAlias, TypeGuard
@@ -14,6 +13,7 @@ import msgspec
 
 from hookrow.errors import ConfigurationError
 from hookrow.http import Handler, Head, Request
+from hookrow.promise import Promise
 from hookrow.receiver import ENDPOINT, Receiver
 from hookrow.testing.applications import (
     Answer,
@@ -115,7 +115,7 @@ def _call(handler: Handler, request: Request, timeout: float) -> Answer:
     answers = handler.answer if isinstance(handler, Receiver) else handler
     answer = handler.admit(request.head) or answers(request)
     try:
-        response = answer.result(timeout) if isinstance(answer, Future) else answer
+        response = answer.result(timeout) if isinstance(answer, Promise) else answer
     except TimeoutError as error:
         raise NotPosted(f"No answer within {timeout} seconds.") from error
     return response.status, response.body.decode(errors="replace")
