@@ -137,6 +137,8 @@ class Suppressible(Enum):
     DISPATCH = "dispatches"
     SUBSCRIPTION = "subscriptions"
 
+    __hash__ = object.__hash__  # Enum's own is in Python, and every row of a group is looked up
+
 
 RowId: TypeAlias = tuple[Suppressible, Key | tuple[Key, Key]]
 """One row: of which kind, and its key, which for a subscription is (list, subscriber)."""
@@ -164,6 +166,8 @@ class EventTime(Enum):
 
     DELIVERED = "delivered_at"
     OPENED = "opened_at"
+
+    __hash__ = object.__hash__  # as above
 
 
 @dataclass(frozen=True, slots=True)
