@@ -6,12 +6,12 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from wire import PATIENCE, Connection, eventually, free_port
+from wire import PATIENCE, eventually, free_port, listens
 
 _PLACES = f"{os.environ.get('PATH', '')}:/usr/sbin"
 
@@ -67,16 +67,9 @@ def running(folder: Path, port: int, sites: str) -> Iterator[None]:
             stderr=output,
         )
     try:
-        eventually(lambda: _listens(port) or process.poll() is not None)
+        eventually(lambda: listens(port) or process.poll() is not None)
         assert process.poll() is None, (folder / "nginx.out").read_text()
         yield
     finally:
         process.terminate()
         process.wait(PATIENCE)
-
-
-def _listens(port: int) -> bool:
-    with suppress(ConnectionError):
-        Connection(port).close()
-        return True
-    return False
