@@ -108,7 +108,7 @@ def machine(podman: Podman, postgres: Server, empty_postgres_url: str) -> Iterat
         machine = Machine(podman, container)
         database = empty_postgres_url.replace(str(postgres.folder), "/srv/postgres")
         eventually(machine.runs)
-        machine(block("useradd").replace("postgresql://mail@localhost/mail", database))
+        machine(block("useradd").replace("postgresql://mail:password@localhost/mail", database))
         yield machine
 
 
@@ -116,8 +116,9 @@ def test_the_unit(machine: Machine) -> None:
     """As the page says it starts, restarts, and takes a new secret; it comes back by itself."""
     machine(block("systemctl restart"))
     assert machine.status(8001) == "422"
-    machine(block("sed -i"))
+    machine(block('sed -i "1i'))
     eventually(lambda: machine.status(8001) == "422")
+    machine(block("sed -i 2d"))
     machine("systemctl kill --signal=KILL hookrow@8002")
     eventually(lambda: machine.restarts() == 1)
     machine("curl --silent --fail --retry 20 --retry-all-errors 127.0.0.1:8002/healthz")

@@ -18,12 +18,15 @@ from traffic import Load, report
 
 from command import Command, Serving
 from nginx import installed, running
-from wire import ENDPOINT, SECRET, Connection, free_port
+from wire import ENDPOINT, PATIENCE, SECRET, Connection, eventually, free_port
 
 CONFIGURATION = Path(__file__).parents[2] / "deploy" / "nginx.conf"
 
 PAUSE = 0.02
 """In seconds, after each answer: so no connection has the thousand that nginx ends it after."""
+
+DEADLINE = 5.0
+"""In seconds; in which every answer of a receiver comes that does not hang."""
 
 
 class Secured(Connection):
@@ -62,6 +65,11 @@ class Receivers:
             assert receiver.ended() == status
             sleep(0.5)
             self._each[port] = self._start(port)
+
+    @property
+    def first(self) -> Serving:
+        """The one that nginx asks first."""
+        return next(iter(self._each.values()))
 
     def check(self) -> subprocess.CompletedProcess[str]:
         """Look at the webhook from outside."""
@@ -112,6 +120,22 @@ def test_each_is_killed_in_turn(receivers: Receivers, postgres_url: str) -> None
     report(f"Each of three killed: {load.told()}")
     assert set(load.statuses()) == {200}
     assert (load.lost(), load.unposted()) == ([], [])
+
+
+@pytest.mark.slow
+def test_one_hangs(receivers: Receivers, postgres_url: str) -> None:
+    """What it has goes to the next when nginx has waited for it; few others are sent to it."""
+    load = Load(postgres_url, pause=PAUSE)
+    with load.on(receivers.port):
+        sleep(0.5)
+        receivers.first.send(signal.SIGSTOP)
+        eventually(lambda: load.slowest > DEADLINE, seconds=2 * PATIENCE)
+        receivers.first.send(signal.SIGKILL)
+    waited = sum(each.seconds > DEADLINE for note in load.notes for each in note.tries)
+    report(f"One hangs: {load.told()}, {waited} of which waited for it")
+    assert set(load.statuses()) == {200}
+    assert load.lost() == []
+    assert waited <= len(load.clients)
 
 
 def test_from_outside(receivers: Receivers) -> None:
