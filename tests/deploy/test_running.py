@@ -13,7 +13,7 @@ from podman import IMAGE, ROOT, Podman
 import world
 from hookrow import testing
 from postgres import Server
-from wire import SECRET, ask, eventually, free_port, listens, request
+from wire import PATIENCE, SECRET, ask, eventually, free_port, listens, request
 
 PAGE = (ROOT / "docs" / "deploy.md").read_text()
 
@@ -56,7 +56,7 @@ def test_the_container(podman: Podman, postgres: Server, postgres_url: str) -> N
         *(f"--env={name}={value}" for name, value in variables.items()),
         IMAGE,
     ) as container:
-        eventually(lambda: listens(port))
+        eventually(lambda: listens(port), seconds=2 * PATIENCE)
         body = json.dumps(
             testing.delivery("ada@example.com", dispatch, at=datetime.now(UTC))
         ).encode()
@@ -107,7 +107,7 @@ def machine(podman: Podman, postgres: Server, empty_postgres_url: str) -> Iterat
     ) as container:
         machine = Machine(podman, container)
         database = empty_postgres_url.replace(str(postgres.folder), "/srv/postgres")
-        eventually(machine.runs)
+        eventually(machine.runs, seconds=2 * PATIENCE)
         machine(block("useradd").replace("postgresql://mail:password@localhost/mail", database))
         yield machine
 

@@ -18,7 +18,7 @@ from traffic import Load, report
 
 from command import Command, Serving
 from nginx import installed, running
-from wire import ENDPOINT, PATIENCE, SECRET, Connection, eventually, free_port
+from wire import ENDPOINT, PATIENCE, SECRET, Connection, eventually, free_port, head
 
 CONFIGURATION = Path(__file__).parents[2] / "deploy" / "nginx.conf"
 
@@ -139,7 +139,11 @@ def test_one_hangs(receivers: Receivers, postgres_url: str) -> None:
 
 
 def test_from_outside(receivers: Receivers) -> None:
-    """`hookrow check` finds nothing to change, but that this machine is no public one."""
+    """`hookrow check` finds all well, on a machine that is not public; no other page is shown."""
     done = receivers.check()
     assert done.returncode == 0, done.stdout
     assert re.findall(r"^(?!ok)\w+ +\w+", done.stdout, re.MULTILINE) == ["warning  dns"]
+    for path in ("/metrics", "/readyz", "/provider"):
+        with Secured(receivers.certificate, receivers.port) as connection:
+            connection.send(head(path, method="GET", secret=None))
+            assert connection.answer().status == 404
