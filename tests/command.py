@@ -103,8 +103,8 @@ class Command:
     @contextmanager
     def serving(self, *arguments: object, **variables: str) -> Iterator[Serving]:
         """Run `hookrow serve` with the tests' secret at a free port until the block ends."""
-        port = free_port()
-        variables = {"HOOKROW_SECRET": SECRET, "HOOKROW_PORT": str(port)} | variables
+        variables = {"HOOKROW_SECRET": SECRET, "HOOKROW_PORT": str(free_port())} | variables
+        port = int(variables["HOOKROW_PORT"])
         log = self.folder / f"serve-{port}.log"
         with log.open("w") as output:
             process = subprocess.Popen(

@@ -6,12 +6,12 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from wire import PATIENCE, Connection, eventually, free_port
+from wire import PATIENCE, eventually, free_port, listens
 
 _PLACES = f"{os.environ.get('PATH', '')}:/usr/sbin"
 
@@ -34,11 +34,19 @@ def fronting(folder: Path, upstream: int, server: str, location: str = "") -> It
     `server` and `location` are further lines of its configuration; where `location` has
     no proxy_pass of its own, all is passed on. `ssl` in `server` makes it listen with TLS.
     """
-    nginx = installed("nginx", "nginx-light")
     port = free_port()
     if "proxy_pass " not in location:
         location += f"proxy_pass http://127.0.0.1:{upstream};"
     secured = " ssl" if "ssl_certificate" in server else ""
+    listening = f"listen 127.0.0.1:{port}{secured}; {server} location / {{ {location} }}"
+    with running(folder, port, f"server {{ {listening} }}"):
+        yield port
+
+
+@contextmanager
+def running(folder: Path, port: int, sites: str) -> Iterator[None]:
+    """Run nginx with these sites, of which one listens at the port."""
+    nginx = installed("nginx", "nginx-light")
     (folder / "nginx.conf").write_text(
         f"""
         daemon off; pid {folder}/nginx.pid; error_log {folder}/error.log;
@@ -47,10 +55,7 @@ def fronting(folder: Path, upstream: int, server: str, location: str = "") -> It
         http {{
           access_log off; client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
           fastcgi_temp_path {folder}/f; uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
-          server {{
-            listen 127.0.0.1:{port}{secured}; {server}
-            location / {{ {location} }}
-          }}
+          {sites}
         }}
         """
     )
@@ -62,16 +67,9 @@ def fronting(folder: Path, upstream: int, server: str, location: str = "") -> It
             stderr=output,
         )
     try:
-        eventually(lambda: _listens(port) or process.poll() is not None)
+        eventually(lambda: listens(port) or process.poll() is not None)
         assert process.poll() is None, (folder / "nginx.out").read_text()
-        yield port
+        yield
     finally:
         process.terminate()
         process.wait(PATIENCE)
-
-
-def _listens(port: int) -> bool:
-    with suppress(ConnectionError):
-        Connection(port).close()
-        return True
-    return False

@@ -162,6 +162,14 @@ def free_port() -> int:
             return port
 
 
+def listens(port: int) -> bool:
+    """Tell whether somebody takes connections at a port of this machine."""
+    with suppress(ConnectionError):
+        Connection(port).close()
+        return True
+    return False
+
+
 def eventually(true: Callable[[], object], *, seconds: float = PATIENCE) -> None:
     """Wait until it is true; fail where it is not in time."""
     until = time.monotonic() + seconds
