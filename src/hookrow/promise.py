@@ -76,7 +76,7 @@ class Promise(Generic[R]):
         self._call()
 
     def _call(self) -> None:
-        while (call := _take(self._calls)) is not None:
+        while self._calls and (call := _take(self._calls)):
             try:
                 call(self)
             except Exception as error:  # noqa: BLE001 - it is the fault of who waits
