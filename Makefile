@@ -68,10 +68,10 @@ format: $(READY) ## Format, and mend what can be mended
 bench: $(PEERS) ## Compare with what one would write instead, in three minutes
 	$(BIN)/python bench/compare.py
 
-bench-full: $(PEERS) ## Compare all, write docs/performance.md, and measure every part; takes hours
-	$(BIN)/python bench/compare.py --full
-	$(BIN)/python bench/run.py
-	$(BIN)/python bench/observing.py
+bench-full: $(PEERS) ## Compare all, measure growth and every part, write docs/performance.md and scale.md
+	@failed=; for each in "compare.py --full" scale.py run.py observing.py; do \
+		$(BIN)/python bench/$$each || failed="$$failed $$each"; \
+	done; test -z "$$failed" || { echo "Failed:$$failed" >&2; exit 1; }
 
 $(PEERS): $(READY)
 	@echo "Installing the packages of the extra bench ..."

@@ -1,60 +1,70 @@
 """Measures hookrow and its peers side by side: `python bench/compare.py [--full]`.
 
-It takes less than three minutes; in full it takes an hour and more, and writes
+It takes less than three minutes; in full it takes half an hour, and writes
 docs/performance.md. All share the machine's cores, the load as well. The databases have
 their defaults: every commit is on the disk before its notification is answered. Every
-notification is new.
+notification is new. Where something fails all else is measured all the same; the results
+are written down as they come.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import page
-import subjects
 from data import Size
 from load import Load, post
 from machine import facts
 from needs import has_pgbench, provided
-from pgbench import MOST, SCRIPTS, limit
+from pgbench import MOST, limit
 from places import POSTGRESQL, Place, places, renew
+from plan import FULL, QUICK, Plan
 from processes import cores, largest
-from proof import Unproved, prove_door, prove_load
+from proof import prove_door, prove_load
 from report import as_json, show_results, show_targets
-from result import Result, medians
+from result import Failure, Result, Run, medians
 from subjects import Subject
 
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is run: loads of so many seconds. One of a second goes before, to warm up."""
-
-    subjects: Sequence[Subject]
-    scripts: Sequence[str]
-    size: Size
-    connections: Sequence[int]
-    seconds: int
-    turns: int
+Measuring: TypeAlias = Callable[[], Iterator[Result]]
 
 
-QUICK = Plan(list(subjects.quick()), list(SCRIPTS), Size(200_000, 20_000), (1, 64, 256), 2, 1)
-FULL = Plan(list(subjects.full()), list(SCRIPTS), Size(1_000_000, 100_000), (1, 16, 64, 256), 5, 3)
+LONGEST = 300
+"""Characters of what is said of a failure."""
 
 
-def compared(plan: Plan, made: Mapping[str, Place]) -> Iterator[Result]:
-    """Measure everything once a turn, each turn in another order. Raises `Unproved`."""
+def compared(plan: Plan, made: Mapping[str, Place]) -> Iterator[Result | Failure]:
+    """Measure everything once a turn."""
     for turn in range(plan.turns):
-        first = turn * len(plan.subjects) // plan.turns
-        for subject in (*plan.subjects[first:], *plan.subjects[:first]):
-            yield from _measured(subject, made.get(subject.database or ""), plan)
-        for script in plan.scripts:
-            renew(made[POSTGRESQL])
-            for clients in (each for each in plan.connections if each <= MOST):
-                yield limit(script, made[POSTGRESQL], plan.size, clients, plan.seconds)
+        for name, measure in _in_turn(plan, made, turn):
+            try:
+                yield from measure()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the others can be measured
+                why = " ".join(str(error).split())[:LONGEST]
+                yield Failure(name, f"{type(error).__name__}: {why}")
+
+
+def _in_turn(plan: Plan, made: Mapping[str, Place], turn: int) -> Sequence[tuple[str, Measuring]]:
+    """List what is measured: there and back, for a machine may become slower, or faster."""
+    subjects = [
+        (each.name, partial(_measured, each, made.get(each.database or ""), plan))
+        for each in plan.subjects
+    ]
+    limits = [(each, partial(_limit, each, made[POSTGRESQL], plan)) for each in plan.scripts]
+    return (subjects + limits)[:: -1 if turn % 2 else 1]
+
+
+def _limit(script: str, place: Place, plan: Plan) -> Iterator[Result]:
+    """Measure what PostgreSQL does by itself, over each number of connections that it allows."""
+    renew(place)
+    for clients in (each for each in plan.connections if each <= MOST):
+        yield limit(script, place, plan.size, clients, plan.seconds)
 
 
 def _measured(subject: Subject, place: Place | None, plan: Plan) -> Iterator[Result]:
@@ -108,23 +118,44 @@ def main() -> None:
     parser.add_argument("--only", default="", metavar="TEXT", help="what has this in its name")
     parser.add_argument("--seconds", type=int, help="how long each load takes")
     parser.add_argument("--turns", type=int, help="how often each is measured")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there, too")
+    parser.add_argument("--rows", type=int, help="how many dispatches there are")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there")
     given = parser.parse_args()
+    documented = given.full and not given.only
     plan = _chosen(given)
-    with places(plan.size) as made:
-        machine = facts(made[POSTGRESQL].url)
-        try:
-            results = medians(show_results(compared(plan, made)))
-        except Unproved as error:
-            sys.exit(str(error))
+    print(plan, flush=True)
+    run = _run(plan, given.json or (page.RESULTS if documented else None))
     if plan.turns > 1:
         print("\nmedians")
-        results = list(show_results(results))
-    show_targets(results)
-    if given.json:
-        given.json.write_bytes(as_json(results, machine))
-    if given.full and not given.only:
-        page.write(results, machine, plan.size)
+        list(show_results(run.results))
+    show_targets(run.results)
+    if documented and not given.json:
+        page.write()
+    if run.failures:
+        sys.exit(f"Failed: {', '.join(each.name for each in run.failures)}.")
+
+
+def _run(plan: Plan, file: Path | None) -> Run:
+    """Measure, and write down in the file what was measured until then, each time."""
+    measured: list[Result | Failure] = []
+    with places(plan.size) as made:
+        machine = facts(made[POSTGRESQL].url)
+        for each in show_results(compared(plan, made)):
+            measured.append(each)
+            if file:
+                file.parent.mkdir(exist_ok=True)
+                file.write_bytes(as_json(_summed(measured, machine, plan.size)))
+    return _summed(measured, machine, plan.size)
+
+
+def _summed(measured: Sequence[Result | Failure], machine: Mapping[str, str], size: Size) -> Run:
+    return Run(
+        date=f"{datetime.now(UTC):%Y-%m-%d}",
+        machine=machine,
+        size=size,
+        results=medians(each for each in measured if isinstance(each, Result)),
+        failures=[each for each in measured if isinstance(each, Failure)],
+    )
 
 
 def _chosen(given: argparse.Namespace) -> Plan:
@@ -136,6 +167,7 @@ def _chosen(given: argparse.Namespace) -> Plan:
         scripts=[each for each in plan.scripts if given.only in each and has_pgbench()],
         seconds=given.seconds or plan.seconds,
         turns=given.turns or plan.turns,
+        size=Size(given.rows, given.rows // 10) if given.rows else plan.size,
     )
 
 

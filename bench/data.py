@@ -41,8 +41,14 @@ KINDS: dict[str, dict[str, object]] = {
 }
 """What the payloads have of their own, by type; `form` says what the blanks are."""
 
+_LENGTHY = ("UserAgent", "Client", "Geo")
+"""What a short payload leaves out."""
+
 WEIGHTS = (45, 50, 5)
 """Of a hundred notifications, how many are of each kind."""
+
+MENTIONED = 2_000_000
+"""Of the dispatches; so many get notifications, where there are more. wrk holds them in memory."""
 
 BASE = 10**7
 """Added to the number of a row, so that all are of one length, and with them all payloads."""
@@ -53,10 +59,12 @@ class Size:
     """How many rows there are; the dispatches go to the subscribers in turn.
 
     LISTS divides the subscribers, so that all dispatches to one are of the same list.
+    Where notifications are `short`, their bodies have about 300 bytes.
     """
 
     dispatches: int
     subscribers: int
+    short: bool = False
 
 
 SMALL = Size(20_000, 5_000)
@@ -95,8 +103,10 @@ def fill(engine: Engine, size: Size = SMALL) -> None:
 
 
 @cache
-def form(kind: str) -> str:
+def form(kind: str, *, short: bool = False) -> str:
     """Return a payload of the kind, about as long as Postmark's own, with blanks to be filled.
+
+    A short one has about 300 bytes.
 
     <R> is the recipient's number and <M> the dispatch's, each with BASE added; <S> is the
     time to the second and <T> the millionths of it, in six digits.
@@ -110,15 +120,19 @@ def form(kind: str) -> str:
         "Tag": "welcome",
         "Metadata": {"campaign": "spring"},
     }
-    return json.dumps(common | KINDS[kind])
+    own = KINDS[kind]
+    return json.dumps(common | {n: own[n] for n in own if not (short and n in _LENGTHY)})
 
 
 @cache
 def numbers(size: Size) -> list[tuple[int, str]]:
-    """Return the number of every dispatch in random order, each with a kind of notification."""
-    random = Random(1)
-    order = random.sample(range(size.dispatches), size.dispatches)
-    return list(zip(order, random.choices(list(KINDS), WEIGHTS, k=size.dispatches), strict=True))
+    """Return the numbers of dispatches in random order, each with a kind of notification.
+
+    They are all dispatches, or MENTIONED of them.
+    """
+    random, many = Random(1), min(size.dispatches, MENTIONED)
+    order = random.sample(range(size.dispatches), many)
+    return list(zip(order, random.choices(list(KINDS), WEIGHTS, k=many), strict=True))
 
 
 def payloads(many: int = SMALL.dispatches) -> list[bytes]:
@@ -155,7 +169,7 @@ def memory(rows: int) -> MemoryStore:
     )
 
 
-def payload(number: int, kind: str, microseconds: int) -> bytes:
+def payload(number: int, kind: str, microseconds: int, *, short: bool = False) -> bytes:
     """Make a payload for a dispatch; it tells of what was so many microseconds after 1970."""
     second, rest = divmod(microseconds, 10**6)
     at = datetime.fromtimestamp(second, UTC)
@@ -165,7 +179,7 @@ def payload(number: int, kind: str, microseconds: int) -> bytes:
         "S": f"{at:%Y-%m-%dT%H:%M:%S}",
         "T": f"{rest:06}",
     }
-    text = form(kind)
+    text = form(kind, short=short)
     for blank, value in blanks.items():
         text = text.replace(f"<{blank}>", str(value))
     return text.encode()

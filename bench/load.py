@@ -25,8 +25,15 @@ SCRIPT = Path(__file__).with_name("post.lua")
 TIMEOUT = 10
 """In seconds; what takes longer is an error."""
 
+PATIENCE = 60
+"""In seconds; how much longer than it should wrk may take."""
+
 AHEAD = 15_000
 """A second; so many requests are made before the load begins."""
+
+
+GOLDEN = 0.6180339887
+"""Its multiples, of which only the fractions are taken, keep away from each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +83,38 @@ def load(
     return post(port, connections, seconds, size=size, door=door)
 
 
-def post(port: int, connections: int, seconds: int, *, size: Size, door: Door) -> Load:
-    """Run wrk once. Its two threads begin where the last load's did not."""
+def post(
+    port: int,
+    connections: int,
+    seconds: int,
+    *,
+    size: Size,
+    door: Door = Door(),
+    rate: float | None = None,
+) -> Load:
+    """Run wrk once. It begins far from where the last loads did: each has other dispatches.
+
+    With a `rate` it posts no more than so many a second, and makes up for what was late.
+    """
     serial = next(_SERIALS)
     at = datetime.fromtimestamp(serial, UTC)
     threads = min(2, connections)
     told = (
-        *(_requests(door), _lines(size), size.subscribers, BASE, f"{at:%Y-%m-%dT%H:%M:%S}"),
-        *(serial * 7919 % size.dispatches, threads, AHEAD * seconds // threads),
+        *(
+            _requests(door, short=size.short),
+            _lines(size),
+            size.subscribers,
+            BASE,
+            f"{at:%Y-%m-%dT%H:%M:%S}",
+        ),
+        *(int(serial * GOLDEN % 1 * size.dispatches), threads),
+        *(0 if rate else AHEAD * seconds // threads, rate or 0),
     )
     flags = ("-t", threads, "-c", connections, "-d", seconds, "--timeout", TIMEOUT, "-s", SCRIPT)
     command = ["wrk", *map(str, flags), f"http://127.0.0.1:{port}/", "--", *map(str, told)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, text=True, timeout=seconds + PATIENCE
+    )
     measured = json.loads(done.stdout.splitlines()[-1])
     return Load(at=at, connections=connections, **measured)
 
@@ -97,16 +124,18 @@ _SERIALS: Iterator[int] = count(int(time()))
 
 
 @cache
-def _requests(door: Door) -> str:
+def _requests(door: Door, *, short: bool) -> str:
     """Write a whole request for each kind, with its blanks; return the file's name."""
-    return _written("".join(f"{_head(kind, door)}{form(kind)}\0" for kind in KINDS))
+    return _written(
+        "".join(f"{_head(kind, door, short)}{form(kind, short=short)}\0" for kind in KINDS)
+    )
 
 
-def _head(kind: str, door: Door) -> str:
+def _head(kind: str, door: Door, short: bool) -> str:  # noqa: FBT001 - as `form` has it
     return (
         f"POST {door.path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: Postmark\r\n"
         f"{door.proof}\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(payload(0, kind, 0))}\r\n\r\n"
+        f"Content-Length: {len(payload(0, kind, 0, short=short))}\r\n\r\n"
     )
 
 

@@ -24,21 +24,29 @@ MODULES: dict[Family, Sequence[str]] = {
 """What each family needs that the extra `dev` does not bring."""
 
 
-def provided(wanted: Iterable[Subject]) -> list[Subject]:
-    """Return those that can run, once what is missing is installed; say why others cannot.
-
-    Without wrk nothing can be measured: the process then ends, and says what to install.
-    """
-    _install([name for name, has in PACKAGES.items() if not has()])
+def provide() -> None:
+    """Install the programs that are missing; end the process where there is no wrk to be had."""
+    missing = [name for name, has in PACKAGES.items() if not has()]
+    if missing:
+        _install(missing)
     if not _has_wrk():
-        sys.exit("There is no wrk to make the load with: apt-get install wrk")
+        sys.exit("There is no wrk to make the load with: as root, apt-get install wrk")
+
+
+def provided(wanted: Iterable[Subject]) -> list[Subject]:
+    """Return those that can run, once what is missing is installed; say why others cannot."""
+    provide()
     if not has_pgbench():
-        print("Skipped: the limit, for there is no pgbench: apt-get install postgresql")
-    lacking = {family: _lacking(modules) for family, modules in MODULES.items()}
+        print("Skipped: pgbench, for there is none: as root, apt-get install postgresql")
+    wanted = list(wanted)
+    lacking = {
+        family: missing
+        for family in dict.fromkeys(each.family for each in wanted)
+        if (missing := _lacking(MODULES.get(family, ())))
+    }
     for family, modules in lacking.items():
-        if modules:
-            print(f"Skipped: {family.name}, for there is no {', '.join(modules)}: make bench")
-    return [subject for subject in wanted if not lacking.get(subject.family)]
+        print(f"Skipped: {family.name}, for there is no {', '.join(modules)}: make bench")
+    return [subject for subject in wanted if subject.family not in lacking]
 
 
 def has_pgbench() -> bool:
@@ -51,12 +59,24 @@ def _has_wrk() -> bool:
 
 
 def _install(packages: Sequence[str]) -> None:
-    """Install Debian's packages, where that can be done."""
-    if not packages or os.geteuid() != 0 or not shutil.which("apt-get"):
-        return
-    print(f"Installing {' and '.join(packages)} with apt-get ...", flush=True)
-    for arguments in (["update"], ["install", "--yes", "--no-install-recommends", *packages]):
-        subprocess.run(["apt-get", "-qq", *arguments], check=False, stdout=subprocess.DEVNULL)
+    """Install Debian's packages, or say why that cannot be done."""
+    named = " and ".join(packages)
+    if not shutil.which("apt-get"):
+        print(f"There is no apt-get to install {named} with.")
+    elif os.geteuid() != 0:
+        print(f"Only root can install {named}.")
+    else:
+        print(f"Installing {named} with apt-get ...", flush=True)
+        for arguments in (["update"], ["install", "--yes", "--no-install-recommends", *packages]):
+            done = subprocess.run(
+                ["apt-get", "-qq", *arguments],
+                check=False,
+                capture_output=True,
+                text=True,
+                env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"},
+            )
+            if done.returncode:
+                print(f"apt-get {arguments[0]} failed: {done.stderr.strip()}")
 
 
 PACKAGES: Mapping[str, Callable[[], bool]] = {"wrk": _has_wrk, "postgresql": has_pgbench}

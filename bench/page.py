@@ -1,23 +1,26 @@
-"""The page of documentation that a full run writes: docs/performance.md, and its plots."""
+"""The page of documentation that a full run writes: docs/performance.md, and its plots.
+
+`python bench/page.py` writes it of the results that there are: those of a run that was ended.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from operator import attrgetter
-from pathlib import Path
 from typing import TypeAlias
 
-from data import Size
+import msgspec
+
+from markdown import DOCS, table
 from pgbench import ONE, THREE
 from places import POSTGRESQL, SQLITE
 from plots import Line, plot
-from report import as_json, digits
-from result import Result, best
+from report import digits
+from result import Failure, Result, Run, best
 from subjects import ANYMAIL, FASTAPI, FLOOR, MOUNTED, SERVE, WSGI
 from targets import Target, targets
 
-DOCS = Path(__file__).parents[1] / "docs"
+RESULTS = DOCS / "performance" / "results.json"
 
 Chosen: TypeAlias = tuple[str, str | None, bool]
 """A family, a database, and whether it is with the log."""
@@ -68,7 +71,8 @@ hookrow beside what one would write instead, on the same tables ({dispatches:,} 
 {subscribers:,} subscribers), under the same notifications, in one run. Every notification is
 new and about a dispatch in random order. Each is on the disk before it is answered: PostgreSQL
 has its defaults, SQLite its write-ahead log and `synchronous = FULL`. After each load it was
-counted that as many rows had changed as notifications were answered, and none failed.
+counted that as many rows had changed as notifications were answered, with no error among them;
+what did not pass that has no figures here. {failures}
 
 ## Ratios
 
@@ -117,23 +121,32 @@ process, in MB.
 """
 
 
-def write(results: Sequence[Result], machine: Mapping[str, str], size: Size) -> None:
-    """Write the page, its plots and the results as JSON."""
-    folder = DOCS / "performance"
-    folder.mkdir(exist_ok=True)
-    (folder / "results.json").write_bytes(as_json(results, machine))
-    for database, chosen in RATE_PLOTS.items():
-        drawn = plot(f"Notifications a second, {database}", "1/s", list(_rates(results, chosen)))
-        (folder / f"rate-{database.lower()}.svg").write_text(drawn)
-    drawn = plot(f"Latency, {POSTGRESQL} (dotted: p99)", "ms", list(_latencies(results)))
-    (folder / "latency.svg").write_text(drawn)
+def write() -> None:
+    """Write the page and its plots, of the results."""
+    run = msgspec.json.decode(RESULTS.read_bytes(), type=Run)
+    lines = {
+        f"rate-{database.lower()}": (
+            f"Notifications a second, {database}",
+            "1/s",
+            list(_rates(run.results, chosen)),
+        )
+        for database, chosen in RATE_PLOTS.items()
+    }
+    lines["latency"] = (
+        f"Latency, {POSTGRESQL} (dotted: p99)",
+        "ms",
+        list(_latencies(run.results)),
+    )
+    for name, (title, axis, drawn) in lines.items():
+        (RESULTS.parent / f"{name}.svg").write_text(plot(title, axis, drawn))
     text = PAGE.format(
-        date=f"{datetime.now(UTC):%Y-%m-%d}",
-        dispatches=size.dispatches,
-        subscribers=size.subscribers,
-        targets=_targets(targets(results)),
-        results=_results(results),
-        machine=_table(("what", "which"), machine.items()),
+        date=run.date,
+        dispatches=run.size.dispatches,
+        subscribers=run.size.subscribers,
+        targets=_targets(targets(run.results)),
+        failures=_failures(run.failures),
+        results=_results(run.results),
+        machine=table(("what", "which"), run.machine.items()),
     )
     (DOCS / "performance.md").write_text(text)
 
@@ -156,12 +169,12 @@ def _latencies(results: Sequence[Result]) -> Iterator[Line]:
 
 
 def _targets(reached: Iterable[Target]) -> str:
-    return _table(
+    return table(
         ("ratio", "measured", "at least", "aim", ""),
         (
             (
                 each.what,
-                f"**{digits(each.value, 2)}**",
+                "" if each.value is None else f"**{digits(each.value, 2)}**",
                 f"{each.least:g}",
                 f"{each.aim:g}" if each.aim else "",
                 each.verdict,
@@ -171,8 +184,15 @@ def _targets(reached: Iterable[Target]) -> str:
     )
 
 
+def _failures(failures: Sequence[Failure]) -> str:
+    if not failures:
+        return "Nothing failed."
+    told = "\n".join(f"* {each.name}: {each.why}" for each in failures)
+    return f"**These could not be measured to their end:**\n\n{told}"
+
+
 def _results(results: Iterable[Result]) -> str:
-    return _table(
+    return table(
         ("what", "connections", "rate", "p50", "p99", "server", "database", "load", "MB", "errors"),
         (
             (
@@ -192,7 +212,5 @@ def _results(results: Iterable[Result]) -> str:
     )
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table of Markdown; all but its first column are aligned to the right."""
-    rule = ["---", *("---:" for _ in head[1:])]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
+if __name__ == "__main__":
+    write()

@@ -46,8 +46,11 @@ class Place:
 @contextmanager
 def places(size: Size) -> Iterator[dict[str, Place]]:
     """Make and fill a database of each kind; return them by name."""
-    with TemporaryDirectory(dir=HERE) as folder, _postgres() as postgres:
-        made = {POSTGRESQL: postgres, SQLITE: Place(SQLITE, f"sqlite:///{folder}/bench.db")}
+    with TemporaryDirectory(dir=HERE) as folder, postgres() as server:
+        made = {
+            POSTGRESQL: Place(POSTGRESQL, server.create(), server.pid, server.binaries),
+            SQLITE: Place(SQLITE, f"sqlite:///{folder}/bench.db"),
+        }
         for place in made.values():
             with opened(place.url) as engine:
                 fill(engine, size)
@@ -63,11 +66,11 @@ def databases() -> Iterator[dict[str, str]]:
 
 
 @contextmanager
-def _postgres() -> Iterator[Place]:
+def postgres() -> Iterator[Server]:
     """Run the tests' own PostgreSQL, though with its defaults: fsync is on."""
     server = Server(binaries(), fsync=True)
     try:
-        yield Place(POSTGRESQL, server.create(), server.pid, server.binaries)
+        yield server
     finally:
         server.remove()
 

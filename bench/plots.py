@@ -7,9 +7,16 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 from math import ceil, floor, log10
+from typing import Protocol
 
 WIDTH, HEIGHT = 760, 420
 LEFT, RIGHT, TOP, BOTTOM = 70, 180, 50, 50
+PLACES = 8
+"""The most places on the x axis that are written."""
+
+STEPS = 8
+"""The most on an axis of y that has equal ones."""
+
 APART = 15
 """In pixels; how far the names of two lines are from each other at the least."""
 
@@ -36,17 +43,27 @@ class Line:
     dashed: bool = False
 
 
-def plot(title: str, axis: str, lines: Sequence[Line]) -> str:
-    """Draw the lines, on an axis of equal steps for x and one of powers of ten for y."""
+def plot(
+    title: str,
+    axis: str,
+    lines: Sequence[Line],
+    *,
+    across: str = "connections",
+    from_zero: bool = False,
+) -> str:
+    """Draw the lines, on an axis of equal steps for x and one of powers of ten for y.
+
+    `from_zero` makes y's steps equal, too.
+    """
     lines = [line for line in lines if line.values]
     places = sorted({place for line in lines for place in line.values})
-    values = [value for line in lines for value in line.values.values()]
-    scale = _Scale(places, floor(log10(min(values))), ceil(log10(max(values))))
+    values = [value for line in lines for value in line.values.values()] or [1.0]
+    scale = _Scale(places, _Even(max(values)) if from_zero else _Powers(min(values), max(values)))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">',
         f"<title>{escape(title)}</title><style>{STYLE}</style>",
         f'<text class="title" x="{LEFT}" y="24">{escape(title)}</text>',
-        *_grid(scale, axis),
+        *_grid(scale, axis, across),
         *(_course(scale, line) for line in lines),
         *_names(scale, lines),
         "</svg>\n",
@@ -54,36 +71,67 @@ def plot(title: str, axis: str, lines: Sequence[Line]) -> str:
     return "\n".join(parts)
 
 
+class _Axis(Protocol):
+    """The axis of y: what is written beside it, and where a value is, from 0 to 1."""
+
+    ticks: Sequence[float]
+
+    def part(self, value: float) -> float: ...
+
+
+class _Powers:
+    """From one power of ten to another."""
+
+    def __init__(self, least: float, most: float) -> None:
+        self._low = floor(log10(least))
+        self._high = max(self._low + 1, ceil(log10(most)))
+        self.ticks: Sequence[float] = [10.0**power for power in range(self._low, self._high + 1)]
+
+    def part(self, value: float) -> float:
+        return (log10(value) - self._low) / (self._high - self._low)
+
+
+class _Even:
+    """From nothing, in equal steps of one, two or five of a power of ten."""
+
+    def __init__(self, most: float) -> None:
+        power = 10.0 ** floor(log10(most))
+        step = next(each * power for each in (0.2, 0.5, 1, 2) if most <= STEPS * each * power)
+        self.ticks: Sequence[float] = [step * n for n in range(ceil(most / step) + 1)]
+
+    def part(self, value: float) -> float:
+        return value / self.ticks[-1]
+
+
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """Where a value is drawn; y goes from one power of ten to another."""
+    """Where a value is drawn."""
 
     places: Sequence[int]
-    low: int
-    high: int
+    axis: _Axis
 
     def x(self, place: int) -> float:
         step = (WIDTH - LEFT - RIGHT) / max(1, len(self.places) - 1)
         return LEFT + step * self.places.index(place)
 
     def y(self, value: float) -> float:
-        part = (log10(value) - self.low) / (self.high - self.low)
-        return HEIGHT - BOTTOM - part * (HEIGHT - TOP - BOTTOM)
+        return HEIGHT - BOTTOM - self.axis.part(value) * (HEIGHT - TOP - BOTTOM)
 
 
-def _grid(scale: _Scale, axis: str) -> Iterator[str]:
+def _grid(scale: _Scale, axis: str, across: str) -> Iterator[str]:
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
-    for power in range(scale.low, scale.high + 1):
-        y = scale.y(10**power)
+    for tick in scale.axis.ticks:
+        y = scale.y(tick)
         yield f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        label = f"{10**power:,}" if power >= 0 else f"{10**power:g}"
+        label = f"{tick:,.0f}" if tick == int(tick) else f"{tick:g}"
         yield f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{label}</text>'
-    for place in scale.places:
+    for place in scale.places[:: max(1, ceil(len(scale.places) / PLACES))]:
         x = scale.x(place)
         yield f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{bottom}"/>'
-        yield f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{place}</text>'
+        yield f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{place:,}</text>'
     middle = (LEFT + right) / 2
-    yield f'<text x="{middle}" y="{HEIGHT - 10}" text-anchor="middle">connections</text>'
+    name = escape(across)
+    yield f'<text x="{middle}" y="{HEIGHT - 10}" text-anchor="middle">{name}</text>'
     yield f'<text x="{LEFT - 58}" y="{TOP - 10}">{escape(axis)}</text>'
 
 

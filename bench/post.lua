@@ -3,8 +3,9 @@
 -- Arguments: a file of the requests of each kind, with blanks, and a NUL behind each; a
 -- file of lines of one length, each a dispatch's number and the digit of a kind; the
 -- number of subscribers; what is added to every number; the second that all tell of;
--- the line to begin with; how many threads there are; and how many requests each makes
--- ahead. What goes beyond that is made when it is needed.
+-- the line to begin with; how many threads there are; how many requests each makes
+-- ahead; and how many all post a second at the most, 0 for as many as can be. What goes
+-- beyond those made ahead is made when it is needed.
 
 local threads = {}
 
@@ -38,12 +39,28 @@ local function make(place)
    return (forms[tonumber(lines:sub(at + 10, at + 10))]:gsub("<(%u)>", blanks))
 end
 
+local ffi = require("ffi")
+ffi.cdef("typedef struct { long s, n; } moment; int clock_gettime(int, moment *);")
+
+-- Post every so many milliseconds. wrk calls `delay`, where there is one, before each request
+-- and waits as many whole milliseconds; the times to post at are fixed, so that none adds up.
+function pace(every)
+   local moment, due = ffi.new("moment"), nil
+   function delay()
+      ffi.C.clock_gettime(1, moment) -- the monotonic one
+      local now = tonumber(moment.s) * 1e3 + tonumber(moment.n) / 1e6
+      due = (due or now) + every
+      return math.max(0, due - now)
+   end
+end
+
 function init(args)
    for form in read(args[1]):gmatch("(%Z+)%z") do forms[#forms + 1] = form end
    lines = read(args[2])
    people, base, second = tonumber(args[3]), tonumber(args[4]), args[5]
    first, step = tonumber(args[6]), tonumber(args[7])
    for place = 0, tonumber(args[8]) - 1 do ahead[place] = make(place) end
+   if tonumber(args[9]) > 0 then pace(1000 * step / tonumber(args[9])) end
    prepared = os.clock()
 end
 

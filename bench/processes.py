@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
+from signal import SIGKILL
 from socket import create_server
 from time import monotonic, sleep
 
@@ -37,7 +38,17 @@ def running(command: Sequence[object], port: int, variables: Mapping[str, str]) 
         yield process.pid
     finally:
         process.terminate()
-        process.wait(PATIENCE)
+        try:
+            process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            _kill(process.pid)  # or it would take its part of what is measured next
+            raise
+
+
+def _kill(pid: int) -> None:
+    for each in tree(pid):
+        with suppress(ProcessLookupError):
+            os.kill(each, SIGKILL)
 
 
 def free_port() -> int:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
 from load import Load
 from processes import memory
-from result import Result
+from result import Failure, Result, Run
 from targets import targets
 
 Row: TypeAlias = dict[str, Any]
+T = TypeVar("T", bound=Result | Failure)
 
 RESULTS = f"{'':36}conns      rate   p50 ms   p99 ms   server     base     load     MB  errors"
 
@@ -46,21 +47,26 @@ def show(row: Row) -> None:
     print(line.rstrip(), flush=True)
 
 
-def show_results(results: Iterable[Result]) -> Iterator[Result]:
-    """Print results as they come, and pass them on.
+def show_results(results: Iterable[T]) -> Iterator[T]:
+    """Print results, and what failed, as they come, and pass them on.
 
     `server`, `base` and `load` are seconds on a core for a thousand notifications.
     """
     print(RESULTS, flush=True)
     for each in results:
-        print(
-            f"{each.name:36}{each.connections:>5}{each.rate:>10,.0f}"
-            f"{each.p50:>9.2f}{each.p99:>9.2f}"
-            f"{digits(each.server, 2):>9}{digits(each.base, 2):>9}{digits(each.load, 2):>9}"
-            f"{digits(each.memory, 0):>7}{each.errors:>8}",
-            flush=True,
-        )
+        print(_line(each), flush=True)
         yield each
+
+
+def _line(each: Result | Failure) -> str:
+    if isinstance(each, Failure):
+        return f"{each.name:36}failed: {each.why}"
+    return (
+        f"{each.name:36}{each.connections:>5}{each.rate:>10,.0f}"
+        f"{each.p50:>9.2f}{each.p99:>9.2f}"
+        f"{digits(each.server, 2):>9}{digits(each.base, 2):>9}{digits(each.load, 2):>9}"
+        f"{digits(each.memory, 0):>7}{each.errors:>8}"
+    )
 
 
 def show_targets(results: Sequence[Result]) -> None:
@@ -73,9 +79,9 @@ def show_targets(results: Sequence[Result]) -> None:
         )
 
 
-def as_json(results: Sequence[Result], machine: Mapping[str, str]) -> bytes:
+def as_json(run: Run) -> bytes:
     """Return all that was measured, on what, and what was reached by it."""
-    told = {"machine": machine, "targets": targets(results), "results": results}
+    told = {"targets": targets(run.results), **msgspec.to_builtins(run)}
     return msgspec.json.format(msgspec.json.encode(told)) + b"\n"
 
 

@@ -1,10 +1,12 @@
-"""What was measured of one subject over one number of connections."""
+"""What was measured: of one subject over one number of connections, and in one run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from statistics import median
+
+from data import Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,25 @@ class Result:
     def cores(self) -> float:
         """What the server and the database took together."""
         return (self.server or 0) + (self.base or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What could not be measured to its end, and why."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """All that was measured side by side: when, on what, on how many rows, and what failed."""
+
+    date: str
+    machine: Mapping[str, str]
+    size: Size
+    results: Sequence[Result]
+    failures: Sequence[Failure]
 
 
 BUSY = 64
@@ -71,4 +92,5 @@ def best(
     for each in results:
         if (each.family, each.database, each.log) == (family, database, log):
             courses.setdefault(each.name, {})[each.connections] = each
-    return max(courses.values(), key=lambda course: course[BUSY].rate, default={})
+    busy = [course for course in courses.values() if BUSY in course]
+    return max(busy, key=lambda course: course[BUSY].rate, default={})

@@ -1,23 +1,24 @@
 """The server under load: `server.py PORT DATABASE_URL`.
 
 With `--sweep` what is parked is swept all the time; with `--metrics` all is counted; with
-`--watched` the figures are asked for as by twenty dashboards that are open.
+`--watched` the figures are asked for as by twenty dashboards that are open; with `--group` so
+many notifications share a commit at the most.
 """
 
 from __future__ import annotations
 
 import argparse
 from datetime import UTC, datetime
+from functools import partial
 from threading import Thread
 from time import sleep
 
 import uvicorn
 
 from data import SECRET
-from hookrow import receiver
+from hookrow import receiver, server
 from hookrow.figures import Figures, Period
 from hookrow.protocol import LimitedProtocol
-from hookrow.server import Server
 from hookrow.settings import Settings
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
@@ -50,10 +51,12 @@ def main() -> None:
     parser.add_argument("--sweep", action="store_true")
     parser.add_argument("--metrics", action="store_true")
     parser.add_argument("--watched", action="store_true")
+    parser.add_argument("--group", type=int, default=256)
     given = parser.parse_args()
     if given.watched:
         Thread(target=watch, args=(given.url,), daemon=True).start()
     vars(receiver)["SWEEP_EVERY"] = PAUSE
+    vars(server)["Receiver"] = partial(receiver.Receiver, group=given.group)
     settings = Settings(
         secrets=(SECRET,),
         database_url=given.url,
@@ -61,7 +64,7 @@ def main() -> None:
         metrics=given.metrics,
     )
     config = uvicorn.Config(
-        Server(settings),
+        server.Server(settings),
         port=given.port,
         loop="uvloop",
         http=LimitedProtocol,

@@ -90,6 +90,13 @@ class Subject:
         database = f", {self.database}{' log' if self.log else ''}" if self.database else ""
         return f"{self.family.name}{database}, x{self.processes}"
 
+    @property
+    def targeted(self) -> bool:
+        """Tell whether it is of what hookrow is to reach."""
+        ours = self.family is SERVE and self.log
+        theirs = self.family in (ANYMAIL, FASTAPI)
+        return self.family is FLOOR or (self.database == POSTGRESQL and (ours or theirs))
+
     @contextmanager
     def running(self, place: Place | None) -> Iterator[tuple[int, int]]:
         """Run it until the block ends; yield its port and the id of its first process."""
@@ -119,7 +126,11 @@ def quick() -> Iterator[Subject]:
 
 
 def full() -> Iterator[Subject]:
-    """List all that there is."""
+    """List all that there is; what has to be compared with each other stands together, last."""
+    yield from sorted(_all(), key=lambda each: each.targeted)
+
+
+def _all() -> Iterator[Subject]:
     for processes in (1, 2):
         for database in (POSTGRESQL, SQLITE):
             for family in (SERVE, WSGI):

@@ -1,0 +1,83 @@
+"""Tuning: what PostgreSQL's settings, room in the pages and partitions of the log are worth.
+
+A dispatch is changed twice or so in its life: the first change finds its page full. So the
+dispatches are written anew before each load, for the loads before have made room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from large import fill_large, sized
+from places import POSTGRESQL, Place, postgres
+from postgres import Server
+from sample import Sample, Turns, sampled, serving
+
+DEFAULTS = "defaults"
+UNSAFE = "synchronous_commit = off"
+
+PLAIN, ROOMY, PARTED = "plain", "roomy", "parted"
+ROOM = "ALTER TABLE hookrow_dispatches SET (fillfactor = 80)"
+PARTITIONS = Path(__file__).parents[1] / "docs" / "scale" / "partition.sql"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is compared: a database, and what PostgreSQL is told."""
+
+    database: str = PLAIN
+    told: Mapping[str, str] = field(default_factory=dict)
+
+
+_DURABLE = {"wal_compression": "on", "max_wal_size": "16GB", "shared_buffers": "4GB"}
+
+CASES = {
+    DEFAULTS: Case(),
+    **{f"{name} = {value}": Case(told={name: value}) for name, value in _DURABLE.items()},
+    "these three": Case(told=_DURABLE),
+    "fillfactor = 80": Case(ROOMY),
+    "the log in partitions": Case(PARTED),
+    UNSAFE: Case(told={"synchronous_commit": "off"}),
+}
+
+SECONDS = 10
+
+
+def tuning(rows: int, turns: int) -> Turns:
+    """Measure each case in turns, with a tenth of the rows, and PostgreSQL started anew."""
+    rows //= 10
+    with postgres() as server:
+        urls = {name: _database(server, name, rows) for name in (PLAIN, ROOMY, PARTED)}
+        return Turns(rows, list(_samples(server, urls, rows, turns)))
+
+
+def _database(server: Server, name: str, rows: int) -> str:
+    place = Place(POSTGRESQL, server.create(), server.pid)
+    fill_large(place, rows, *([ROOM] if name == ROOMY else []))
+    if name == PARTED:
+        for part in PARTITIONS.read_text().split("\n\n"):  # an index made beside writers is alone
+            server.execute(part, url=place.url)
+    return place.url
+
+
+def _samples(server: Server, urls: Mapping[str, str], rows: int, turns: int) -> Iterator[Sample]:
+    names = list(CASES)
+    for turn in range(turns):
+        first = turn * len(names) // turns
+        for name in names[first:] + names[:first]:
+            case = CASES[name]
+            server.execute("VACUUM FULL ANALYZE hookrow_dispatches", url=urls[case.database])
+            _tell(server, case.told)
+            place = Place(POSTGRESQL, urls[case.database], server.pid)
+            with serving(place, HOOKROW_KEEP="forever") as running:
+                yield sampled(name, turn, running, 64, SECONDS, sized(rows))
+
+
+def _tell(server: Server, told: Mapping[str, str]) -> None:
+    """Start PostgreSQL anew with these settings, and its defaults for all others."""
+    server.execute("ALTER SYSTEM RESET ALL")
+    for name, value in told.items():
+        server.execute(f"ALTER SYSTEM SET {name} = '{value}'")
+    server.restart()
