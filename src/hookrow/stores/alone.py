@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 IDLE = 1.0
 """In seconds; so long is a server taken to be there, where it does not say otherwise."""
 
+PREPARED_AFTER = 5
+"""How often a statement is run before the server is to keep it: psycopg's own default."""
+
 _LAST_USED = "hookrow_last_used"
 
 
@@ -62,4 +65,5 @@ def _let_commit(connection: psycopg.Connection, record: ConnectionPoolEntry) -> 
     connection.commit()
     if direct:
         connection.autocommit = True
+        connection.prepare_threshold = PREPARED_AFTER
         record.info[_LAST_USED] = monotonic()

@@ -168,6 +168,7 @@ def _parsed(url: str | URL) -> URL:
 
 
 def _postgres(url: URL) -> Engine:
+    driver = url.get_dialect().driver
     return create_engine(
         url,
         hide_parameters=True,
@@ -178,6 +179,8 @@ def _postgres(url: URL) -> Engine:
             "keepalives_idle": STATEMENT_TIMEOUT,
             "keepalives_interval": 1,
             "keepalives_count": STATEMENT_TIMEOUT,
+            # A pooler may give the next statement to a server that has none of ours prepared.
+            **({"prepare_threshold": None} if driver == "psycopg" else {}),
         },
     )
 
