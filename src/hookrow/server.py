@@ -50,8 +50,8 @@ class Server:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._provider = Postmark(*settings.accepted())
-        self._engine = open_engine(settings.database_url)
-        store = SQLStore(self._engine, settings.schema)
+        self._engine = open_engine(settings.database_url)  # to look at its tables
+        self._store = store = SQLStore(settings.database_url, settings.schema)
         self._pages = {"/healthz": ASGI(Liveness()), "/readyz": ASGI(Readiness(self._fault))}
         self.receiver = Receiver(
             self._provider,
@@ -99,6 +99,7 @@ class Server:
             self._dashboard.close(1.0)
         self.receiver.close(DRAIN)
         self._count_secrets()
+        self._store.close()
         self._engine.dispose()
 
     def _metrics(self) -> Observer:
