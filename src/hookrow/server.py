@@ -22,7 +22,6 @@ from hookrow.postmark import Postmark
 from hookrow.receiver import Receiver
 from hookrow.retention import pruned
 from hookrow.settings import Settings, dashboard_path
-from hookrow.stores.engines import open_engine
 from hookrow.stores.log import LogReader
 from hookrow.stores.sql import SQLStore
 
@@ -50,7 +49,6 @@ class Server:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._provider = Postmark(*settings.accepted())
-        self._engine = open_engine(settings.database_url)  # to look at its tables
         self._store = store = SQLStore(settings.database_url, settings.schema)
         self._pages = {"/healthz": ASGI(Liveness()), "/readyz": ASGI(Readiness(self._fault))}
         self.receiver = Receiver(
@@ -100,7 +98,6 @@ class Server:
         self.receiver.close(DRAIN)
         self._count_secrets()
         self._store.close()
-        self._engine.dispose()
 
     def _metrics(self) -> Observer:
         """Return what counts, and show the counts."""
@@ -143,7 +140,7 @@ class Server:
             log.info("Pruned from the log, entries and bodies: %d.", count)
 
     def _fault(self) -> str | None:
-        for finding in check_database(self._engine, self._settings.schema):
+        for finding in check_database(self._store.engine, self._settings.schema):
             if finding.level is Level.ERROR:
                 return finding.text
         return None

@@ -70,6 +70,11 @@ class SQLStore:
         except Unavailable as error:
             log.warning("The database cannot be reached yet: %s", error)
 
+    @property
+    def engine(self) -> Engine:
+        """Where the rows are: for who looks at the tables themselves."""
+        return self._engine
+
     @contextmanager
     def transaction(self, *, skip_locked: bool = False) -> Iterator[SQLTransaction]:
         """Begin a transaction; see `Store.transaction`."""
