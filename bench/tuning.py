@@ -1,7 +1,7 @@
 """Tuning: what PostgreSQL's settings, room in the pages and partitions of the log are worth.
 
-A dispatch is changed twice or so in its life: the first change finds its page full. So the
-dispatches are written anew before each load, for the loads before have made room.
+A dispatch is changed twice or so in its life. So the dispatches are written anew before each
+load, for the loads before have used up the room in their pages, or made some.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from sample import Sample, Turns, sampled, serving
 DEFAULTS = "defaults"
 UNSAFE = "synchronous_commit = off"
 
-PLAIN, ROOMY, PARTED = "plain", "roomy", "parted"
-ROOM = "ALTER TABLE hookrow_dispatches SET (fillfactor = 80)"
+PLAIN, FULL, PARTED = "plain", "full", "parted"
+NO_ROOM = "ALTER TABLE hookrow_dispatches SET (fillfactor = 100)"
 PARTITIONS = Path(__file__).parents[1] / "docs" / "scale" / "partition.sql"
 
 
@@ -37,7 +37,7 @@ CASES = {
     DEFAULTS: Case(),
     **{f"{name} = {value}": Case(told={name: value}) for name, value in _DURABLE.items()},
     "these three": Case(told=_DURABLE),
-    "fillfactor = 80": Case(ROOMY),
+    "fillfactor = 100": Case(FULL),
     "the log in partitions": Case(PARTED),
     UNSAFE: Case(told={"synchronous_commit": "off"}),
 }
@@ -49,13 +49,13 @@ def tuning(rows: int, turns: int) -> Turns:
     """Measure each case in turns, with a tenth of the rows, and PostgreSQL started anew."""
     rows //= 10
     with postgres() as server:
-        urls = {name: _database(server, name, rows) for name in (PLAIN, ROOMY, PARTED)}
+        urls = {name: _database(server, name, rows) for name in (PLAIN, FULL, PARTED)}
         return Turns(rows, list(_samples(server, urls, rows, turns)))
 
 
 def _database(server: Server, name: str, rows: int) -> str:
     place = Place(POSTGRESQL, server.create(), server.pid)
-    fill_large(place, rows, *([ROOM] if name == ROOMY else []))
+    fill_large(place, rows, *([NO_ROOM] if name == FULL else []))
     if name == PARTED:
         for part in PARTITIONS.read_text().split("\n\n"):  # an index made beside writers is alone
             server.execute(part, url=place.url)
