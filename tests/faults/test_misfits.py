@@ -65,8 +65,8 @@ def test_a_hook_that_sleeps(database_url: str) -> None:
 def test_a_log_that_cannot_be_written(database_url: str, tmp_path: Path) -> None:
     """Without its log nothing is recorded and all is spooled; what is unsupported stays 422."""
     load = Load(database_url, pause=0.02)
-    spool = tmp_path / "spool"
-    with Command(tmp_path).serving("--database-url", database_url, "--spool", spool) as serving:
+    spool, command = tmp_path / "spool", Command(tmp_path)
+    with command.serving("--database-url", database_url, "--spool", spool) as serving:
         with load.on(serving.port):
             time.sleep(1)
             _execute(database_url, "ALTER TABLE hookrow_notifications RENAME TO gone")
@@ -75,6 +75,9 @@ def test_a_log_that_cannot_be_written(database_url: str, tmp_path: Path) -> None
             assert (unsupported.status, unsupported.body) == (422, b"Webhook payload not supported")
             _execute(database_url, "ALTER TABLE gone RENAME TO hookrow_notifications")
             eventually(lambda: is_well(load), seconds=20)
+        # One whose work failed just before the table was there again is parked in it.
+        replayed = command.call("replay", "--outcome", "failed", "--database-url", database_url)
+        assert replayed.returncode == 0, replayed.stdout
         see_through(load, spool)
     assert "a fault to be reported" not in serving.log
 

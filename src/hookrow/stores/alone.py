@@ -50,6 +50,13 @@ def ask(connection: Connection) -> None:
     connection.info[_LAST_USED] = now
 
 
+def forget_prepared(connection: Connection) -> None:
+    """Have the driver forget what it prepared, as it does by itself only after a rollback."""
+    raw = connection.connection
+    raw.cursor().execute("BEGIN")
+    raw.rollback()
+
+
 def _can_be_read(connection: Connection) -> bool:
     raw: Any = connection.connection.dbapi_connection
     poll = select.poll()

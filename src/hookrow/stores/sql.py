@@ -20,7 +20,7 @@ except ImportError as error:
 from hookrow.forks import renew_after_fork
 from hookrow.schema import Schema
 from hookrow.stores import Unavailable
-from hookrow.stores.alone import ask, commits, let_commit
+from hookrow.stores.alone import ask, commits, forget_prepared, let_commit
 from hookrow.stores.engines import begin, open_engine, reading, supported
 from hookrow.stores.faults import faults
 from hookrow.stores.sql_census import SQLCensus
@@ -168,6 +168,6 @@ def _rolled_back(connection: Connection) -> Iterator[None]:
         if not connection.invalidated:  # SQLAlchemy takes one whose commit failed for ended
             with suppress(connection.dialect.loaded_dbapi.Error):
                 connection.connection.rollback()
-                if commits(connection):  # a rollback has the driver forget what it prepared
-                    connection.connection.cursor().execute("DEALLOCATE ALL")
+                if commits(connection):  # what was prepared may not fit any more
+                    forget_prepared(connection)
         raise
