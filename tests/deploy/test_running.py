@@ -6,6 +6,8 @@ import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 from podman import IMAGE, ROOT, Podman
@@ -24,9 +26,9 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
-    """Build the image."""
-    podman = Podman(tmp_path_factory.mktemp("podman"))
+def podman() -> Iterator[Podman]:
+    """Build the image. podman refuses a folder whose name is as long as those of pytest's."""
+    podman = Podman(Path(mkdtemp(prefix="hookrow-")))
     try:
         podman.build()
         yield podman
