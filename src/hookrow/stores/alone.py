@@ -27,6 +27,8 @@ PREPARED_AFTER = 5
 
 _LAST_USED = "hookrow_last_used"
 
+_LIMITS = set_limits(local=False, prepared=True)
+
 
 def let_commit(engine: Engine) -> None:
     """Have statements commit by themselves on an engine of our own, which nothing else is for."""
@@ -46,7 +48,7 @@ def ask(connection: Connection) -> None:
     """
     now = monotonic()
     if now - connection.info[_LAST_USED] > IDLE or _can_be_read(connection):
-        connection.exec_driver_sql("SELECT 1")
+        connection.exec_driver_sql(_LIMITS)  # again: a trigger of the host's may have undone them
     connection.info[_LAST_USED] = now
 
 
@@ -66,8 +68,7 @@ def _can_be_read(connection: Connection) -> bool:
 
 def _let_commit(connection: psycopg.Connection, record: ConnectionPoolEntry) -> None:
     """Set the limits where the server itself answers: a pooler names a process that is not its."""
-    limits = set_limits(local=False, prepared=True)
-    found = connection.execute(f"{limits} WHERE pg_backend_pid() = {connection.info.backend_pid}")
+    found = connection.execute(f"{_LIMITS} WHERE pg_backend_pid() = {connection.info.backend_pid}")
     direct = found.fetchone() is not None
     connection.commit()
     if direct:

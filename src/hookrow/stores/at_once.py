@@ -14,6 +14,12 @@ from sqlalchemy import Connection
 
 from hookrow.stores.prepared import NAME, Prepared, Step
 
+REFUSED = {
+    "0A000",  # feature_not_supported: a rule makes several statements of a part
+    "27000",  # triggered_data_change_violation: a trigger changes what another part does
+}
+"""By SQLSTATE: what a host's tables may forbid all parts together, and allow each by itself."""
+
 
 class AtOnce:
     """Statements as parts of one, WITH each other (PostgreSQL's manual, section 7.8.4).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import Enum
 
 from sqlalchemy import (
@@ -49,6 +50,13 @@ def relation(connection: Connection, table: Table) -> Relation:
     kind = select(literal_column("relkind::text", Text())).select_from(text("pg_class"))
     found = connection.scalar(kind.where(literal_column("oid") == _oid(connection, table)))
     return next((each for each in Relation if each.value == found), Relation.TABLE)
+
+
+def are_apart(connection: Connection, tables: Collection[Table]) -> bool:
+    """Tell whether no row of one is also a row of another, as one of a view may be."""
+    oids = {connection.scalar(select(_oid(connection, each))) for each in tables}
+    kinds = {relation(connection, each) for each in tables}
+    return len(oids) == len(tables) and Relation.VIEW not in kinds
 
 
 def is_updatable(connection: Connection, table: Table) -> bool:

@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
 from hookrow.decide import fold, pairs
 from hookrow.entry import Entry
@@ -24,9 +25,9 @@ from hookrow.notification import (
     Suppressible,
 )
 from hookrow.schema import Schema
-from hookrow.stores import State, by_kind, row_key
+from hookrow.stores import Conflict, State, by_kind, row_key
 from hookrow.stores.alone import commits
-from hookrow.stores.at_once import one_by_one
+from hookrow.stores.at_once import REFUSED, AtOnce, one_by_one
 from hookrow.stores.faults import faults
 from hookrow.stores.prepared import Prepared, Step
 from hookrow.stores.statements import Statements
@@ -146,7 +147,7 @@ class SQLTransaction(SQLReading):
             return
         if self._statements.at_once is not None and len(rows) == len(changes):
             statements, values = zip(*steps, strict=True)
-            work = partial(self._statements.at_once(statements), self._connection, values)
+            work = partial(self._at_once, self._statements.at_once(statements), values)
             if not self._begun and self._last is None:
                 self._last = work
                 return
@@ -161,6 +162,15 @@ class SQLTransaction(SQLReading):
             self._last()
         elif self._begun:
             self._connection.commit()
+
+    def _at_once(self, statement: AtOnce, values: Sequence[Any]) -> None:
+        try:
+            statement(self._connection, values)
+        except DBAPIError as error:
+            if getattr(error.orig, "sqlstate", None) not in REFUSED:
+                raise
+            self._statements.at_once = None
+            raise Conflict("What is changed cannot be in one statement: now one by one.") from error
 
     def _begin(self) -> None:
         if self._begun:

@@ -67,11 +67,14 @@ class Statements:
     once and an UPDATE is one statement. `by` and `of` shape the parameters.
 
     `types` are those of each role's table, by the role's name; whatever the
-    schema names is in them. Every statement passes over the rows that a role's
+    schema names is in them. `apart` are the tables that are changed where no row of one is
+    also a row of another. Every statement passes over the rows that a role's
     `where` hides, but for the owner of a dispatch, whom an answer may have to name.
     """
 
-    def __init__(self, schema: Schema, types: Mapping[str, Types], dialect: Dialect) -> None:
+    def __init__(
+        self, schema: Schema, types: Mapping[str, Types], dialect: Dialect, *, apart: bool
+    ) -> None:
         self.arrays = dialect.name == "postgresql"
         # PostgreSQL's drivers take parameters by their places, too: no name makes a text longer.
         by_places: Any = type(dialect)
@@ -104,7 +107,7 @@ class Statements:
         self.find = self._prepared(union_all(*found))
         self.subscriptions = self._keys(Suppressible.SUBSCRIPTION) if schema.subscriptions else None
         self.keep = Keeping(schema.log, self._dialect) if schema.log else None
-        self.at_once = cache(AtOnce) if self.arrays else None
+        self.at_once = cache(AtOnce) if self.arrays and apart else None
         self.lock = cache(self._lock)
         self.set_time = cache(self._set_time)
         self.set_suppression = cache(self._set_suppression)

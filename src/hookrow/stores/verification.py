@@ -5,7 +5,7 @@ What is missing is told by name. How fast it is found is for `indexes` to say.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Column, Connection, Engine, Inspector, MetaData, Table, inspect
@@ -21,7 +21,7 @@ from hookrow.stores import Unavailable
 from hookrow.stores.column_types import check_types
 from hookrow.stores.engines import check_version
 from hookrow.stores.faults import fault
-from hookrow.stores.relations import is_updatable
+from hookrow.stores.relations import are_apart, is_updatable
 from hookrow.stores.statements import Statements, Types
 from hookrow.stores.tables import log_table
 
@@ -41,15 +41,16 @@ def verify(engine: Engine, schema: Schema) -> Statements:
             check_version(connection)
             inspector = inspect(connection)
             types = {name: _types(inspector, schema, name) for name in schema.roles}
-            for name in schema.roles:
-                if written := schema.columns(name).keys() & set(WRITTEN):
-                    _check_updatable(connection, schema, name, written)
+            changed = _changed(schema)
+            for table in changed:
+                _check_updatable(connection, table)
+            apart = on_postgres and are_apart(connection, changed)
             if schema.log:
                 _check_log(inspector, schema.log)
     except SQLAlchemyError as error:
         raise Unavailable(str(fault(error))) from error
     check_types(schema, types, strict=on_postgres)
-    return Statements(schema, types, engine.dialect)
+    return Statements(schema, types, engine.dialect, apart=apart)
 
 
 def _types(inspector: Inspector, schema: Schema, name: str) -> Types:
@@ -70,14 +71,22 @@ def _types(inspector: Inspector, schema: Schema, name: str) -> Types:
     return {name: _base(column["type"]) for name, column in columns.items()}
 
 
-def _check_updatable(
-    connection: Connection, schema: Schema, name: str, written: Collection[str]
-) -> None:
+def _changed(schema: Schema) -> Sequence[Table]:
+    """Return the tables in which notifications set anything, each with the columns set."""
+    tables = []
+    for name, role in schema.roles.items():
+        namespace, _, bare = role.table.rpartition(".")
+        table = Table(bare, MetaData(), schema=namespace or None)
+        for ours, theirs in schema.columns(name).items():
+            if ours in WRITTEN:
+                table.append_column(Column(theirs))
+        if table.c:
+            tables.append(table)
+    return tables
+
+
+def _check_updatable(connection: Connection, table: Table) -> None:
     """Raise `SchemaMismatch` where the database knows no way to change what is written."""
-    namespace, _, bare = schema.roles[name].table.rpartition(".")
-    table = Table(bare, MetaData(), schema=namespace or None)
-    for ours in written:
-        table.append_column(Column(schema.columns(name)[ours]))
     if not is_updatable(connection, table):
         raise SchemaMismatch(
             f"No row can be changed through the view {table.fullname!r}: name the table behind it."
