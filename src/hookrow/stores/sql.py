@@ -20,7 +20,7 @@ except ImportError as error:
 from hookrow.forks import renew_after_fork
 from hookrow.schema import Schema
 from hookrow.stores import Unavailable
-from hookrow.stores.alone import ask, commits, forget_prepared, let_commit
+from hookrow.stores.autocommit import enable_autocommit, forget_prepared, is_autocommit, ping
 from hookrow.stores.engines import begin, open_engine, reading, supported
 from hookrow.stores.faults import faults
 from hookrow.stores.sql_census import SQLCensus
@@ -55,9 +55,10 @@ class SQLStore:
             self._engine = self._writing = database
             self._own = False
         elif isinstance(database, str | URL):
+            # One reads, and tends the log; in the sessions of the other statements may commit.
             self._engine, self._writing = open_engine(database), open_engine(database)
             self._own = True
-            let_commit(self._writing)
+            enable_autocommit(self._writing)
             renew_after_fork(self)
         else:
             raise ConfigurationError(_NO_DATABASE.format(type(database).__name__))
@@ -149,8 +150,8 @@ def _begin(engine: Engine) -> Connection:
     connection = engine.connect()
     try:
         with watch.over(connection):
-            if commits(connection):
-                ask(connection)
+            if is_autocommit(connection):
+                ping(connection)
             else:
                 begin(connection)
     except BaseException:
@@ -168,6 +169,6 @@ def _rolled_back(connection: Connection) -> Iterator[None]:
         if not connection.invalidated:  # SQLAlchemy takes one whose commit failed for ended
             with suppress(connection.dialect.loaded_dbapi.Error):
                 connection.connection.rollback()
-                if commits(connection):  # what was prepared may not fit any more
+                if is_autocommit(connection):  # what was prepared may not fit any more
                     forget_prepared(connection)
         raise

@@ -26,8 +26,8 @@ from hookrow.notification import (
 )
 from hookrow.schema import Schema
 from hookrow.stores import Conflict, State, by_kind, row_key
-from hookrow.stores.alone import commits
 from hookrow.stores.at_once import REFUSED, AtOnce, one_by_one
+from hookrow.stores.autocommit import is_autocommit
 from hookrow.stores.faults import faults
 from hookrow.stores.prepared import Prepared, Step
 from hookrow.stores.statements import Statements
@@ -116,12 +116,12 @@ class SQLTransaction(SQLReading):
     ) -> None:
         super().__init__(connection, statements, schema)
         self._skip_locked = skip_locked
-        self._begun = not commits(connection)
-        self._last: Callable[[], object] | None = None
+        self._begun = not is_autocommit(connection)
+        self._pending: Callable[[], object] | None = None
 
     def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
         """Read what notifications set in the rows, after what is written so far."""
-        if self._last is not None:
+        if self._pending is not None:
             self._begin()
         return super().read(rows)
 
@@ -148,8 +148,8 @@ class SQLTransaction(SQLReading):
         if self._statements.at_once is not None and len(rows) == len(changes):
             statements, values = zip(*steps, strict=True)
             work = partial(self._at_once, self._statements.at_once(statements), values)
-            if not self._begun and self._last is None:
-                self._last = work
+            if not self._begun and self._pending is None:
+                self._pending = work
                 return
         else:
             work = partial(one_by_one, self._connection, steps)
@@ -158,8 +158,8 @@ class SQLTransaction(SQLReading):
 
     def commit(self) -> None:
         """End it: by the one statement, or with COMMIT."""
-        if self._last is not None:
-            self._last()
+        if self._pending is not None:
+            self._pending()
         elif self._begun:
             self._connection.commit()
 
@@ -177,9 +177,9 @@ class SQLTransaction(SQLReading):
             return
         self._begun = True
         self._connection.exec_driver_sql("BEGIN")
-        if self._last is not None:
-            self._last()
-            self._last = None
+        if self._pending is not None:
+            self._pending()
+            self._pending = None
 
     def _locks(self, rows: Collection[RowId]) -> Mapping[Suppressible, Step]:
         if not self._statements.arrays:

@@ -30,21 +30,21 @@ _LAST_USED = "hookrow_last_used"
 _LIMITS = set_limits(local=False, prepared=True)
 
 
-def let_commit(engine: Engine) -> None:
+def enable_autocommit(engine: Engine) -> None:
     """Have statements commit by themselves on an engine of our own, which nothing else is for."""
     if engine.dialect.driver == "psycopg" and hasattr(select, "poll"):  # not on Windows
-        event.listen(engine, "connect", _let_commit)
+        event.listen(engine, "connect", _enable)
 
 
-def commits(connection: Connection) -> bool:
+def is_autocommit(connection: Connection) -> bool:
     """Tell whether statements commit by themselves here."""
     return _LAST_USED in connection.info
 
 
-def ask(connection: Connection) -> None:
-    """Ask whether the server is there, where it is not sure: statements commit then.
+def ping(connection: Connection) -> None:
+    """Ask a server that let its connection idle, or has something to say, whether it is there.
 
-    Unasked it says only that it leaves. Raises what SQLAlchemy does where it has left.
+    Unasked it only says that it leaves. Raises what SQLAlchemy does where it has left.
     """
     now = monotonic()
     if now - connection.info[_LAST_USED] > IDLE or _can_be_read(connection):
@@ -66,7 +66,7 @@ def _can_be_read(connection: Connection) -> bool:
     return bool(poll.poll(0))
 
 
-def _let_commit(connection: psycopg.Connection, record: ConnectionPoolEntry) -> None:
+def _enable(connection: psycopg.Connection, record: ConnectionPoolEntry) -> None:
     """Set the limits where the server itself answers: a pooler names a process that is not its."""
     found = connection.execute(f"{_LIMITS} WHERE pg_backend_pid() = {connection.info.backend_pid}")
     direct = found.fetchone() is not None
