@@ -127,7 +127,7 @@ def _turns(part: str, what: str, to: str) -> Callable[[Measured], str]:
         rows = [
             (
                 each.case,
-                str(each.connections),
+                f"{each.connections:.0f}",  # a median of two is no whole number
                 _bold(ratio(turns.samples, each.case, to, each.connections)),
                 *_figures(each),
             )
