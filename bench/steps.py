@@ -34,7 +34,6 @@ from hookrow.notification import Refusal
 from hookrow.promise import Promise
 from hookrow.protocol import LimitedProtocol
 from hookrow.provider import read
-from hookrow.server import OBJECTS
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.sql import SQLStore
 from peers.floor import asgi as floor
@@ -225,7 +224,6 @@ def main() -> None:
     parser.add_argument("--group", type=int, default=32, help="notifications in a group")
     group = parser.parse_args().group
     gc.freeze()
-    gc.set_threshold(OBJECTS)
     _tell("before the database", before_the_database())
     with databases() as urls:
         for name, url in urls.items():

@@ -16,8 +16,7 @@ async def asgi(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer 200 as hookrow does, and do nothing."""
     if scope["type"] == "lifespan":
         await receive()
-        gc.freeze()  # both as hookrow's own server does
-        gc.set_threshold(20_000)
+        gc.freeze()  # as hookrow's own server does
         await send({"type": "lifespan.startup.complete"})
         await receive()
         await send({"type": "lifespan.shutdown.complete"})

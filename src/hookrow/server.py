@@ -33,9 +33,6 @@ log = logging.getLogger("hookrow")
 HOUR = 3600.0
 DAY = 24 * HOUR
 
-OBJECTS = 20_000
-"""So many new ones may be there before the garbage collector looks for rubbish among them."""
-
 DRAIN = 20
 """In seconds; how long a server that stops waits for what is in flight: a body, and its answer."""
 
@@ -116,8 +113,6 @@ class Server:
         # again and again, and one notification in a hundred waits for 30 ms and more.
         gc.collect()
         gc.freeze()
-        # What a burst has in flight is no rubbish: by default it is gone through every 700 objects.
-        gc.set_threshold(OBJECTS)
         self.receiver.start()
         for task in self._tasks:
             task.start()
