@@ -81,15 +81,24 @@ def test_the_settings_are_taken(postgres_url: str, postgres: Server) -> None:
     """What the page tells our tables to have, they have."""
     for statement in SETTINGS:
         postgres.execute(statement, url=postgres_url)
-    told = "SELECT relname FROM pg_class WHERE reloptions IS NOT NULL"
-    tables = {name for (name,) in postgres.execute(told, url=postgres_url)}
-    assert {"hookrow_dispatches", "hookrow_notifications"} <= tables
+    told = "SELECT unnest(reloptions) FROM pg_class WHERE oid = 'hookrow_{}'::regclass"
+    options = {
+        table: {option for (option,) in postgres.execute(told.format(table), url=postgres_url)}
+        for table in ("dispatches", "notifications")
+    }
+    assert "fillfactor=85" in options["dispatches"]
+    assert "autovacuum_vacuum_scale_factor=0.01" in options["notifications"]
 
 
 def test_a_month_is_made_and_dropped(url: str, postgres: Server) -> None:
     """As the page says, but for which months they are."""
     statements = re.sub(r"\d{4}([-_])\d\d", rf"{first(5):%Y}\g<1>{first(5):%m}", MONTHLY)
-    postgres.execute(statements, url=url)
+    made, _, dropped, _ = statements.split(";")  # the last is what is said of it
+    there = f"SELECT to_regclass('{month(5)}') IS NOT NULL"
+    postgres.execute(made, url=url)
+    assert postgres.execute(there, url=url) == [(True,)]
+    postgres.execute(dropped, url=url)
+    assert postgres.execute(there, url=url) == [(False,)]
 
 
 def of(month: int, postgres: Server, url: str) -> bytes:
