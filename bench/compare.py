@@ -1,10 +1,10 @@
 """Measures hookrow and its peers side by side: `python bench/compare.py [--full]`.
 
 It takes less than three minutes; in full it takes half an hour, and writes
-docs/performance.md. All share the machine's cores, the load as well. The databases have
-their defaults: every commit is on the disk before its notification is answered. Every
-notification is new. Where something fails all else is measured all the same; the results
-are written down as they come.
+docs/performance.md, unless it is a trial with other rows or seconds. All share the machine's
+cores, the load as well. The databases have their defaults: every commit is on the disk before
+its notification is answered. Every notification is new. Where something fails all else is
+measured all the same; the results are written down as they come.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from signal import SIGTERM, signal
 from typing import TypeAlias
 
 import page
@@ -121,7 +122,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, help="how many dispatches there are")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there")
     given = parser.parse_args()
-    documented = given.full and not given.only
+    documented = given.full and not (given.only or given.seconds or given.rows)
+    signal(SIGTERM, lambda *_: sys.exit("Terminated."))  # and nothing that was started goes on
     plan = _chosen(given)
     print(plan, flush=True)
     run = _run(plan, given.json or (page.RESULTS if documented else None))

@@ -23,7 +23,7 @@ from data import BASE, KINDS, SECRET, SMALL, Size, form, numbers, payload
 SCRIPT = Path(__file__).with_name("post.lua")
 
 TIMEOUT = 10
-"""In seconds; what takes longer is an error."""
+"""In seconds; an answer that takes longer is an error."""
 
 PATIENCE = 60
 """In seconds; how much longer than it should wrk may take."""

@@ -46,6 +46,7 @@ def facts(postgres: str) -> dict[str, str]:
         "SQLite": sqlite3.sqlite_version,
         "wrk": _wrk(),
         **{name: found for name in PACKAGES if (found := _version(name))},
+        "commit": _commit(),
     }
 
 
@@ -75,6 +76,15 @@ def _file_system(folder: str) -> str:
 def _wrk() -> str:
     said = subprocess.run(["wrk", "-v"], stdout=subprocess.PIPE, text=True, check=False)
     return said.stdout.split()[1]
+
+
+def _commit() -> str:
+    """Return the clone's commit; a `+` says that something was changed since."""
+    command = ["git", "describe", "--always", "--abbrev=7", "--exclude=*", "--dirty=+"]
+    said = subprocess.run(
+        command, cwd=Path(__file__).parent, stdout=subprocess.PIPE, text=True, check=False
+    )
+    return said.stdout.strip() or "unknown"
 
 
 def _version(package: str) -> str | None:

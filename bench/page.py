@@ -88,20 +88,25 @@ log, too, where they do not say otherwise.
 
 ![Latency on PostgreSQL](performance/latency.svg)
 
+What a notification costs step by step, and what stands in the way of more, is in
+[hot-path](hot-path.md).
+
 ## Figures
 
 Medians of the runs. The rate is in notifications a second, p50 and p99 in milliseconds. Then
 come seconds on a core for a thousand notifications: of the server, of the database's own
 processes, and of the load. **The load takes its part of the same cores from everybody**, and
-so all are slower than with the load elsewhere. The memory is that of the server's largest
-process, in MB.
+so all are slower than with the load elsewhere. The memory is the most that the server's largest
+process had until then, in MB. wrk corrects its percentiles for the requests that it would have
+sent while it waited for an answer, which makes them larger; pgbench does not.
 
 {results}
 
 ## What was run
 
-* **hookrow serve**, with the log and without it; **hookrow WSGI**: a `Receiver` under gunicorn
-  with 64 threads; **hookrow Django**: its view in a Django project with `GROUP_COMMIT`.
+* **hookrow serve**, with the log and without it, and without metrics, as is its default;
+  **hookrow WSGI**: a `Receiver` under gunicorn with 64 threads; **hookrow Django**: its view in a
+  Django project with `GROUP_COMMIT`.
 * **Django anymail**: the Postmark view of django-anymail, and a receiver of its signal that
   records by the ORM in a transaction, under gunicorn with 16 threads. What it refuses without
   the secret it answers 400, not 401.

@@ -114,8 +114,8 @@ def memory(pid: int) -> dict[str, float]:
 
 
 def largest(pid: int) -> float:
-    """Return the resident memory of the largest process of a tree, in MB."""
-    return max(memory(each)["VmRSS"] for each in tree(pid))
+    """Return the most that any process of a tree ever had resident, in MB."""
+    return max(memory(each)["VmHWM"] for each in tree(pid))
 
 
 def _stat(pid: int) -> list[str]:

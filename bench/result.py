@@ -15,8 +15,8 @@ class Result:
 
     Of the time for which cores were kept busy, in seconds for a thousand notifications:
     what the server's processes took, what the database's did, and what made the load, which
-    shared the cores. `memory` is that of the server's largest process, in MB. What has no such
-    process has no figure.
+    shared the cores. `memory` is the most that the server's largest process had, in MB. What has
+    no such process has no figure.
     """
 
     name: str

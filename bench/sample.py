@@ -22,8 +22,8 @@ from processes import cores, free_port, largest, running
 from subjects import serve
 
 _WRITTEN = text("""
-    SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0'), n_tup_upd, n_tup_hot_upd
-    FROM pg_stat_user_tables WHERE relname = 'hookrow_dispatches'
+    SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0'), wal_sync, n_tup_upd, n_tup_hot_upd
+    FROM pg_stat_wal, pg_stat_user_tables WHERE relname = 'hookrow_dispatches'
 """)
 
 
@@ -38,12 +38,13 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What PostgreSQL has written until now: bytes of WAL, and updates of dispatches.
+    """What PostgreSQL has written until now: bytes of WAL, its flushes, updates of dispatches.
 
-    A `hot` update touches no index. Both kinds are counted up to a second late.
+    A `hot` update touches no index. All but the bytes are counted up to a second late.
     """
 
     wal: float
+    flushes: float
     updates: float
     hot: float
 
@@ -53,9 +54,9 @@ class Sample:
     """The rate in notifications a second, p50 and p99 in milliseconds.
 
     `cores` are seconds on a core for a thousand notifications, of server and database;
-    `memory` is that of the server's largest process, in MB; `wal` is in bytes for a
-    notification; `hot` is the share of the updates of dispatches that touched no index.
-    SQLite has none of the last two.
+    `memory` is the most that the server's largest process had, in MB; `wal` is in bytes for a
+    notification; `flush` is how many notifications a flush of the WAL was for; `hot` is the
+    share of the updates of dispatches that touched no index. SQLite has none of the last three.
     """
 
     case: str
@@ -67,6 +68,7 @@ class Sample:
     cores: float
     memory: float
     wal: float | None
+    flush: float | None
     hot: float | None
     errors: int
 
@@ -125,6 +127,7 @@ def sampled(
         cores=busy / answered * 1000,
         memory=largest(server.pid),
         wal=(after.wal - before.wal) / answered if before and after else None,
+        flush=answered / max(1, after.flushes - before.flushes) if before and after else None,
         hot=hot_share(before, after),
         errors=load.errors,
     )
@@ -146,7 +149,7 @@ def hot_share(before: Written | None, after: Written | None) -> float | None:
 
 
 def medians(samples: Sequence[Sample]) -> list[Sample]:
-    """Return for each case and number of connections the median of every figure."""
+    """Return for each case and number of connections the median of every figure, all errors."""
     groups: dict[tuple[str, int], list[Sample]] = {}
     for each in samples:
         groups.setdefault((each.case, each.connections), []).append(each)
@@ -172,6 +175,7 @@ def _median(samples: Sequence[Sample]) -> Sample:
     for name in (each.name for each in fields(Sample) if each.name != "case"):
         known = [each for sample in samples if (each := getattr(sample, name)) is not None]
         figures[name] = median(known) if known else None
+    figures["errors"] = sum(each.errors for each in samples)
     return Sample(**figures)
 
 

@@ -7,7 +7,7 @@ written by the run, of what docs/scale/results.json holds.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import ceil, log
 from statistics import mean, median
 
@@ -19,8 +19,8 @@ from receivers import CONNECTIONS
 from report import digits
 from sample import Sample, medians, ratio
 from scale_plots import MB, plots
-from scale_results import FOLDER, Measured, read
-from soak import Soak, flatness
+from scale_results import FOLDER, Measured, NotMeasured, read
+from soak import Look, Soak, flatness, growth
 from tuning import DEFAULTS
 
 PAGE = DOCS / "scale.md"
@@ -39,9 +39,10 @@ def write() -> None:
         (FOLDER / f"{name}.svg").write_text(drawn)
 
     def filled(match: re.Match[str]) -> str:
+        block = BLOCKS[match[2]]
         try:
-            text = BLOCKS[match[2]](measured)
-        except KeyError as part:
+            text = block(measured)
+        except NotMeasured as part:
             text = f"*Not measured yet: `python bench/scale.py --only {part.args[0]}`.*"
         return f"{match[1]}\n{text}\n\n{match[3]}"
 
@@ -74,18 +75,22 @@ def _worker_ratios(measured: Measured) -> Iterator[Sequence[str]]:
 
 
 def _group_ratios(measured: Measured) -> Iterator[Sequence[str]]:
-    value = ratio(measured.turns("groups").samples, "256", "1")
-    yield "rate, groups of up to 256 to single ones, 64 connections", _bold(value), ""
+    for connections in CONNECTIONS:
+        value = ratio(measured.turns("groups").samples, "256", "1", connections)
+        yield f"rate, groups to single ones, {connections} connections", _bold(value), ""
 
 
 def _soak_ratios(measured: Measured) -> Iterator[Sequence[str]]:
     soak = measured.soak()
     held = mean(each.rate for each in soak.looks) / soak.held
     yield "soak: rate held to 70 % of the peak", _bold(held), ""
-    memory = flatness(soak, lambda look: max(look.memory))
-    yield "soak: memory, last third to second", _bold(memory), "at most 1.05"
+    yield "soak: memory, last third to second", _bold(flatness(soak, _largest)), "at most 1.05"
     size = flatness(soak, lambda look: look.log + look.log_indexes)
     yield "soak: size of the log, last third to second", _bold(size), ""
+
+
+def _largest(look: Look) -> float:
+    return max(look.memory)
 
 
 def _carries(measured: Measured) -> str:
@@ -118,7 +123,12 @@ def _growth(measured: Measured) -> str:
         ]
         head = (database, f"to {LEAST:,}", *FIGURES, "made in s")
         parts.append(table(head, rows))
-    return "\n\n".join(parts)
+    turns = _many(measured.growth(POSTGRESQL).samples)
+    return "\n\n".join([f"The medians of {turns} turns:", *parts])
+
+
+def _many(samples: Sequence[Sample]) -> int:
+    return len({each.turn for each in samples})
 
 
 def _turns(part: str, what: str, to: str) -> Callable[[Measured], str]:
@@ -133,15 +143,18 @@ def _turns(part: str, what: str, to: str) -> Callable[[Measured], str]:
             )
             for each in medians(turns.samples)
         ]
-        if part != "settings":
+        if to != DEFAULTS:
             rows.sort(key=lambda row: (int(row[1]), int(row[0])))
-        lead = f"On {turns.rows:,} dispatches and as many entries of the log:"
+        lead = (
+            f"On {turns.rows:,} dispatches and as many entries of the log, "
+            f"the medians of {_many(turns.samples)} turns:"
+        )
         return f"{lead}\n\n{table((what, 'connections', f'to {to}', *FIGURES), rows)}"
 
     return block
 
 
-FIGURES = ("rate", "p50", "p99", "cores", "MB", "WAL", "HOT", "errors")
+FIGURES = ("rate", "p50", "p99", "cores", "MB", "WAL", "a flush", "HOT", "errors")
 
 
 def _figures(each: Sample) -> Sequence[str]:
@@ -152,6 +165,7 @@ def _figures(each: Sample) -> Sequence[str]:
         digits(each.cores, 2),
         digits(each.memory, 0),
         digits(each.wal, 0),
+        digits(each.flush, 1),
         "" if each.hot is None else f"{each.hot:.0%}",
         digits(each.errors, 0),
     )
@@ -167,7 +181,8 @@ def _soak(measured: Measured) -> str:
         ("p50: median, highest, ms", _two([each.p50 for each in looks], max, 2)),
         ("p99: median, highest, ms", _two([each.p99 for each in looks], max, 2)),
         ("errors", str(sum(each.errors for each in looks))),
-        ("largest worker: median, highest, MB", _two([max(each.memory) for each in looks], max)),
+        ("largest worker: median, highest, MB", _two(list(map(_largest, looks)), max)),
+        ("it grows, in the last two thirds, MB an hour", digits(growth(soak, _largest), 1)),
         ("log: median, highest, MB", _two([each.log / MB for each in looks], max)),
         ("its indexes: median, highest, MB", _two([each.log_indexes / MB for each in looks], max)),
         ("dead rows of the log: median, highest", _two([each.dead_log for each in looks], max)),
@@ -177,32 +192,22 @@ def _soak(measured: Measured) -> str:
             "their indexes, first and last, MB",
             _ends([each.dispatch_indexes / MB for each in looks]),
         ),
-        ("updates that touched no index", f"{median(each.hot or 0 for each in looks):.0%}"),
+        ("updates that touched no index", _share([each.hot for each in looks])),
         ("WAL, GB an hour", digits(looks[-1].wal / looks[-1].at * 3600 / 1024**3, 1)),
     ]
     lead = f"{looks[-1].at / 60:.0f} minutes, on {soak.rows:,} dispatches:"
     return f"{lead}\n\n{table(('what', 'measured'), rows)}"
 
 
+def _share(values: Iterable[float | None]) -> str:
+    known = [each for each in values if each is not None]
+    return f"{median(known):.0%}" if known else ""
+
+
 def _pruning(soak: Soak) -> float | None:
     """Return how many entries a second go while pruning is at it; None where none went."""
     rates = [count / seconds for count, seconds in soak.pruned if count]
     return median(rates) if rates else None
-
-
-def _vacuum(measured: Measured) -> str:
-    ways = {"defaults": measured.soak(), "tuned": measured.soak("vacuum")}
-    least = min(each.looks[-1].at for each in ways.values())
-    rows = []
-    for way, soak in ways.items():
-        looks = [each for each in soak.looks if each.at <= least]
-        size = max((each.log + each.log_indexes) / MB for each in looks)
-        dead = max(each.dead_log for each in looks)
-        p99 = median(each.p99 for each in looks)
-        relative = digits(size / soak.held * 1000, 0)
-        rows.append((way, digits(size, 0), relative, digits(dead, 0), digits(p99, 1)))
-    head = ("log", "largest MB", "for 1,000 a second held", "most dead rows", "p99 in ms")
-    return f"The first {least / 60:.0f} minutes of each:\n\n{table(head, rows)}"
 
 
 def _billion(measured: Measured) -> str:
@@ -232,11 +237,15 @@ def _large(relations: Sequence[Relation]) -> Iterator[Relation]:
 
 
 def _machine(measured: Measured) -> str:
-    machine = {
-        name: value for part in measured.parts.values() for name, value in part["machine"].items()
-    }
-    dates = ", ".join(f"{name} {each['date']}" for name, each in measured.parts.items())
-    return f"{table(('what', 'which'), machine.items())}\n\nMeasured: {dates or 'nothing yet'}."
+    parts = measured.parts
+    if not parts:
+        return "Nothing is measured yet."
+    *_, last = (part["machine"] for part in parts.values())
+    machine = [(name, value) for name, value in last.items() if name != "commit"]
+    when = ", ".join(
+        f"{name} on {part['date']} at {part['machine']['commit']}" for name, part in parts.items()
+    )
+    return f"{table(('what', 'which'), machine)}\n\nMeasured: {when}."
 
 
 def _of(samples: Sequence[Sample], case: str) -> list[Sample]:
@@ -269,7 +278,6 @@ BLOCKS: Mapping[str, Callable[[Measured], str]] = {
     "groups": _turns("groups", "at the most", "256"),
     "settings": _turns("settings", "PostgreSQL", DEFAULTS),
     "soak": _soak,
-    "vacuum": _vacuum,
     "billion": _billion,
     "machine": _machine,
 }

@@ -101,6 +101,14 @@ def _soak(measured: Measured) -> Iterator[tuple[str, str]]:
                 _line(soak, "their indexes", PURPLE, lambda it: it.dispatch_indexes / MB),
             ],
         ),
+        "dead": (
+            "Dead rows, while the log is pruned",
+            "rows",
+            [
+                _line(soak, "of the log", BLUE, lambda it: it.dead_log),
+                _line(soak, "of the dispatches", GREEN, lambda it: it.dead_dispatches),
+            ],
+        ),
     }
     for name, (title, unit, lines) in drawn.items():
         yield f"soak-{name}", plot(title, unit, lines, across="seconds", from_zero=True)
@@ -115,6 +123,6 @@ def _line(
 _PARTS = {
     "growth": _growth,
     "workers": _turns("workers", "processes"),
-    "groups": _turns("groups", "notifications in a group"),
+    "groups": _turns("groups", "the most that share a commit"),
     "soak": _soak,
 }

@@ -19,6 +19,10 @@ FILE = FOLDER / "results.json"
 T = TypeVar("T")
 
 
+class NotMeasured(Exception):
+    """There are no figures of a part, which is the argument."""
+
+
 def read() -> dict[str, Any]:
     """Return each part as it was measured last, and when and on what."""
     return msgspec.json.decode(FILE.read_bytes()) if FILE.exists() else {}
@@ -28,11 +32,13 @@ def keep(name: str, machine: Mapping[str, str], measured: object) -> None:
     """Write a part down, in the place of what it had."""
     date = f"{datetime.now(UTC):%Y-%m-%d}"
     parts = read() | {name: {"date": date, "machine": machine, "measured": measured}}
-    FILE.write_bytes(msgspec.json.format(msgspec.json.encode(parts)) + b"\n")
+    beside = FILE.with_suffix(".new")
+    beside.write_bytes(msgspec.json.format(msgspec.json.encode(parts)) + b"\n")
+    beside.replace(FILE)
 
 
 class Measured:
-    """What was read, with its types. Raises `KeyError` with a part's name where it is not there."""
+    """What was read, with its types. Raises `NotMeasured` for a part that is not there."""
 
     def __init__(self, parts: Mapping[str, Any]) -> None:
         self.parts = parts
@@ -45,9 +51,11 @@ class Measured:
         """Return what took turns: workers, groups, or settings."""
         return self._part(name, Turns)
 
-    def soak(self, name: str = "soak") -> Soak:
+    def soak(self) -> Soak:
         """Return what was seen for long."""
-        return self._part(name, Soak)
+        return self._part("soak", Soak)
 
     def _part(self, name: str, type_: type[T]) -> T:
+        if name not in self.parts:
+            raise NotMeasured(name)
         return msgspec.convert(self.parts[name]["measured"], type_)

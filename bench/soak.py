@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
-from threading import Event, Thread
+from statistics import linear_regression, median
+from threading import Event
 from time import perf_counter
 from typing import Any
 
@@ -17,15 +18,18 @@ from sqlalchemy import text
 
 from hookrow.stores.engines import opened
 from large import fill_large, sized
-from load import post
+from load import Load, post
 from places import POSTGRESQL, Place, postgres, renew
 from processes import memory, tree
 from sample import Running, hot_share, serving, written
 
-CLIENTS = 64
+CLIENTS = 256
 WORKERS = 2
 SHARE = 0.7
 """Of the peak; the rate that is held."""
+
+WARM_UP = 30
+"""In seconds, at the peak; the first whole pages after a checkpoint are written then."""
 
 EVERY = 15
 """In seconds; how long each look is."""
@@ -45,9 +49,11 @@ _SIZES = text("""
     WHERE log.relname = 'hookrow_notifications' AND sent.relname = 'hookrow_dispatches'
 """)
 
-LOG_TUNED = """ALTER TABLE hookrow_notifications SET (
-    autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_insert_scale_factor = 0.05,
-    autovacuum_vacuum_cost_delay = 0)"""
+_LEFT = text("SELECT count(*) FROM hookrow_notifications")
+
+
+class Unproved(Exception):
+    """Something was not done that is said to have been done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,31 +95,48 @@ class Soak:
     pruned: list[tuple[int, float]]
 
 
-def soaking(rows: int, minutes: float, *before: str) -> Soak:
+def soaking(rows: int, minutes: float) -> Soak:
     """Hold 70 % of the peak for so long, and begin with an empty log.
 
-    The statements `before` find all tables empty.
+    Raises `Unproved` where something was answered and is not in the log, nor was pruned.
     """
     rows = min(rows, MOST)
     with postgres() as server:
         place = Place(POSTGRESQL, server.create(), server.pid)
-        fill_large(place, rows, *before)
+        fill_large(place, rows)
         renew(place)
         with serving(place, WORKERS) as running:
-            size = sized(rows)
-            post(running.port, CLIENTS, 2, size=size)
-            peak = median(post(running.port, CLIENTS, 5, size=size).rate for _ in range(3))
+            loads = [post(running.port, CLIENTS, WARM_UP, size=sized(rows))]
+            loads += [post(running.port, CLIENTS, 5, size=sized(rows)) for _ in range(3)]
+            peak = median(each.rate for each in loads[1:])
             with _pruned(place) as pruned:
-                looks = list(_looks(running, SHARE * peak, minutes * 60, rows))
+                looks = list(_looks(running, SHARE * peak, minutes * 60, rows, loads))
+        _prove(loads, place, sum(count for count, _ in pruned))
     return Soak(rows, peak, SHARE * peak, looks, pruned)
 
 
-def _looks(server: Running, rate: float, seconds: float, rows: int) -> Iterator[Look]:
+def _prove(loads: Sequence[Load], place: Place, gone: int) -> None:
+    """See that all that was answered is in the log, or was; so may be what was in flight."""
+    with opened(place.url) as engine, engine.connect() as connection:
+        kept = gone + connection.execute(_LEFT).scalar_one()
+    answered, errors = (
+        sum(getattr(each, name) for each in loads) for name in ("answered", "errors")
+    )
+    if errors or not gone or not 0 <= kept - answered <= CLIENTS * len(loads):
+        raise Unproved(
+            f"{answered} answered, {errors} errors, {kept} logged, {gone} of them pruned"
+        )
+
+
+def _looks(
+    server: Running, rate: float, seconds: float, rows: int, loads: list[Load]
+) -> Iterator[Look]:
     began, first = perf_counter(), written(server.place)
     assert first is not None
     last = first
     while perf_counter() - began < seconds:
         load = post(server.port, CLIENTS, EVERY, size=sized(rows), rate=rate)
+        loads.append(load)
         now = written(server.place)
         assert now is not None
         yield Look(
@@ -137,20 +160,23 @@ def _sizes(place: Place) -> dict[str, Any]:
 
 @contextmanager
 def _pruned(place: Place) -> Iterator[list[tuple[int, float]]]:
-    """Let `hookrow prune` run again and again while the block does; yield what it did."""
+    """Let `hookrow prune` run again and again while the block does; yield what it did.
+
+    Raises `CalledProcessError` at the end where it failed.
+    """
     over, done = Event(), list[tuple[int, float]]()
 
     def prune() -> None:
         while not over.wait(PRUNE_EVERY):
             done.append(_prune(place.url))
 
-    thread = Thread(target=prune)
-    thread.start()
-    try:
-        yield done
-    finally:
-        over.set()
-        thread.join()
+    with ThreadPoolExecutor() as threads:
+        pruning = threads.submit(prune)
+        try:
+            yield done
+        finally:
+            over.set()
+    pruning.result()
 
 
 def _prune(url: str) -> tuple[int, float]:
@@ -158,12 +184,16 @@ def _prune(url: str) -> tuple[int, float]:
     command = [str(Path(sys.executable).with_name("hookrow")), "prune", "--keep", KEEP]
     began = perf_counter()
     done = subprocess.run(
-        [*command, "--database-url", url], check=False, capture_output=True, text=True
+        [*command, "--database-url", url], check=True, stdout=subprocess.PIPE, text=True
     )
-    if done.returncode:
-        print(f"Not pruned: {done.stderr}", flush=True)
-        return 0, perf_counter() - began
     return int(done.stdout.removeprefix("Pruned: ").rstrip(".\n")), perf_counter() - began
+
+
+def growth(soak: Soak, of: Callable[[Look], float]) -> float:
+    """Return how a figure goes on growing, an hour: a line through the last two thirds."""
+    looks = soak.looks[len(soak.looks) // 3 :]
+    slope = linear_regression([each.at for each in looks], [of(each) for each in looks]).slope
+    return slope * 3600
 
 
 def flatness(soak: Soak, of: Callable[[Look], float]) -> float:
