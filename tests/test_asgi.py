@@ -19,11 +19,10 @@ from typing import get_type_hints
 import msgspec
 import pytest
 
-from hookrow import Handler, Head, Postmark, Receiver, Request, Response, testing
+from hookrow import Handler, Head, Postmark, Promise, Receiver, Request, Response, testing
 from hookrow.asgi import ASGI, LARGEST_REST, Message, Scope
 from hookrow.batch import GroupCommit
 from hookrow.http import LARGEST_BODY
-from hookrow.promise import Promise
 from hookrow.stores.memory import MemoryStore
 from wire import ENDPOINT, PATIENCE, SECRET, TEXT, get, uvicorn_serving
 

@@ -21,6 +21,7 @@ from hookrow.notification import (
     Suppressed,
 )
 from hookrow.postmark import Postmark
+from hookrow.promise import Promise
 from hookrow.receiver import Receiver
 from hookrow.schema import Role, Schema
 
@@ -38,6 +39,7 @@ __all__ = [
     "Opened",
     "Outcome",
     "Postmark",
+    "Promise",
     "Reactivated",
     "Receiver",
     "Recorded",

@@ -95,7 +95,7 @@ class Handler(Protocol):
         """Refuse a request by its head alone, or return None to take it."""
 
     def __call__(self, request: Request) -> Response | Promise[Response]:
-        """Answer a request, at once or in the future. Never raises."""
+        """Answer a request, at once or by a promise, and by no other future. Never raises."""
 
 
 def respond(outcome: Outcome) -> Response:

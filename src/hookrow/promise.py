@@ -16,9 +16,10 @@ T = TypeVar("T")
 
 
 class Promise(Generic[R]):
-    """Ends once, with a result or an error: whoever ends it first decides.
+    """What a `Handler` may return for a response that is still to come: any thread may end it.
 
-    It needs no lock, for no two threads can take the same thing out of a list.
+    It ends once, with a result or an error: whoever ends it first decides. It needs no
+    lock, for no two threads can take the same thing out of a list.
     """
 
     __slots__ = ("__weakref__", "_calls", "_ended", "_error", "_open", "_result")

@@ -7,8 +7,10 @@ goes on to read what comes of a body that is answered already.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from itertools import chain
 
+from httptools import HttpParserError
 from uvicorn.protocols.http.httptools_impl import (
     STATUS_LINE,
     HttpToolsProtocol,
@@ -16,26 +18,29 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 LARGEST_HEAD = 64 * 1024
-"""In bytes; a longer head, or trailer, is answered 431 (RFC 6585, section 5)."""
+"""In bytes; a longer head is answered 431 (RFC 6585, section 5), and so is what comes in a body
+without being a part of it, such as a trailer. What is read at once with the end of a body,
+or of a part of it, does not count: nobody says where that was."""
 
 LARGEST_REST = 1024 * 1024
-"""In bytes; of what still comes after the answer, so that the client can read that; and of
-what comes without being a part of a body, such as a trailer's line."""
+"""In bytes; of what still comes after the answer, so that the client can read that."""
 
 SLOWEST = 15.0
 """In seconds; a connection on which a head, or that rest, takes longer is closed."""
 
+_NOWHERE: deque[tuple[bytes, bytes]] = deque(maxlen=0)
+
 
 class LimitedProtocol(HttpToolsProtocol):
-    """One connection: uvicorn's own, closed where a head or a rest is too long or too slow."""
+    """One connection: uvicorn's own, closed where a head or a rest is too long or too slow.
 
-    _timer: asyncio.TimerHandle | None = None
+    `_in_head` is whether the next head is what comes, or is waited for; `_left`, in bytes, how
+    much may come until it ends, or a part of a body that is wanted, or the rest of one that is not.
+    """
+
     _in_head = True
-    _whole = True
-    _coming = 0
-    _size = 0
-    _fields = 0
-    _counted = 0
+    _left = LARGEST_HEAD
+    _timer: asyncio.TimerHandle | None = None
 
     def connection_made(  # type: ignore[override] # as uvicorn has it
         self, transport: asyncio.Transport
@@ -51,47 +56,33 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Read on, within the limits."""
-        self._coming = len(data)
+        self._left -= len(data)
         super().data_received(data)
-        if self.transport.is_closing():
-            return
-        if not self._whole:
-            self._count()
-        # Where it is whole that was an empty line, which began no request and ended the idling.
-        if self._timer is None and (self.cycle.response_complete if self._whole else self._in_head):
+        if self._left < 0:
+            self._refuse()
+        # Whatever came behind the answer has ended the idling, were it an empty line.
+        if self._timer is None and self._in_head and self.cycle.response_complete:
             self._limit_time()
-
-    def on_message_begin(self) -> None:
-        """Wait for the rest of the head."""
-        super().on_message_begin()
-        self._in_head, self._whole = True, False
-        self._size = self._fields = self._counted = 0
-        self._end_limit()
 
     def on_headers_complete(self) -> None:
         """Answer."""
-        if self._size + self._coming > LARGEST_HEAD:
-            self._count_fields()
-        if self.transport.is_closing():
-            return
-        self._in_head, self._size, self._fields, self._counted = False, 0, 0, len(self.headers)
+        # What has come may be the body as well: the head alone is counted only then.
+        if self._left < 0 and self._length_of_head() > LARGEST_HEAD:
+            raise HttpParserError("The head is too long.")
+        self._in_head, self._left = False, LARGEST_HEAD
         self._end_limit()
         super().on_headers_complete()
+        self.headers = _NOWHERE  # type: ignore[assignment] # for the trailers, which nobody reads
 
     def on_body(self, body: bytes) -> None:
         """Take a part of a body; what is none, as the line of a trailer, has a limit."""
-        if self.transport.is_closing():
-            return
         if not self.cycle.response_complete:
-            self._size = 0
+            self._left = LARGEST_HEAD
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Wait for the next head, as long as a connection may idle."""
-        self._count_fields()
-        if self.transport.is_closing():
-            return
-        self._whole, self._size = True, 0
+        self._in_head, self._left = True, LARGEST_HEAD
         self._end_limit()
         super().on_message_complete()
 
@@ -99,9 +90,16 @@ class LimitedProtocol(HttpToolsProtocol):
         """Wait for what still comes of the request."""
         super().on_response_complete()
         # Else it is another request's body, or the next one's head.
-        if not self._whole and not self._in_head and self.cycle.response_complete:
-            self._size = 0
+        if not self._in_head and self.cycle.response_complete:
+            self._left = LARGEST_REST
             self._limit_time()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what the parser stopped at, for its form or for its length."""
+        if self._left < 0:
+            self._refuse()
+        else:
+            super().send_400_response(msg)
 
     def _limit_time(self) -> None:
         self._end_limit()
@@ -112,20 +110,8 @@ class LimitedProtocol(HttpToolsProtocol):
             self._timer.cancel()
             self._timer = None
 
-    def _count(self) -> None:
-        """Count what is coming of a request that is not whole."""
-        self._count_fields()
-        self._size += self._coming
-        if self._size > (LARGEST_HEAD if self._in_head else LARGEST_REST):
-            self._refuse()
-
-    def _count_fields(self) -> None:
-        """Count the headers that came, or else the trailers, which might go on for ever."""
-        if len(self.headers) > self._counted:
-            self._fields += sum(map(len, chain.from_iterable(self.headers[self._counted :])))
-            self._counted = len(self.headers)
-            if self._fields > LARGEST_HEAD:
-                self._refuse()
+    def _length_of_head(self) -> int:
+        return len(self.url) + sum(map(len, chain.from_iterable(self.headers)))
 
     def _refuse(self) -> None:
         if self.transport.is_closing():
