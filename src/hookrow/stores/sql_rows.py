@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -26,10 +25,9 @@ from hookrow.notification import (
 )
 from hookrow.schema import Schema
 from hookrow.stores import Conflict, State, by_kind, row_key
-from hookrow.stores.at_once import REFUSED, AtOnce, one_by_one
-from hookrow.stores.autocommit import is_autocommit
+from hookrow.stores.at_once import REFUSED, AtOnce
 from hookrow.stores.faults import faults
-from hookrow.stores.prepared import Prepared, Step
+from hookrow.stores.prepared import Prepared, Step, Values
 from hookrow.stores.statements import Statements
 
 
@@ -101,10 +99,7 @@ def _of_owners(
 
 
 class SQLTransaction(SQLReading):
-    """One transaction: on PostgreSQL what it writes is one statement, as a rule.
-
-    Where statements commit by themselves it begins only when that one is not enough.
-    """
+    """A transaction that has begun: on PostgreSQL it writes by one statement, as a rule."""
 
     def __init__(
         self,
@@ -116,19 +111,10 @@ class SQLTransaction(SQLReading):
     ) -> None:
         super().__init__(connection, statements, schema)
         self._skip_locked = skip_locked
-        self._begun = not is_autocommit(connection)
-        self._pending: Callable[[], object] | None = None
-
-    def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
-        """Read what notifications set in the rows, after what is written so far."""
-        if self._pending is not None:
-            self._begin()
-        return super().read(rows)
 
     @faults(saving=True)
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
         """Lock what is written to, kind by kind; on SQLite the transaction holds the whole file."""
-        self._begin()
         locks = self._locks(rows)
         held = {row for row in rows if row[0] in locks} if self._skip_locked else set()
         for kind, (statement, values) in locks.items():
@@ -143,27 +129,22 @@ class SQLTransaction(SQLReading):
         """Lock, change and keep; at once where that can be, for no two changes meet in a row."""
         rows = {change.row for change in changes}
         steps = [*self._locks(rows).values(), *self._saves(changes), *self._keeps(entries)]
-        if not steps:
-            return
-        if self._statements.at_once is not None and len(rows) == len(changes):
+        at_once = self._statements.at_once
+        if at_once is None or len(rows) < len(changes):
+            self._one_by_one(steps)
+        elif steps:
             statements, values = zip(*steps, strict=True)
-            work = partial(self._at_once, self._statements.at_once(statements), values)
-            if not self._begun and self._pending is None:
-                self._pending = work
-                return
-        else:
-            work = partial(one_by_one, self._connection, steps)
-        self._begin()
-        work()
+            self._at_once(at_once(statements), values)
 
     def commit(self) -> None:
-        """End it: by the one statement, or with COMMIT."""
-        if self._pending is not None:
-            self._pending()
-        elif self._begun:
-            self._connection.commit()
+        """End it."""
+        self._connection.commit()
 
-    def _at_once(self, statement: AtOnce, values: Sequence[Any]) -> None:
+    def _one_by_one(self, steps: Sequence[Step]) -> None:
+        for statement, values in steps:
+            statement(self._connection, values).close()
+
+    def _at_once(self, statement: AtOnce, values: Sequence[Values]) -> None:
         try:
             statement(self._connection, values)
         except DBAPIError as error:
@@ -171,15 +152,6 @@ class SQLTransaction(SQLReading):
                 raise
             self._statements.at_once = None
             raise Conflict("What is changed cannot be in one statement: now one by one.") from error
-
-    def _begin(self) -> None:
-        if self._begun:
-            return
-        self._begun = True
-        self._connection.exec_driver_sql("BEGIN")
-        if self._pending is not None:
-            self._pending()
-            self._pending = None
 
     def _locks(self, rows: Collection[RowId]) -> Mapping[Suppressible, Step]:
         if not self._statements.arrays:
