@@ -15,7 +15,7 @@ from homes import OURS, SQLHome
 from sqlalchemy import make_url
 
 from hookrow.recording import record
-from hookrow.stores.autocommit import is_autocommit
+from hookrow.stores import autocommit
 from hookrow.stores.sql import SQLStore
 from nginx import installed
 from wire import PATIENCE, eventually, free_port, listens
@@ -68,7 +68,7 @@ def home(empty_postgres_url: str) -> Iterator[SQLHome]:
 def test_a_session_of_our_own_has_the_limits(empty_postgres_url: str) -> None:
     """They are there without a BEGIN, and each statement commits by itself."""
     with closing(SQLStore(empty_postgres_url)) as store, store._writes.connect() as connection:
-        assert is_autocommit(connection)
+        assert autocommit.is_on(connection)
         assert connection.exec_driver_sql(LIMITS).one() == ("2s", "4s")
 
 

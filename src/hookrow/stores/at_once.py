@@ -12,7 +12,6 @@ from itertools import chain
 from typing import Any
 
 from sqlalchemy import (
-    ColumnElement,
     Connection,
     Insert,
     Update,
@@ -55,19 +54,14 @@ class AtOnce:
 
 def _part(prepared: Prepared, number: int) -> Prepared:
     """Return it as the part of that number, which begins when the part before has ended."""
-    statement: Any = prepared.statement
+    statement: Any = copy(prepared.statement)
     if number:
         ended = select(func.count()).select_from(table(f"{_NAME}{number - 1}"))
-        statement = _where(statement, ended.scalar_subquery() >= literal_column("0"))
+        has_ended = ended.scalar_subquery() >= literal_column("0")
+        if isinstance(statement, Insert) and statement.select is not None:
+            statement.select = statement.select.where(has_ended)
+        else:
+            statement = statement.where(has_ended)
     if isinstance(statement, Update):
         statement = statement.returning(literal_column("1"))
     return Prepared(statement, prepared.dialect)
-
-
-def _where(statement: Any, condition: ColumnElement[bool]) -> Any:  # noqa: ANN401 - of any kind
-    """Return it with one condition more: an INSERT has those of its SELECT."""
-    if not isinstance(statement, Insert):
-        return statement.where(condition)
-    insert: Any = copy(statement)
-    insert.select = insert.select.where(condition)
-    return insert

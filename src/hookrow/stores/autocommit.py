@@ -37,18 +37,18 @@ _LAST_USED = "hookrow_last_used"
 _LIMITS = set_limits(local=False, prepared=True)
 
 
-def enable_autocommit(engine: Engine) -> None:
+def enable(engine: Engine) -> None:
     """Have statements commit by themselves on an engine of our own, which nothing else is for."""
     if engine.dialect.driver == "psycopg" and hasattr(select, "poll"):  # not on Windows
         event.listen(engine, "connect", _enable)
 
 
-def is_autocommit(connection: Connection) -> bool:
+def is_on(connection: Connection) -> bool:
     """Tell whether statements commit by themselves here."""
     return _LAST_USED in connection.info
 
 
-class AutocommitTransaction(SQLTransaction):
+class Transaction(SQLTransaction):
     """A transaction that begins only where one statement is not enough.
 
     Until then that one, which commits all by itself, waits for the end.
@@ -89,12 +89,11 @@ class AutocommitTransaction(SQLTransaction):
             self._pending = statement, values
 
     def _begin(self) -> None:
-        if self._begun:
-            return
-        self._begun = True
-        self._connection.exec_driver_sql("BEGIN")
-        if self._pending is not None:
-            super()._at_once(*self._pending)
+        if not self._begun:
+            self._begun = True
+            self._connection.exec_driver_sql("BEGIN")
+            if self._pending is not None:
+                super()._at_once(*self._pending)
 
 
 def ping(connection: Connection) -> None:

@@ -78,36 +78,28 @@ class Keeping:
             .table_valued(*given, name="given")
             .render_derived(with_types=True)
         )
-        values = [
-            func.decode(rows.c[each.name], literal_column("'base64'"))
+        values = {
+            each.name: func.decode(rows.c[each.name], literal_column("'base64'"))
             if isinstance(each.type, LargeBinary)
             else rows.c[_SAME.get(each.name, each.name)]
             for each in self._columns
-        ]
-        names = [each.name for each in self._columns]
-        return postgresql.insert(self._table).from_select(names, select(*values))
+        }
+        return postgresql.insert(self._table).from_select([*values], select(*values.values()))
 
     def _adding(self, insert: Any) -> Insert:  # noqa: ANN401 - of one dialect or the other
         """Complete the INSERT: an entry that is there adds up what came, and ends as newly."""
         new, old = insert.excluded, self._table.c
         first, last = "received_at", "last_received_at"
         recorded = literal_column(f"'{Ending.RECORDED.value}'", Text())
+        is_again = and_(old.outcome == recorded, new.outcome == recorded)
+        is_arrival = new.attempts > literal_column("0", BigInteger())
         adding: Insert = insert.on_conflict_do_update(
             index_elements=[old.fingerprint],
             set_={
                 **{name: new[name] for name in _NEWEST},
-                "ended_at": case(
-                    (and_(old.outcome == recorded, new.outcome == recorded), old.ended_at),
-                    else_=new.ended_at,
-                ),
+                "ended_at": case((is_again, old.ended_at), else_=new.ended_at),
                 **{
-                    name: case(
-                        (
-                            new.attempts > literal_column("0", BigInteger()),
-                            func.coalesce(old[name], new[name]),
-                        ),
-                        else_=old[name],
-                    )
+                    name: case((is_arrival, func.coalesce(old[name], new[name])), else_=old[name])
                     for name in _ERASED
                 },
                 "attempts": old.attempts + new.attempts,

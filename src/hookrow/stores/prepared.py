@@ -31,12 +31,9 @@ class Prepared:
 
     def __call__(self, connection: Connection, values: Values) -> CursorResult[Any]:
         """Run it with the values, or for each row of them."""
-        placed = (
-            self.placed(values)
-            if isinstance(values, Mapping)
-            else [self.placed(row) for row in values]
-        )
-        return connection.exec_driver_sql(self.text, placed)
+        if isinstance(values, Mapping):
+            return connection.exec_driver_sql(self.text, self.placed(values))
+        return connection.exec_driver_sql(self.text, [self.placed(row) for row in values])
 
     def placed(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the values in their places."""

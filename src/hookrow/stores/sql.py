@@ -19,14 +19,7 @@ except ImportError as error:
 
 from hookrow.forks import renew_after_fork
 from hookrow.schema import Schema
-from hookrow.stores import Unavailable
-from hookrow.stores.autocommit import (
-    AutocommitTransaction,
-    enable_autocommit,
-    forget_prepared,
-    is_autocommit,
-    ping,
-)
+from hookrow.stores import Unavailable, autocommit
 from hookrow.stores.engines import begin, open_engine, reading, supported
 from hookrow.stores.faults import faults
 from hookrow.stores.sql_census import SQLCensus
@@ -64,7 +57,7 @@ class SQLStore:
             self._reads = open_engine(database)  # and tends the log
             self._writes = open_engine(database)  # what notifications set, and their entries
             self._own = True
-            enable_autocommit(self._writes)
+            autocommit.enable(self._writes)
             renew_after_fork(self)
         else:
             raise ConfigurationError(_NO_DATABASE.format(type(database).__name__))
@@ -88,7 +81,7 @@ class SQLStore:
         with faults():
             statements = self._verified()
             with _begun(self._writes) as connection:
-                kind = AutocommitTransaction if is_autocommit(connection) else SQLTransaction
+                kind = autocommit.Transaction if autocommit.is_on(connection) else SQLTransaction
                 transaction = kind(connection, statements, self._schema, skip_locked=skip_locked)
                 yield transaction
                 with faults(saving=True):  # of what is checked at the end
@@ -145,19 +138,16 @@ def _begun(engine: Engine) -> Iterator[Connection]:
         if not error.connection_invalidated:
             raise
         connection = _begin(engine)
-    try:
-        with watch.over(connection), _rolled_back(connection):
-            yield connection
-    finally:
-        connection.close()
+    with connection, watch.over(connection), _rolled_back(connection):
+        yield connection
 
 
 def _begin(engine: Engine) -> Connection:
     connection = engine.connect()
     try:
         with watch.over(connection):
-            if is_autocommit(connection):
-                ping(connection)
+            if autocommit.is_on(connection):
+                autocommit.ping(connection)
             else:
                 begin(connection)
     except BaseException:
@@ -175,6 +165,6 @@ def _rolled_back(connection: Connection) -> Iterator[None]:
         if not connection.invalidated:  # SQLAlchemy takes one whose commit failed for ended
             with suppress(connection.dialect.loaded_dbapi.Error):
                 connection.connection.rollback()
-                if is_autocommit(connection):  # what was prepared may not fit any more
-                    forget_prepared(connection)
+                if autocommit.is_on(connection):  # what was prepared may not fit any more
+                    autocommit.forget_prepared(connection)
         raise
