@@ -144,7 +144,7 @@ def looked_for(
     statements: Statements, emails: Sequence[str], message_ids: Sequence[str]
 ) -> dict[str, Any]:
     """Return the parameters that find these."""
-    return statements.mentioning(Mentioned(emails, message_ids, ()))
+    return statements.find.mentioning(Mentioned(emails, message_ids, ()))
 
 
 def explained(engine: Engine, statement: Prepared | Select[Any], parameters: dict[str, Any]) -> str:

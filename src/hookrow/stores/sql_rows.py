@@ -52,7 +52,7 @@ class SQLReading:
             else:
                 subscriptions.add((list_, person))
         wanted = pairs(mentioned, subscribers, dispatches)
-        if self._statements.finds_subscriptions:
+        if self._statements.find.has_subscriptions:
             wanted = set(wanted) - _of_owners(mentioned, dispatches)
         return Rows(
             subscribers,
@@ -66,7 +66,7 @@ class SQLReading:
         """Read what notifications set in the rows."""
         states: dict[RowId, State] = {}
         for kind, keys in by_kind(rows).items():
-            width, names = len(self._statements.key(kind)), self._statements.names(kind)
+            width, names = len(self._statements.roles.key(kind)), self._statements.names(kind)
             statement = self._statements.state(kind)
             for row in self._connection.execute(statement, self._statements.by(keys)):
                 states[kind, row_key(row[:width])] = dict(zip(names, row[width:], strict=True))
@@ -75,8 +75,8 @@ class SQLReading:
     def _found(self, mentioned: Mentioned) -> Sequence[Any]:
         if not mentioned.emails and not mentioned.message_ids:
             return ()
-        parameters = self._statements.mentioning(mentioned)
-        return self._statements.find(self._connection, parameters).all()
+        find = self._statements.find
+        return find(self._connection, find.mentioning(mentioned)).all()
 
     def _subscriptions(self, wanted: Collection[tuple[Key, Key]]) -> Collection[tuple[Key, Key]]:
         statement = self._statements.subscriptions
@@ -128,8 +128,10 @@ class SQLTransaction(SQLReading):
     def write(self, changes: Sequence[Change], entries: Sequence[Entry] = ()) -> None:
         """Lock, change and keep; at once where that can be, for no two changes meet in a row."""
         rows = {change.row for change in changes}
-        steps = [*self._locks(rows).values(), *self._saves(changes), *self._keeps(entries)]
-        at_once = self._statements.at_once
+        steps = [*self._locks(rows).values(), *self._saves(changes)]
+        keep, at_once = self._statements.keep, self._statements.at_once
+        if keep is not None and entries:
+            steps.append(keep(entries))
         if at_once is None or len(rows) < len(changes):
             self._one_by_one(steps)
         elif steps:
@@ -169,26 +171,21 @@ class SQLTransaction(SQLReading):
         """Yield what applies the changes, those of one form in one go."""
         forms: defaultdict[Prepared, list[dict[str, Any]]] = defaultdict(list)
         for change in changes:
-            if (form := self._form(change)) is not None:
-                forms[form].append(self._parameters(change))
+            form, parameters = self._save(change)
+            if form is not None:
+                forms[form].append(parameters)
         # In one order: each other would be a statement of its own, to be prepared by itself.
         for form in sorted(forms, key=attrgetter("text")):
             yield form, self._statements.of(forms[form])
 
-    def _keeps(self, entries: Sequence[Entry]) -> Iterator[Step]:
-        if self._statements.keep is not None and entries:
-            yield self._statements.keep(entries)
-
-    def _form(self, change: Change) -> Prepared | None:
+    def _save(self, change: Change) -> tuple[Prepared | None, dict[str, Any]]:
+        """Return the statement of the change's form, if anything is set, and its parameters."""
+        guarded = change.guarded
         if isinstance(change, SetTime):
-            return self._statements.set_time(change.column, guarded=change.guarded)
-        return self._statements.set_suppression(change.kind, guarded=change.guarded)
-
-    def _parameters(self, change: Change) -> dict[str, Any]:
-        if isinstance(change, SetTime):
-            return {"key_0": change.dispatch, "new_at": change.at}
+            form = self._statements.set_time(change.column, guarded=guarded)
+            return form, {"key_0": change.dispatch, "new_at": change.at}
         key = change.key if isinstance(change.key, tuple) else (change.key,)
-        return {
+        return self._statements.set_suppression(change.kind, guarded=guarded), {
             **{f"key_{n}": part for n, part in enumerate(key)},
             "new_suppressed_at": None if change.reason is None else change.at,
             "new_suppression_reason": self._schema.reason(change.reason),
