@@ -103,9 +103,9 @@ class Database:
 
     def execute(self, statement: str) -> None:
         """Run a statement as a host would, on a connection of its own."""
-        with self.store._engine.begin() as connection:
+        with self.store.engine.begin() as connection:
             connection.execute(text(statement))
-        self.store._engine.dispose()
+        self.store.engine.dispose()
 
     def poison(self, allowed: str = NO_ADA, table: str = "hookrow_dispatches") -> None:
         """Have the database refuse what is not so."""
@@ -274,7 +274,7 @@ def test_a_row_that_is_held(
     """What meets a held row, and will not be parked, waits in the spool; its neighbours do not."""
     with closing(SQLStore(database.url) if log else database.without_log()) as store:
         drain = _drain(spool, database, store=store, bodies=bodies)
-        with database.store._engine.begin() as host:
+        with database.store.engine.begin() as host:
             host.execute(text("SELECT FROM hookrow_dispatches WHERE id = 1 FOR UPDATE"))
             assert receive(store, keep_bodies=bodies).answer(_request(DELIVERY)).status == 503
             _put(spool, OPENING)

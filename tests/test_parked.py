@@ -72,7 +72,7 @@ class Site:
     def send(self, *numbers: int, owner: int = 1) -> None:
         """Commit dispatches, as the host does when it has sent a mail."""
         rows = [{"provider_message_id": f"m-{n}", "subscriber_id": owner} for n in numbers]
-        with self.store._engine.begin() as connection:
+        with self.store.engine.begin() as connection:
             connection.execute(insert(dispatches), rows)
 
     def fall_due(self) -> None:
@@ -85,7 +85,7 @@ class Site:
 
     def execute(self, statement: str) -> None:
         """Run a statement as a host would."""
-        with self.store._engine.begin() as connection:
+        with self.store.engine.begin() as connection:
             connection.execute(text(statement))
 
     def logged(self) -> Sequence[Logged]:

@@ -567,7 +567,7 @@ class Site:
 
     def execute(self, statement: str) -> None:
         """Change the database as its owner might."""
-        with self.store._engine.begin() as connection:
+        with self.store.engine.begin() as connection:
             connection.execute(text(statement))
 
     def logged(self) -> Sequence[Logged]:

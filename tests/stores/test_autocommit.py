@@ -15,7 +15,7 @@ from homes import OURS, SQLHome
 from sqlalchemy import make_url
 
 from hookrow.recording import record
-from hookrow.stores.autocommit import is_autocommit
+from hookrow.stores import autocommit
 from hookrow.stores.sql import SQLStore
 from nginx import installed
 from wire import PATIENCE, eventually, free_port, listens
@@ -67,8 +67,8 @@ def home(empty_postgres_url: str) -> Iterator[SQLHome]:
 @pytest.mark.usefixtures("home")
 def test_a_session_of_our_own_has_the_limits(empty_postgres_url: str) -> None:
     """They are there without a BEGIN, and each statement commits by itself."""
-    with closing(SQLStore(empty_postgres_url)) as store, store._writing.connect() as connection:
-        assert is_autocommit(connection)
+    with closing(SQLStore(empty_postgres_url)) as store, store._writes.connect() as connection:
+        assert autocommit.is_on(connection)
         assert connection.exec_driver_sql(LIMITS).one() == ("2s", "4s")
 
 
@@ -82,6 +82,6 @@ def test_a_poolers_session_is_left_as_it_is(home: SQLHome, empty_postgres_url: s
     ):
         for _ in range(10):  # the driver would prepare what it has seen five times
             assert statuses(record(one, [told])) == statuses(record(other, [told])) == [200]
-        with one._engine.connect() as connection:
+        with one.engine.connect() as connection:
             assert connection.exec_driver_sql(LIMITS).one() == ("0", "0")
     assert home.rows()["dispatches"][0]["opened_at"] == NOON

@@ -34,7 +34,7 @@ from hookrow.django.store import DjangoStore
 from hookrow.notification import Mentioned, Notification, Suppressible
 from hookrow.recording import record
 from hookrow.stores import Conflict, Locked, Unavailable
-from hookrow.stores.limits import within
+from hookrow.stores.limits import limited_to
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 
@@ -52,7 +52,7 @@ def home(empty_database_url: str) -> Iterator[DjangoHome]:
 def test_a_read_ends_within_its_time(empty_postgres_url: str) -> None:
     """What is locked by another session holds no page for ever; without `within` it is waited."""
     with closing(DjangoHome(empty_postgres_url, OURS)) as home:
-        with psycopg.connect(empty_postgres_url) as other, within(0.1):
+        with psycopg.connect(empty_postgres_url) as other, limited_to(0.1):
             other.execute("LOCK TABLE hookrow_dispatches IN ACCESS EXCLUSIVE MODE")
             with pytest.raises(Locked), home.store.reading() as reading:
                 reading.find(mentioned([arrival(opens("ada@example.com", "m-ada"))]))

@@ -29,7 +29,7 @@ from hookrow.stores.engines import (
     shown,
 )
 from hookrow.stores.faults import fault
-from hookrow.stores.limits import LOCK_TIMEOUT, within
+from hookrow.stores.limits import LOCK_TIMEOUT, limited_to
 from postgres import Server
 
 PASSWORD = "hunter2"
@@ -197,7 +197,7 @@ class TestReading:
         with closing(_Opened(empty_postgres_url)) as opened:
             with (
                 pytest.raises(OperationalError, match="statement timeout"),
-                within(0.1),
+                limited_to(0.1),
                 reading(opened.engine) as connection,
             ):
                 connection.execute(slow)
@@ -212,7 +212,7 @@ class TestReading:
             with (
                 postgres.frozen(),
                 pytest.raises(OperationalError),
-                within(0.1),
+                limited_to(0.1),
                 reading(opened.engine),
             ):
                 pytest.fail("it answers")

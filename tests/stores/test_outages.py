@@ -242,7 +242,7 @@ def post():
     return receiver(REQUEST).result(PATIENCE).status
 
 def backend():
-    with store._engine.connect() as connection:
+    with store.engine.connect() as connection:
         if connection.dialect.name == "sqlite":
             return id(connection.connection.dbapi_connection)
         return connection.scalar(text("SELECT pg_backend_pid()"))

@@ -107,7 +107,7 @@ def test_an_engine_of_our_own_has_statements_commit(empty_postgres_url: str) -> 
     one_row = [arrival(Delivered(*names, NOON)), arrival(Opened(*names, NOON))]
     with closing(SQLStore(empty_postgres_url)) as store:
         for group, begun in ((_group(40), 0), (one_row, 1)):
-            with _counted(store._writing) as words:
+            with _counted(store._writes) as words:
                 assert statuses(record(store, group)) == [200] * len(group)
             assert words.count("BEGIN") == begun
 
@@ -144,7 +144,7 @@ def looked_for(
     statements: Statements, emails: Sequence[str], message_ids: Sequence[str]
 ) -> dict[str, Any]:
     """Return the parameters that find these."""
-    return statements.mentioning(Mentioned(emails, message_ids, ()))
+    return statements.find.mentioning(Mentioned(emails, message_ids, ()))
 
 
 def explained(engine: Engine, statement: Prepared | Select[Any], parameters: dict[str, Any]) -> str:

@@ -18,7 +18,7 @@ from hookrow.errors import ConfigurationError
 from hookrow.figures import Figures
 from hookrow.http import Head, Request, Response, plain
 from hookrow.stores import Store, StoreError
-from hookrow.stores.limits import within
+from hookrow.stores.limits import limited_to
 
 log = logging.getLogger("hookrow")
 
@@ -114,7 +114,7 @@ class Dashboard:
         visitor = self._visitor(request.head)
         return self.answer(request, visitor) if isinstance(visitor, str) else visitor
 
-    @within(PATIENCE)
+    @limited_to(PATIENCE)
     def answer(
         self, request: Request, user: str, *, may: Collection[str] = ACTIONS.keys()
     ) -> Response:

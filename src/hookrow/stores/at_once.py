@@ -7,18 +7,30 @@ has to wait for the interpreter each time.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import (
+    Connection,
+    Insert,
+    Update,
+    func,
+    literal_column,
+    select,
+    table,
+)
 
-from hookrow.stores.prepared import NAME, Prepared, Step
+from hookrow.stores.prepared import Prepared
 
 REFUSED = {
     "0A000",  # feature_not_supported: a rule makes several statements of a part
     "27000",  # triggered_data_change_violation: a trigger changes what another part does
 }
 """By SQLSTATE: what a host's tables may forbid all parts together, and allow each by itself."""
+
+_NAME = "hookrow_part_"
+"""Of a part, with its number; no table of a host's should have it."""
 
 
 class AtOnce:
@@ -29,18 +41,27 @@ class AtOnce:
     """
 
     def __init__(self, statements: Sequence[Prepared]) -> None:
-        *parts, last = [each.part(number) for number, each in enumerate(statements)]
-        named = [f"{NAME}{number} AS MATERIALIZED ({part})" for number, part in enumerate(parts)]
+        self._parts = [_part(each, number) for number, each in enumerate(statements)]
+        *others, last = [part.text for part in self._parts]
+        named = [f"{_NAME}{number} AS MATERIALIZED ({text})" for number, text in enumerate(others)]
         self.text = f"WITH {', '.join(named)} {last}" if named else last
-        self._statements = statements
 
     def __call__(self, connection: Connection, values: Sequence[Any]) -> None:
         """Run it, with the values of each."""
-        placed = [each.placed(its) for each, its in zip(self._statements, values, strict=True)]
+        placed = [part.placed(its) for part, its in zip(self._parts, values, strict=True)]
         connection.exec_driver_sql(self.text, tuple(chain.from_iterable(placed))).close()
 
 
-def one_by_one(connection: Connection, steps: Sequence[Step]) -> None:
-    """Run statements one after the other."""
-    for statement, values in steps:
-        statement(connection, values).close()
+def _part(prepared: Prepared, number: int) -> Prepared:
+    """Return it as the part of that number, which begins when the part before has ended."""
+    statement: Any = copy(prepared.statement)
+    if number:
+        ended = select(func.count()).select_from(table(f"{_NAME}{number - 1}"))
+        has_ended = ended.scalar_subquery() >= literal_column("0")
+        if isinstance(statement, Insert) and statement.select is not None:
+            statement.select = statement.select.where(has_ended)
+        else:
+            statement = statement.where(has_ended)
+    if isinstance(statement, Update):
+        statement = statement.returning(literal_column("1"))
+    return Prepared(statement, prepared.dialect)

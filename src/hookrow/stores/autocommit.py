@@ -8,12 +8,19 @@ sessions around, all is as elsewhere.
 from __future__ import annotations
 
 import select
+from collections.abc import Collection, Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine, event
 
+from hookrow.notification import RowId
+from hookrow.stores import State
+from hookrow.stores.at_once import AtOnce
+from hookrow.stores.faults import faults
 from hookrow.stores.limits import set_limits
+from hookrow.stores.prepared import Step, Values
+from hookrow.stores.sql_rows import SQLTransaction
 
 if TYPE_CHECKING:
     import psycopg
@@ -30,15 +37,63 @@ _LAST_USED = "hookrow_last_used"
 _LIMITS = set_limits(local=False, prepared=True)
 
 
-def enable_autocommit(engine: Engine) -> None:
+def enable(engine: Engine) -> None:
     """Have statements commit by themselves on an engine of our own, which nothing else is for."""
     if engine.dialect.driver == "psycopg" and hasattr(select, "poll"):  # not on Windows
         event.listen(engine, "connect", _enable)
 
 
-def is_autocommit(connection: Connection) -> bool:
+def is_on(connection: Connection) -> bool:
     """Tell whether statements commit by themselves here."""
     return _LAST_USED in connection.info
+
+
+class Transaction(SQLTransaction):
+    """A transaction that begins only where one statement is not enough.
+
+    Until then that one, which commits all by itself, waits for the end.
+    """
+
+    _begun = False
+    _pending: tuple[AtOnce, Sequence[Values]] | None = None
+
+    def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
+        """Read what notifications set in the rows, after what is written so far."""
+        if self._pending is not None:
+            self._begin()
+        return super().read(rows)
+
+    @faults(saving=True)
+    def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
+        """Lock what is written to, kind by kind."""
+        self._begin()
+        return super().lock(rows)
+
+    def commit(self) -> None:
+        """End it: with COMMIT, or by the one statement."""
+        if self._begun:
+            super().commit()
+        elif self._pending is not None:
+            super()._at_once(*self._pending)
+
+    def _one_by_one(self, steps: Sequence[Step]) -> None:
+        if steps:
+            self._begin()
+            super()._one_by_one(steps)
+
+    def _at_once(self, statement: AtOnce, values: Sequence[Values]) -> None:
+        if self._begun or self._pending is not None:
+            self._begin()
+            super()._at_once(statement, values)
+        else:
+            self._pending = statement, values
+
+    def _begin(self) -> None:
+        if not self._begun:
+            self._begun = True
+            self._connection.exec_driver_sql("BEGIN")
+            if self._pending is not None:
+                super()._at_once(*self._pending)
 
 
 def ping(connection: Connection) -> None:

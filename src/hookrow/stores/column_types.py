@@ -12,7 +12,7 @@ from sqlalchemy.types import TypeEngine
 
 from hookrow.errors import SchemaMismatch
 from hookrow.schema import OTHERWISE, REFERENCES, TIMES, Given, Schema, nearest
-from hookrow.stores.statements import Types
+from hookrow.stores.roles import Types
 
 _KEYS = {"id", "subscriber_id", "list_id", "message_id"}
 _TEXT = {"email", "provider_message_id"}

@@ -26,7 +26,7 @@ def duplicates(
     email = folded(statements.roles["subscribers"]["email"]).label("email")
     twice = (
         select(email)
-        .where(email.is_not(None), *statements.visible["subscribers"])
+        .where(email.is_not(None), *statements.roles.visible["subscribers"])
         .group_by(email)
         .having(func.count() > 1)
         .subquery()

@@ -79,10 +79,11 @@ def missing(connection: Connection, statements: Statements) -> Iterator[Missing]
     if connection.dialect.name == "postgresql":
         # A small table is read whole whatever its indexes; ask what were if it could not be.
         connection.execute(text("SET LOCAL enable_seqscan = off"))
-    if not _is_served(connection, statements, email := _email(statements, statements.fold)):
-        others = (fold for fold in _folds(statements) if fold != statements.fold)
+    fold = statements.roles.fold
+    if not _is_served(connection, statements, email := _email(statements, fold)):
+        others = (each for each in _folds(statements) if each != fold)
         there = (
-            fold for fold in others if _is_served(connection, statements, _email(statements, fold))
+            each for each in others if _is_served(connection, statements, _email(statements, each))
         )
         yield _lacking(connection, email, next(there, None))
     for lookup in _lookups(statements):
@@ -105,7 +106,7 @@ def _email(statements: Statements, fold: Fold) -> _Lookup:
     condition = folds.found(fold, email, arrays=statements.arrays)
     by = _named(email) if indexed is email else f"{_named(email)}|<expr>"
     return _Lookup(
-        "subscribers", condition, {"emails": statements.texts([""])}, [indexed], email, by
+        "subscribers", condition, {"emails": statements.roles.texts([""])}, [indexed], email, by
     )
 
 
@@ -153,7 +154,7 @@ def _is_served(connection: Connection, statements: Statements, lookup: _Lookup) 
     not come between.
     """
     pattern = rf"(Index Cond: .*|SEARCH .* (INDEX|KEY) .*\(.*)({lookup.by})"
-    for visible in ([], statements.visible[lookup.role]):
+    for visible in ([], statements.roles.visible[lookup.role]):
         # As text, for a plan is.
         select_ = select(type_coerce(lookup.sought, Text())).where(lookup.condition, *visible)
         plan = connection.execute(Explain(select_), lookup.parameters).all()

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 from sqlalchemy import (
     BigInteger,
-    ColumnElement,
     Dialect,
     Insert,
     LargeBinary,
@@ -36,7 +35,6 @@ _NEWEST = ("outcome", "status", "retry_at")
 _ERASED = ("recipient", "body")
 """The columns that `forget` and `prune` empty: a new arrival fills them, a replay does not."""
 
-
 _SAME = {"first_outcome": "outcome"}
 """The columns that begin as another."""
 
@@ -55,9 +53,7 @@ class Keeping:
         self._table = log_table(name, MetaData())
         self._columns = [column for column in self._table.c if not column.primary_key]
         insert = self._from_json() if self._as_json else self._from_rows()
-        self._insert = Prepared(
-            self._adding(insert), dialect, lambda where: self._adding(self._from_json(where))
-        )
+        self._insert = Prepared(self._adding(insert), dialect)
 
     def __call__(self, entries: Sequence[Entry]) -> Step:
         """Return what adds new entries, which are in the order of their fingerprints."""
@@ -71,7 +67,7 @@ class Keeping:
         }
         return sqlite.insert(self._table).values(given)
 
-    def _from_json(self, *where: ColumnElement[bool]) -> postgresql.Insert:
+    def _from_json(self) -> postgresql.Insert:
         given = [
             column_(each.name, Text() if isinstance(each.type, LargeBinary) else each.type)
             for each in self._columns
@@ -82,36 +78,28 @@ class Keeping:
             .table_valued(*given, name="given")
             .render_derived(with_types=True)
         )
-        values = [
-            func.decode(rows.c[each.name], literal_column("'base64'"))
+        values = {
+            each.name: func.decode(rows.c[each.name], literal_column("'base64'"))
             if isinstance(each.type, LargeBinary)
             else rows.c[_SAME.get(each.name, each.name)]
             for each in self._columns
-        ]
-        names = [each.name for each in self._columns]
-        return postgresql.insert(self._table).from_select(names, select(*values).where(*where))
+        }
+        return postgresql.insert(self._table).from_select([*values], select(*values.values()))
 
     def _adding(self, insert: Any) -> Insert:  # noqa: ANN401 - of one dialect or the other
         """Complete the INSERT: an entry that is there adds up what came, and ends as newly."""
         new, old = insert.excluded, self._table.c
         first, last = "received_at", "last_received_at"
         recorded = literal_column(f"'{Ending.RECORDED.value}'", Text())
+        is_again = and_(old.outcome == recorded, new.outcome == recorded)
+        is_arrival = new.attempts > literal_column("0", BigInteger())
         adding: Insert = insert.on_conflict_do_update(
             index_elements=[old.fingerprint],
             set_={
                 **{name: new[name] for name in _NEWEST},
-                "ended_at": case(
-                    (and_(old.outcome == recorded, new.outcome == recorded), old.ended_at),
-                    else_=new.ended_at,
-                ),
+                "ended_at": case((is_again, old.ended_at), else_=new.ended_at),
                 **{
-                    name: case(
-                        (
-                            new.attempts > literal_column("0", BigInteger()),
-                            func.coalesce(old[name], new[name]),
-                        ),
-                        else_=old[name],
-                    )
+                    name: case((is_arrival, func.coalesce(old[name], new[name])), else_=old[name])
                     for name in _ERASED
                 },
                 "attempts": old.attempts + new.attempts,

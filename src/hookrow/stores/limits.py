@@ -37,7 +37,7 @@ _until: ContextVar[float] = ContextVar("until", default=inf)
 
 
 @contextmanager
-def within(seconds: float) -> Iterator[None]:
+def limited_to(seconds: float) -> Iterator[None]:
     """Give all that this thread asks the SQL store in the block so many seconds.
 
     What takes longer raises a `StoreError`. In SQLite's files nothing is cut short.

@@ -19,8 +19,7 @@ except ImportError as error:
 
 from hookrow.forks import renew_after_fork
 from hookrow.schema import Schema
-from hookrow.stores import Unavailable
-from hookrow.stores.autocommit import enable_autocommit, forget_prepared, is_autocommit, ping
+from hookrow.stores import Unavailable, autocommit
 from hookrow.stores.engines import begin, open_engine, reading, supported
 from hookrow.stores.faults import faults
 from hookrow.stores.sql_census import SQLCensus
@@ -52,13 +51,13 @@ class SQLStore:
     def __init__(self, database: str | URL | Engine, schema: Schema = Schema()) -> None:  # noqa: B008 - frozen
         if isinstance(database, Engine):
             supported(database.dialect.name, is_async=database.dialect.is_async)
-            self._engine = self._writing = database
+            self._reads = self._writes = database
             self._own = False
         elif isinstance(database, str | URL):
-            # One reads, and tends the log; in the sessions of the other statements may commit.
-            self._engine, self._writing = open_engine(database), open_engine(database)
+            self._reads = open_engine(database)  # and tends the log
+            self._writes = open_engine(database)  # what notifications set, and their entries
             self._own = True
-            enable_autocommit(self._writing)
+            autocommit.enable(self._writes)
             renew_after_fork(self)
         else:
             raise ConfigurationError(_NO_DATABASE.format(type(database).__name__))
@@ -67,24 +66,23 @@ class SQLStore:
         self.log = SQLLog(schema.log, self._reading, self._committed) if schema.log else None
         self.census = SQLCensus(self._reading, self._verified, ours=schema.ours)
         try:
-            self._statements = verify(self._engine, schema)
+            self._statements = verify(self._reads, schema)
         except Unavailable as error:
             log.warning("The database cannot be reached yet: %s", error)
 
     @property
     def engine(self) -> Engine:
         """Where the rows are: for who looks at the tables themselves."""
-        return self._engine
+        return self._reads
 
     @contextmanager
     def transaction(self, *, skip_locked: bool = False) -> Iterator[SQLTransaction]:
         """Begin a transaction; see `Store.transaction`."""
         with faults():
             statements = self._verified()
-            with self._begun(self._writing) as connection:
-                transaction = SQLTransaction(
-                    connection, statements, self._schema, skip_locked=skip_locked
-                )
+            with _begun(self._writes) as connection:
+                kind = autocommit.Transaction if autocommit.is_on(connection) else SQLTransaction
+                transaction = kind(connection, statements, self._schema, skip_locked=skip_locked)
                 yield transaction
                 with faults(saving=True):  # of what is checked at the end
                     transaction.commit()
@@ -100,7 +98,7 @@ class SQLStore:
         """Begin a transaction on the log, and commit it at the end."""
         with faults():
             self._verified()
-            with self._begun(self._engine) as connection:
+            with _begun(self._reads) as connection:
                 yield connection
                 with faults(saving=True):  # of what is checked at the end
                     connection.commit()
@@ -108,50 +106,48 @@ class SQLStore:
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
         """Connect without time limits, and on SQLite without keeping anyone from writing."""
-        with faults(), reading(self._engine) as connection:
+        with faults(), reading(self._reads) as connection:
             yield connection
 
     def _verified(self) -> Statements:
         if self._statements is None:
             try:
-                self._statements = verify(self._engine, self._schema)
+                self._statements = verify(self._reads, self._schema)
             except ConfigurationError as error:
                 raise Unavailable(str(error)) from error
         return self._statements
 
-    @contextmanager
-    def _begun(self, engine: Engine) -> Iterator[Connection]:
-        """Begin a transaction, on a new connection where the server left the one that idled."""
-        try:
-            connection = _begin(engine)
-        except DBAPIError as error:
-            if not error.connection_invalidated:
-                raise
-            connection = _begin(engine)
-        try:
-            with watch.over(connection), _rolled_back(connection):
-                yield connection
-        finally:
-            connection.close()
-
     def close(self) -> None:
         """Close the engines, where they are our own."""
         if self._own:
-            self._engine.dispose()
-            self._writing.dispose()
+            self._reads.dispose()
+            self._writes.dispose()
 
     def renew(self) -> None:
         """Leave the connections of our own engines to the process that forked us."""
-        self._engine.dispose(close=False)
-        self._writing.dispose(close=False)
+        self._reads.dispose(close=False)
+        self._writes.dispose(close=False)
+
+
+@contextmanager
+def _begun(engine: Engine) -> Iterator[Connection]:
+    """Begin a transaction, on a new connection where the server left the one that idled."""
+    try:
+        connection = _begin(engine)
+    except DBAPIError as error:
+        if not error.connection_invalidated:
+            raise
+        connection = _begin(engine)
+    with connection, watch.over(connection), _rolled_back(connection):
+        yield connection
 
 
 def _begin(engine: Engine) -> Connection:
     connection = engine.connect()
     try:
         with watch.over(connection):
-            if is_autocommit(connection):
-                ping(connection)
+            if autocommit.is_on(connection):
+                autocommit.ping(connection)
             else:
                 begin(connection)
     except BaseException:
@@ -169,6 +165,6 @@ def _rolled_back(connection: Connection) -> Iterator[None]:
         if not connection.invalidated:  # SQLAlchemy takes one whose commit failed for ended
             with suppress(connection.dialect.loaded_dbapi.Error):
                 connection.connection.rollback()
-                if is_autocommit(connection):  # what was prepared may not fit any more
-                    forget_prepared(connection)
+                if autocommit.is_on(connection):  # what was prepared may not fit any more
+                    autocommit.forget_prepared(connection)
         raise

@@ -9,9 +9,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, Text, cast, func, null, select
 
-from hookrow.stores.arrays import among_texts
 from hookrow.stores.census import ListCount, by_list
-from hookrow.stores.statements import Statements, key
+from hookrow.stores.roles import unpadded
+from hookrow.stores.statements import Statements
 from hookrow.stores.tables import lists
 
 _NAMES = select(lists.c.id, lists.c.name)
@@ -51,7 +51,7 @@ class SQLCensus:
         kept = role.get("suppression_reason")
         reason = null() if kept is None else cast(kept, Text())
         counted = select(reason.label("reason"), func.count()).where(
-            role["suppressed_at"].is_not(None), *statements.visible["subscribers"]
+            role["suppressed_at"].is_not(None), *statements.roles.visible["subscribers"]
         )
         if kept is not None:
             counted = counted.group_by(kept)
@@ -65,24 +65,24 @@ class SQLCensus:
         if "sent_at" not in role or not message_ids:
             return {}
         found = select(role["provider_message_id"], role["sent_at"]).where(
-            among_texts(role["provider_message_id"], "message_ids", arrays=statements.arrays),
+            statements.roles.among_texts(role["provider_message_id"], "message_ids"),
             role["sent_at"].is_not(None),
-            *statements.visible["dispatches"],
+            *statements.roles.visible["dispatches"],
         )
         with self._reading() as connection:
-            rows = connection.execute(found, {"message_ids": statements.texts(message_ids)})
+            rows = connection.execute(found, {"message_ids": statements.roles.texts(message_ids)})
             return {str(message_id): at for message_id, at in rows}
 
 
 def _sent(statements: Statements) -> Select[Any]:
     """By list: how many dispatches were sent, delivered, opened."""
     role = statements.roles["dispatches"]
-    list_ = statements.list_id
-    named = null() if list_ is None else key(list_)
+    list_ = statements.roles.list_id
+    named = null() if list_ is None else unpadded(list_)
     counts = (role[name] for name in ("provider_message_id", "delivered_at", "opened_at"))
     counted = select(named.label("list_id"), *map(func.count, counts))
-    counted = statements.with_messages(counted.select_from(role["id"].table))
-    counted = counted.where(*statements.visible["dispatches"])
+    counted = statements.roles.with_messages(counted.select_from(role["id"].table))
+    counted = counted.where(*statements.roles.visible["dispatches"])
     return counted if list_ is None else counted.group_by(named)
 
 
@@ -91,7 +91,7 @@ def _subscribed(statements: Statements) -> Select[Any] | None:
     role = statements.roles.get("subscriptions")
     if role is None:
         return None
-    list_, suppressed = key(role["list_id"]), role.get("suppressed_at")
+    list_, suppressed = unpadded(role["list_id"]), role.get("suppressed_at")
     count = null() if suppressed is None else func.count(suppressed)
     counted = select(list_, func.count(), count.label("suppressed"))
-    return counted.where(*statements.visible["subscriptions"]).group_by(list_)
+    return counted.where(*statements.roles.visible["subscriptions"]).group_by(list_)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -26,10 +25,9 @@ from hookrow.notification import (
 )
 from hookrow.schema import Schema
 from hookrow.stores import Conflict, State, by_kind, row_key
-from hookrow.stores.at_once import REFUSED, AtOnce, one_by_one
-from hookrow.stores.autocommit import is_autocommit
+from hookrow.stores.at_once import REFUSED, AtOnce
 from hookrow.stores.faults import faults
-from hookrow.stores.prepared import Prepared, Step
+from hookrow.stores.prepared import Prepared, Step, Values
 from hookrow.stores.statements import Statements
 
 
@@ -54,7 +52,7 @@ class SQLReading:
             else:
                 subscriptions.add((list_, person))
         wanted = pairs(mentioned, subscribers, dispatches)
-        if self._statements.finds_subscriptions:
+        if self._statements.find.has_subscriptions:
             wanted = set(wanted) - _of_owners(mentioned, dispatches)
         return Rows(
             subscribers,
@@ -68,7 +66,7 @@ class SQLReading:
         """Read what notifications set in the rows."""
         states: dict[RowId, State] = {}
         for kind, keys in by_kind(rows).items():
-            width, names = len(self._statements.key(kind)), self._statements.names(kind)
+            width, names = len(self._statements.roles.key(kind)), self._statements.names(kind)
             statement = self._statements.state(kind)
             for row in self._connection.execute(statement, self._statements.by(keys)):
                 states[kind, row_key(row[:width])] = dict(zip(names, row[width:], strict=True))
@@ -77,8 +75,8 @@ class SQLReading:
     def _found(self, mentioned: Mentioned) -> Sequence[Any]:
         if not mentioned.emails and not mentioned.message_ids:
             return ()
-        parameters = self._statements.mentioning(mentioned)
-        return self._statements.find(self._connection, parameters).all()
+        find = self._statements.find
+        return find(self._connection, find.mentioning(mentioned)).all()
 
     def _subscriptions(self, wanted: Collection[tuple[Key, Key]]) -> Collection[tuple[Key, Key]]:
         statement = self._statements.subscriptions
@@ -101,10 +99,7 @@ def _of_owners(
 
 
 class SQLTransaction(SQLReading):
-    """One transaction: on PostgreSQL what it writes is one statement, as a rule.
-
-    Where statements commit by themselves it begins only when that one is not enough.
-    """
+    """A transaction that has begun: on PostgreSQL it writes by one statement, as a rule."""
 
     def __init__(
         self,
@@ -116,19 +111,10 @@ class SQLTransaction(SQLReading):
     ) -> None:
         super().__init__(connection, statements, schema)
         self._skip_locked = skip_locked
-        self._begun = not is_autocommit(connection)
-        self._pending: Callable[[], object] | None = None
-
-    def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
-        """Read what notifications set in the rows, after what is written so far."""
-        if self._pending is not None:
-            self._begin()
-        return super().read(rows)
 
     @faults(saving=True)
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
         """Lock what is written to, kind by kind; on SQLite the transaction holds the whole file."""
-        self._begin()
         locks = self._locks(rows)
         held = {row for row in rows if row[0] in locks} if self._skip_locked else set()
         for kind, (statement, values) in locks.items():
@@ -142,28 +128,25 @@ class SQLTransaction(SQLReading):
     def write(self, changes: Sequence[Change], entries: Sequence[Entry] = ()) -> None:
         """Lock, change and keep; at once where that can be, for no two changes meet in a row."""
         rows = {change.row for change in changes}
-        steps = [*self._locks(rows).values(), *self._saves(changes), *self._keeps(entries)]
-        if not steps:
-            return
-        if self._statements.at_once is not None and len(rows) == len(changes):
+        steps = [*self._locks(rows).values(), *self._saves(changes)]
+        keep, at_once = self._statements.keep, self._statements.at_once
+        if keep is not None and entries:
+            steps.append(keep(entries))
+        if at_once is None or len(rows) < len(changes):
+            self._one_by_one(steps)
+        elif steps:
             statements, values = zip(*steps, strict=True)
-            work = partial(self._at_once, self._statements.at_once(statements), values)
-            if not self._begun and self._pending is None:
-                self._pending = work
-                return
-        else:
-            work = partial(one_by_one, self._connection, steps)
-        self._begin()
-        work()
+            self._at_once(at_once(statements), values)
 
     def commit(self) -> None:
-        """End it: by the one statement, or with COMMIT."""
-        if self._pending is not None:
-            self._pending()
-        elif self._begun:
-            self._connection.commit()
+        """End it."""
+        self._connection.commit()
 
-    def _at_once(self, statement: AtOnce, values: Sequence[Any]) -> None:
+    def _one_by_one(self, steps: Sequence[Step]) -> None:
+        for statement, values in steps:
+            statement(self._connection, values).close()
+
+    def _at_once(self, statement: AtOnce, values: Sequence[Values]) -> None:
         try:
             statement(self._connection, values)
         except DBAPIError as error:
@@ -171,15 +154,6 @@ class SQLTransaction(SQLReading):
                 raise
             self._statements.at_once = None
             raise Conflict("What is changed cannot be in one statement: now one by one.") from error
-
-    def _begin(self) -> None:
-        if self._begun:
-            return
-        self._begun = True
-        self._connection.exec_driver_sql("BEGIN")
-        if self._pending is not None:
-            self._pending()
-            self._pending = None
 
     def _locks(self, rows: Collection[RowId]) -> Mapping[Suppressible, Step]:
         if not self._statements.arrays:
@@ -197,26 +171,21 @@ class SQLTransaction(SQLReading):
         """Yield what applies the changes, those of one form in one go."""
         forms: defaultdict[Prepared, list[dict[str, Any]]] = defaultdict(list)
         for change in changes:
-            if (form := self._form(change)) is not None:
-                forms[form].append(self._parameters(change))
+            form, parameters = self._save(change)
+            if form is not None:
+                forms[form].append(parameters)
         # In one order: each other would be a statement of its own, to be prepared by itself.
         for form in sorted(forms, key=attrgetter("text")):
             yield form, self._statements.of(forms[form])
 
-    def _keeps(self, entries: Sequence[Entry]) -> Iterator[Step]:
-        if self._statements.keep is not None and entries:
-            yield self._statements.keep(entries)
-
-    def _form(self, change: Change) -> Prepared | None:
+    def _save(self, change: Change) -> tuple[Prepared | None, dict[str, Any]]:
+        """Return the statement of the change's form, if anything is set, and its parameters."""
+        guarded = change.guarded
         if isinstance(change, SetTime):
-            return self._statements.set_time(change.column, guarded=change.guarded)
-        return self._statements.set_suppression(change.kind, guarded=change.guarded)
-
-    def _parameters(self, change: Change) -> dict[str, Any]:
-        if isinstance(change, SetTime):
-            return {"key_0": change.dispatch, "new_at": change.at}
+            form = self._statements.set_time(change.column, guarded=guarded)
+            return form, {"key_0": change.dispatch, "new_at": change.at}
         key = change.key if isinstance(change.key, tuple) else (change.key,)
-        return {
+        return self._statements.set_suppression(change.kind, guarded=guarded), {
             **{f"key_{n}": part for n, part in enumerate(key)},
             "new_suppressed_at": None if change.reason is None else change.at,
             "new_suppression_reason": self._schema.reason(change.reason),

@@ -22,7 +22,8 @@ from hookrow.stores.column_types import check_types
 from hookrow.stores.engines import check_version
 from hookrow.stores.faults import fault
 from hookrow.stores.relations import are_apart, is_updatable
-from hookrow.stores.statements import Statements, Types
+from hookrow.stores.roles import Types
+from hookrow.stores.statements import Statements
 from hookrow.stores.tables import log_table
 
 
