@@ -27,8 +27,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def podman() -> Iterator[Podman]:
-    """Build the image. podman refuses a folder whose name is as long as those of pytest's."""
-    podman = Podman(Path(mkdtemp(prefix="hookrow-")))
+    """Build the image, on a disk. podman refuses a folder with a name as long as pytest's."""
+    podman = Podman(Path(mkdtemp(prefix="hookrow-", dir="/var/tmp")))
     try:
         podman.build()
         yield podman

@@ -29,6 +29,9 @@ EARLY = testing.opening(ADA, "not-sent-yet", at=AT)
 
 HINT = "Run: manage.py migrate"
 
+on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+"""For what is the same on any database: each command is a process, which takes its time."""
+
 
 @pytest.fixture
 def url(database_url: str) -> str:
@@ -78,6 +81,7 @@ def test_stats(manage: Manage) -> None:
     assert found["delay_median"] is not None
 
 
+@on_sqlite
 class TestHelp:
     @pytest.mark.parametrize(
         ("typed", "said", "unsaid"),
@@ -201,6 +205,7 @@ class TestCheckFromOutside:
         assert "error    csrf        " in guarded.stdout
 
 
+@on_sqlite
 def test_djangos_own_options_are_djangos(manage: Manage) -> None:
     """`--settings` and `--pythonpath` count, wherever they stand."""
     elsewhere = ("--settings=django_project.settings", "--pythonpath", str(TESTS))
@@ -210,6 +215,7 @@ def test_djangos_own_options_are_djangos(manage: Manage) -> None:
     assert json.loads(done.stdout)["message_id"] == ADAS
 
 
+@on_sqlite
 def test_without_click(manage: Manage) -> None:
     """The line that installs what is missing, rather than a traceback."""
     code = (

@@ -70,7 +70,7 @@ def test_a_log_that_cannot_be_written(database_url: str, tmp_path: Path) -> None
         with load.on(serving.port):
             time.sleep(1)
             _execute(database_url, "ALTER TABLE hookrow_notifications RENAME TO gone")
-            eventually(lambda: load.statuses()[503] > 300)
+            eventually(lambda: load.statuses()[503] > 300, seconds=30)
             unsupported = ask(serving.port, request(b'{"RecordType": "Click"}'))
             assert (unsupported.status, unsupported.body) == (422, b"Webhook payload not supported")
             _execute(database_url, "ALTER TABLE gone RENAME TO hookrow_notifications")
