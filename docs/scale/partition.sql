@@ -1,6 +1,6 @@
 -- Puts the log into partitions by month, once; all but the last step go on beside the receivers.
--- psql --file partition.sql, as the owner of the log; PostgreSQL 13 and later. Where it stops,
--- receivers go on with the log as it was: run it again.
+-- psql --file partition.sql, as the owner of the log; PostgreSQL 13 and later. Where it stops, run
+-- it again, or give it up as docs/scale.md says, before the month ends.
 
 \set ON_ERROR_STOP on
 
