@@ -6,6 +6,7 @@ as they come with the defaults, and the rows are so many that hardly any is chan
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,8 +63,8 @@ def _database(server: Server, name: str, rows: int) -> str:
     place = Place(POSTGRESQL, server.create(), server.pid)
     fill_large(place, rows, *([NO_ROOM] if name == FULL else []))
     if name == PARTED:
-        for part in PARTITIONS.read_text().split("\n\n"):  # an index made beside writers is alone
-            server.execute(part, url=place.url)
+        psql = (server.binaries / "psql", place.url, "--no-psqlrc", "--quiet")
+        subprocess.run([*psql, "--file", PARTITIONS], check=True)
     return place.url
 
 

@@ -1,32 +1,67 @@
 -- Puts the log into partitions by month, once; all but the last step go on beside the receivers.
--- psql --file partition.sql --set ON_ERROR_STOP=1; PostgreSQL 13 and later.
+-- psql --file partition.sql, as the owner of the log; PostgreSQL 13 and later. Where it stops, run
+-- it again, or give it up as docs/scale.md says, before the month ends.
+
+\set ON_ERROR_STOP on
+
+DO $$
+DECLARE
+    kind text;
+    owner name;
+BEGIN
+    SELECT relkind, pg_get_userbyid(relowner) INTO kind, owner
+    FROM pg_class WHERE oid = 'hookrow_notifications'::regclass;
+    IF kind = 'p' THEN
+        RAISE 'The log is in partitions already.';
+    ELSIF owner <> current_user THEN
+        RAISE 'The log is owned by %, and so its partitions have to be: SET ROLE % first.',
+            quote_ident(owner), quote_ident(owner);
+    END IF;
+END $$;
 
 -- A fingerprint begins with the second of what it tells of: months are ranges of it.
-CREATE FUNCTION hookrow_from(month date) RETURNS bytea LANGUAGE sql STABLE AS
+CREATE OR REPLACE FUNCTION hookrow_from(month date) RETURNS bytea LANGUAGE sql STABLE AS
 $$ SELECT substring(int8send(extract(epoch FROM month::timestamp)::bigint) FROM 5) $$;
 
 -- Makes the partition of a month. Call it some days before the month begins.
-CREATE FUNCTION hookrow_partition(month date) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION hookrow_partition(month date) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE format(
-        'CREATE TABLE %I PARTITION OF hookrow_notifications FOR VALUES FROM (%L) TO (%L)',
+        'CREATE TABLE %I PARTITION OF hookrow_notifications FOR VALUES FROM (%L) TO (%L) WITH ('
+        ' autovacuum_vacuum_scale_factor = 0.01,'
+        ' autovacuum_vacuum_insert_scale_factor = 0.05,'
+        ' autovacuum_vacuum_cost_delay = 0)',
         to_char(month, '"hookrow_notifications_"YYYY_MM'),
         hookrow_from(month), hookrow_from((month + interval '1 month')::date)
     );
 END $$;
 
--- Attached, the present table needs no look at its rows where it has proved what they are,
--- and no new index where it has one that is like the other partitions'.
+-- Attached, the present table needs no new index where it has one that is like the other
+-- partitions', and no look at its rows where it has proved what they are. An index that was
+-- not finished is made anew, and so is what was to be proved: it may be another month by now.
 DO $$ BEGIN
+    SET LOCAL lock_timeout = '1s';
+    IF EXISTS (
+        SELECT FROM pg_index
+        WHERE indexrelid = to_regclass('hookrow_before_id') AND NOT indisvalid
+    ) THEN
+        DROP INDEX hookrow_before_id;
+    END IF;
+END $$;
+
+CREATE INDEX CONCURRENTLY IF NOT EXISTS hookrow_before_id ON hookrow_notifications (id);
+
+DO $$ BEGIN
+    SET LOCAL lock_timeout = '1s';
+    ALTER TABLE hookrow_notifications DROP CONSTRAINT IF EXISTS hookrow_before;
     EXECUTE format(
         'ALTER TABLE hookrow_notifications ADD CONSTRAINT hookrow_before'
         ' CHECK (fingerprint < %L) NOT VALID',
         hookrow_from((date_trunc('month', now() AT TIME ZONE 'UTC') + interval '1 month')::date)
     );
 END $$;
-ALTER TABLE hookrow_notifications VALIDATE CONSTRAINT hookrow_before;
 
-CREATE INDEX CONCURRENTLY hookrow_before_id ON hookrow_notifications (id);
+ALTER TABLE hookrow_notifications VALIDATE CONSTRAINT hookrow_before;
 
 -- The last step holds the receivers up for some milliseconds. It either happens whole or not.
 BEGIN;
@@ -49,6 +84,7 @@ ALTER SEQUENCE hookrow_notifications_id_seq OWNED BY hookrow_notifications.id;
 DO $$
 DECLARE
     next date := date_trunc('month', now() AT TIME ZONE 'UTC') + interval '1 month';
+    privilege text;
 BEGIN
     EXECUTE format(
         'ALTER TABLE hookrow_notifications ATTACH PARTITION hookrow_before'
@@ -56,6 +92,24 @@ BEGIN
     );
     PERFORM hookrow_partition(next);
     PERFORM hookrow_partition((next + interval '1 month')::date);
+    -- Who may do what with the log, or with a column of it, may do it still.
+    FOR privilege IN
+        SELECT format(
+            'GRANT %s %s ON hookrow_notifications TO %s %s',
+            privilege_type, columns,
+            CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END,
+            CASE WHEN is_grantable THEN 'WITH GRANT OPTION' END
+        )
+        FROM (
+            SELECT '' AS columns, relacl AS acl
+            FROM pg_class WHERE oid = 'hookrow_before'::regclass
+            UNION ALL
+            SELECT format('(%I)', attname), attacl
+            FROM pg_attribute WHERE attrelid = 'hookrow_before'::regclass
+        ) AS given, aclexplode(acl)
+    LOOP
+        EXECUTE privilege;
+    END LOOP;
 END $$;
 CREATE TABLE hookrow_notifications_rest PARTITION OF hookrow_notifications DEFAULT;
 COMMIT;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -38,6 +39,10 @@ class Podman:
         """Run a command; return what it prints. Raises `CalledProcessError` where it fails."""
         command = [*self._podman, *map(str, arguments)]
         return _output(*command)
+
+    def shell(self, commands: str) -> None:
+        """Run commands in a shell, in which `podman` is this one."""
+        _output("bash", "-ec", f'podman() {{ {shlex.join(self._podman)} "$@"; }}\n{commands}')
 
     @contextmanager
     def running(self, *arguments: object) -> Iterator[str]:

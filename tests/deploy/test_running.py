@@ -15,9 +15,12 @@ from podman import IMAGE, ROOT, Podman
 import world
 from hookrow import testing
 from postgres import Server
-from wire import PATIENCE, SECRET, ask, eventually, free_port, listens, request
+from wire import PATIENCE, ask, eventually, free_port, listens, request
 
 PAGE = (ROOT / "docs" / "deploy.md").read_text()
+
+URL = "postgresql://mail:password@{}/mail"
+"""Of the page's databases."""
 
 SPOOL = "/var/lib/hookrow/spool.db:hookrow:600\n"
 """All that the receivers write, whose it is, and who may read it."""
@@ -47,22 +50,21 @@ def test_the_container(podman: Podman, postgres: Server, postgres_url: str) -> N
     """It records without being root, on a root file system that is read-only, and stops well."""
     dispatch = world.fill(postgres_url)["dispatches"][0]["provider_message_id"]
     port = free_port()
-    variables = {
-        "HOOKROW_SECRET": SECRET,
-        "HOOKROW_DATABASE_URL": postgres_url,
-        "HOOKROW_PORT": port,
-    }
+    page = block("podman secret").replace(URL.format("db.example.com"), postgres_url)
+    podman.shell(page.partition("podman run")[0])
     with podman.running(
         *("--read-only", "--read-only-tmpfs=false", "--cap-drop=all", "--network=host"),
         *("--security-opt=no-new-privileges", f"--volume={postgres.folder}:{postgres.folder}"),
-        *(f"--env={name}={value}" for name, value in variables.items()),
+        *(f"--secret={each}" for each in re.findall(r"--secret (\S+)", page)),
+        f"--env=HOOKROW_PORT={port}",
         IMAGE,
     ) as container:
         eventually(lambda: listens(port), seconds=2 * PATIENCE)
         body = json.dumps(
             testing.delivery("ada@example.com", dispatch, at=datetime.now(UTC))
         ).encode()
-        assert ask(port, request(body)).status == 200
+        secret = podman("exec", container, "printenv", "HOOKROW_SECRET").removesuffix("\n")
+        assert ask(port, request(body, secret=secret)).status == 200
         podman("healthcheck", "run", container)
         assert podman("exec", container, "id", "-u") == "10001\n"
         assert podman("exec", container, "ls", "/data") == "spool.db\n"
@@ -110,7 +112,7 @@ def machine(podman: Podman, postgres: Server, empty_postgres_url: str) -> Iterat
         machine = Machine(podman, container)
         database = empty_postgres_url.replace(str(postgres.folder), "/srv/postgres")
         eventually(machine.runs, seconds=2 * PATIENCE)
-        machine(block("useradd").replace("postgresql://mail:password@localhost/mail", database))
+        machine(block("useradd").replace(URL.format("localhost"), database))
         yield machine
 
 

@@ -124,15 +124,16 @@ class Client:
             connection.close()
 
     def post(self, connection: Connection, note: Note) -> bool:
-        """Post and wait for the answer, which is noted; tell whether there was one."""
-        begun, status = monotonic(), None
+        """Post and wait for the answer, which is noted; tell whether the connection goes on."""
+        begun, answer = monotonic(), None
         try:
             connection.send(request(note.body))
-            status = connection.answer().status
+            answer = connection.answer()
         except (OSError, ValueError):  # it is cut, and maybe in the middle of a line
             pass
+        status = answer.status if answer else None
         note.tries.append(Try(begun, monotonic() - begun, status))
-        return status is not None
+        return answer is not None and answer.header("connection") != "close"
 
     def _new(self) -> Note:
         turn, place = divmod(next(self._turn), len(self._rows))
