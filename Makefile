@@ -10,7 +10,7 @@ WORKERS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 # Tests sync what they write to SQLite: in memory, where there is enough, nothing waits for a disk.
 MEMORY := $(shell findmnt --noheadings --bytes --output AVAIL,OPTIONS /dev/shm 2>/dev/null \
-	| awk '$$1 > 4e9 && !/noexec|nodev/ { print "/dev/shm" }')
+	| awk '$$1 > 4e9 && !/noexec|nodev/ { print "/dev/shm"; exit }')
 ifneq ($(MEMORY),)
 test test-slow test-browser test-newer: export TMPDIR := $(MEMORY)
 endif
