@@ -79,12 +79,17 @@ def _wrk() -> str:
 
 
 def _commit() -> str:
-    """Return the clone's commit; a `+` says that something was changed since."""
-    command = ["git", "describe", "--always", "--abbrev=7", "--exclude=*", "--dirty=+"]
-    said = subprocess.run(
-        command, cwd=Path(__file__).parent, stdout=subprocess.PIPE, text=True, check=False
-    )
-    return said.stdout.strip() or "unknown"
+    """Return the clone's commit; a `+` says that what is measured was changed since."""
+    root = Path(__file__).parents[1]
+
+    def asked(*arguments: str) -> str:
+        done = subprocess.run(
+            ["git", *arguments], cwd=root, stdout=subprocess.PIPE, text=True, check=False
+        )
+        return done.stdout.strip()
+
+    changed = asked("status", "--porcelain", "src", "bench")
+    return f"{asked('rev-parse', '--short', 'HEAD')}{'+' if changed else ''}"
 
 
 def _version(package: str) -> str | None:
