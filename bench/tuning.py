@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from large import fill_large, sized
+from load import post
 from places import POSTGRESQL, Place, postgres
 from postgres import Server
 from sample import Sample, Turns, sampled, serving
@@ -37,18 +38,21 @@ _DURABLE = {"wal_compression": "on", "max_wal_size": "16GB", "shared_buffers": "
 CASES = {
     DEFAULTS: Case(),
     **{f"{name} = {value}": Case(told={name: value}) for name, value in _DURABLE.items()},
-    "these three": Case(told=_DURABLE),
     "fillfactor = 100": Case(FULL),
     "the log in partitions": Case(PARTED),
     UNSAFE: Case(told={"synchronous_commit": "off"}),
 }
 
-SECONDS = 50
+CLIENTS = 64
+WARM_UP = 20
+"""In seconds; a cache of pages is empty when PostgreSQL was started anew."""
+
+SECONDS = 30
 MOST = 3_000_000
 """Rows."""
 
 TURNS = 2
-"""The most; a turn takes eight minutes."""
+"""The most; a turn takes seven minutes."""
 
 
 def tuning(rows: int, turns: int) -> Turns:
@@ -77,7 +81,8 @@ def _samples(server: Server, urls: Mapping[str, str], rows: int, turns: int) -> 
             _tell(server, case.told)
             place = Place(POSTGRESQL, urls[case.database], server.pid)
             with serving(place, HOOKROW_KEEP="forever") as running:
-                yield sampled(name, turn, running, 64, SECONDS, sized(rows))
+                post(running.port, CLIENTS, WARM_UP, size=sized(rows))
+                yield sampled(name, turn, running, CLIENTS, SECONDS, sized(rows))
 
 
 def _tell(server: Server, told: Mapping[str, str]) -> None:
