@@ -103,10 +103,10 @@ def _soak(measured: Measured) -> Iterator[tuple[str, str]]:
         ),
         "dead": (
             "Dead rows, while the log is pruned",
-            "rows",
+            "thousands",
             [
-                _line(soak, "of the log", BLUE, lambda it: it.dead_log),
-                _line(soak, "of the dispatches", GREEN, lambda it: it.dead_dispatches),
+                _line(soak, "of the log", BLUE, lambda it: it.dead_log / 1000),
+                _line(soak, "of the dispatches", GREEN, lambda it: it.dead_dispatches / 1000),
             ],
         ),
     }
