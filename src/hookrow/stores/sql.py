@@ -6,8 +6,9 @@ It opens transactions; what is done in them is in `sql_rows`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 
 from hookrow.errors import ConfigurationError, MissingExtra
 
@@ -19,7 +20,8 @@ except ImportError as error:
 
 from hookrow.forks import renew_after_fork
 from hookrow.schema import Schema
-from hookrow.stores import Unavailable, autocommit
+from hookrow.stores import Unavailable
+from hookrow.stores.autocommit import Sessions, Transaction, sessions
 from hookrow.stores.engines import begin, open_engine, reading, supported
 from hookrow.stores.faults import faults
 from hookrow.stores.sql_census import SQLCensus
@@ -49,15 +51,17 @@ class SQLStore:
     """
 
     def __init__(self, database: str | URL | Engine, schema: Schema = Schema()) -> None:  # noqa: B008 - frozen
+        self._own: Sequence[Engine]
+        self._sessions: Sessions | None = None
         if isinstance(database, Engine):
             supported(database.dialect.name, is_async=database.dialect.is_async)
             self._reads = self._writes = database
-            self._own = False
+            self._own = []
         elif isinstance(database, str | URL):
-            self._reads = open_engine(database)  # and tends the log
-            self._writes = open_engine(database)  # what notifications set, and their entries
-            self._own = True
-            autocommit.enable(self._writes)
+            # One reads and tends the log, the others write what notifications set.
+            self._own = [open_engine(database) for _ in range(3)]
+            self._reads, self._writes, by_itself = self._own
+            self._sessions = sessions(by_itself)
             renew_after_fork(self)
         else:
             raise ConfigurationError(_NO_DATABASE.format(type(database).__name__))
@@ -78,14 +82,11 @@ class SQLStore:
     @contextmanager
     def transaction(self, *, skip_locked: bool = False) -> Iterator[SQLTransaction]:
         """Begin a transaction; see `Store.transaction`."""
-        with faults():
-            statements = self._verified()
-            with _begun(self._writes) as connection:
-                kind = autocommit.Transaction if autocommit.is_on(connection) else SQLTransaction
-                transaction = kind(connection, statements, self._schema, skip_locked=skip_locked)
-                yield transaction
-                with faults(saving=True):  # of what is checked at the end
-                    transaction.commit()
+        with faults(), ExitStack() as stack:
+            transaction = self._transaction(stack, skip_locked=skip_locked)
+            yield transaction
+            with faults(saving=True):  # of what is checked at the end
+                transaction.commit()
 
     @contextmanager
     def reading(self) -> Iterator[SQLReading]:
@@ -119,14 +120,23 @@ class SQLStore:
 
     def close(self) -> None:
         """Close the engines, where they are our own."""
-        if self._own:
-            self._reads.dispose()
-            self._writes.dispose()
+        for engine in self._own:
+            engine.dispose()
 
     def renew(self) -> None:
         """Leave the connections of our own engines to the process that forked us."""
-        self._reads.dispose(close=False)
-        self._writes.dispose(close=False)
+        for engine in self._own:
+            engine.dispose(close=False)
+
+    def _transaction(self, stack: ExitStack, *, skip_locked: bool) -> SQLTransaction:
+        """Return a transaction, which begins now or where it has to; the stack ends it."""
+        statements = self._verified()
+        begin = partial(stack.enter_context, _begun(self._writes))
+        if self._sessions is not None and not skip_locked:
+            session = stack.enter_context(self._sessions.lend())
+            if session is not None:
+                return Transaction(session, statements, self._schema, begin)
+        return SQLTransaction(begin(), statements, self._schema, skip_locked=skip_locked)
 
 
 @contextmanager
@@ -146,10 +156,7 @@ def _begin(engine: Engine) -> Connection:
     connection = engine.connect()
     try:
         with watch.over(connection):
-            if autocommit.is_on(connection):
-                autocommit.ping(connection)
-            else:
-                begin(connection)
+            begin(connection)
     except BaseException:
         connection.close()
         raise
@@ -165,6 +172,4 @@ def _rolled_back(connection: Connection) -> Iterator[None]:
         if not connection.invalidated:  # SQLAlchemy takes one whose commit failed for ended
             with suppress(connection.dialect.loaded_dbapi.Error):
                 connection.connection.rollback()
-                if autocommit.is_on(connection):  # what was prepared may not fit any more
-                    autocommit.forget_prepared(connection)
         raise

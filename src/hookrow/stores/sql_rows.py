@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -76,13 +76,18 @@ class SQLReading:
         if not mentioned.emails and not mentioned.message_ids:
             return ()
         find = self._statements.find
-        return find(self._connection, find.mentioning(mentioned)).all()
+        return find(self._connection, find.mentioning(mentioned)).fetchall()
 
     def _subscriptions(self, wanted: Collection[tuple[Key, Key]]) -> Collection[tuple[Key, Key]]:
         statement = self._statements.subscriptions
         if statement is None or not wanted:
             return ()
-        rows = self._connection.execute(statement, self._statements.by(wanted))
+        values = self._statements.by(wanted)
+        rows: Iterable[Any] = (
+            statement(self._connection, values)
+            if isinstance(statement, Prepared)
+            else self._connection.execute(statement, values)
+        )
         return {(list_, subscriber) for list_, subscriber in rows}
 
 

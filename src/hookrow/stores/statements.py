@@ -56,7 +56,7 @@ class Statements:
         }
         """The kinds of row in which anything is set."""
         self.find = Find(self.roles, self._dialect)
-        self.subscriptions = self._keys(Suppressible.SUBSCRIPTION) if schema.subscriptions else None
+        self.subscriptions = self._subscriptions() if schema.subscriptions else None
         self.keep = Keeping(schema.log, self._dialect) if schema.log else None
         self.at_once = cache(AtOnce) if self.arrays and apart else None
         self.lock = cache(self._lock)
@@ -102,6 +102,10 @@ class Statements:
         return select(*map(unpadded, columns)).where(
             self.among(*columns), *self.roles.visible[kind.value]
         )
+
+    def _subscriptions(self) -> Prepared | Select[Any]:
+        keys = self._keys(Suppressible.SUBSCRIPTION)
+        return Prepared(keys, self._dialect) if self.arrays else keys
 
     def _lock(self, kind: Suppressible, *, skip_locked: bool) -> Prepared:
         """Lock rows in the order of their keys: the order in which every process does it.

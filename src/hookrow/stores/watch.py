@@ -39,17 +39,25 @@ class Watch:
         return nullcontext() if fileno is None else self._over(fileno)
 
     @contextmanager
-    def _over(self, fileno: Callable[[], int]) -> Iterator[None]:
+    def over_socket(self, duplicate: socket.socket) -> Iterator[None]:
+        """Watch a connection by a duplicate of its socket."""
         self._look.start()
-        # A duplicate: the driver may close its own, and the number then be another socket's.
-        with socket.fromfd(fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as duplicate:
+        with self._lock:
+            self._watched[duplicate] = monotonic() + min(TRANSACTION_TIMEOUT, left())
+        try:
+            yield
+        finally:
             with self._lock:
-                self._watched[duplicate] = monotonic() + min(TRANSACTION_TIMEOUT, left())
-            try:
-                yield
-            finally:
-                with self._lock:
-                    del self._watched[duplicate]
+                self._watched.pop(duplicate, None)  # a fork may have forgotten it
+
+    @contextmanager
+    def _over(self, fileno: Callable[[], int]) -> Iterator[None]:
+        # A duplicate: the driver may close its own, and the number then be another socket's.
+        with (
+            socket.fromfd(fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as duplicate,
+            self.over_socket(duplicate),
+        ):
+            yield
 
     def renew(self) -> None:
         """Begin anew: nothing watched."""
