@@ -17,8 +17,8 @@ import uvicorn
 
 from data import SECRET
 from hookrow import receiver, server
+from hookrow.direct import DirectProtocol
 from hookrow.figures import Figures, Period
-from hookrow.protocol import LimitedProtocol
 from hookrow.settings import Settings
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
@@ -67,7 +67,7 @@ def main() -> None:
         server.Server(settings),
         port=given.port,
         loop="uvloop",
-        http=LimitedProtocol,
+        http=DirectProtocol,
         access_log=False,
         log_level="warning",
     )

@@ -19,7 +19,6 @@ from time import process_time, sleep, thread_time
 
 import uvicorn
 import uvloop
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from data import SECRET, payloads
@@ -28,15 +27,14 @@ from hookrow.asgi import ASGI
 from hookrow.batch import GroupCommit
 from hookrow.deadline import Deadline
 from hookrow.decide import decide, mentioned, merge
+from hookrow.direct import DirectProtocol
 from hookrow.entry import entries
-from hookrow.http import Request, Response, refuse, respond
+from hookrow.http import Handler, Request, Response, refuse, respond
 from hookrow.notification import Refusal
 from hookrow.promise import Promise
-from hookrow.protocol import LimitedProtocol
 from hookrow.provider import read
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.sql import SQLStore
-from peers.floor import asgi as floor
 from places import databases
 
 CONNECTIONS = 64
@@ -56,7 +54,8 @@ class _Admitted:
     blocking = False
 
     def __init__(self) -> None:
-        self.admit = Receiver(_PROVIDER, MemoryStore()).admit
+        receiver = Receiver(_PROVIDER, MemoryStore())
+        self.admit, self.endpoint = receiver.admit, receiver.endpoint
 
     def __call__(self, request: Request) -> Response | Promise[Response]:  # noqa: ARG002 - as all handlers
         return _RECORDED
@@ -92,12 +91,18 @@ def _rest(arrivals: Sequence[Arrival]) -> Sequence[Response]:
 
 
 STEPS = {
-    "uvicorn and httptools": (floor, HttpToolsProtocol),
-    "limits of the protocol": (floor, LimitedProtocol),
-    "head, path, secret, body, answer": (ASGI(_Admitted()), LimitedProtocol),
-    "payload": (ASGI(_Parsed()), LimitedProtocol),
-    "queue, deadline, wake-up": (ASGI(_Queued()), LimitedProtocol),
+    "protocol, head, secret, answer": _Admitted,
+    "payload": _Parsed,
+    "queue, deadline, wake-up": _Queued,
 }
+
+
+class _App(ASGI):
+    """What a server is to the protocol."""
+
+    @property
+    def webhook(self) -> ASGI:
+        return self
 
 
 class _Socket(asyncio.Transport):
@@ -116,22 +121,21 @@ class _Socket(asyncio.Transport):
 class _Drive:
     """Connections that each have one request in flight, until all requests are answered."""
 
-    def __init__(self, app: object, protocol: type[HttpToolsProtocol]) -> None:
+    def __init__(self, handler: Handler) -> None:
         self._loop = uvloop.new_event_loop()
         asyncio.set_event_loop(self._loop)
         self._left, self._in_flight = REQUESTS, CONNECTIONS
         drive = self
 
-        class Next(protocol):  # type: ignore[valid-type, misc] # of one protocol or the other
+        class Next(DirectProtocol):
             def on_response_complete(self) -> None:
                 super().on_response_complete()
                 drive._loop.call_soon(drive._post, self)
 
-        config = uvicorn.Config(app, http=Next, access_log=False, ws="none")  # type: ignore[arg-type] # ASGI's own types
+        config = uvicorn.Config(_App(handler), access_log=False, ws="none")
         config.load()
-        make: Callable[..., HttpToolsProtocol] = Next
         for _ in range(CONNECTIONS):
-            connection = make(config, ServerState(), {}, self._loop)
+            connection = Next(config, ServerState(), {}, self._loop)
             connection.connection_made(_Socket())
             self._loop.call_soon(self._post, connection)
 
@@ -142,7 +146,7 @@ class _Drive:
         self._loop.close()
         return (process_time() - began) / REQUESTS * 1e6
 
-    def _post(self, connection: HttpToolsProtocol) -> None:
+    def _post(self, connection: DirectProtocol) -> None:
         if self._left:
             self._left -= 1
             connection.data_received(next(_REQUESTS))
@@ -168,8 +172,8 @@ def before_the_database() -> dict[str, float]:
     """Return what each step costs besides those before it."""
     costs: defaultdict[str, list[float]] = defaultdict(list)
     for _ in range(TURNS):
-        for name, (app, protocol) in STEPS.items():
-            costs[name].append(_Drive(app, protocol)())
+        for name, handler in STEPS.items():
+            costs[name].append(_Drive(handler())())
     least = [min(costs[name]) for name in STEPS]
     before = [0.0, *least[:-1]]
     return {name: b - a for name, a, b in zip(STEPS, before, least, strict=True)}

@@ -13,6 +13,7 @@ import pytest
 
 from hookrow import Postmark, Receiver
 from hookrow.asgi import ASGI
+from hookrow.direct import DirectProtocol
 from hookrow.http import LARGEST_BODY
 from hookrow.protocol import LARGEST_HEAD, LARGEST_REST, LimitedProtocol
 from hookrow.stores.memory import MemoryStore
@@ -37,11 +38,20 @@ BOUNCE = json.dumps({"RecordType": "Bounce"}).encode()
 CHUNKED = b"Transfer-Encoding: chunked"
 
 
-@pytest.fixture
-def port() -> Iterator[int]:
-    """Serve a receiver to which nobody is known; return the port."""
+class Webhook(ASGI):
+    """An application that has nothing besides."""
+
+    @property
+    def webhook(self) -> ASGI:
+        """Return itself."""
+        return self
+
+
+@pytest.fixture(params=[LimitedProtocol, DirectProtocol])
+def port(request: pytest.FixtureRequest) -> Iterator[int]:
+    """Serve a receiver to which nobody is known, in both ways; return the port."""
     receiver = Receiver(Postmark(SECRET), MemoryStore())
-    with uvicorn_serving(ASGI(receiver), http=LimitedProtocol) as port:
+    with uvicorn_serving(Webhook(receiver), http=request.param) as port:
         yield port
     receiver.close()
 

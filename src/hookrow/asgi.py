@@ -7,6 +7,7 @@ needs asyncio (or uvloop), and no lifespan event: mounted applications get none.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
@@ -35,6 +36,8 @@ Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
+log = logging.getLogger("hookrow")
+
 LARGEST_REST = 16 * 1024 * 1024
 """In bytes; so much of a body that is too large is read behind the answer, and thrown away."""
 
@@ -62,7 +65,7 @@ class ASGI:
     """
 
     def __init__(self, handler: Handler) -> None:
-        self._handler = handler
+        self.handler = handler
         self._threads = Threads(THREADS, seconds=SLOWEST_CALL)
         self._waker: _Waker | None = None
 
@@ -81,53 +84,54 @@ class ASGI:
 
     async def _answer(self, head: Head, receive: Receive) -> Response | None:
         """Return the response, or None where the client went away before it said all."""
-        refusal = await self._call(self._handler.admit, head, head)
+        refusal = await self._call(self.handler.admit, head, head)
         if refusal is not None:
             return refusal
         body = Refusal.TOO_LARGE if oversized(head) else await _body(receive)
         if isinstance(body, Refusal):
-            return refuse_body(self._handler, head, body)
+            return refuse_body(self.handler, head, body)
         if body is None:
             return None
-        answer = await self._call(self._handler, Request(head, body), head)
+        answer = await self._call(self.handler, Request(head, body), head)
         if isinstance(answer, Promise):
             answer = await self._wait(answer)
         return answer
 
     async def _call(self, call: Callable[[T], R], argument: T, head: Head) -> R:
-        if not self._handler.blocking:
+        if not self.handler.blocking:
             return call(argument)
         made = partial(call, argument)
         called: Promise[R] = self._threads.submit(made, late=_LATE, request_id=head.request_id)
         return await self._wait(called)
 
-    async def _wait(self, promise: Promise[R]) -> R:
+    def tell(self, promise: Promise[R], hear: Callable[[Promise[R]], object]) -> None:
+        """Have a promise's end heard of in the loop that runs; what that raises is logged."""
         loop = asyncio.get_running_loop()
         waker = self._waker
         if waker is None or waker.loop is not loop:
             waker = self._waker = _Waker(loop)
-        return await waker.wait(promise)
+        promise.add_done_callback(partial(waker.ended, hear))
+
+    async def _wait(self, promise: Promise[R]) -> R:
+        """Wait for the end. Who waits may go away: the promise then ends unheard."""
+        waiter: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self.tell(promise, partial(_settle, waiter))
+        return await waiter
 
 
 class _Waker:
     """Brings the promises that another thread ends to one event loop.
 
-    Those that end together, as a group's do, wake the loop once and not each by
-    itself. Who waits may go away: the promise then ends unheard.
+    Those that end together, as a group's do, wake the loop once and not each by itself.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._ended: deque[tuple[asyncio.Future[Any], Promise[Any]]] = deque()
+        self._ended: deque[tuple[Callable[[Promise[Any]], object], Promise[Any]]] = deque()
         self._woken = False
 
-    async def wait(self, promise: Promise[R]) -> R:
-        waiter: asyncio.Future[R] = self.loop.create_future()
-        promise.add_done_callback(partial(self._end, waiter))
-        return await waiter
-
-    def _end(self, waiter: asyncio.Future[Any], promise: Promise[Any]) -> None:
-        self._ended.append((waiter, promise))
+    def ended(self, hear: Callable[[Promise[Any]], object], promise: Promise[Any]) -> None:
+        self._ended.append((hear, promise))
         if not self._woken:
             self._woken = True
             # A loop that is closed has nobody left who waits.
@@ -138,13 +142,21 @@ class _Waker:
         # Before the queue is emptied: what ends from here on wakes the loop anew.
         self._woken = False
         while self._ended:
-            waiter, promise = self._ended.popleft()
-            if waiter.done():
-                continue
+            hear, promise = self._ended.popleft()
             try:
-                waiter.set_result(promise.result())
-            except BaseException as error:  # noqa: BLE001 - it belongs to who waits
-                waiter.set_exception(error)
+                hear(promise)
+            except Exception as error:  # noqa: BLE001 - it is the fault of who waits
+                kind = type(error).__name__  # its text may quote the notification
+                log.error("Who waits for an answer raised %s.", kind)  # noqa: TRY400 - as above
+
+
+def _settle(waiter: asyncio.Future[R], promise: Promise[R]) -> None:
+    if waiter.done():
+        return
+    try:
+        waiter.set_result(promise.result())
+    except BaseException as error:  # noqa: BLE001 - it belongs to who waits
+        waiter.set_exception(error)
 
 
 def _head(scope: Scope) -> Head:

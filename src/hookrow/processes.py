@@ -25,9 +25,9 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from hookrow import __version__, logs
+from hookrow.direct import DirectProtocol
 from hookrow.errors import ConfigurationError
 from hookrow.prepare import prepare
-from hookrow.protocol import LimitedProtocol
 from hookrow.receiver import ENDPOINT
 from hookrow.server import DRAIN, Server
 from hookrow.settings import Settings, endpoint
@@ -59,7 +59,7 @@ def serve(settings: Settings, *, port: int, workers: int, log_level: str, log_fo
         host=settings.host,
         port=port,
         loop="uvloop",
-        http=LimitedProtocol,
+        http=DirectProtocol,
         ws="none",
         access_log=False,
         server_header=False,

@@ -89,7 +89,8 @@ class Receiver:
         if sweep:
             _check_sweep(store, keep_bodies=keep_bodies)
         self._provider = provider
-        self._endpoint = endpoint_path(mount_path)
+        self.endpoint = endpoint_path(mount_path)
+        """The path at which it answers, below that of its host's mount."""
         self._quiet = Quiet()
         self._hooks: dict[type[Outcome], Hook[Any]] = {}
         if on_recorded is not None:
@@ -119,7 +120,7 @@ class Receiver:
 
     def admit(self, head: Head) -> Response | None:
         """Refuse a head for its path, method or secret, in this order; None admits it."""
-        if not head.is_at(self._endpoint):
+        if not head.is_at(self.endpoint):
             return self.refuse(head, Refusal.NO_SUCH_PATH)
         if head.method != "POST":
             return self.refuse(head, Refusal.METHOD_NOT_ALLOWED)

@@ -38,7 +38,7 @@ DRAIN = 20
 
 
 class Server:
-    """The ASGI application, with the `receiver` that answers at its mount path.
+    """The ASGI application, with the `receiver` that answers at its mount path by `webhook`.
 
     Raises `ConfigurationError` where the settings cannot work.
     """
@@ -61,9 +61,9 @@ class Server:
         if store.log is not None:
             prune = partial(self._prune, store.log)
             self._tasks.append(Periodic(prune, seconds=DAY, name="pruning of the log"))
-        self._webhook = ASGI(self.receiver)
+        self.webhook = ASGI(self.receiver)
         self._dashboard = _dashboard(settings, store) if settings.dashboard else None
-        self._drawn = ASGI(self._dashboard) if self._dashboard else self._webhook
+        self._drawn = ASGI(self._dashboard) if self._dashboard else self.webhook
         self._drawn_at = f"{dashboard_path(settings.mount_path)}/"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -72,7 +72,7 @@ class Server:
             await self._live(receive, send)
         else:
             is_drawn = f"{scope['path']}/".startswith(self._drawn_at)
-            other = self._drawn if is_drawn else self._webhook
+            other = self._drawn if is_drawn else self.webhook
             await self._pages.get(scope["path"], other)(scope, receive, send)
 
     def reload(self) -> None:
