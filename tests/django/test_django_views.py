@@ -242,7 +242,7 @@ class TestSignals:
         running = active_count()
         with django_host.project(database_url, GROUP_COMMIT=threads, SWEEP=threads) as alias:
             self.hear_in_a_transaction(alias, database_url)
-            assert active_count() == running
+            assert active_count() <= running  # one of another test may end
 
     def hear_in_a_transaction(self, alias: str, database_url: str) -> None:
         """Roll one back, and commit one."""
