@@ -140,6 +140,9 @@ class HostContract:
     waits_for_body = False
     """The host waits for a slow body as long as it takes, for it has no limit of its own."""
 
+    drops_the_gone = False
+    """The host drops what has not reached the receiver yet when its client goes away."""
+
     stops_at_once = False
     """The server ends without an answer to what waits, which the provider posts again."""
 
@@ -574,13 +577,22 @@ class HostContract:
     @pytest.mark.parametrize("go", [Connection.close, Connection.reset])
     def test_gone_after_the_body(self, site: Site, go: Callable[[Connection], None]) -> None:
         """What was sent whole is recorded, though nobody waits for the answer."""
-        with site.lock():
-            connection = Connection(site.port)
-            connection.send(request(DELIVERY, site.path))
-            # The answer to this one says that the server has read the other.
-            assert ask(site.port, request(b"{", site.path + "/x")).status == 404
-            go(connection)
-            assert ask(site.port, request(b"{", site.path + "/x")).status == 404
+
+        def post_and_go() -> None:
+            with site.lock():
+                connection = Connection(site.port)
+                connection.send(request(DELIVERY, site.path))
+                # The answer to this one says that the server has read the other.
+                assert ask(site.port, request(b"{", site.path + "/x")).status == 404
+                go(connection)
+                assert ask(site.port, request(b"{", site.path + "/x")).status == 404
+
+        post_and_go()
+        if self.drops_the_gone:  # on a busy machine it may be on its way still
+            with suppress(AssertionError):
+                eventually(lambda: site.delivered_at() == AT)
+                return
+            post_and_go()
         eventually(lambda: site.delivered_at() == AT)
 
     @pytest.mark.parametrize("go", [Connection.close, Connection.reset])

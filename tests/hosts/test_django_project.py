@@ -79,6 +79,7 @@ class TestUvicorn(DjangoContract):
     reads_body_first = True  # Django has all of it before it looks for a view
     continues_first = True  # and so has asked for it
     waits_for_body = True  # and has no time limit there
+    drops_the_gone = True  # until it has called the view
 
 
 class TestUvicornInGroups(TestUvicorn):
