@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from large import Relation, fill_large, relations, sized
+from pgbench import MOST, ONE, limit
 from places import POSTGRESQL, SQLITE, Place, postgres
 from processes import HERE
-from sample import Sample, in_turns, serving
+from sample import Sample, in_turns, rotated, serving
 
 LEAST = 10_000
 MOST_ON_FILE = 1_000_000
@@ -22,20 +23,24 @@ SECONDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What was measured of a kind of database, by the number of rows.
+    """What was measured of a kind of database, or of pgbench there, by the number of rows.
 
     `loading` is how long it took to make them, in seconds.
     """
 
-    loading: dict[str, float]
-    relations: dict[str, list[Relation]]
     samples: list[Sample]
+    loading: dict[str, float] = field(default_factory=dict)
+    relations: dict[str, list[Relation]] = field(default_factory=dict)
 
 
 def growing(rows: int, turns: int) -> dict[str, Growth]:
-    """Measure databases of ten thousand dispatches and entries up to so many, in turns."""
+    """Measure databases of ten thousand dispatches and entries up to so many, in turns.
+
+    What pgbench's one UPDATE loses there PostgreSQL loses, whoever asks it.
+    """
     with _postgres(rows) as places:
         measured = {POSTGRESQL: _measured(places, turns)}
+        measured[ONE] = Growth(list(_limits(places, turns)))
     with _files(min(rows, MOST_ON_FILE)) as places:
         measured[SQLITE] = _measured(places, turns)
     return measured
@@ -54,7 +59,26 @@ def _measured(places: Mapping[str, Place], turns: int) -> Growth:
         sizes = {rows: sized(int(rows)) for rows in places}
         found = {rows: relations(place) for rows, place in places.items()}
         samples = list(in_turns(cases, sizes, seconds=SECONDS, turns=turns))
-    return Growth(loading, found, samples)
+    return Growth(samples, loading, found)
+
+
+def _limits(places: Mapping[str, Place], turns: int) -> Iterator[Sample]:
+    for turn in range(turns):
+        for rows in rotated(places, turn):
+            found = limit(ONE, places[rows], sized(int(rows)), MOST, SECONDS)
+            print(
+                f"{f'{ONE}, {rows}':>24}{MOST:>5}{found.rate:>9,.0f}{found.p99:>9.2f}", flush=True
+            )
+            yield Sample(
+                case=rows,
+                connections=MOST,
+                turn=turn,
+                rate=found.rate,
+                p50=found.p50,
+                p99=found.p99,
+                cores=found.base or 0.0,
+                errors=found.errors,
+            )
 
 
 def _sizes(rows: int) -> Iterator[int]:
@@ -67,7 +91,10 @@ def _sizes(rows: int) -> Iterator[int]:
 @contextmanager
 def _postgres(rows: int) -> Iterator[dict[str, Place]]:
     with postgres() as server:
-        yield {str(size): Place(POSTGRESQL, server.create(), server.pid) for size in _sizes(rows)}
+        yield {
+            str(size): Place(POSTGRESQL, server.create(), server.pid, server.binaries)
+            for size in _sizes(rows)
+        }
 
 
 @contextmanager

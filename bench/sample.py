@@ -6,7 +6,7 @@ turns, each turn in another order, and are compared within each turn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from statistics import median
@@ -56,7 +56,8 @@ class Sample:
     `cores` are seconds on a core for a thousand notifications, of server and database;
     `memory` is the most that the server's largest process had, in MB; `wal` is in bytes for a
     notification; `flush` is how many notifications a flush of the WAL was for; `hot` is the
-    share of the updates of dispatches that touched no index. SQLite has none of the last three.
+    share of the updates of dispatches that touched no index. SQLite has none of these three,
+    and where no server of ours is at work there is no memory either.
     """
 
     case: str
@@ -66,11 +67,11 @@ class Sample:
     p50: float
     p99: float
     cores: float
-    memory: float
-    wal: float | None
-    flush: float | None
-    hot: float | None
     errors: int
+    memory: float | None = None
+    wal: float | None = None
+    flush: float | None = None
+    hot: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +100,17 @@ def in_turns(
     turns: int,
 ) -> Iterator[Sample]:
     """Put each under load, each turn in another order."""
-    names = list(cases)
     for turn in range(turns):
-        first = turn % len(names)
-        for name in names[first:] + names[:first]:
+        for name in rotated(cases, turn):
             for each in connections:
                 yield sampled(name, turn, cases[name], each, seconds, sizes[name])
+
+
+def rotated(names: Iterable[str], turn: int) -> list[str]:
+    """Return the order of a turn, in which each comes first in its own."""
+    order = list(names)
+    first = turn % len(order)
+    return order[first:] + order[:first]
 
 
 def sampled(

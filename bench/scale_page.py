@@ -14,7 +14,7 @@ from statistics import mean, median
 from growth import LEAST
 from large import Relation
 from markdown import DOCS, table
-from places import POSTGRESQL, SQLITE
+from places import POSTGRESQL
 from receivers import CONNECTIONS
 from report import digits
 from sample import Sample, medians, ratio
@@ -61,11 +61,11 @@ def _ratios(measured: Measured) -> str:
 
 
 def _growth_ratios(measured: Measured) -> Iterator[Sequence[str]]:
-    for database, asked in ((POSTGRESQL, "at least 0.8"), (SQLITE, "")):
-        samples = measured.growth(database).samples
-        most = max((each.case for each in samples), key=int)
-        value = ratio(samples, most, str(LEAST))
-        yield f"rate on {database}, {int(most):,} rows to {LEAST:,}", _bold(value), asked
+    for what, grown in measured.growths().items():
+        most = max((each.case for each in grown.samples), key=int)
+        value = ratio(grown.samples, most, str(LEAST))
+        asked = "at least 0.8" if what == POSTGRESQL else ""
+        yield f"rate, {what}, {int(most):,} rows to {LEAST:,}", _bold(value), asked
 
 
 def _worker_ratios(measured: Measured) -> Iterator[Sequence[str]]:
@@ -110,20 +110,19 @@ def _carries(measured: Measured) -> str:
 
 def _growth(measured: Measured) -> str:
     parts = []
-    for database in (POSTGRESQL, SQLITE):
-        growth = measured.growth(database)
+    for what, grown in measured.growths().items():
         rows = [
             (
                 f"{int(each.case):,}",
-                _bold(ratio(growth.samples, each.case, str(LEAST))),
+                _bold(ratio(grown.samples, each.case, str(LEAST))),
                 *_figures(each),
-                digits(growth.loading[each.case], 0),
+                digits(grown.loading.get(each.case), 0),
             )
-            for each in _ascending(medians(growth.samples))
+            for each in _ascending(medians(grown.samples))
         ]
-        head = (database, f"to {LEAST:,}", *FIGURES, "made in s")
+        head = (what, f"to {LEAST:,}", *FIGURES, "made in s")
         parts.append(table(head, rows))
-    turns = _many(measured.growth(POSTGRESQL).samples)
+    turns = _many(measured.growths()[POSTGRESQL].samples)
     return "\n\n".join([f"The medians of {turns} turns:", *parts])
 
 
@@ -211,7 +210,7 @@ def _pruning(soak: Soak) -> float | None:
 
 
 def _billion(measured: Measured) -> str:
-    found = measured.growth(POSTGRESQL).relations
+    found = measured.growths()[POSTGRESQL].relations
     most = max(found, key=int)
     times = BILLION / int(most)
     rows = [

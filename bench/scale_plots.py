@@ -27,7 +27,7 @@ def plots(measured: Measured) -> Iterator[tuple[str, str]]:
 def _growth(measured: Measured) -> Iterator[tuple[str, str]]:
     across = "dispatches, and as many entries of the log"
     samples = {
-        database: medians(measured.growth(database).samples) for database in (POSTGRESQL, SQLITE)
+        database: medians(measured.growths()[database].samples) for database in (POSTGRESQL, SQLITE)
     }
     for figure, unit in UNITS.items():
         lines = [

@@ -43,9 +43,9 @@ class Measured:
     def __init__(self, parts: Mapping[str, Any]) -> None:
         self.parts = parts
 
-    def growth(self, database: str) -> Growth:
-        """Return how the rate changed with the rows of a kind of database."""
-        return self._part("growth", dict[str, Growth])[database]
+    def growths(self) -> Mapping[str, Growth]:
+        """Return how rates changed with the rows of each kind of database."""
+        return self._part("growth", dict[str, Growth])
 
     def turns(self, name: str) -> Turns:
         """Return what took turns: workers, groups, or settings."""
