@@ -12,6 +12,7 @@ from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
 from statistics import quantiles
 from tempfile import TemporaryDirectory
+from time import monotonic, sleep
 
 from sqlalchemy import make_url, text
 
@@ -55,6 +56,9 @@ MOST = 64
 SAMPLED = 0.1
 """Of the transactions; so many are written down, for the percentiles."""
 
+ENDING = 5
+"""In seconds; how long backends may take to end, at which each says what it did."""
+
 _DONE = re.compile(r"actually processed: (\d+)")
 _FAILED = re.compile(r"failed transactions: (\d+)")
 _RATE = re.compile(r"tps = ([\d.]+)")
@@ -68,9 +72,11 @@ def limit(script: str, place: Place, size: Size, clients: int, seconds: int) -> 
         said = _run(script, place, size, clients, seconds, Path(folder))
         latencies = quantiles(_latencies(Path(folder)), n=100)
     done, failed = int(_found(_DONE, said)), int(_found(_FAILED, said))
-    updated = _updated(place) - updated
-    if failed or updated < done:
-        raise Unproved(f"{script}: {failed} transactions failed, {updated} of {done} updated.")
+    until = monotonic() + ENDING
+    while (updates := _updated(place) - updated) < done and monotonic() < until:
+        sleep(0.1)
+    if failed or updates < done:
+        raise Unproved(f"{script}: {failed} transactions failed, {updates} of {done} updated.")
     return Result(
         name=script,
         family=script,
@@ -122,7 +128,7 @@ def _latencies(folder: Path) -> Iterator[float]:
 
 
 def _updated(place: Place) -> int:
-    """Return how many rows of dispatches were ever updated; backends that end report to it."""
+    """Return how many rows of dispatches were ever updated, as those say that have ended."""
     question = "SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = 'hookrow_dispatches'"
     with opened(place.url) as engine, engine.connect() as connection:
         return int(connection.execute(text(question)).scalar_one())
