@@ -28,7 +28,7 @@ _AT_THIS_TERMINAL = (
 @pytest.fixture
 def command(tmp_path: Path) -> Command:
     """Return the command, in an empty folder."""
-    return Command(tmp_path)
+    return Command(tmp_path, measured=True)
 
 
 class Terminal:
@@ -101,7 +101,7 @@ def left(command: Command) -> list[Path]:
 @pytest.fixture(scope="module")
 def once(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Run it once, whatever is set for hookrow or for the web; return what it printed."""
-    command = Command(tmp_path_factory.mktemp("demo"))
+    command = Command(tmp_path_factory.mktemp("demo"), measured=True)
     done = command.run(
         *("demo", "--once"),
         HOOKROW_SECRET="short",

@@ -37,7 +37,7 @@ def without(folder: Path, missing: str) -> Command:
 
 def test_module(tmp_path: Path) -> None:
     """`python -m hookrow` is the command, and calls itself so."""
-    command = Command(tmp_path)
+    command = Command(tmp_path, measured=True)
     done = command.execute(sys.executable, "-m", "hookrow", "--version")
     assert done.returncode == 0
     assert done.stdout.strip().endswith(__version__)

@@ -225,7 +225,7 @@ class TestServe:
     @pytest.mark.parametrize("workers", [1, 2])
     def test_metrics(self, tmp_path: Path, workers: int) -> None:
         """However many processes there are, what they did together is at /metrics."""
-        command = Command(tmp_path)
+        command = Command(tmp_path, measured=True)
         command.call("db", "upgrade")
         world.fill(f"sqlite:///{tmp_path}/hookrow.db")
         body = msgspec.json.encode(testing.delivery(ADA, ADAS, at=AT))
@@ -247,7 +247,7 @@ class TestServe:
 
     def test_a_worker_that_ends(self, tmp_path: Path) -> None:
         """What it did still counts; what only a living process has does not."""
-        command = Command(tmp_path)
+        command = Command(tmp_path, measured=True)
         with command.serving("--metrics", "--workers", 2) as server:
             eventually(lambda: server.log.count("Application startup complete") == 2)
             for _ in range(20):
