@@ -12,13 +12,13 @@ import textwrap
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, TypeAlias
 
 import click
@@ -26,7 +26,6 @@ import uvicorn
 from sqlalchemy import Engine, insert, select
 
 from hookrow import migrations, testing
-from hookrow.processes import stopped
 from hookrow.receiver import ENDPOINT, Receiver
 from hookrow.schema import Schema
 from hookrow.server import Server
@@ -60,8 +59,10 @@ class Step:
 def run(*, stay: bool) -> None:
     """Run the traffic and print what became of it; with `stay` serve on until Ctrl-C."""
     logging.getLogger("hookrow").setLevel(logging.ERROR)  # refusals are shown in the table
-    for signum in (signal.SIGTERM, signal.SIGHUP):  # or the folder would stay behind
-        signal.signal(signum, stopped)
+    # What a signal raises may come up within a library, which logs it or drops it.
+    stopped = Event()
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, lambda *_: stopped.set())
     with tempfile.TemporaryDirectory(prefix="hookrow-demo-") as folder:
         url = f"sqlite:///{Path(folder) / 'demo.db'}"
         engine = open_engine(url)
@@ -74,10 +75,16 @@ def run(*, stay: bool) -> None:
             if drawn:
                 click.echo(f"What comes is seen at {address}/dashboard/ as it comes.")
             click.echo()
-            _show_traffic(engine, address + ENDPOINT, secret)
-            _show_parked(engine, server.receiver)
-            if stay:
-                _stay(engine, address + ENDPOINT, secret)
+            shown = chain(
+                _show_traffic(engine, address + ENDPOINT, secret),
+                _show_parked(engine, server.receiver),
+                _stay(engine, address + ENDPOINT, secret) if stay else (),
+            )
+            for _ in shown:
+                if stopped.is_set():
+                    with suppress(OSError):  # of a window that is closed
+                        click.echo()
+                    break
         engine.dispose()
 
 
@@ -104,8 +111,6 @@ def _serving(app: Server) -> Iterator[str]:
     """Serve in a thread, at a free port of this machine; yield the server's address."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         config = uvicorn.Config(app, log_level="warning", access_log=False)
-        # Ctrl-C within an import may leave Python's import lock held: the thread makes none.
-        config.load()
         server = uvicorn.Server(config)
         thread = Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
@@ -140,7 +145,8 @@ def _traffic() -> Iterator[Step]:
     yield Step("Delivery with a wrong secret", delivery, secret="wrong")  # noqa: S106 - a wrong one
 
 
-def _show_traffic(engine: Engine, url: str, secret: str) -> None:
+def _show_traffic(engine: Engine, url: str, secret: str) -> Iterator[None]:
+    """Post it; yield where it may be stopped, as the others do."""
     statuses: Counter[int] = Counter()
     _print("What is posted", "What is answered", "What it changes")
     _print(*("-" * width for width in _widths()))
@@ -151,14 +157,16 @@ def _show_traffic(engine: Engine, url: str, secret: str) -> None:
         after = _rows(engine)
         _print(step.title, f"{status} {text}", "\n".join(_changes(before, after)) or "nothing")
         before = after
+        yield
     counts = ", ".join(f"{count} answered {status}" for status, count in sorted(statuses.items()))
     click.echo(f"\n{statuses.total()} notifications: {counts}.")
 
 
-def _show_parked(engine: Engine, receiver: Receiver) -> None:
+def _show_parked(engine: Engine, receiver: Receiver) -> Iterator[None]:
     """Save the dispatch whose delivery came too early, as an application would."""
     click.echo("\nOne delivery outran the application, and is parked in the log:\n")
     _tell(engine, EARLY)
+    yield
     with engine.begin() as connection:
         row = {"provider_message_id": EARLY, "subscriber_id": 1, "list_id": 2}
         connection.execute(insert(tables.dispatches), row)
@@ -168,6 +176,7 @@ def _show_parked(engine: Engine, receiver: Receiver) -> None:
     for change in _changes(before, _rows(engine)):
         click.echo(f"  {change}")
     _tell(engine, EARLY)
+    yield
 
 
 def _tell(engine: Engine, message_id: str) -> None:
@@ -176,7 +185,7 @@ def _tell(engine: Engine, message_id: str) -> None:
         click.echo(textwrap.fill(story(entry), 100, initial_indent="  ", subsequent_indent="  "))
 
 
-def _stay(engine: Engine, url: str, secret: str) -> None:
+def _stay(engine: Engine, url: str, secret: str) -> Iterator[None]:
     dora = PEOPLE[-1]
     click.echo(
         f"\nThe server goes on. Post one of your own from another terminal:\n\n"
@@ -185,15 +194,13 @@ def _stay(engine: Engine, url: str, secret: str) -> None:
         "What it changes is shown here. Ctrl-C stops."
     )
     before = _rows(engine)
-    try:
-        while True:
-            time.sleep(0.3)
-            after = _rows(engine)
-            for change in _changes(before, after):
-                click.echo(f"  {change}")
-            before = after
-    except KeyboardInterrupt:
-        click.echo()
+    while True:
+        time.sleep(0.3)
+        yield
+        after = _rows(engine)
+        for change in _changes(before, after):
+            click.echo(f"  {change}")
+        before = after
 
 
 def _rows(engine: Engine) -> Snapshot:
