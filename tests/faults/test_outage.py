@@ -63,7 +63,7 @@ def test_connections_are_terminated(postgres: Server, postgres_url: str, tmp_pat
     """All connections are cut, again and again."""
 
     def outage() -> None:
-        for _ in range(40):
+        for _ in range(20):
             eventually(lambda: postgres.terminate(postgres_url))
             time.sleep(0.03)
 
