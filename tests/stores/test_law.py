@@ -24,7 +24,7 @@ Group: TypeAlias = list[Arrival]
 World: TypeAlias = dict[str, list[dict[str, Any]]]
 
 EXAMPLES = {
-    "memory": 50,
+    "memory": 100,
     "sqlite": 25,
     "postgres": 25,
     "django-sqlite": 15,
