@@ -232,6 +232,17 @@ class TestFile:
             Spool(path)
         assert (path.read_bytes(), _mode(path)) == (before, 0o640)
 
+    def test_version(self, path: Path) -> None:
+        """A spool has version 1; one of a later version is refused, and left as it was."""
+        Spool(path)
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+            connection.execute("PRAGMA user_version = 2")
+        before = path.read_bytes()
+        with pytest.raises(ConfigurationError, match="a newer version of hookrow"):
+            Spool(path)
+        assert path.read_bytes() == before
+
     @pytest.mark.parametrize("name", [".", "no/such/spool.db", "text", "a\0b"])
     def test_no_such_file(self, tmp_path: Path, name: str) -> None:
         """Where there can be no spool it is refused at once, by name."""

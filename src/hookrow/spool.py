@@ -24,6 +24,9 @@ LARGEST = 1024**3
 
 _APPLICATION = 0x686F6F6B  # "hook": https://sqlite.org/pragma.html#pragma_application_id
 
+_VERSION = 1
+"""Of the table, in SQLite's `user_version`; 0 is that of hookrow 0.1.0, with the same table."""
+
 _PAGE = 4096
 
 _TABLE = """
@@ -81,7 +84,7 @@ class Spool:
         except (OSError, ValueError, sqlite3.Error) as error:  # a NUL in it is a ValueError
             raise ConfigurationError(
                 f"The spool {self._path} cannot be written: {error}. "
-                "Name a file in a folder of your own."
+                "Name a file of its own, in a folder that hookrow may write to."
             ) from error
 
     def put(self, arrivals: Sequence[Arrival]) -> None:
@@ -170,15 +173,16 @@ class Spool:
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA synchronous = EXTRA")
-        connection.execute(f"PRAGMA page_size = {_PAGE}")
-        connection.execute("PRAGMA auto_vacuum = FULL")
-        if not _is_ours(connection):
+        if _version(connection) != _VERSION or not _is_ours(connection):
             self._make(connection)
         self._path.chmod(0o600)
         connection.execute(f"PRAGMA max_page_count = {max(self._limit // _PAGE, 1)}")
 
     def _make(self, connection: sqlite3.Connection) -> None:
-        """Make the table, where no other process has made it meanwhile."""
+        """Create or upgrade the table, unless another process has done so meanwhile."""
+        if not _is_ours(connection):  # on a spool, auto_vacuum would write to the file each time
+            connection.execute(f"PRAGMA page_size = {_PAGE}")
+            connection.execute("PRAGMA auto_vacuum = FULL")
         connection.execute("BEGIN IMMEDIATE")
         if not _is_ours(connection):
             if connection.execute("SELECT 1 FROM sqlite_master").fetchone():
@@ -187,12 +191,23 @@ class Spool:
                 )
             connection.execute(f"PRAGMA application_id = {_APPLICATION}")
             connection.execute(_TABLE)
+        elif _version(connection) > _VERSION:
+            raise ConfigurationError(
+                f"{self._path} was written by a newer version of hookrow: upgrade hookrow, or "
+                "name another file."
+            )
+        connection.execute(f"PRAGMA user_version = {_VERSION}")
         connection.commit()
 
 
 def _is_ours(connection: sqlite3.Connection) -> bool:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     return bool(application == _APPLICATION)
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
 
 
 def _is_full(error: Exception) -> bool:
