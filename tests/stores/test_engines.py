@@ -19,7 +19,15 @@ from sqlalchemy import Engine, event, make_url, text
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from hookrow import ConfigurationError
-from hookrow.stores import Conflict, Locked, Rejected, StoreError, Unavailable, engines
+from hookrow.stores import (
+    Conflict,
+    Locked,
+    Rejected,
+    SchemaChanged,
+    StoreError,
+    Unavailable,
+    engines,
+)
 from hookrow.stores.engines import (
     CONNECT_TIMEOUT,
     begin,
@@ -313,7 +321,7 @@ class TestPostgresFaults:
             *(("55P03", Locked), ("57014", Locked)),
             *(("22001", Rejected), ("22P02", Rejected), ("23505", Rejected), ("23514", Rejected)),
             *(("53100", Unavailable), ("53300", Unavailable), ("57P01", Unavailable)),
-            *(("08006", Unavailable), ("42P01", Unavailable), ("25006", Unavailable)),
+            *(("08006", Unavailable), ("42P01", SchemaChanged), ("25006", Unavailable)),
         ],
     )
     def test_the_state_says_what_to_do(
@@ -349,7 +357,10 @@ class TestPostgresFaults:
         )
         found = _fault(engine, insert)
         assert type(found) is Rejected
-        assert str(found) == "UniqueViolation 23505"
+        assert str(found) == (
+            "UniqueViolation 23505 constraint 'hookrow_subscribers_email' "
+            "table 'hookrow_subscribers'"
+        )
 
 
 class TestSqliteFaults:
@@ -395,4 +406,4 @@ class TestSqliteFaults:
 
     def test_a_missing_table_is_unavailable(self, sqlite_url: str) -> None:
         """That is no fault of the data: it fails whoever sends it."""
-        assert type(_fault(connect(sqlite_url), "SELECT * FROM nothing")) is Unavailable
+        assert type(_fault(connect(sqlite_url), "SELECT * FROM nothing")) is SchemaChanged

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 
+import psycopg
 import pytest
 from contract import NOON, arrival, fill, insistent, opens, statuses
 from django_home import DjangoHome
@@ -14,7 +16,14 @@ from sqlalchemy import exc, text
 from sqlalchemy.exc import SQLAlchemyError, StatementError
 
 from hookrow import Suppressed
-from hookrow.stores import Rejected, StoreError, Unavailable
+from hookrow.stores import (
+    Conflict,
+    Locked,
+    Rejected,
+    SchemaChanged,
+    StoreError,
+    Unavailable,
+)
 from hookrow.stores.causes import cause
 from hookrow.stores.engines import opened
 from hookrow.stores.faults import fault
@@ -44,22 +53,56 @@ def test_a_value_that_the_driver_refuses(postgres_url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "saving", "kind"),
+    ("states", "kind"),
     [
-        ("42501", True, Rejected),
-        ("42501", False, Unavailable),
-        ("42P01", False, Unavailable),
-        ("0A000", True, Rejected),
-        ("55000", True, Rejected),
-        ("25006", True, Unavailable),
-        ("54000", False, Rejected),
+        ("08000 08P01 25006 28P01 3D000 53100 53200 57P01 57P03 58030 F0000 XX000", Unavailable),
+        ("42P01 42703 42501 3F000", SchemaChanged),
+        ("40001 40P01 26000", Conflict),
+        ("55P03 57014", Locked),
+        ("AB001 0A000 21000 22P02 23514 27000 2F002 38000 54000 55000 57000 P0001 HV000", Rejected),
     ],
 )
-def test_what_cannot_be_saved(state: str, *, saving: bool, kind: type[StoreError]) -> None:
-    """Where rows were found, what forbids to change them is theirs; a standby changes none."""
-    error = Exception()
-    error.sqlstate = state  # type: ignore[attr-defined] # as psycopg's errors have one
-    assert type(cause(error, data=False, saving=saving)) is kind
+def test_every_other_state_is_of_one_statement(states: str, kind: type[StoreError]) -> None:
+    """Only the SQLSTATEs of a database that cannot work at all stop the store."""
+    for state in states.split():
+        error = Exception("ada@example.com")
+        error.sqlstate = state  # type: ignore[attr-defined] # as psycopg's errors have one
+        assert type(cause(error)) is kind
+        assert str(cause(error)) == f"Exception {state}"
+
+
+@pytest.mark.parametrize(
+    ("names", "kind"),
+    [
+        ("CANTOPEN IOERR FULL READONLY CORRUPT NOTADB NOMEM IOERR_WRITE", Unavailable),
+        ("BUSY LOCKED BUSY_SNAPSHOT PROTOCOL SCHEMA", Conflict),
+        ("CONSTRAINT MISMATCH TOOBIG AUTH RANGE CONSTRAINT_TRIGGER", Rejected),
+        ("ERROR", SchemaChanged),
+    ],
+)
+def test_sqlite(names: str, kind: type[StoreError]) -> None:
+    """SQLite's codes, extended ones included, are classified in the same way."""
+    for name in names.split():
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = getattr(sqlite3, f"SQLITE_{name}")
+        assert type(cause(error)) is kind
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (psycopg.OperationalError, Unavailable),
+        (psycopg.InterfaceError, Unavailable),
+        (psycopg.DataError, Rejected),
+        (psycopg.ProgrammingError, Rejected),
+        (sqlite3.ProgrammingError, Rejected),
+        (sqlite3.OperationalError, Unavailable),
+    ],
+    ids=lambda value: f"{value.__module__}.{value.__name__}",
+)
+def test_errors_without_a_code(make: type[Exception], kind: type[StoreError]) -> None:
+    """A driver's own errors are the connection's or the statement's, by their class."""
+    assert type(cause(make("ada@example.com"))) is kind
 
 
 _BROKEN = {

@@ -11,11 +11,11 @@ from contextlib import ExitStack, contextmanager
 from math import isinf
 from typing import Any
 
-from django.db import DataError, Error, IntegrityError, connections
+from django.db import Error, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import atomic
 
-from hookrow.stores import Rejected
+from hookrow.stores import Rejected, SchemaChanged
 from hookrow.stores.causes import cause
 from hookrow.stores.limits import LIMIT_STATEMENTS, left, set_limits
 
@@ -51,13 +51,16 @@ def reading(using: str) -> Iterator[BaseDatabaseWrapper]:
 def faults(*, saving: bool = False) -> Iterator[None]:
     """Raise a `StoreError` for what Django raises of a database in the block.
 
-    `saving` is for a block that changes rows; see `causes.cause`.
+    In a block that is `saving` the rows were found, so that the tables are there: a statement
+    that does not fit any table must be a trigger's.
     """
     try:
         yield
     except Error as error:
-        data = isinstance(error, DataError | IntegrityError)
-        raise cause(error.__cause__ or error, data=data, saving=saving) from error
+        meant = cause(error.__cause__ or error)
+        if saving and isinstance(meant, SchemaChanged):
+            meant = Rejected(str(meant))
+        raise meant from error
     except (UnicodeError, OverflowError) as error:  # the driver cannot write a value
         raise Rejected(type(error).__name__) from error
 

@@ -39,6 +39,13 @@ class Unavailable(StoreError):
     """The database cannot be reached, or cannot do its work at all."""
 
 
+class SchemaChanged(Unavailable):
+    """A statement does not fit the tables, which must have changed since they were verified.
+
+    It may also come from a trigger's own statement; to verify the tables again tells which.
+    """
+
+
 class Reading(Protocol):
     """What is there now. Nothing is locked, and nobody is kept from writing."""
 

@@ -183,7 +183,7 @@ class Transaction(SQLTransaction):
         self._begin()
         return super().read(rows)
 
-    @faults(saving=True)
+    @faults()
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
         """Lock what is written to, kind by kind."""
         self._begin()

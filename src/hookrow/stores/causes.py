@@ -1,84 +1,97 @@
-"""What a driver's error means: which `StoreError` it is, whatever library carried it here.
+"""What a driver's error means: the `StoreError` for it, whichever library passed it on.
 
-Nothing that may quote a row leaves this module: what it returns is for a log.
+Error texts made here are for log lines. A database's own message may quote a row, so only the
+error's class, its code and the names of a constraint and a table are taken from it.
 """
 
 from __future__ import annotations
 
 import sqlite3
 
-from hookrow.stores import Conflict, Locked, Rejected, StoreError, Unavailable
+from hookrow.stores import Conflict, Locked, Rejected, SchemaChanged, StoreError, Unavailable
 
-_POSTGRES_CAUSES: dict[str, type[StoreError]] = {
+_POSTGRES: dict[str, type[StoreError]] = {
     "40001": Conflict,  # serialization_failure
     "40P01": Conflict,  # deadlock_detected
+    "26000": Conflict,  # invalid_sql_statement_name: the session lost its prepared statements
     "55P03": Locked,  # lock_not_available
     "57014": Locked,  # query_canceled, by statement_timeout: most often behind a lock
-    "22": Rejected,  # data exception
-    "23": Rejected,  # integrity constraint violation
-    "44": Rejected,  # WITH CHECK OPTION violation
-    "54": Rejected,  # program limit exceeded: a value that is too long for an index
-    "P0": Rejected,  # raised by a trigger of the host's
+    "08": Unavailable,  # connection exception
+    "25": Unavailable,  # invalid transaction state: a standby, for example
+    "28": Unavailable,  # invalid authorization specification
+    "3D": Unavailable,  # invalid catalog name
+    "53": Unavailable,  # insufficient resources
+    "57P": Unavailable,  # operator intervention: shutdown, crash
+    "58": Unavailable,  # system error
+    "F0": Unavailable,  # configuration file error
+    "XX": Unavailable,  # internal error
+    "3F": SchemaChanged,  # invalid schema name
+    "42": SchemaChanged,  # syntax error or access rule violation: undefined table or column
 }
-"""By SQLSTATE or its class: PostgreSQL's manual, appendix A."""
+"""By SQLSTATE, or by its first characters (PostgreSQL's manual, appendix A).
 
-_OF_THE_ROWS = {
-    "0A",  # feature not supported: a view that no row can be changed through
-    "21",  # cardinality violation
-    "27",  # triggered data change violation
-    "2F",  # SQL routine exception
-    "38",  # external routine exception
-    "39",  # external routine invocation exception
-    "42",  # access rule violation: no UPDATE right, a generated column, a trigger's own
-    "55",  # object not in prerequisite state: as 0A
-}
-"""Classes of what a table, its triggers or our rights on it forbid, while others may be changed."""
+Every other error is of one statement and its data: `Rejected`.
+"""
 
-_SQLITE_CAUSES: dict[int, type[StoreError]] = {
+_SQLITE: dict[int, type[StoreError]] = {
     sqlite3.SQLITE_BUSY: Conflict,
     sqlite3.SQLITE_LOCKED: Conflict,
-    sqlite3.SQLITE_CONSTRAINT: Rejected,
-    sqlite3.SQLITE_MISMATCH: Rejected,
-    sqlite3.SQLITE_TOOBIG: Rejected,
+    sqlite3.SQLITE_PROTOCOL: Conflict,  # another process opened or closed the file
+    sqlite3.SQLITE_SCHEMA: Conflict,
+    sqlite3.SQLITE_CANTOPEN: Unavailable,
+    sqlite3.SQLITE_IOERR: Unavailable,
+    sqlite3.SQLITE_FULL: Unavailable,
+    sqlite3.SQLITE_READONLY: Unavailable,
+    sqlite3.SQLITE_CORRUPT: Unavailable,
+    sqlite3.SQLITE_NOTADB: Unavailable,
+    sqlite3.SQLITE_NOMEM: Unavailable,
+    sqlite3.SQLITE_ERROR: SchemaChanged,  # "no such table" and the like have no code of their own
 }
-"""By primary result code: https://sqlite.org/rescode.html."""
+"""By primary result code (https://sqlite.org/rescode.html). Every other one is `Rejected`."""
+
+_OF_A_STATEMENT = {"DataError", "IntegrityError", "NotSupportedError", "ProgrammingError"}
+"""Errors that a driver raises by itself about a statement or its values (PEP 249)."""
 
 
-def cause(orig: BaseException | None, *, data: bool, saving: bool = False) -> StoreError:
-    """Return what a driver's error means to us, with nothing that a log must not hold.
+def cause(error: BaseException) -> StoreError:
+    """Return what a driver's error means, with a text that is fit for a log line."""
+    state = _sqlstate(error)
+    if state:
+        kind = Conflict if is_stale_plan(error) else _by_sqlstate(state)
+        return kind(" ".join([type(error).__name__, state, *_names(error)]))
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code:
+        kind = _SQLITE.get(code, Rejected)
+    elif _OF_A_STATEMENT & {each.__name__ for each in type(error).__mro__}:
+        kind = Rejected
+    else:
+        kind = Unavailable  # the connection, or the attempt to make one
+    if kind is Rejected or kind is SchemaChanged:
+        return kind(f"{type(error).__name__} {getattr(error, 'sqlite_errorname', '')}".strip())
+    message = str(error).strip().partition("\n")[0]
+    return kind(f"{type(error).__name__}: {message}")
 
-    `data` says that the library which carried it takes the data for the fault, which
-    counts where the database itself did not see it. `saving` says that rows were found
-    and were being changed: what the database then does not do at all it may yet do for
-    rows of another kind.
+
+def is_stale_plan(error: BaseException | None) -> bool:
+    """Tell whether a prepared statement no longer fits its tables; a new one will.
+
+    PostgreSQL's message is "cached plan must not change result type", which its locale may
+    translate; the function that raises it has one name.
     """
-    rejected = data or (saving and _is_of_the_rows(orig))
-    kind = _postgres(orig) or _sqlite(orig) or (Rejected if rejected else Unavailable)
-    if kind is Rejected:
-        # The database's own words may quote the row.
-        return Rejected(f"{type(orig).__name__} {_sqlstate(orig)}".strip())
-    message = str(orig).strip().partition("\n")[0]
-    return kind(f"{type(orig).__name__}: {message}")
+    function: object = getattr(getattr(error, "diag", None), "source_function", None)
+    return function == "RevalidateCachedQuery"
 
 
-def _sqlstate(orig: BaseException | None) -> str:
-    return getattr(orig, "sqlstate", None) or getattr(orig, "pgcode", None) or ""
+def _by_sqlstate(state: str) -> type[StoreError]:
+    matches = (_POSTGRES.get(state[:length]) for length in (5, 3, 2))
+    return next(filter(None, matches), Rejected)
 
 
-def _postgres(orig: BaseException | None) -> type[StoreError] | None:
-    state = _sqlstate(orig)
-    return _POSTGRES_CAUSES.get(state) or _POSTGRES_CAUSES.get(state[:2])
+def _sqlstate(error: BaseException) -> str:
+    return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None) or ""
 
 
-def _sqlite(orig: BaseException | None) -> type[StoreError] | None:
-    return _SQLITE_CAUSES.get(_sqlite_code(orig))
-
-
-def _sqlite_code(orig: BaseException | None) -> int:
-    code: int = getattr(orig, "sqlite_errorcode", 0)
-    return code & 0xFF
-
-
-def _is_of_the_rows(orig: BaseException | None) -> bool:
-    # SQLITE_ERROR is a statement that means nothing to it: a view, or a trigger at fault.
-    return _sqlstate(orig)[:2] in _OF_THE_ROWS or _sqlite_code(orig) == sqlite3.SQLITE_ERROR
+def _names(error: BaseException) -> list[str]:
+    diagnosis = getattr(error, "diag", None)
+    named = ((what, getattr(diagnosis, f"{what}_name", None)) for what in ("constraint", "table"))
+    return [f"{what} {name!a}" for what, name in named if name]

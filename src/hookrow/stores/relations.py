@@ -62,7 +62,10 @@ def are_apart(connection: Connection, tables: Collection[Table]) -> bool:
 def is_updatable(connection: Connection, table: Table) -> bool:
     """Tell whether the database knows a way to change what the columns of a row hold."""
     if connection.dialect.name != "postgresql":
-        return _compiles(connection, update(table).values({each: null() for each in table.c}))
+        # A table can always be changed, even if a trigger on it does not compile.
+        return relation(connection, table) is Relation.TABLE or _compiles(
+            connection, update(table).values({each: null() for each in table.c})
+        )
     events = func.pg_relation_is_updatable(_oid(connection, table), true())  # rules count
     return bool(connection.scalar(select(events.op("&")(_UPDATE))))
 

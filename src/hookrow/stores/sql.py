@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from time import monotonic
 
 from hookrow.errors import ConfigurationError, MissingExtra
 
@@ -20,7 +21,7 @@ except ImportError as error:
 
 from hookrow.forks import renew_after_fork
 from hookrow.schema import Schema
-from hookrow.stores import Unavailable
+from hookrow.stores import Rejected, SchemaChanged, Unavailable
 from hookrow.stores.autocommit import Sessions, Transaction, sessions
 from hookrow.stores.engines import begin, open_engine, reading, supported
 from hookrow.stores.faults import faults
@@ -32,6 +33,9 @@ from hookrow.stores.verification import verify
 from hookrow.stores.watch import watch
 
 log = logging.getLogger("hookrow")
+
+VERIFY_EVERY = 1.0
+"""In seconds; how often the tables are verified again at most."""
 
 _NO_DATABASE = (
     "A store takes a database URL, or an sqlalchemy.Engine that is not async, but no {}: "
@@ -67,6 +71,7 @@ class SQLStore:
             raise ConfigurationError(_NO_DATABASE.format(type(database).__name__))
         self._schema = schema
         self._statements: Statements | None = None
+        self._verified_at = 0.0
         self.log = SQLLog(schema.log, self._reading, self._committed) if schema.log else None
         self.census = SQLCensus(self._reading, self._verified, ours=schema.ours)
         try:
@@ -82,11 +87,14 @@ class SQLStore:
     @contextmanager
     def transaction(self, *, skip_locked: bool = False) -> Iterator[SQLTransaction]:
         """Begin a transaction; see `Store.transaction`."""
-        with faults(), ExitStack() as stack:
-            transaction = self._transaction(stack, skip_locked=skip_locked)
-            yield transaction
-            with faults(saving=True):  # of what is checked at the end
+        try:
+            with faults(), ExitStack() as stack:
+                transaction = self._transaction(stack, skip_locked=skip_locked)
+                yield transaction
                 transaction.commit()
+        except SchemaChanged as error:
+            self._verify_again()
+            raise Rejected(str(error)) from error  # by a trigger: the tables are as they should be
 
     @contextmanager
     def reading(self) -> Iterator[SQLReading]:
@@ -101,8 +109,7 @@ class SQLStore:
             self._verified()
             with _begun(self._reads) as connection:
                 yield connection
-                with faults(saving=True):  # of what is checked at the end
-                    connection.commit()
+                connection.commit()
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
@@ -116,7 +123,14 @@ class SQLStore:
                 self._statements = verify(self._reads, self._schema)
             except ConfigurationError as error:
                 raise Unavailable(str(error)) from error
+            self._verified_at = monotonic()
         return self._statements
+
+    def _verify_again(self) -> None:
+        """Verify the tables, at most once a second. Raises a `StoreError` if they do not fit."""
+        if monotonic() - self._verified_at >= VERIFY_EVERY:
+            self._statements = None
+            self._verified()
 
     def close(self) -> None:
         """Close the engines, where they are our own."""

@@ -26,6 +26,7 @@ from hookrow.notification import (
 from hookrow.schema import Schema
 from hookrow.stores import Conflict, State, by_kind, row_key
 from hookrow.stores.at_once import REFUSED, AtOnce
+from hookrow.stores.causes import is_stale_plan
 from hookrow.stores.faults import faults
 from hookrow.stores.prepared import Prepared, Step, Values
 from hookrow.stores.statements import Statements
@@ -117,7 +118,7 @@ class SQLTransaction(SQLReading):
         super().__init__(connection, statements, schema)
         self._skip_locked = skip_locked
 
-    @faults(saving=True)
+    @faults()
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
         """Lock what is written to, kind by kind; on SQLite the transaction holds the whole file."""
         locks = self._locks(rows)
@@ -129,7 +130,7 @@ class SQLTransaction(SQLReading):
             got.close()
         return held
 
-    @faults(saving=True)
+    @faults()
     def write(self, changes: Sequence[Change], entries: Sequence[Entry] = ()) -> None:
         """Lock, change and keep; at once where that can be, for no two changes meet in a row."""
         rows = {change.row for change in changes}
@@ -155,7 +156,7 @@ class SQLTransaction(SQLReading):
         try:
             statement(self._connection, values)
         except DBAPIError as error:
-            if getattr(error.orig, "sqlstate", None) not in REFUSED:
+            if getattr(error.orig, "sqlstate", None) not in REFUSED or is_stale_plan(error.orig):
                 raise
             self._statements.at_once = None
             raise Conflict("What is changed cannot be in one statement: now one by one.") from error
