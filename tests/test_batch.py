@@ -13,7 +13,7 @@ from threading import Event, Thread
 import pytest
 
 from command import run_script
-from hookrow.batch import GroupCommit, Overloaded
+from hookrow.batch import LARGEST_GROUP, GroupCommit, Overloaded
 from hookrow.promise import Promise
 
 PATIENCE = 20.0
@@ -163,7 +163,7 @@ class TestBacklog:
     def test_by_weight(self) -> None:
         """As much waits as may by weight; what is too heavy now may come when that is taken."""
         gate = _Gate()
-        with closing(GroupCommit(gate, capacity=10, weigh=lambda item: item)) as commit:
+        with closing(GroupCommit(gate, capacity=10, size=lambda item: item)) as commit:
             promises = [_at_the_gate(commit, gate), commit.submit(6)]
             with pytest.raises(Overloaded):
                 commit.submit(5)
@@ -176,10 +176,20 @@ class TestBacklog:
             assert commit.submit(10).result(PATIENCE) == 100
         assert gate.groups == [[0], [6, 4, 0], [10]]
 
+    def test_by_size_at_work(self) -> None:
+        """A group takes what is within its size, and at least one item."""
+        gate = _Gate()
+        commit = GroupCommit(gate, work_size=lambda item: item * LARGEST_GROUP // 8)
+        with closing(commit):
+            promises = [_at_the_gate(commit, gate), *map(commit.submit, (3, 4, 1, 1, 9, 8, 1))]
+            gate.opened.set()
+            _results(promises)
+        assert gate.groups == [[0], [3, 4, 1], [1], [9], [8], [1]]
+
     def test_heavier_than_all(self) -> None:
         """An item that is heavier than all that may wait is turned away, and starts nothing."""
         before = set(threading.enumerate())
-        commit = GroupCommit[int, int](lambda items: items, capacity=10, weigh=lambda item: item)
+        commit = GroupCommit[int, int](lambda items: items, capacity=10, size=lambda item: item)
         with pytest.raises(Overloaded):
             commit.submit(11)
         assert not set(threading.enumerate()) - before
@@ -235,6 +245,28 @@ class TestFailures:
             assert commit.submit(3).result(PATIENCE) == 3
         finally:
             commit.close(PATIENCE)
+
+    @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+    def test_a_thread_that_ended(self) -> None:
+        """The next item starts the thread again, which finds what was queued before."""
+        gate = _Gate()
+
+        def size(item: int) -> int:
+            if item == 1 and threading.current_thread() in gate.threads and not ended:
+                ended.append(threading.current_thread())
+                raise SystemExit
+            return item
+
+        ended: list[Thread] = []
+        with closing(GroupCommit(gate, work_size=size)) as commit:
+            promises = [_at_the_gate(commit, gate), commit.submit(1), commit.submit(2)]
+            gate.opened.set()
+            assert promises[0].result(PATIENCE) == 0
+            (thread,) = gate.threads
+            thread.join(PATIENCE)
+            assert ended == [thread]
+            promises.append(commit.submit(3))
+            assert _results(promises) == [0, 10, 20, 30]
 
     def test_answered_by_another(self) -> None:
         """A promise that somebody ended meanwhile, as a deadline does, keeps that result."""
@@ -389,7 +421,7 @@ class TestProcess:
         run_script(
             """
             import threading
-            from hookrow.batch import GroupCommit, Overloaded
+            from hookrow.batch import LARGEST_GROUP, GroupCommit, Overloaded
 
             done = []
 

@@ -28,7 +28,7 @@ from hookrow import (
     retry,
     testing,
 )
-from hookrow.drain import REST, Drain
+from hookrow.drain import FAILURES, REST, Drain
 from hookrow.entry import Ending, Logged
 from hookrow.postmark import parse
 from hookrow.promise import Promise
@@ -112,6 +112,20 @@ class Database:
         # PostgreSQL drops with the column only the checks that name it.
         check = f"CHECK (poison IS NOT NULL OR {allowed})"
         self.execute(f"ALTER TABLE {table} ADD poison INTEGER {check}")
+
+    def fail_at(self, email: str) -> None:
+        """Have PostgreSQL itself fail at the dispatches of a subscriber: XX000, in a trigger."""
+        self.execute(
+            f"""
+            CREATE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                IF NEW.subscriber_id = (SELECT id FROM hookrow_subscribers WHERE email = '{email}')
+                THEN RAISE '{email}' USING ERRCODE = 'XX000'; END IF;
+                RETURN NEW;
+            END $$;
+            CREATE TRIGGER fails BEFORE UPDATE ON hookrow_dispatches
+            FOR EACH ROW EXECUTE FUNCTION fails()
+            """
+        )
 
     def cure(self, table: str = "hookrow_dispatches") -> None:
         """Have it refuse nothing any more."""
@@ -238,7 +252,7 @@ class TestOutage:
             assert earlier.answer(_request(DELIVERY)).status == 503
             assert earlier.answer(_request(CLICK)).status == 422
         receiver = receive(database.store)
-        assert set(threading.enumerate()) == before
+        assert set(threading.enumerate()) <= before
         assert len(_waiting(spool)) == 2
         receiver.start()
         eventually(lambda: not _waiting(spool), seconds=PATIENCE)
@@ -438,6 +452,51 @@ class TestDrain:
         drain()
         assert not _waiting(spool)
         assert database.ends()["Delivery"] == ("recorded", 2)
+
+    @pytest.mark.parametrize("database", ["postgres"], indirect=True)
+    def test_entries_that_keep_failing(self, database: Database, spool: Spool) -> None:
+        """Entries at which the database itself fails hold up none of those behind them."""
+        database.fail_at(ADA)
+        failing = [testing.opening(ADA, ADAS, at=NOON + timedelta(n)) for n in range(FAILURES + 2)]
+        _put(spool, *failing, OPENING)
+        drain = _drain(spool, database)
+        with pytest.raises(StoreError, match="InternalError_ XX000") as raised:
+            drain()
+        assert "Opened" in str(raised.value)
+        assert ADA not in str(raised.value)
+        with pytest.raises(StoreError):
+            drain()
+        assert database.dispatch(1)["opened_at"] == NOON
+        assert [body for body, _ in _waiting(spool)] == [_body(each) for each in failing]
+        database.execute("DROP TRIGGER fails ON hookrow_dispatches")
+        drain()
+        assert not _waiting(spool)
+        assert {each.attempts for each in database.logged()} == {1}
+
+    @pytest.mark.parametrize("database", ["postgres"], indirect=True)
+    def test_a_full_disk_meanwhile(self, database: Database, tmp_path: Path, spool: Spool) -> None:
+        """If the spool's disk is full while entries are isolated, nothing is lost."""
+
+        class Full(Spool):
+            calls = 0
+
+            def take(self, spooled: Any) -> None:  # noqa: ANN401 - as in Spool
+                self.calls += 1
+                if self.calls > 2:
+                    error = sqlite3.OperationalError("database or disk is full")
+                    error.sqlite_errorcode = sqlite3.SQLITE_FULL
+                    raise error
+                super().take(spooled)
+
+        database.fail_at(ADA)
+        _put(spool, OPENING, DELIVERY, testing.opening(ADA, ADAS, at=NOON))
+        with pytest.raises(sqlite3.OperationalError, match="full"):
+            _drain(Full(tmp_path / "spool.db"), database)()
+        assert {body for body, _ in _waiting(spool)} >= {_body(DELIVERY)}
+        database.execute("DROP TRIGGER fails ON hookrow_dispatches")
+        _drain(spool, database)()
+        assert not _waiting(spool)
+        assert {each.attempts for each in database.logged()} == {1}
 
     def test_the_database_goes_again(
         self, database: Database, spool: Spool, monkeypatch: pytest.MonkeyPatch

@@ -34,6 +34,7 @@ from hookrow.notification import (
     Arrival,
     Delivered,
     Mentioned,
+    Outcome,
     Recorded,
     Refusal,
     Rows,
@@ -439,6 +440,39 @@ class TestOverloaded:
         store.opened.set()
         assert [answer.result(PATIENCE) for answer in answers] == [OK] * 65
         receiver.close()
+
+
+class TestOptions:
+    @pytest.mark.parametrize(
+        "option",
+        [
+            *({"group": value} for value in (2.5, 0, -1, True, "8")),
+            *({"backlog": value} for value in (4096.0, 0, None)),
+            *({"deadline": value} for value in (0, -1.0, float("nan"), "5", True)),
+        ],
+        ids=str,
+    )
+    def test_what_cannot_work_is_refused(self, option: dict[str, Any]) -> None:
+        """Numbers of another type or range are refused by name when the receiver is built."""
+        with pytest.raises(ConfigurationError, match=next(iter(option))):
+            Receiver(Postmark(SECRET), MemoryStore(), **option)
+
+    def test_code_that_raises(self, caplog: pytest.LogCaptureFixture) -> None:
+        """A bug after the commit is answered 503 and logged; the next notification is recorded."""
+
+        class Faulty(Receiver):
+            def ended(self, arrival: Arrival, outcome: Outcome) -> None:
+                del outcome
+                if not caplog.records:
+                    raise ValueError(arrival.body)
+
+        store = _people("ada")
+        with closing(Faulty(Postmark(SECRET), store)) as receiver:
+            answers = [_queued(receiver(_delivery("ada"))).result(PATIENCE) for _ in range(2)]
+        assert answers == [LATER, OK]
+        (message,) = caplog.messages
+        assert "ValueError" in message
+        assert "ada@" not in message
 
 
 class TestDeadline:

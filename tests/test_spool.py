@@ -21,7 +21,7 @@ from command import run_script
 from hookrow import Arrival, ConfigurationError
 from hookrow.entry import fingerprint
 from hookrow.notification import Delivered
-from hookrow.spool import LARGEST, Spool
+from hookrow.spool import LARGEST, Spool, Spooled
 
 PATIENCE = 60.0
 """In seconds; how long a process may take, on a machine that is busy."""
@@ -47,13 +47,20 @@ def _arrival(name: str = "ada", *, minutes: float = 0, size: int = 0) -> Arrival
     return Arrival(Delivered("a@b.c", name, NOON), name.encode().ljust(size), at)
 
 
+def _all(spool: Spool) -> list[Spooled]:
+    found: list[Spooled] = []
+    while more := spool.after(found[-1].id if found else 0, limit=1_000_000):
+        found += more
+    return found
+
+
 def _bodies(spool: Spool) -> list[str]:
-    return [each.body.decode().rstrip() for each in spool.after(0, limit=1_000_000)]
+    return [each.body.decode().rstrip() for each in _all(spool)]
 
 
 def _empty(spool: Spool) -> None:
     """Take out what is there, as the drain does."""
-    found = spool.after(0, limit=1000)
+    found = _all(spool)
     spool.take(found)
     spool.remove(found)
 
@@ -259,6 +266,17 @@ class TestFile:
         with spool.drained():
             pass
         assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+class TestAfter:
+    def test_by_size(self, spool: Spool) -> None:
+        """Entries whose text is larger than a group may be are read in several steps."""
+        mib = 1024 * 1024
+        spool.put([_arrival(f"n{number}", size=mib) for number in range(9)])
+        assert [len(spool.after(last, limit=64)) for last in (0, 4, 8)] == [4, 4, 1]
+        bad = Arrival(None, b"\xff" * mib, NOON)  # each byte becomes several characters
+        spool.put([bad])
+        assert len(spool.after(9, limit=64)) == 1
 
 
 class TestLimit:

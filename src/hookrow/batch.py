@@ -18,6 +18,15 @@ from hookrow.promise import Promise
 T = TypeVar("T")
 R = TypeVar("R")
 
+CAPACITY = 64 * 1024 * 1024
+"""In bytes; the most that a queue holds."""
+
+LARGEST_GROUP = 8 * 1024 * 1024
+"""In bytes; the most that a group holds, unless a single item is larger.
+
+Its text is copied about four times on its way to the database.
+"""
+
 EXIT_TIMEOUT = 10.0
 """In seconds; how long an interpreter that exits waits for what is queued."""
 
@@ -31,13 +40,17 @@ class GroupCommit(Generic[T, R]):
 
     `work` returns one result an item. The thread starts with the first item,
     hence after any fork that came before; a fork that comes later starts its own
-    and leaves what is queued to its parent. At most `backlog` items wait, whose
-    weights (`weigh`, for example in bytes) add up to at most `capacity`.
+    and leaves what is queued to its parent. A thread that ended is started again by
+    the next item, and finds the queue as it was. At most `backlog` items wait.
+
+    `size` is how many bytes an item takes while it waits, `work_size` how many while it
+    is at work: those that wait take at most `capacity` together, those of a group at
+    most `LARGEST_GROUP`.
     """
 
     _changed: Condition
     _queue: deque[tuple[T, Promise[R]]]
-    _weight: int
+    _held: int
     _thread: Thread | None
 
     def __init__(
@@ -46,14 +59,16 @@ class GroupCommit(Generic[T, R]):
         *,
         group: int = 256,
         backlog: int = 4096,
-        capacity: int = 64 * 1024 * 1024,
-        weigh: Callable[[T], int] = lambda _: 1,
+        capacity: int = CAPACITY,
+        size: Callable[[T], int] = lambda _: 0,
+        work_size: Callable[[T], int] = lambda _: 0,
     ) -> None:
         self._work = work
         self._group = group
         self._backlog = backlog
         self._capacity = capacity
-        self._weigh = weigh
+        self._size = size
+        self._work_size = work_size
         self._closed = False
         self.renew()
         renew_after_fork(self)
@@ -64,18 +79,18 @@ class GroupCommit(Generic[T, R]):
         Raises `Overloaded` where the backlog is full, after `close`, or where no
         thread can be started.
         """
-        weight = self._weigh(item)
+        size = self._size(item)
         promise: Promise[R] = Promise()
         with self._changed:
             if (
                 self._closed
                 or len(self._queue) >= self._backlog
-                or self._weight + weight > self._capacity
+                or self._held + size > self._capacity
             ):
                 raise Overloaded
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = self._start()
-            self._weight += weight
+            self._held += size
             if not self._queue:  # else the thread is at work, or woken already
                 self._changed.notify()
             self._queue.append((item, promise))
@@ -100,7 +115,7 @@ class GroupCommit(Generic[T, R]):
         """Begin anew: nothing queued, no thread."""
         self._changed = Condition()
         self._queue = deque()
-        self._weight = 0
+        self._held = 0
         self._thread = None
 
     def _start(self) -> Thread:
@@ -135,7 +150,17 @@ class GroupCommit(Generic[T, R]):
         with self._changed:
             while not self._queue and not self._closed:
                 self._changed.wait()
-            size = min(self._group, len(self._queue))
-            members = [self._queue.popleft() for _ in range(size)]
-            self._weight -= sum(self._weigh(item) for item, _ in members)
-            return members
+            return self._take()
+
+    def _take(self) -> list[tuple[T, Promise[R]]]:
+        """Take the next group off the queue: at least one item, if there is any."""
+        members: list[tuple[T, Promise[R]]] = []
+        total = 0
+        while self._queue and len(members) < self._group:
+            item, _ = self._queue[0]
+            total += self._work_size(item)
+            if members and total > LARGEST_GROUP:
+                break
+            members.append(self._queue.popleft())
+            self._held -= self._size(item)
+        return members

@@ -18,6 +18,12 @@ from hookrow.stores import Store, StoreError
 REST = 10.0
 """In seconds; how long what has to stay is left alone."""
 
+FAILURES = 4
+"""How many entries may fail in succession before the drain stops: the database is away.
+
+The next call begins behind them, so that entries which keep failing hold up no others.
+"""
+
 DRAIN_EVERY = 2.0
 """In seconds; how often the drain tries the database."""
 
@@ -49,6 +55,9 @@ class Drain:
         self._bodies = bodies
         self._swept = swept
         self._resting_until = 0.0
+        self._stopped_at = 0
+        self._failures = 0
+        self._fault: StoreError | None = None
         self._quiet = Quiet()
 
     def __call__(self) -> None:
@@ -61,15 +70,45 @@ class Drain:
         with self._store.transaction():
             pass  # it raises where the database is still away
         with self._spool.drained() as alone:
-            last = 0
-            while alone and (group := self._spool.after(last, limit=GROUP)):
-                if not self._record(group):
-                    self._resting_until = monotonic() + REST
-                last = group[-1].id
-                sleep(PAUSE)
+            if alone:
+                self._drain()
 
-    def _record(self, group: Sequence[Spooled]) -> bool:
-        """Record a group; tell whether nothing of it has to stay.
+    def _drain(self) -> None:
+        """Record all groups, beginning where the last call stopped.
+
+        Raises a `StoreError` if an entry failed; those behind it are recorded all the same.
+        """
+        last, self._stopped_at = self._stopped_at, 0
+        self._failures, self._fault = 0, None
+        while group := self._spool.after(last, limit=GROUP):
+            self._try(group)
+            last = group[-1].id
+            sleep(PAUSE)
+        if self._fault is not None:
+            raise self._fault
+
+    def _try(self, group: Sequence[Spooled]) -> None:
+        """Record a group, or one by one what fails together.
+
+        Raises a `StoreError` if several fail in succession.
+        """
+        try:
+            self._record(group)
+        except StoreError as error:
+            if len(group) > 1:
+                for each in group:
+                    self._try([each])
+                return
+            self._failures += 1
+            self._fault = type(error)(f"{describe(self._arrival(group[0]))}: {error}")
+            if self._failures == FAILURES:
+                self._stopped_at = group[0].id
+                raise self._fault from error
+        else:
+            self._failures = 0
+
+    def _record(self, group: Sequence[Spooled]) -> None:
+        """Record a group.
 
         Its attempts leave the spool first: a crash between may lose the count of some,
         but counts none twice.
@@ -90,7 +129,8 @@ class Drain:
                 uncounted.append(spooled)
         self._spool.remove(ended)
         self._spool.put_back(uncounted)
-        return len(ended) == len(group)
+        if len(ended) < len(group):
+            self._resting_until = monotonic() + REST
 
     def _arrival(self, spooled: Spooled) -> Arrival:
         return replace(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from hashlib import blake2b
+from sys import getsizeof
 from typing import TypeVar
 
 from hookrow.decide import LONGEST_EMAIL, LONGEST_MESSAGE_ID, fold, is_email, is_message_id
@@ -30,6 +31,9 @@ PARKED_FOR = timedelta(days=3)
 
 SHORTEST_PAUSE = timedelta(minutes=1)
 LONGEST_PAUSE = timedelta(hours=1)
+
+_PLAIN = bytes(range(0x20, 0x7F)) + b"\t\n\r"
+"""The bytes that are written as they are, or as two at most."""
 
 _DIGEST = 12
 """In bytes; of a fingerprint's digest."""
@@ -162,6 +166,29 @@ def fingerprints(at: datetime) -> tuple[bytes, bytes]:
     return second_of(at) + b"\x00" * _DIGEST, second_of(at) + b"\xff" * _DIGEST
 
 
+def held_size(arrival: Arrival) -> int:
+    """Return how many bytes an arrival takes in memory while it waits to be recorded."""
+    return len(arrival.body) + _reason_size(arrival)
+
+
+def written_size(arrival: Arrival) -> int:
+    """Return an upper bound of the bytes that the text to be written of an arrival takes.
+
+    Its body goes to the log, its reason to three rows.
+    """
+    return text_size(arrival.body) + 3 * _reason_size(arrival)
+
+
+def text_size(body: bytes) -> int:
+    """Return an upper bound of the bytes that a body's text takes, in memory or in a statement.
+
+    A string takes up to four bytes for each character (PEP 393). A control character is
+    escaped to six characters, and a byte that is not UTF-8 to four or five.
+    """
+    width = 2 if body.isascii() else 4  # a statement doubles quotes and backslashes
+    return width * (len(body) + 3 * len(body.translate(None, _PLAIN)))
+
+
 def retry_at(received_at: datetime, now: datetime) -> datetime | None:
     """Return when to try again what could not be recorded by now; None where it is too old.
 
@@ -227,6 +254,12 @@ def _may_end_otherwise(ending: Ending, notification: Notification | None) -> boo
     return is_message_id(notification.message_id) or not needs_dispatch
 
 
+def _reason_size(arrival: Arrival) -> int:
+    """Return the bytes of the one text, besides the body, that may be long."""
+    notification = arrival.notification
+    return getsizeof(notification.reason) if isinstance(notification, Suppressed) else 0
+
+
 def _digest(body: bytes) -> bytes:
     return blake2b(body, digest_size=_DIGEST).digest()
 
@@ -237,6 +270,9 @@ def _escaped(body: bytes) -> str:
 
 
 def _shown(text: str | None, longest: int) -> str | None:
-    if text is None or (text.isascii() and "\0" not in text):
-        return text and text[:longest]
+    if text is None:
+        return None
+    text = text[:longest]
+    if text.isascii() and "\0" not in text:
+        return text
     return text.replace("\0", "\\x00").encode(errors="backslashreplace").decode()[:longest]

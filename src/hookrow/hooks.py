@@ -30,7 +30,7 @@ class Hook(Generic[End]):
         self._function = function
         self._name = name
         self._calls: GroupCommit[tuple[Arrival, End], None] = GroupCommit(
-            self._call, group=1, backlog=BACKLOG, weigh=lambda call: len(call[0].body)
+            self._call, group=1, backlog=BACKLOG, size=lambda call: len(call[0].body)
         )
         self._quiet = Quiet()
         self._began: float | None = None

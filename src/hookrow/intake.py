@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from traceback import format_tb
 from typing import TYPE_CHECKING
 
-from hookrow.batch import GroupCommit, Overloaded
+from hookrow.batch import CAPACITY, GroupCommit, Overloaded
 from hookrow.deadline import Deadline
 from hookrow.decide import fail
+from hookrow.entry import held_size, written_size
 from hookrow.http import Response, refuse, respond
 from hookrow.notification import Arrival, Outcome, Refusal, Refused
 from hookrow.observing import Observer, attempted, observed
@@ -56,9 +58,14 @@ class Intake:
         self._recorded = observed(retry, observer)
         self._rejected = observed(partial(fail, refusal=Refusal.UNSUPPORTED), observer)
         self._turned_away = observed(partial(fail, refusal=Refusal.UNAVAILABLE), observer)
-        queue = partial(GroupCommit[Arrival, Response], group=group, backlog=backlog, weigh=_size)
-        self._commit = queue(self._record)
-        self._overflow = queue(self._put_off) if spool else None
+        queue = partial(GroupCommit[Arrival, Response], group=group, backlog=backlog)
+        half = CAPACITY // 2 if spool else CAPACITY
+        self._commit = queue(self._respond, capacity=half, size=held_size, work_size=written_size)
+        self._overflow = (
+            queue(self._put_off, capacity=half, size=held_size, work_size=held_size)
+            if spool
+            else None
+        )
         self._deadline = Deadline[Response](deadline, observer.late)
         self._quiet = Quiet()
 
@@ -76,7 +83,7 @@ class Intake:
         """Record an arrival in the calling thread."""
         if arrival.notification is None and not self._logs:
             return self._reject(arrival)
-        return self._record([arrival])[0]
+        return self._respond([arrival])[0]
 
     def waiting(self) -> int:
         """Return how many wait for a commit."""
@@ -87,6 +94,15 @@ class Intake:
         for queue in (self._commit, self._overflow):
             if queue is not None:
                 queue.close(timeout)
+
+    def _respond(self, arrivals: Sequence[Arrival]) -> list[Response]:
+        """Record arrivals; 503 for all of them if that raises, which is a bug."""
+        try:
+            return self._record(arrivals)
+        except Exception as error:  # noqa: BLE001 - the thread and the other groups go on
+            place = "".join(format_tb(error.__traceback__))  # its text may quote a notification
+            self._quiet.error("Answering 503: %s, a bug, at\n%s", type(error).__name__, place)
+            return self._turn_away(arrivals)
 
     def _record(self, arrivals: Sequence[Arrival]) -> list[Response]:
         outcomes = self._recorded(arrivals)
@@ -144,7 +160,3 @@ _UNSUPPORTED = refuse(Refusal.UNSUPPORTED)
 
 def _leave(arrivals: Sequence[Arrival]) -> None:
     """Leave it to the provider to send the arrivals again: there is no spool."""
-
-
-def _size(arrival: Arrival) -> int:
-    return len(arrival.body)

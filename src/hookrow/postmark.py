@@ -26,6 +26,9 @@ from hookrow.notification import (
 SHORTEST_SECRET = 16
 """In characters; a shorter secret works, but can be guessed: checks warn of it."""
 
+LONGEST_TEXT = 1000
+"""In characters; of an address or a message id, more than any row can hold."""
+
 
 class _Payload(msgspec.Struct, rename="pascal", gc=False):
     """The fields of a payload that count, each as it came, whatever its type."""
@@ -156,7 +159,8 @@ def _address(payload: _Payload) -> tuple[str | None, str | None]:
 
 
 def _text(value: object) -> str | None:
-    return value if type(value) is str else None
+    """Return a string, cut if no row could hold it: a queue has to hold many of them."""
+    return value[:LONGEST_TEXT] if type(value) is str else None
 
 
 def _time(value: object) -> datetime | None:

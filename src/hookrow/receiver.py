@@ -85,7 +85,7 @@ class Receiver:
         on_refused: Callable[[Arrival, Refused], object] | None = None,
         observer: Observer | None = None,
     ) -> None:
-        _check_positive(group=group, backlog=backlog, deadline=deadline)
+        _check_limits(group=group, backlog=backlog, deadline=deadline)
         if sweep:
             _check_sweep(store, keep_bodies=keep_bodies)
         self._provider = provider
@@ -232,10 +232,14 @@ class Receiver:
         self._tasks.append(Periodic(self._observer.look, seconds=LOOK_EVERY, name="observer"))
 
 
-def _check_positive(**numbers: float) -> None:
-    for name, value in numbers.items():
-        if not 0 < value <= TIMEOUT_MAX:
-            raise ConfigurationError(f"A receiver's {name} is a number above 0, not {value}.")
+def _check_limits(*, group: object, backlog: object, deadline: object) -> None:
+    for name, value in (("group", group), ("backlog", backlog)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ConfigurationError(f"{name} is {value!r}: it must be an integer of at least 1.")
+    if isinstance(deadline, bool) or not (
+        isinstance(deadline, int | float) and 0 < deadline <= TIMEOUT_MAX
+    ):
+        raise ConfigurationError(f"deadline is {deadline!r}: it must be seconds, more than 0.")
 
 
 def _check_sweep(store: Store, *, keep_bodies: bool) -> None:

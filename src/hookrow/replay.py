@@ -13,8 +13,9 @@ from functools import partial
 from time import monotonic, sleep
 from typing import TypeAlias
 
+from hookrow.batch import LARGEST_GROUP
 from hookrow.decide import decide, fail, mentioned, merge, wanted
-from hookrow.entry import Logged, body_of
+from hookrow.entry import Logged, body_of, written_size
 from hookrow.notification import Arrival, Notification, Outcome, Recorded, Refusal, RowId
 from hookrow.quiet import Quiet
 from hookrow.recording import keep_failed, record
@@ -71,6 +72,30 @@ def record_late(
     Where the log refuses it, too, it ends as unavailable: nothing keeps it. Raises a
     `StoreError` where nothing can be recorded just now.
     """
+    outcomes: list[Outcome] = []
+    for group in _groups(arrivals):
+        outcomes += _record_group(store, group, quiet, bodies=bodies)
+    return outcomes
+
+
+def _groups(arrivals: Sequence[Arrival]) -> Iterator[Sequence[Arrival]]:
+    """Divide arrivals into groups whose text is no larger than that of a live group may be."""
+    group: list[Arrival] = []
+    total = 0
+    for arrival in arrivals:
+        size = written_size(arrival)
+        if group and total + size > LARGEST_GROUP:
+            yield group
+            group, total = [], 0
+        group.append(arrival)
+        total += size
+    if group:
+        yield group
+
+
+def _record_group(
+    store: Store, arrivals: Sequence[Arrival], quiet: Quiet, *, bodies: bool
+) -> list[Outcome]:
     attempt = partial(record, store, bodies=bodies)
     try:
         outcomes = insist(attempt, arrivals, until=monotonic() + PATIENCE, skip_locked=True)

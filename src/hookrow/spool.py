@@ -14,7 +14,8 @@ from datetime import datetime
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from pathlib import Path
 
-from hookrow.entry import fingerprint
+from hookrow.batch import LARGEST_GROUP
+from hookrow.entry import fingerprint, text_size
 from hookrow.errors import ConfigurationError
 from hookrow.notification import Arrival
 from hookrow.quiet import Quiet
@@ -47,6 +48,11 @@ ON CONFLICT (fingerprint) DO UPDATE SET
     attempts = attempts + excluded.attempts,
     received_at = min(received_at, excluded.received_at),
     last_received_at = max(last_received_at, excluded.last_received_at)
+"""
+
+_AFTER = """
+SELECT id, body, attempts, received_at, last_received_at FROM arrivals
+WHERE id > ? ORDER BY id LIMIT ?
 """
 
 _COUNT = "UPDATE arrivals SET attempts = attempts + ? WHERE id = ?"
@@ -112,17 +118,19 @@ class Spool:
             return int(count)
 
     def after(self, last: int, *, limit: int) -> Sequence[Spooled]:
-        """Return those of higher ids than `last`, the longest waiting first."""
+        """Return those of higher ids than `last`, the longest waiting first.
+
+        They are at most `limit`, and fewer if their text is larger than a group may be.
+        """
+        found: list[Spooled] = []
+        total = 0
         with self._open() as connection:
-            rows = connection.execute(
-                "SELECT id, body, attempts, received_at, last_received_at FROM arrivals "
-                "WHERE id > ? ORDER BY id LIMIT ?",
-                (last, limit),
-            )
-            return [
-                Spooled(id_, body, attempts, *map(datetime.fromisoformat, times))
-                for id_, body, attempts, *times in rows
-            ]
+            for id_, body, attempts, *times in connection.execute(_AFTER, (last, limit)):
+                total += text_size(body)
+                if found and total > LARGEST_GROUP:
+                    break
+                found.append(Spooled(id_, body, attempts, *map(datetime.fromisoformat, times)))
+        return found
 
     def take(self, spooled: Sequence[Spooled]) -> None:
         """Take their attempts off, to be counted elsewhere."""
