@@ -5,19 +5,26 @@ The 16 clients of the load stand for the others. What is dropped is logged a few
 
 from __future__ import annotations
 
+import json
 import resource
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from queue import SimpleQueue
 from threading import Event, Thread
 
+import psycopg
 import pytest
-from traffic import CLIENTS, Load, report
+from traffic import CLIENTS, NEW_YEAR, Load, report, spooled
 
 from command import Command, Serving
-from wire import SECRET, Connection, chunk, head
+from hookrow import testing
+from postgres import Server
+from wire import SECRET, Connection, ask, chunk, eventually, head, request
+
+MIB = 1024 * 1024
 
 IN_TIME = 5.0
 """In seconds; how soon others are answered."""
@@ -141,3 +148,55 @@ def test_100_000_requests_without_the_secret(postgres_url: str, tmp_path: Path) 
     with besieged(postgres_url, tmp_path) as serving, _at_it(*[guess] * CLIENTS):
         pass
     assert Counter(statuses) == {401: 100_000}
+
+
+@pytest.mark.slow
+def test_large_bodies_while_the_log_is_locked(
+    postgres_url: str, postgres: Server, tmp_path: Path
+) -> None:
+    """160 bodies of 1 MiB are all in the log in the end, in less than 300 MiB of memory.
+
+    They are control characters or no UTF-8, which grow when they are escaped, or deliveries to
+    somebody unknown.
+    """
+    bodies = [
+        json.dumps({"Tag": number}).encode().ljust(MIB, padding)
+        for number in range(60)
+        for padding in (b"\x01", b"\xff")
+    ]
+    for number in range(40):
+        delivery = testing.delivery("eve@example.com", f"m{number}", at=NEW_YEAR)
+        bodies.append(json.dumps({**delivery, "Details": "\u20ac" * (MIB // 6 - 100)}).encode())
+    waiting: SimpleQueue[bytes] = SimpleQueue()
+    for body in bodies:
+        waiting.put(body)
+    answered: Counter[int] = Counter()
+
+    def post() -> None:
+        """Post as the provider does: what is answered 503 is posted again later."""
+        while not waiting.empty():
+            body = waiting.get()
+            answer = ask(serving.port, request(body))
+            answered[answer.status] += 1
+            if answer.status == 503:
+                waiting.put(body)
+                time.sleep(1)
+
+    spool = tmp_path / "spool.db"
+    arguments = ("--database-url", postgres_url, "--spool", spool)
+    with Command(tmp_path).serving(*arguments) as serving:
+        clients = [Thread(target=post, daemon=True) for _ in range(64)]
+        with psycopg.connect(postgres_url) as host:
+            host.execute("LOCK TABLE hookrow_notifications")
+            for client in clients:
+                client.start()
+            time.sleep(8)
+        for client in clients:
+            client.join(120)
+        eventually(lambda: spooled(spool) == 0, seconds=120)
+        memory = _memory(serving)
+    [(count,)] = postgres.execute("SELECT count(*) FROM hookrow_notifications", url=postgres_url)
+    report(f"{dict(answered)}; {count} recorded; {memory} MiB")
+    assert set(answered) == {404, 422, 503}
+    assert count == len(bodies)
+    assert memory < 300
