@@ -18,7 +18,7 @@ import pytest
 from sqlalchemy import func, select, text
 from starlette.applications import Starlette
 from starlette.routing import Mount
-from traffic import NEW_YEAR, Load, fill, is_well, report, see_through
+from traffic import NEW_YEAR, Load, fill, is_well, report, see_through, spooled
 
 from command import Command
 from hookrow import Arrival, Outcome, Postmark, Receiver, testing
@@ -80,6 +80,45 @@ def test_a_log_that_cannot_be_written(database_url: str, tmp_path: Path) -> None
         assert replayed.returncode == 0, replayed.stdout
         see_through(load, spool)
     assert "a fault to be reported" not in serving.log
+
+
+def test_a_trigger_that_raises_an_unknown_state(postgres_url: str, tmp_path: Path) -> None:
+    """Notifications for one row fail, and are logged as failed; those for others are recorded."""
+    load = Load(postgres_url, pause=0.005)
+    fill(postgres_url, [1000])
+    _execute(postgres_url, _RAISE)
+    poisoned = testing.suppression("s1000@example.com", None, at=NEW_YEAR)
+    answers = []
+    spool, command = tmp_path / "spool", Command(tmp_path)
+    with command.serving("--database-url", postgres_url, "--spool", spool) as serving:
+        with load.on(serving.port):
+            for number in range(8):
+                body = json.dumps({**poisoned, "Tag": str(number)}).encode()
+                answers.append(ask(serving.port, request(body)).status)
+                time.sleep(1)
+        load.wait_until_recorded(15)
+        assert spooled(spool) == 0
+        log = serving.log
+    statuses = load.statuses()
+    report(load.told(), f"{len(answers)} answers of 503")
+    assert answers == [503] * 8
+    assert statuses[200] >= 0.98 * sum(statuses.values()), load.told()
+    with opened(postgres_url) as engine, engine.connect() as database:
+        outcomes = select(notifications.c.outcome).where(
+            notifications.c.recipient == "s1000@example.com"
+        )
+        assert list(database.scalars(outcomes)) == ["failed"] * 8
+    assert "AB001" in log
+    assert "s1000@" not in log
+
+
+_RAISE = """
+    CREATE FUNCTION raise_state() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        RAISE 'no more mail to %', NEW.email USING ERRCODE = 'AB001';
+    END $$;
+    CREATE TRIGGER raise_state BEFORE UPDATE ON hookrow_subscribers FOR EACH ROW
+    WHEN (OLD.email = 's1000@example.com') EXECUTE FUNCTION raise_state()
+"""
 
 
 def _disordered(url: str) -> int:
