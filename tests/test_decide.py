@@ -483,29 +483,14 @@ class TestSubscriptionChange:
             assert {change.at for change in _suppressions(outcome)} == {at}
 
     @pytest.mark.parametrize("undated", Suppressible)
-    def test_undated_and_live(self, undated: Suppressible) -> None:
-        """A row that does not keep when it changed takes the last change to arrive."""
+    @pytest.mark.parametrize("live", [True, False])
+    def test_undated(self, undated: Suppressible, *, live: bool) -> None:
+        """A row that does not store when it changed takes every change, also a late one."""
         rows = Rows(ROWS.subscribers, ROWS.dispatches, ROWS.subscriptions, {undated})
-        outcome = _decide(Suppressed(ADA, "m-1", EARLIER, "HardBounce"), rows)
+        outcome = _decide(Suppressed(ADA, "m-1", EARLIER, "HardBounce"), rows, live=live)
         assert {change.kind: change.guarded for change in _suppressions(outcome)} == {
             kind: kind is not undated for kind in Suppressible
         }
-
-    @pytest.mark.parametrize("undated", Suppressible)
-    def test_undated_and_not_live(self, undated: Suppressible) -> None:
-        """What is applied later than it came leaves alone a row that cannot tell it is late."""
-        rows = Rows(ROWS.subscribers, ROWS.dispatches, ROWS.subscriptions, {undated})
-        outcome = _decide(Suppressed(ADA, "m-1", EARLIER, "HardBounce"), rows, live=False)
-        assert {change.kind: change.guarded for change in _suppressions(outcome)} == {
-            kind: True for kind in Suppressible if kind is not undated
-        }
-
-    def test_nothing_left_to_change(self) -> None:
-        """A notification that may change no row at all is processed all the same."""
-        rows = Rows(ROWS.subscribers, ROWS.dispatches, ROWS.subscriptions, set(Suppressible))
-        outcome = _decide(Reactivated(ADA, "m-1", EARLIER), rows, live=False)
-        assert isinstance(outcome, Recorded)
-        assert list(outcome.changes) == []
 
 
 def _time(at: datetime, *, guarded: bool = False) -> SetTime:

@@ -24,6 +24,7 @@ from hookrow import (
     Postmark,
     Receiver,
     Request,
+    Role,
     Schema,
     retry,
     testing,
@@ -369,6 +370,23 @@ class TestDrain:
         assert row["delivered_at"] == (at if stays else NOON)
         assert row["suppressed_at"] == (None if stays else NOON)
         assert row["suppression_changed_at"] == (at if stays else NOON)
+
+    def test_rows_without_the_time_of_their_last_change(
+        self, database: Database, spool: Spool
+    ) -> None:
+        """A spam complaint that waited reaches rows that store no such time."""
+        undated = {"suppression_changed_at": None}
+        schema = Schema(
+            subscribers=Role("hookrow_subscribers", undated),
+            dispatches=Role("hookrow_dispatches", undated),
+        )
+        _put(spool, testing.suppression(ADA, ADAS, at=NOON, reason="SpamComplaint"))
+        with closing(SQLStore(database.url, schema)) as store:
+            _drain(spool, database, store=store)()
+        assert database.ends()["SubscriptionChange"] == ("recorded", 1)
+        for table in ("subscribers", "dispatches"):
+            row = world.rows(database.url)[table][0]
+            assert (row["suppressed_at"], row["suppression_reason"]) == (NOON, "SpamComplaint")
 
     @pytest.mark.parametrize(("log", "swept"), [(True, True), (True, False), (False, False)])
     def test_a_poisoned_one(

@@ -21,6 +21,7 @@ from hookrow import (
     Receiver,
     Recorded,
     Request,
+    Role,
     Schema,
     testing,
 )
@@ -33,7 +34,7 @@ from hookrow.stores import Store, Unavailable
 from hookrow.stores.log import Query
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.tables import dispatches
+from hookrow.stores.tables import dispatches, subscribers
 from wire import eventually
 
 PATIENCE = 20.0
@@ -41,6 +42,7 @@ PATIENCE = 20.0
 
 NOON = datetime(2026, 3, 5, 12, 0, 0, tzinfo=UTC)
 ADA, ADAS = "ada@example.com", "6f1d0a4e-3b52-4c8e-9a17-0c5be2d4f901"
+EVE = "eve@example.com"
 
 
 def _opening(number: int = 0, *, at: datetime = NOON) -> dict[str, Any]:
@@ -63,17 +65,22 @@ class Site:
         told = zip(arrivals, outcomes, strict=True)
         self.told += [(arrival.body, outcome) for arrival, outcome in told]
 
-    def arrive(self, *payloads: object, bodies: bool = True) -> None:
+    def arrive(self, *payloads: object, bodies: bool = True, ago: timedelta = timedelta()) -> None:
         """Record what comes, as the receiver does."""
         posted = [json.dumps(payload).encode() for payload in payloads]
-        now = datetime.now(UTC)
-        record(self.store, [Arrival(parse(body), body, now) for body in posted], bodies=bodies)
+        at = datetime.now(UTC) - ago
+        record(self.store, [Arrival(parse(body), body, at) for body in posted], bodies=bodies)
 
     def send(self, *numbers: int, owner: int = 1) -> None:
         """Commit dispatches, as the host does when it has sent a mail."""
         rows = [{"provider_message_id": f"m-{n}", "subscriber_id": owner} for n in numbers]
         with self.store.engine.begin() as connection:
             connection.execute(insert(dispatches), rows)
+
+    def add(self, email: str) -> None:
+        """Commit a subscriber."""
+        with self.store.engine.begin() as connection:
+            connection.execute(insert(subscribers), [{"email": email}])
 
     def fall_due(self) -> None:
         """Have everything that is parked be due."""
@@ -97,13 +104,29 @@ class Site:
         rows = world.rows(self.url)["dispatches"]
         return {row["provider_message_id"]: row["opened_at"] for row in rows}
 
+    def suppression(self, email: str) -> tuple[datetime | None, str | None]:
+        """Return since when and why a subscriber is suppressed."""
+        (row,) = (row for row in world.rows(self.url)["subscribers"] if row["email"] == email)
+        return row["suppressed_at"], row["suppression_reason"]
+
 
 @pytest.fixture
 def site(database_url: str) -> Iterator[Site]:
     """Return a site on a database of each kind."""
-    world.fill(database_url)
-    with closing(SQLStore(database_url)) as store:
-        site = Site(store, database_url)
+    yield from _opened(database_url, Schema())
+
+
+@pytest.fixture
+def undated(database_url: str) -> Iterator[Site]:
+    """Return a site whose subscribers do not store when their suppression last changed."""
+    role = Role("hookrow_subscribers", {"suppression_changed_at": None})
+    yield from _opened(database_url, Schema(subscribers=role))
+
+
+def _opened(url: str, schema: Schema) -> Iterator[Site]:
+    world.fill(url)
+    with closing(SQLStore(url, schema)) as store:
+        site = Site(store, url)
         yield site
         site.parked.close(PATIENCE)
 
@@ -154,6 +177,27 @@ class TestSweep:
         site.fall_due()
         assert site.parked.sweep() == 1
         assert site.opened()["m-1"] == (at if stays else NOON)
+
+    def test_rows_without_the_time_of_their_last_change(self, undated: Site) -> None:
+        """A spam complaint that outran its subscriber reaches a row that stores no such time."""
+        undated.arrive(testing.suppression(EVE, None, at=NOON, reason="SpamComplaint"))
+        undated.add(EVE)
+        undated.fall_due()
+        assert undated.parked.sweep() == 1
+        assert undated.suppression(EVE) == (NOON, "SpamComplaint")
+
+    def test_in_order_of_arrival(self, undated: Site) -> None:
+        """Of two changes of such a row the last to arrive wins, whichever fell due first."""
+        undated.arrive(testing.reactivation(EVE, None, at=NOON), ago=timedelta(minutes=2))
+        undated.arrive(testing.suppression(EVE, None, at=NOON), ago=timedelta(minutes=1))
+        undated.add(EVE)
+        for id_, hour in ((1, 5), (2, 4)):
+            undated.execute(
+                "UPDATE hookrow_notifications "
+                f"SET retry_at = '2026-03-05 0{hour}:00:00.000000' WHERE id = {id_}"
+            )
+        assert undated.parked.sweep() == 2
+        assert undated.suppression(EVE) == (NOON, "HardBounce")
 
     def test_a_thousand_at_the_most(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
         """A sweep takes 1,000 in groups of 64; the next takes more."""

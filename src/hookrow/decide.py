@@ -219,10 +219,9 @@ def _suppression(
     at = _believable(notification.at, arrival.received_at)
     reason = notification.reason if isinstance(notification, Suppressed) else None
     return [
+        # A row that does not store when it last changed takes every change, also a late one.
         SetSuppression(kind, key, at, reason, guarded=kind not in rows.undated)
         for kind, key in _suppressible(dispatch, subscriber, rows)
-        # A row without a date of its last change cannot tell what is late.
-        if arrival.live or kind not in rows.undated
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from operator import attrgetter
 from time import sleep
 
 from hookrow.batch import GroupCommit
@@ -70,7 +71,9 @@ class Parked:
         ]
 
     def _record(self, found: Sequence[Logged]) -> int:
-        arrivals = arrivals_of(found, self._parse)
+        # By arrival, not by when they fell due: of two changes of a row without a date, the last
+        # to be applied wins.
+        arrivals = arrivals_of(sorted(found, key=attrgetter("received_at")), self._parse)
         if not arrivals:
             return 0
         ready, outcomes = record_ready(self._store, arrivals, quiet=self._quiet)
