@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
 from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime
+from functools import partial
 from threading import Event, Thread
 from typing import Any
 
@@ -17,6 +18,7 @@ import world
 from command import run_script
 from hookrow import (
     Arrival,
+    ConfigurationError,
     Head,
     Postmark,
     Receiver,
@@ -186,7 +188,44 @@ ENDS = [
 ]
 
 
+async def _notify(*_: object) -> None:
+    """Do what a host would do."""
+
+
+async def _stream(*_: object) -> AsyncIterator[None]:
+    yield
+
+
+class _Notifier:
+    async def __call__(self, *_: object) -> None:
+        """Do what a host would do."""
+
+    async def notify(self, *_: object) -> None:
+        """Do what a host would do."""
+
+
 class TestReceiver:
+    @pytest.mark.parametrize("name", ["on_recorded", "on_refused"])
+    @pytest.mark.parametrize(
+        "hook",
+        [
+            _notify,
+            _stream,
+            _Notifier(),
+            _Notifier().notify,
+            partial(_notify, 1),
+            partial(partial(_Notifier()), 1),
+        ],
+        ids=["function", "generator", "object", "method", "partial", "partial of an object"],
+    )
+    def test_async(self, name: str, hook: Callable[..., Any]) -> None:
+        """An async hook, which would never run, is refused with advice on what to pass instead."""
+        hooks: dict[str, Any] = {name: hook}
+        with pytest.raises(
+            ConfigurationError, match=rf"^{name} is an async function.*run_coroutine_threadsafe"
+        ):
+            Receiver(Postmark("secret"), MemoryStore(), **hooks)
+
     @pytest.fixture
     def receive(self, database_url: str) -> Iterator[Callable[..., Receiver]]:
         """Return what makes a receiver on a database with the world in it."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from inspect import isasyncgenfunction, iscoroutinefunction
 from time import monotonic
 from typing import Generic, TypeVar
 
 from hookrow.batch import GroupCommit, Overloaded
+from hookrow.errors import ConfigurationError
 from hookrow.notification import Arrival, Outcome
 from hookrow.quiet import Quiet
 
@@ -24,9 +27,13 @@ class Hook(Generic[End]):
 
     What it raises is logged; where it is too slow, calls are left out. Neither
     changes an answer. `failed`, `hung` and `left_out` count the calls.
+
+    Raises `ConfigurationError` for an async function.
     """
 
     def __init__(self, function: Callable[[Arrival, End], object], name: str) -> None:
+        if _is_async(function):
+            raise ConfigurationError(_ASYNC.format(name))
         self._function = function
         self._name = name
         self._calls: GroupCommit[tuple[Arrival, End], None] = GroupCommit(
@@ -67,3 +74,22 @@ class Hook(Generic[End]):
             finally:
                 self._began = None
         return [None] * len(calls)
+
+
+_ASYNC = (
+    "{} is an async function, which would never run: hooks are called in a thread that has no "
+    "event loop. Pass a plain function. To run a coroutine on a loop of yours, call "
+    "asyncio.run_coroutine_threadsafe(coroutine, loop) in it."
+)
+
+
+def _is_async(function: Callable[..., object]) -> bool:
+    """Return whether a call only makes a coroutine or an async generator, and runs nothing."""
+    while isinstance(function, partial):
+        function = function.func
+    # An instance may have an async __call__.
+    return any(
+        is_async(each)
+        for each in (function, type(function).__call__)
+        for is_async in (iscoroutinefunction, isasyncgenfunction)
+    )
