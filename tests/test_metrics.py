@@ -7,9 +7,11 @@ import re
 import signal
 import sqlite3
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -21,9 +23,11 @@ from command import Command, Serving, run_script
 from hookrow import ConfigurationError, Postmark, Receiver, Refusal, Request, testing
 from hookrow.exposition import Exposition
 from hookrow.metrics import Metrics
-from hookrow.notification import Arrival, Delivered
-from hookrow.observing import Inside
-from hookrow.stores import Conflict, Unavailable
+from hookrow.notification import Arrival, Delivered, Outcome, Recorded
+from hookrow.observing import Inside, attempted
+from hookrow.retry import Retry
+from hookrow.stores import Conflict, Rejected, Unavailable
+from hookrow.stores.memory import MemoryStore
 from hookrow.stores.memory_log import MemoryLog
 from test_observing import AT, SECRET, head, request, store
 from wire import ask, eventually, get
@@ -72,6 +76,37 @@ def test_notifications(registry: CollectorRegistry) -> None:
     assert counted["hookrow_lag_seconds_count{}"] == 2
     newest = counted["hookrow_newest_notification_timestamp_seconds{}"]
     assert abs(newest - datetime.now(UTC).timestamp()) < 60
+
+
+@pytest.mark.parametrize("fault", [Unavailable(), Rejected(), KeyError()])
+def test_groups_that_are_not_committed(
+    registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    """A group counts when it is committed: not if it failed, nor if no store was asked."""
+    observer = Metrics(registry)
+    receiver = Receiver(Postmark(SECRET), store(), observer=observer)
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryStore, "transaction", Mock(side_effect=fault))
+        assert receiver.answer(request()).status == 503
+    unlogged = Receiver(Postmark(SECRET), store(log=False), observer=observer)
+    assert unlogged.answer(Request(head(), b"{}")).status == 422
+    assert "hookrow_group_size_count{}" not in shown(registry)
+
+
+def test_a_group_that_is_split(registry: CollectorRegistry) -> None:
+    """The parts of a group that are committed one by one count as groups of one."""
+    arrivals = [Arrival(Delivered(ADA, "m-1", AT), b"", AT)] * 3
+
+    def attempt(arrivals: Sequence[Arrival], *, skip_locked: bool = False) -> list[Outcome]:
+        del skip_locked
+        if len(arrivals) > 1:
+            raise Rejected
+        return [Recorded(())]
+
+    observed = attempted(attempt, Metrics(registry))
+    Retry(observed, fail=Mock(), spool=Mock(), seconds=5)(arrivals)
+    counted = shown(registry)
+    assert counted["hookrow_group_size_count{}"] == counted["hookrow_group_size_sum{}"] == 3
 
 
 def test_refusals(registry: CollectorRegistry) -> None:
@@ -182,8 +217,10 @@ def test_an_outage(registry: CollectorRegistry) -> None:
 )
 def test_attempts(registry: CollectorRegistry, error: Exception | None, result: str) -> None:
     """A try is counted by how it ended; what no store raises on purpose is a fault."""
-    Metrics(registry).attempted(error)
-    assert shown(registry) == {f"hookrow_attempts_total{{result={result}}}": 1}
+    Metrics(registry).attempted([], error)
+    counted = shown(registry)
+    counted.pop("hookrow_group_size_count{}", None)  # of the one that is committed
+    assert counted == {f"hookrow_attempts_total{{result={result}}}": 1}
 
 
 def test_names_and_labels(registry: CollectorRegistry) -> None:

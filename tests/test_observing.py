@@ -60,8 +60,9 @@ class Noting(Observer):
         del arrivals
         return lambda outcomes: self.heard.append((*seen, *map(_ending, outcomes)))
 
-    def attempted(self, error: Exception | None) -> None:
+    def attempted(self, arrivals: Sequence[Arrival], error: Exception | None) -> None:
         """Note it."""
+        del arrivals
         self.heard.append(error)
 
     def late(self) -> None:

@@ -78,14 +78,15 @@ class Metrics(Observer):
         return perf_counter()
 
     def recording(self, arrivals: Sequence[Arrival], seen: Sequence[object | None]) -> Ended:
-        """Count the group, and at its end what became of it."""
-        self._series.group.observe_all([len(arrivals)])
+        """Set the backlog, and at the group's end count what became of it."""
         if self._inside is not None:
             self._series.backlog.set(self._inside.backlog())
         return partial(self._end, arrivals, seen)
 
-    def attempted(self, error: Exception | None) -> None:
-        """Count it."""
+    def attempted(self, arrivals: Sequence[Arrival], error: Exception | None) -> None:
+        """Count it, and its size if it is committed."""
+        if error is None:
+            self._series.group.observe_all([len(arrivals)])
         self._series.attempts[RESULTS.get(type(error), "fault")].inc()
 
     def late(self) -> None:

@@ -64,8 +64,11 @@ class Observer:
         `seen` has for each arrival what `arrived` returned, or None.
         """
 
-    def attempted(self, error: Exception | None) -> None:
-        """Hear of one try to record a group in a transaction: what it raised, or None."""
+    def attempted(self, arrivals: Sequence[Arrival], error: Exception | None) -> None:
+        """Hear of one try to record arrivals in a transaction: what it raised, or None.
+
+        None means that they are committed. They are a group or, after it failed, a part of it.
+        """
 
     def late(self) -> None:
         """Hear that a notification was answered by the deadline, though its group goes on."""
@@ -111,9 +114,9 @@ class Observers(Observer):
 
         return ended
 
-    def attempted(self, error: Exception | None) -> None:
+    def attempted(self, arrivals: Sequence[Arrival], error: Exception | None) -> None:
         """Tell each."""
-        self._each(lambda observer: observer.attempted(error))
+        self._each(lambda observer: observer.attempted(arrivals, error))
 
     def late(self) -> None:
         """Tell each."""
@@ -159,9 +162,9 @@ def attempted(attempt: Attempt, observer: Observer) -> Attempt:
         try:
             outcomes = attempt(arrivals, skip_locked=skip_locked)
         except Exception as error:
-            observer.attempted(error)
+            observer.attempted(arrivals, error)
             raise
-        observer.attempted(None)
+        observer.attempted(arrivals, None)
         return outcomes
 
     return observed_attempt
