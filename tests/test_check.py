@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,12 +15,13 @@ from sqlalchemy import make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from command import Command
-from hookrow import Role, Schema
+from hookrow import Postmark, Receiver, Role, Schema, testing
 from hookrow.check import check
-from hookrow.finding import Finding, Level
+from hookrow.finding import Explained, Finding, Level
 from hookrow.migrations import upgrade
 from hookrow.settings import Settings
 from hookrow.stores.engines import open_engine, opened
+from hookrow.stores.sql import SQLStore
 from postgres import Server
 from wire import SECRET
 
@@ -76,6 +78,18 @@ def execute(url: str, *statements: str) -> None:
         for statement in statements:
             connection.execute(text(statement))
     engine.dispose()
+
+
+def with_clock(url: str, now: str) -> str:
+    """Give a PostgreSQL database a clock that says so; return the URL by which it has it."""
+    for name in ("now", "clock_timestamp", "transaction_timestamp", "statement_timestamp"):
+        execute(
+            url,
+            f"CREATE FUNCTION public.{name}() RETURNS timestamptz LANGUAGE sql AS "
+            f"$$ SELECT ({now})::timestamptz $$",
+        )
+    path = {"options": "-csearch_path=public,pg_catalog"}
+    return make_url(url).update_query_dict(path).render_as_string(hide_password=False)
 
 
 def found(
@@ -220,6 +234,69 @@ class TestDatabase:
             assert finding.level is Level.OK
             assert "hunter2" not in finding.text
             assert (url.database or "?") in finding.text
+
+
+class TestClock:
+    @pytest.mark.parametrize(
+        ("seconds", "says"),
+        [
+            ("3 days", "3 days behind"),
+            ("90 minutes", "90 minutes behind"),
+            ("70 seconds", "70 seconds behind"),
+            ("-1 day", "24 hours ahead of"),
+        ],
+    )
+    def test_they_differ(self, postgres_url: str, seconds: str, says: str) -> None:
+        """By how much and in which direction, what it leads to, and what to do."""
+        url = with_clock(postgres_url, f"pg_catalog.clock_timestamp() + '{seconds}'::interval")
+        finding = about(found(url), "clock")
+        assert isinstance(finding, Explained)
+        assert finding.level is Level.WARNING
+        assert finding.text == f"This machine's clock is {says} the database's."
+        assert "ChangedAt" in finding.means
+        assert "NTP" in finding.change
+
+    @pytest.mark.parametrize("seconds", [-40, 0, 40])
+    def test_they_hardly_differ(self, postgres_url: str, seconds: int) -> None:
+        """A difference of less than a minute is none."""
+        url = with_clock(postgres_url, f"pg_catalog.clock_timestamp() + '{seconds} s'::interval")
+        assert {finding.level for finding in found(url)} == {Level.OK}
+
+    def test_a_slow_query(self, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What the query took does not count."""
+        now = iter([datetime.now(UTC).timestamp() - 600, datetime.now(UTC).timestamp() + 600])
+        monkeypatch.setattr("hookrow.clocks.time", lambda: next(now))
+        assert {finding.level for finding in found(postgres_url)} == {Level.OK}
+
+    def test_it_cannot_be_read(self, postgres_url: str) -> None:
+        """That is a warning, and everything else is looked at."""
+        findings = found(with_clock(postgres_url, "(1 / 0)::text::timestamptz"))
+        assert about(findings, "clock").text.startswith("It could not be compared: ")
+        assert about(findings, "indexes").level is Level.OK
+
+    def test_1970(self, command: Command, empty_postgres_url: str) -> None:
+        """A database in the year 1970 is a clear finding, and records all the same."""
+        url = with_clock(empty_postgres_url, "'1970-01-01 00:00:01Z'")
+        told = ("--database-url", url)
+        assert command.run("db", "upgrade", *told).returncode == 0
+        execute(url, "INSERT INTO hookrow_subscribers (email) VALUES ('ada@example.com')")
+        sent = "INSERT INTO hookrow_dispatches (provider_message_id, subscriber_id) VALUES ('m', 1)"
+        execute(url, sent)
+        with opened(url) as engine, engine.connect() as connection:
+            created = text("SELECT created_at FROM hookrow_dispatches")
+            assert connection.scalar(created) == datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
+        with closing(SQLStore(url)) as store:
+            receiver = Receiver(Postmark(SECRET), store, sweep=True)
+            for payload, status in (
+                (testing.delivery("ada@example.com", "m", at=datetime.now(UTC)), 200),
+                (testing.opening("ada@example.com", "n", at=datetime.now(UTC)), 404),
+            ):
+                assert testing.post(receiver, payload, secret=SECRET)[0] == status
+        done = command.run("check", *told, HOOKROW_SECRET=SECRET)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "warning  clock       This machine's clock is 20," in done.stdout
+        for looking in ("stats", "log", "prune"):
+            assert command.run(looking, *told).returncode == 0
 
 
 class TestTables:

@@ -9,6 +9,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookrow import migrations
+from hookrow.clocks import SECONDS, compare
 from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.finding import Finding, Level, several_rows
 from hookrow.postmark import SHORTEST_SECRET, Postmark
@@ -107,6 +108,7 @@ def _check_revision(current: Sequence[str], wanted: Sequence[str]) -> Finding:
 
 def _check_tables(engine: Engine, statements: Statements) -> Iterator[Finding]:
     """Look at what works, and could be better."""
+    yield from _check_clock(engine)
     for column, statement in naive(engine.dialect, statements):
         yield Finding(
             Level.WARNING,
@@ -115,6 +117,16 @@ def _check_tables(engine: Engine, statements: Statements) -> Iterator[Finding]:
         )
     yield from _check_emails(engine, statements)
     yield from _check_indexes(engine, statements)
+
+
+def _check_clock(engine: Engine) -> Iterator[Finding]:
+    if engine.dialect.name != "postgresql":
+        return
+    try:
+        with engine.connect() as connection:
+            yield from compare(lambda: connection.exec_driver_sql(SECONDS).scalar_one())
+    except SQLAlchemyError as error:
+        yield Finding(Level.WARNING, "clock", f"It could not be compared: {fault(error)}")
 
 
 def _check_indexes(engine: Engine, statements: Statements) -> Iterator[Finding]:

@@ -169,6 +169,18 @@ class TestCheck:
             connection.execute(text("ALTER TABLE hookrow_subscribers RENAME TO away"))
         assert "They could not be compared" in manage.run("hookrow", "check").stdout
 
+    def test_a_database_in_1970(self, postgres_url: str, tmp_path: Path) -> None:
+        """What that leads to, and what to do, as `hookrow check` says it."""
+        clock = "CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS"
+        with opened(postgres_url) as engine, engine.begin() as connection:
+            connection.execute(text(f"{clock} $$ SELECT '1970-01-01Z'::timestamptz $$"))
+        manage = Manage(tmp_path, postgres_url)
+        assert manage.run("migrate", "--fake-initial", "-v0").returncode == 0
+        done = manage.run("hookrow", "check", PGOPTIONS="-csearch_path=public,pg_catalog")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "warning  clock       This machine's clock is 20," in done.stdout
+        assert "time server (NTP)" in done.stdout
+
     def test_what_is_not(self, empty_sqlite_url: str, tmp_path: Path) -> None:
         """Each finding says what to do, and the status is that of an error."""
         manage = Manage(tmp_path, empty_sqlite_url, HOOKROW={"SECRET": "short"})

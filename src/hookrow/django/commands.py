@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from functools import partial
-from typing import Any
+from typing import Any, SupportsFloat
 from urllib.parse import urljoin
 
 import click
@@ -21,6 +21,7 @@ from hookrow.cli.log import log, prune, replay
 from hookrow.cli.options import JSON
 from hookrow.cli.simulate import simulate
 from hookrow.cli.stats import stats
+from hookrow.clocks import SECONDS, compare
 from hookrow.django.conf import conf
 from hookrow.django.duplicates import duplicates
 from hookrow.django.mapping import models
@@ -100,7 +101,25 @@ def _findings() -> Iterator[Finding]:
     migrations = _migrations()
     yield migrations
     if migrations.level is Level.OK and not any(each.is_serious() for each in found):
+        yield from _clock()
         yield from _emails()
+
+
+def _clock() -> Iterator[Finding]:
+    if connections[conf.database].vendor != "postgresql":
+        return
+    try:
+        yield from compare(_seconds)
+    except Error as error:
+        yield Finding(Level.WARNING, "clock", f"It could not be compared: {type(error).__name__}")
+
+
+def _seconds() -> SupportsFloat:
+    """Return the database's time, in seconds since 1970."""
+    with connections[conf.database].cursor() as cursor:
+        cursor.execute(SECONDS)
+        seconds: SupportsFloat = cursor.fetchone()[0]
+        return seconds
 
 
 def _emails() -> Iterator[Finding]:

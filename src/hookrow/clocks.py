@@ -1,0 +1,56 @@
+"""Compares this machine's clock, by which hookrow dates notifications, with the database's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from time import time
+from typing import SupportsFloat
+
+from hookrow.finding import Explained, Finding, Level
+
+SECONDS = "SELECT extract(epoch FROM clock_timestamp())"
+"""For PostgreSQL: its time, in seconds since 1970. SQLite's clock is this machine's."""
+
+TOLERANCE = 60.0
+"""In seconds; clocks that differ by no more than this are taken for equal."""
+
+
+def compare(ask: Callable[[], SupportsFloat]) -> Iterator[Finding]:
+    """Warn if the two clocks differ; `ask` returns the database's time as `SECONDS` does."""
+    before = time()
+    theirs = float(ask())
+    after = time()
+    # What the query took is no difference.
+    behind = max(theirs - after, 0.0) - max(before - theirs, 0.0)
+    if abs(behind) > TOLERANCE:
+        yield _differ(behind)
+
+
+def _differ(behind: float) -> Finding:
+    if behind > 0:
+        side = "behind"
+        means = (
+            "hookrow dates notifications by this machine's clock. If that is the wrong one, a "
+            "correct ChangedAt that is more than 24 hours ahead of it is not believed."
+        )
+    else:
+        side = "ahead of"
+        means = (
+            "hookrow dates notifications by this machine's clock. If that is the wrong one, a "
+            "change of suppression without a ChangedAt is dated too late and overrides newer ones."
+        )
+    return Explained(
+        Level.WARNING,
+        "clock",
+        f"This machine's clock is {_duration(abs(behind))} {side} the database's.",
+        f"{means} The database's clock sets created_at.",
+        "Set the wrong one, and synchronise both with a time server (NTP).",
+    )
+
+
+def _duration(seconds: float) -> str:
+    """Write a duration in the largest unit of which it has two or more."""
+    for unit, length in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.0f} {unit}"
+    return f"{seconds:.0f} seconds"
