@@ -12,7 +12,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hookrow.decide import decide, fold, is_message_id, mentioned, merge, pairs, refuse_held, wanted
+from hookrow.decide import (
+    PROBE,
+    decide,
+    fold,
+    is_message_id,
+    is_probe,
+    mentioned,
+    merge,
+    pairs,
+    refuse_held,
+    wanted,
+)
 from hookrow.notification import (
     Arrival,
     Change,
@@ -34,6 +45,7 @@ from hookrow.notification import (
     Subscriber,
     Suppressed,
     Suppressible,
+    Unsupported,
 )
 
 NOW = datetime(2026, 3, 5, 12, 0, 0, tzinfo=UTC)
@@ -136,6 +148,29 @@ class TestFold:
 def test_is_message_id(text: str | None, *, possible: bool) -> None:
     """A message id is of 1 to 255 characters that every database takes."""
     assert is_message_id(text) is possible
+
+
+class TestIsProbe:
+    @pytest.mark.parametrize(
+        ("recipient", "probe"),
+        [
+            (PROBE, True),
+            (PROBE.upper(), True),
+            ("other@hookrow.invalid", False),
+            (ADA, False),
+            ("", False),
+            (None, False),
+        ],
+    )
+    def test_by_its_recipient(self, recipient: str | None, *, probe: bool) -> None:
+        """Whatever the type, supported or not."""
+        unsupported = Unsupported("HookrowCheck", recipient)
+        for arrival in (
+            Arrival(Reactivated(recipient, "m-1", None), b"", NOW),
+            Arrival(Delivered(recipient, "m-1", NOW), b"", NOW),
+            Arrival(None, b"", NOW, unsupported=unsupported),
+        ):
+            assert is_probe(arrival) is probe
 
 
 class TestMentioned:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookrow import Arrival, Delivered, Opened, Reactivated, Recorded, Refused, Suppressed
+from hookrow.decide import PROBE
 from hookrow.entry import (
     PARKED,
     Ending,
@@ -119,6 +120,17 @@ class TestEntries:
         assert (entry(told, refusal.refused()).retry_at is not None) is parked
         change = replace(told, notification=Reactivated("ada@x", None, NOON))
         assert entry(change, Refusal.SUBSCRIBER_NOT_FOUND.refused()).retry_at is not None
+
+    @pytest.mark.parametrize("refusal", [Refusal.SUBSCRIBER_NOT_FOUND, Refusal.FAILED])
+    def test_a_probe_is_not_parked(self, refusal: Refusal) -> None:
+        """What `hookrow check URL` posts is logged as it ended, and not tried again."""
+        made = entry(arrival(Reactivated(PROBE, "m", None)), refusal.refused())
+        assert (made.recipient, made.outcome.name, made.status) == (
+            PROBE,
+            refusal.name,
+            refusal.status,
+        )
+        assert made.retry_at is None
 
     def test_without_bodies_nothing_is_parked(self) -> None:
         """For nothing could be tried again."""

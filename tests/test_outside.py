@@ -9,7 +9,7 @@ import subprocess
 import warnings
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from html import escape
 from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingTCPServer
@@ -31,6 +31,7 @@ from hookrow.outside import look, reach
 from hookrow.outside.address import read
 from hookrow.outside.reach import check_addresses, check_port
 from hookrow.stores.memory import MemoryStore
+from hookrow.stores.memory_log import MemoryLog
 from hookrow.stores.sql import SQLStore
 from hookrow.wsgi import WSGI
 from nginx import fronting, installed
@@ -94,6 +95,28 @@ class TestWell:
         [fault] = faults(f"http://127.0.0.1:{hookrow}{PATH}", "another-secret-than-that")
         assert fault.startswith("error secret: The secret of this configuration was answered 401")
         assert "It came through, but hookrow has another one." in fault
+
+
+class TestHarmless:
+    @pytest.mark.parametrize("log", [True, False])
+    def test_nothing_is_left(self, *, log: bool) -> None:
+        """All is well, and yet nothing is parked and no hook is called, with a log or without."""
+        store = MemoryStore(log=MemoryLog() if log else None)
+        told: list[object] = []
+        receiver = Receiver(
+            Postmark(SECRET),
+            store,
+            mount_path="/mail",
+            on_recorded=lambda *end: told.append(end),
+            on_refused=lambda *end: told.append(end),
+        )
+        with closing(receiver), uvicorn_serving(ASGI(receiver)) as port:
+            assert faults(f"http://127.0.0.1:{port}{PATH}") == []
+        assert not told
+        if store.log is not None:
+            assert store.log.count_parked() == 0
+            ends = {(each.record_type, each.status) for each in store.log.entries.values()}
+            assert ends == {("SubscriptionChange", 404), ("HookrowCheck", 422)}
 
 
 class TestCommand:

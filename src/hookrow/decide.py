@@ -45,6 +45,9 @@ LONGEST_MESSAGE_ID = 255
 CLOCK_SKEW = timedelta(hours=24)
 """How far after its arrival a change may say it happened and still be believed."""
 
+PROBE = "check@hookrow.invalid"
+"""The recipient of what `hookrow check URL` posts. No mail reaches .invalid (RFC 2606)."""
+
 
 def fold(email: str) -> str:
     """Return the email as it is compared: ASCII letters lowered, all else as it is.
@@ -64,6 +67,16 @@ def is_email(text: str | None) -> TypeGuard[str]:
 def is_message_id(text: str | None) -> TypeGuard[str]:
     """Tell whether a dispatch can have such a message id."""
     return _storable(text, LONGEST_MESSAGE_ID)
+
+
+def is_probe(arrival: Arrival) -> bool:
+    """Tell whether `hookrow check URL` posted it.
+
+    It is answered and logged like any other notification. If it is refused, as it has to be, it
+    is not tried again, and no hook is called.
+    """
+    recipient = (arrival.notification or arrival.unsupported).recipient
+    return recipient is not None and fold(recipient) == PROBE
 
 
 def mentioned(arrivals: Iterable[Arrival]) -> Mentioned:

@@ -14,11 +14,17 @@ from hashlib import blake2b
 from sys import getsizeof
 from typing import TypeVar
 
-from hookrow.decide import LONGEST_EMAIL, LONGEST_MESSAGE_ID, fold, is_email, is_message_id
+from hookrow.decide import (
+    LONGEST_EMAIL,
+    LONGEST_MESSAGE_ID,
+    fold,
+    is_email,
+    is_message_id,
+    is_probe,
+)
 from hookrow.notification import (
     Arrival,
     Delivered,
-    Notification,
     Opened,
     Outcome,
     Reactivated,
@@ -240,15 +246,18 @@ def _entry(arrival: Arrival, outcome: Outcome, ended_at: datetime, *, bodies: bo
         last_received_at=arrival.last_received_at or arrival.received_at,
         ended_at=ended_at,
         retry_at=retry_at(arrival.received_at, ended_at)
-        if bodies and _may_end_otherwise(ending, notification)
+        if bodies and _may_end_otherwise(ending, arrival)
         else None,
         body=_escaped(arrival.body) if bodies else None,
     )
 
 
-def _may_end_otherwise(ending: Ending, notification: Notification | None) -> bool:
+def _may_end_otherwise(ending: Ending, arrival: Arrival) -> bool:
     """Tell whether trying again makes sense: not for what names no row that there could be."""
+    notification = arrival.notification
     if notification is None or ending not in PARKED or not is_email(notification.recipient):
+        return False
+    if is_probe(arrival):
         return False
     needs_dispatch = isinstance(notification, Delivered | Opened)
     return is_message_id(notification.message_id) or not needs_dispatch

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from hookrow import logs
 from hookrow.batch import Overloaded
+from hookrow.decide import is_probe
 from hookrow.errors import ConfigurationError
 from hookrow.hooks import Hook
 from hookrow.http import Head, Request, Response, refuse
@@ -202,6 +203,8 @@ class Receiver:
             match outcome:
                 case Refused(Refusal.FAILED | Refusal.UNAVAILABLE):
                     pass
+                case Refused() if is_probe(arrival):
+                    pass  # `hookrow check URL` is refused on purpose
                 case _:
                     self.ended(arrival, outcome)
 

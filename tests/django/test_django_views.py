@@ -30,6 +30,7 @@ from hookrow.django.signals import notification_recorded, notification_refused
 from hookrow.django.views import webhooks
 from hookrow.http import LARGEST_BODY
 from hookrow.metrics import Metrics
+from hookrow.outside.asking import UNKNOWN, filled
 from wire import SECRET, TEXT, eventually
 
 PATH = "/mail/provider/webhooks"
@@ -256,6 +257,16 @@ class TestSignals:
             assert post().status_code == 200
         assert [signal for signal, _, _ in heard.ends] == [notification_recorded]
         assert delivered(database_url) == AT
+
+    @pytest.mark.parametrize("group_commit", [False, True])
+    def test_none_of_a_check(self, database_url: str, *, group_commit: bool) -> None:
+        """Nobody hears of what `manage.py hookrow check URL` posts."""
+        world.fill(database_url)
+        with django_host.project(database_url, GROUP_COMMIT=group_commit), _Heard() as heard:
+            assert [post(body).status_code for body in (UNKNOWN, filled(99))] == [404, 422]
+            receiver().close()
+        gc.collect()  # as above
+        assert heard.ends == []
 
     def test_an_outage_is_no_end(self, alias: str, database_url: str) -> None:
         """It answers 503 as promised, and nobody hears."""

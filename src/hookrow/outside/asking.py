@@ -17,6 +17,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from threading import Timer
 from time import monotonic
 
+from hookrow.decide import PROBE
 from hookrow.notification import Refusal
 from hookrow.outside.address import Address
 
@@ -30,11 +31,11 @@ HEADER = "X-Provider-Secret"
 
 UNKNOWN = (
     b'{"RecordType":"SubscriptionChange","MessageID":"hookrow-check",'
-    b'"Recipient":"check@hookrow.invalid","SuppressSending":false}'
-)
-"""About a message and an address that nobody has: no name ends so (RFC 2606)."""
+    b'"Recipient":"%b","SuppressSending":false}'
+) % PROBE.encode()
+"""About a message and an address that nobody has."""
 
-_FILLED = b'{"RecordType":"HookrowCheck","Recipient":"check@hookrow.invalid","Filler":"%b"}'
+_FILLED = b'{"RecordType":"HookrowCheck","Recipient":"%b","Filler":"%%b"}' % PROBE.encode()
 
 _MOST = 64 * 1024
 """In bytes; so much of an answer is read."""
