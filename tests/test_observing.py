@@ -166,7 +166,7 @@ def test_a_full_backlog(tmp_path: Path) -> None:
     )
     with closing(receiver), held.transaction():
         assert observer.inside is not None
-        while not (observer.inside.spooled() and observer.heard):
+        while not (observer.inside.spooled() and observer.heard and observer.inside.backlog()):
             receiver(request())
         assert observer.inside.backlog() == 1
         assert observer.inside.spooled() == 1

@@ -19,7 +19,7 @@ from hookrow.settings import Settings
 from hookrow.stores import Unavailable
 from hookrow.stores.duplicates import duplicates
 from hookrow.stores.engines import absent, opened, shown
-from hookrow.stores.faults import fault
+from hookrow.stores.faults import message
 from hookrow.stores.indexes import missing
 from hookrow.stores.relations import Relation
 from hookrow.stores.statements import Statements
@@ -126,7 +126,7 @@ def _check_clock(engine: Engine) -> Iterator[Finding]:
         with engine.connect() as connection:
             yield from compare(lambda: connection.exec_driver_sql(SECONDS).scalar_one())
     except SQLAlchemyError as error:
-        yield Finding(Level.WARNING, "clock", f"It could not be compared: {fault(error)}")
+        yield Finding(Level.WARNING, "clock", f"It could not be compared: {message(error)}")
 
 
 def _check_indexes(engine: Engine, statements: Statements) -> Iterator[Finding]:
@@ -134,7 +134,7 @@ def _check_indexes(engine: Engine, statements: Statements) -> Iterator[Finding]:
         with engine.connect() as connection:
             lacking = list(missing(connection, statements))
     except SQLAlchemyError as error:
-        yield Finding(Level.ERROR, "indexes", f"A lookup fails: {fault(error)}")
+        yield Finding(Level.ERROR, "indexes", f"A lookup fails: {message(error)}")
         return
     for each in lacking:
         other = f' There is an index for fold="{each.fold}": write that, or another.'
@@ -161,7 +161,7 @@ def _check_emails(engine: Engine, statements: Statements) -> Iterator[Finding]:
             connection.detach()  # what limits the time is gone with it
             count, example = duplicates(connection, statements)
     except SQLAlchemyError as error:
-        yield Finding(Level.WARNING, "emails", f"They could not be compared: {fault(error)}")
+        yield Finding(Level.WARNING, "emails", f"They could not be compared: {message(error)}")
         return
     if count:
         yield several_rows(count, masked(example))

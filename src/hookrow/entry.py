@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from hashlib import blake2b
-from sys import getsizeof
 from typing import TypeVar
 
 from hookrow.decide import (
@@ -264,9 +263,9 @@ def _may_end_otherwise(ending: Ending, arrival: Arrival) -> bool:
 
 
 def _reason_size(arrival: Arrival) -> int:
-    """Return the bytes of the one text, besides the body, that may be long."""
+    """Return the most bytes that the one text, besides the body, which may be long takes."""
     notification = arrival.notification
-    return getsizeof(notification.reason) if isinstance(notification, Suppressed) else 0
+    return 4 * len(notification.reason) if isinstance(notification, Suppressed) else 0
 
 
 def _digest(body: bytes) -> bytes:

@@ -15,7 +15,7 @@ from django.db import Error, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import atomic
 
-from hookrow.stores import Rejected, SchemaChanged
+from hookrow.stores import Rejected, SchemaChanged, Unavailable
 from hookrow.stores.causes import cause
 from hookrow.stores.limits import LIMIT_STATEMENTS, left, set_limits
 
@@ -58,8 +58,8 @@ def faults(*, saving: bool = False) -> Iterator[None]:
         yield
     except Error as error:
         meant = cause(error.__cause__ or error)
-        if saving and isinstance(meant, SchemaChanged):
-            meant = Rejected(str(meant))
+        if isinstance(meant, SchemaChanged):
+            meant = (Rejected if saving else Unavailable)(str(meant))
         raise meant from error
     except (UnicodeError, OverflowError) as error:  # the driver cannot write a value
         raise Rejected(type(error).__name__) from error

@@ -21,7 +21,7 @@ from hookrow.errors import ConfigurationError
 from hookrow.schema import Schema
 from hookrow.stores import Unavailable
 from hookrow.stores.engines import absent, begin, reading, supported
-from hookrow.stores.faults import fault
+from hookrow.stores.faults import message
 from hookrow.stores.tables import metadata, notifications
 
 VERSION_TABLE = "hookrow_version"
@@ -68,7 +68,7 @@ def current(engine: Engine) -> Sequence[str]:
         with reading(engine) as connection:
             return _current(connection)
     except SQLAlchemyError as error:
-        raise Unavailable(f"The database cannot be reached: {fault(error)}") from error
+        raise Unavailable(f"The database cannot be reached: {message(error)}") from error
 
 
 def upgrade(engine: Engine, schema: Schema) -> None:
@@ -87,7 +87,7 @@ def upgrade(engine: Engine, schema: Schema) -> None:
             _upgrade(connection, schema)
             connection.commit()
     except SQLAlchemyError as error:
-        raise Unavailable(f"The database cannot be upgraded: {fault(error)}") from error
+        raise Unavailable(f"The database cannot be upgraded: {message(error)}") from error
 
 
 def sql(backend: str, schema: Schema = Schema()) -> str:  # noqa: B008 - frozen

@@ -25,6 +25,12 @@ def faults() -> Iterator[None]:
         raise Rejected(type(error).__name__) from error
 
 
+def message(error: SQLAlchemyError) -> str:
+    """Return the first line of the database's own message, for a terminal and never for a log."""
+    orig = error.orig if isinstance(error, DBAPIError) else error
+    return f"{type(orig).__name__}: {str(orig).strip().partition(chr(10))[0]}"
+
+
 def fault(error: SQLAlchemyError) -> StoreError:
     """Return what the error means to us, with nothing in its text that a log must not hold."""
     if isinstance(error, DBAPIError) and error.orig is not None:
