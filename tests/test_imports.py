@@ -114,15 +114,32 @@ class TestShell:
 
 
 class TestImportingHookrow:
+    @pytest.mark.parametrize(
+        ("statement", "modules"),
+        [
+            ("import hookrow", set()),
+            (
+                "from hookrow.__main__ import main",
+                {"hookrow.__main__", "hookrow.errors"},
+            ),
+        ],
+    )
+    def test_almost_nothing(self, statement: str, modules: set[str]) -> None:
+        """The package alone, and what the console script imports, load nothing that takes time."""
+        loaded = _loaded_by(statement)
+        others = {name for name in loaded if name.partition(".")[0] not in sys.stdlib_module_names}
+        assert others == {"hookrow"} | modules
+        assert not loaded & {"asyncio", "dataclasses", "logging", "typing"}
+
     def test_msgspec_and_the_standard_library(self) -> None:
-        """`import hookrow` loads msgspec and the standard library, and nothing that is optional."""
-        packages = {name.partition(".")[0] for name in _loaded_by("import hookrow")}
+        """All names load msgspec and the standard library, and nothing that is optional."""
+        packages = {name.partition(".")[0] for name in _loaded_by("from hookrow import *")}
         assert {"hookrow", "msgspec"} <= packages - sys.stdlib_module_names <= WITHOUT_EXTRAS
         assert not packages & {"asyncio", "sqlite3", "ssl", *EXTRAS}
 
     def test_no_store_and_no_host(self) -> None:
-        """`import hookrow` loads what a store is, but none of the stores and none of the hosts."""
-        ours = {name for name in _loaded_by("import hookrow") if name.startswith("hookrow.")}
+        """All names load what a store is, but none of the stores and none of the hosts."""
+        ours = {name for name in _loaded_by("from hookrow import *") if name.startswith("hookrow.")}
         shell = {
             *("receiver", "recording", "retry", "parked", "replay", "hooks", "periodic"),
             *("batch", "deadline", "forks", "promise", "quiet"),
@@ -135,7 +152,7 @@ class TestImportingHookrow:
     def test_no_extra_needed(self, module: str) -> None:
         """The ASGI and WSGI hosts and the store in memory need no extra, either."""
         packages = {name.partition(".")[0] for name in _loaded_by(f"import {module}")}
-        assert {"hookrow", "msgspec"} <= packages - sys.stdlib_module_names <= WITHOUT_EXTRAS
+        assert {"hookrow"} <= packages - sys.stdlib_module_names <= WITHOUT_EXTRAS
 
     def test_the_command_brings_no_database_and_no_server(self) -> None:
         """A project of Django's has the commands without SQLAlchemy, and --help is quick."""
@@ -160,3 +177,21 @@ class TestImportingHookrow:
         assert hookrow.__all__ == sorted(set(hookrow.__all__))
         assert all(hasattr(hookrow, name) for name in hookrow.__all__)
         assert hookrow.__version__.count(".") == 2
+        assert set(hookrow.__all__) <= set(dir(hookrow))
+
+    def test_public_names_are_typed(self) -> None:
+        """Type checkers find each public name in the module from which it is imported."""
+        typed = {
+            name.name: node.module
+            for node in ast.walk(_tree("__init__"))
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hookrow.")
+            for name in node.names
+        }
+        assert typed == hookrow._MODULES
+        assert sorted(typed) == hookrow.__all__
+
+    def test_no_other_name(self) -> None:
+        """Any other name is refused as that of any module is; submodules are found."""
+        with pytest.raises(AttributeError, match="module 'hookrow' has no attribute 'Reciever'"):
+            hookrow.Reciever  # type: ignore[attr-defined]  # noqa: B018 - the name is what fails
+        assert "hookrow.health" in _loaded_by("from hookrow import health")
