@@ -117,6 +117,13 @@ class Command:
     @contextmanager
     def serving(self, *arguments: object, **variables: str) -> Iterator[Serving]:
         """Run `hookrow serve` with the tests' secret at a free port until the block ends."""
+        with self.starting(*arguments, **variables) as serving:
+            serving.wait_until_it_listens()
+            yield serving
+
+    @contextmanager
+    def starting(self, *arguments: object, **variables: str) -> Iterator[Serving]:
+        """Do as `serving`, but enter the block as soon as the process exists."""
         variables = {"HOOKROW_SECRET": SECRET, "HOOKROW_PORT": str(free_port())} | variables
         port = int(variables["HOOKROW_PORT"])
         log = self.folder / f"serve-{port}.log"
@@ -133,7 +140,6 @@ class Command:
         host = variables.get("HOOKROW_HOST", "127.0.0.1")
         serving = Serving(process, host, port, log)
         try:
-            serving.wait_until_it_listens()
             yield serving
         finally:
             serving.stop()
@@ -144,6 +150,7 @@ class Serving:
 
     def __init__(self, process: subprocess.Popen[bytes], host: str, port: int, log: Path) -> None:
         self.port = port
+        self.pid = process.pid
         self._host = host
         self._process = process
         self._log = log
@@ -186,9 +193,12 @@ class Serving:
 
     def workers(self) -> list[int]:
         """Return the processes that it started to serve, by their ids."""
-        pid = self._process.pid
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return [int(child) for child in children if b"spawn_main" in _command_line(child)]
+        return [pid for pid in self.children() if b"spawn_main" in _command_line(pid)]
+
+    def children(self) -> list[int]:
+        """Return all processes that it started, in that order, by their ids."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
+        return [int(child) for child in children.split()]
 
     def stop(self) -> None:
         """End it, and with force what is left of it and of all that it started."""
@@ -202,7 +212,7 @@ class Serving:
             self._process.wait(PATIENCE)
 
 
-def _command_line(pid: str) -> bytes:
+def _command_line(pid: int) -> bytes:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile

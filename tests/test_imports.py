@@ -120,7 +120,7 @@ class TestImportingHookrow:
             ("import hookrow", set()),
             (
                 "from hookrow.__main__ import main",
-                {"hookrow.__main__", "hookrow.errors"},
+                {"hookrow.__main__", "hookrow.errors", "hookrow.hangup"},
             ),
         ],
     )

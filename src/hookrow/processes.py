@@ -12,19 +12,21 @@ import resource
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from types import FrameType
+from weakref import WeakKeyDictionary
 
 import httptools  # noqa: F401 - uvicorn asks for it by name, too late to say what is missing
 import msgspec
 import uvicorn
 import uvloop  # noqa: F401 - as httptools
 from uvicorn.config import STARTUP_FAILURE
-from uvicorn.supervisors import Multiprocess
+from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
-from hookrow import __version__, logs
+from hookrow import __version__, hangup, logs
 from hookrow.direct import DirectProtocol
 from hookrow.errors import ConfigurationError
 from hookrow.prepare import prepare
@@ -38,6 +40,12 @@ VARIABLE = "HOOKROW_SERVE"
 """Of the environment: where the settings are, for workers that are started anew."""
 
 _APPLICATION = "hookrow.processes:application"
+
+_CHECK_INTERVAL = 0.2
+"""In seconds; how often the parent checks its workers and signals."""
+
+_RESTART_INTERVAL = 1.0
+"""In seconds; workers are replaced no more often, because one that cannot start ends at once."""
 
 
 def serve(settings: Settings, *, port: int, workers: int, log_level: str, log_format: str) -> None:
@@ -74,6 +82,7 @@ def serve(settings: Settings, *, port: int, workers: int, log_level: str, log_fo
 
 
 def _run_workers(settings: Settings, config: uvicorn.Config) -> None:
+    hangup.hold()  # never released here: workers inherit it, whenever they start
     processes = _Workers(config, sockets=[config.bind_socket()])
     with _counted(processes) if settings.metrics else nullcontext():
         processes.run()
@@ -85,7 +94,7 @@ def _run(settings: Settings, configured: Callable[[Server], uvicorn.Config]) -> 
     signal.signal(signal.SIGTERM, stopped)
     signal.signal(signal.SIGINT, stopped)
     server = Server(settings)
-    signal.signal(signal.SIGHUP, lambda *_: server.reload())
+    _reload_on_hangup(server)
     running = uvicorn.Server(configured(server))
     running.run()
     if not running.started:
@@ -99,31 +108,88 @@ def application() -> Server:
     except ConfigurationError as error:
         log.error("This worker cannot start. %s", error)  # noqa: TRY400 - it says all
         sys.exit(1)  # not uvicorn's STARTUP_FAILURE, upon which it ends all others too
-    signal.signal(signal.SIGHUP, lambda *_: server.reload())
+    _reload_on_hangup(server)
     return server
 
 
-class _Workers(Multiprocess):
-    """uvicorn's worker processes; on SIGHUP it would start each anew, and drop connections.
+def _reload_on_hangup(server: Server) -> None:
+    signal.signal(signal.SIGHUP, lambda *_: server.reload())
+    hangup.release()
 
-    `ended` hears of each process, by its id, in whose place there is another.
+
+class _Workers(Multiprocess):
+    """uvicorn's worker processes, supervised without waiting for any of them.
+
+    uvicorn's own loop waits up to 5 seconds for a worker that hangs or is still starting, and
+    meanwhile handles no signal and replaces no other worker. On SIGHUP it would replace all of
+    them and drop connections. `ended` is called with the id of each process that was replaced.
     """
 
     ended: Callable[[int], object] | None = None
 
+    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket]) -> None:
+        super().__init__(config, sockets)
+        self._pinged: WeakKeyDictionary[Process, float] = WeakKeyDictionary()
+        self._replaced_at = -_RESTART_INTERVAL
+
+    def run(self) -> None:
+        """Run the workers until SIGTERM or SIGINT, and wait until they have ended."""
+        self.init_processes()
+        while not self.should_exit.wait(_CHECK_INTERVAL):
+            self.handle_signals()
+            self.keep_subprocess_alive()
+        self.terminate_all()
+        self.join_all()
+
     def keep_subprocess_alive(self) -> None:
-        """Start another process in the place of one that has ended."""
-        before = {process.pid for process in self.processes}
-        super().keep_subprocess_alive()
-        for pid in before - {process.pid for process in self.processes}:
-            if pid is not None and self.ended is not None:
-                self.ended(pid)
+        """Start another process in the place of each that has ended or hangs."""
+        if time.monotonic() < self._replaced_at + _RESTART_INTERVAL:
+            return
+        for place, process in enumerate(self.processes):
+            if self.should_exit.is_set():
+                return
+            if not self._is_healthy(process):
+                self._replace(place, process)
+
+    def handle_signals(self) -> None:
+        """Handle the signals that have arrived, among them SIGHUP, which has no handler here."""
+        if hangup.take():
+            self.handle_hup()
+        super().handle_signals()
 
     def handle_hup(self) -> None:
-        """Have each read its secrets anew."""
+        """Have each worker read its secrets anew; one that is starting does so once it can."""
         for process in self.processes:
-            if process.pid is not None:
+            if process.pid is not None and process.exitcode is None:
                 os.kill(process.pid, signal.SIGHUP)
+
+    def _is_healthy(self, process: Process) -> bool:
+        """Tell whether a worker runs and has answered a ping in time."""
+        if not process.process.is_alive():
+            return False
+        pings = process.parent_conn
+        if pings.poll():
+            pings.recv()
+            del self._pinged[process]
+        if process not in self._pinged:
+            pings.send(b"ping")
+            self._pinged[process] = time.monotonic()
+        waited = time.monotonic() - self._pinged[process]
+        return waited < self.config.timeout_worker_healthcheck
+
+    def _replace(self, place: int, process: Process) -> None:
+        process.kill()  # it may hang
+        process.join()
+        if process.exitcode == STARTUP_FAILURE:  # as would any other
+            log.error("A worker failed to start; the server stops.")
+            self.should_exit.set()
+            return
+        log.warning("Worker %s ended with status %s; replaced.", process.pid, process.exitcode)
+        self.processes[place] = Process(self.config, self.sockets)
+        self.processes[place].start()
+        self._replaced_at = time.monotonic()
+        if self.ended is not None and process.pid is not None:
+            self.ended(process.pid)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ try:
 except ImportError as error:
     raise MissingExtra("The command", "serve") from error
 
-from hookrow import __version__
+from hookrow import __version__, hangup
 from hookrow.cli.check import check
 from hookrow.cli.db import db
 from hookrow.cli.file import read
@@ -68,6 +68,8 @@ def hookrow(context: click.Context, config: Path | None) -> None:
     A flag beats its variable in the environment, which beats hookrow.toml, which
     beats the default.
     """
+    if context.invoked_subcommand != serve.name:
+        hangup.release()
     context.obj = Tables()
     file = config or DEFAULT_FILE
     if config is not None or file.exists():

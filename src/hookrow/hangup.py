@@ -1,0 +1,34 @@
+"""SIGHUP while a process starts: it is held back until the handler is installed.
+
+By default SIGHUP ends a process. Ignoring it during the start would lose a reload: the secret
+file may have been read just before the signal arrived. A blocked signal stays pending instead,
+and reaches the handler as soon as it is released. A child process inherits the blocked signal,
+across exec too, and so is protected before its first instruction.
+"""
+
+from __future__ import annotations
+
+import signal
+
+_SIGNALS = {signal.SIGHUP}
+
+
+def hold() -> None:
+    """Block SIGHUP in this thread, and in the threads and processes that it starts from now on."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+
+
+def release() -> None:
+    """Let SIGHUP through, first of all one that arrived meanwhile.
+
+    It has the effect that it would have had otherwise: a handler runs, `nohup` ignores it.
+    """
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+
+
+def take() -> bool:
+    """Consume a SIGHUP that arrived while it was held; return whether there was one."""
+    if signal.SIGHUP not in signal.sigpending():
+        return False
+    signal.sigwait(_SIGNALS)
+    return True
