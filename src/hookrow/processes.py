@@ -1,10 +1,12 @@
 """The processes of `hookrow serve`: uvicorn runs the server in one, or in several.
 
-Several share the port alone, and have the settings from their parent through the environment.
+Several share the port alone. Their parent leaves them the settings in a file: the environment of
+a process can be read from outside, and is inherited by whatever the process starts.
 """
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import logging.config
 import os
@@ -14,8 +16,10 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
+from pathlib import Path
+from tempfile import mkstemp
 from types import FrameType
 from weakref import WeakKeyDictionary
 
@@ -37,7 +41,7 @@ from hookrow.settings import Settings, endpoint
 log = logging.getLogger("hookrow")
 
 VARIABLE = "HOOKROW_SERVE"
-"""Of the environment: where the settings are, for workers that are started anew."""
+"""Of the environment: the path of the file from which workers read a `Handover`."""
 
 _APPLICATION = "hookrow.processes:application"
 
@@ -46,6 +50,12 @@ _CHECK_INTERVAL = 0.2
 
 _RESTART_INTERVAL = 1.0
 """In seconds; workers are replaced no more often, because one that cannot start ends at once."""
+
+
+class Handover(msgspec.Struct, frozen=True):
+    """Everything that a worker gets from its parent."""
+
+    settings: Settings
 
 
 def serve(settings: Settings, *, port: int, workers: int, log_level: str, log_format: str) -> None:
@@ -75,16 +85,20 @@ def serve(settings: Settings, *, port: int, workers: int, log_level: str, log_fo
         log_config=configuration,
     )
     if workers > 1:
-        os.environ[VARIABLE] = msgspec.json.encode(settings).decode()
-        _run_workers(settings, configured(_APPLICATION, factory=True, workers=workers))
+        config = configured(_APPLICATION, factory=True, workers=workers)
+        _run_workers(Handover(settings), config)
     else:
         _run(settings, configured)
 
 
-def _run_workers(settings: Settings, config: uvicorn.Config) -> None:
+def _run_workers(handover: Handover, config: uvicorn.Config) -> None:
     hangup.hold()  # never released here: workers inherit it, whenever they start
+    # From here on it handles SIGTERM and SIGINT, so that neither leaves the file behind.
     processes = _Workers(config, sockets=[config.bind_socket()])
-    with _counted(processes) if settings.metrics else nullcontext():
+    with (
+        _left_in_file(handover),
+        _counted(processes) if handover.settings.metrics else nullcontext(),
+    ):
         processes.run()
 
 
@@ -102,9 +116,9 @@ def _run(settings: Settings, configured: Callable[[Server], uvicorn.Config]) -> 
 
 
 def application() -> Server:
-    """Make the server of a worker process, from the settings that its parent left it."""
+    """Make the server of a worker process, from what its parent left it."""
     try:
-        server = Server(msgspec.json.decode(os.environ[VARIABLE], type=Settings))
+        server = Server(_read_handover().settings)
     except ConfigurationError as error:
         log.error("This worker cannot start. %s", error)  # noqa: TRY400 - it says all
         sys.exit(1)  # not uvicorn's STARTUP_FAILURE, upon which it ends all others too
@@ -190,6 +204,43 @@ class _Workers(Multiprocess):
         self._replaced_at = time.monotonic()
         if self.ended is not None and process.pid is not None:
             self.ended(process.pid)
+
+
+@contextmanager
+def _left_in_file(handover: Handover) -> Iterator[None]:
+    """Let the workers that are started in the block read what their parent leaves them.
+
+    Only this user can read the file. Variables with settings are removed from the environment,
+    because workers would inherit them, secrets included. Raises `ConfigurationError` if the file
+    cannot be written.
+    """
+    for name in list(os.environ):
+        if name.startswith("HOOKROW_") or name == "DATABASE_URL":
+            del os.environ[name]
+    with ExitStack() as stack:
+        try:
+            descriptor, path = mkstemp(prefix="hookrow-settings-")  # with mode 0600
+            stack.callback(os.close, descriptor)
+            stack.callback(Path(path).unlink, missing_ok=True)
+            fcntl.flock(descriptor, fcntl.LOCK_SH)  # or systemd-tmpfiles deletes it in 10 days
+            Path(path).write_bytes(msgspec.json.encode(handover))
+        except OSError as error:
+            raise ConfigurationError(
+                f"The settings for the workers cannot be written: {error}. "
+                "Set TMPDIR to a folder that can be written to."
+            ) from error
+        os.environ[VARIABLE] = path
+        yield
+
+
+def _read_handover() -> Handover:
+    path = os.environ[VARIABLE]
+    try:
+        return msgspec.json.decode(Path(path).read_bytes(), type=Handover)
+    except OSError as error:
+        raise ConfigurationError(
+            f"The settings in {path} cannot be read: {error.strerror}. Restart the server."
+        ) from error
 
 
 @contextmanager
