@@ -7,12 +7,13 @@ import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Barrier
 
 import pytest
-from contract import NOON, arrival, fill, opens, statuses
+from contract import NOON, arrival, fill, insistent, opens, statuses
 from homes import OURS, SQLHome
 from sqlalchemy import make_url
 from sqlalchemy.exc import DataError, DBAPIError
@@ -166,6 +167,31 @@ class TestAfterAnError:
                 session.exec_driver_sql(every)
             with lent(store) as session:
                 assert len(session.exec_driver_sql(every).description or ()) == 4
+
+    def test_a_column_that_changes_its_type(self, empty_postgres_url: str) -> None:
+        """Statements prepared before are prepared anew, and no notification fails."""
+        with closing(SQLStore(empty_postgres_url)) as store:
+            retry = insistent(store)
+            for number in range(2 * PREPARED_AFTER):
+                opened = replace(arrival(opens("ada@example.com", "m-ada")), body=b"%d" % number)
+                assert statuses(retry([opened])) == [200]
+                if number == PREPARED_AFTER + 1:
+                    with store.engine.begin() as host:
+                        host.exec_driver_sql(
+                            "ALTER TABLE hookrow_subscribers ALTER COLUMN email TYPE text"
+                        )
+
+    def test_prepared_statements_that_the_server_lost(self, empty_postgres_url: str) -> None:
+        """They are prepared anew, and no notification fails."""
+        opened = arrival(opens("ada@example.com", "m-ada"))
+        with closing(SQLStore(empty_postgres_url)) as store:
+            retry = insistent(store)
+            for _ in range(PREPARED_AFTER + 2):
+                assert statuses(retry([opened])) == [200]
+            with lent(store) as session:
+                # Hidden from the driver, which would forget them if it were told.
+                session.exec_driver_sql("DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$")
+            assert statuses(retry([opened])) == [200]
 
 
 @pytest.mark.parametrize(
