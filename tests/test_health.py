@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Event
 
 import pytest
+from sqlalchemy import Engine, event, make_url, text
 
-from hookrow import Head, Request, Response
-from hookrow.health import Liveness, Readiness
+from hookrow import Head, Request, Response, Schema
+from hookrow.health import DatabaseProbe, Liveness, Readiness
 from hookrow.promise import Promise
+from hookrow.stores.engines import opened
 from wire import PATIENCE, TEXT
 
 REQUEST = Request(Head("GET", "/readyz", ()), b"")
@@ -136,3 +139,85 @@ def test_blocks_nobody() -> None:
     """Neither check blocks its caller: a host runs them on its event loop."""
     assert not Liveness().blocking
     assert not Readiness(lambda: None).blocking
+
+
+class Database:
+    """A database that is probed; `statements` are those of the last probe, `now` is in seconds."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.now = 0.0
+        self.statements: list[str] = []
+        event.listen(engine, "before_cursor_execute", self._note)
+        self._probe = DatabaseProbe(engine, Schema(), clock=lambda: self.now)
+
+    def fault(self, *, after: float = 0.0) -> str | None:
+        """Probe it, so many seconds after the last time."""
+        self.statements.clear()
+        self.now += after
+        return self._probe()
+
+    def execute(self, statement: str) -> None:
+        """Change it, as somebody else would."""
+        with self.engine.begin() as connection:
+            connection.execute(text(statement))
+
+    def _note(self, _connection: object, _cursor: object, statement: str, *_: object) -> None:
+        self.statements.append(statement)
+
+
+class TestDatabaseProbe:
+    @pytest.fixture(params=["sqlite", "postgres"])
+    def database(self, request: pytest.FixtureRequest) -> Iterator[Database]:
+        """Probe each database, with our tables."""
+        with opened(request.getfixturevalue(f"{request.param}_url")) as engine:
+            yield Database(engine)
+
+    def test_cheap(self, database: Database) -> None:
+        """The tables are verified once a minute; in between a probe reads the revision alone."""
+        assert database.fault() is None
+        assert len(database.statements) > 10
+        for _ in range(5):
+            assert database.fault(after=10) is None
+            assert database.statements == ["VALUES (1)", "SELECT version_num FROM hookrow_version"]
+        database.execute("ALTER TABLE hookrow_dispatches RENAME TO sends")
+        assert "hookrow_dispatches" in (database.fault(after=10) or "")
+
+    def test_wrong_tables(self, database: Database) -> None:
+        """Tables that are wrong are verified at most once a second, and then found to be right."""
+        database.execute("ALTER TABLE hookrow_dispatches RENAME TO sends")
+        fault = database.fault()
+        assert fault is not None
+        database.execute("ALTER TABLE sends RENAME TO hookrow_dispatches")
+        assert database.fault(after=0.5) == fault
+        assert len(database.statements) == 2
+        assert database.fault(after=0.5) is None
+
+    def test_another_revision(self, database: Database) -> None:
+        """Another revision is noticed at once, in both directions."""
+        assert database.fault() is None
+        change = "UPDATE hookrow_version SET version_num = '{}' WHERE version_num = '{}'"
+        database.execute(change.format("9999", "0001"))
+        assert "9999" in (database.fault() or "")
+        database.execute(change.format("0001", "9999"))
+        assert database.fault() is None
+
+    def test_tables_of_a_host(self, database: Database) -> None:
+        """Tables that a host's migrations made have no revision: nothing is read."""
+        database.execute("DROP TABLE hookrow_version")
+        assert database.fault() is None
+        assert database.fault() is None
+        assert database.statements == ["VALUES (1)"]
+
+    def test_away(self, sqlite_url: str) -> None:
+        """A database that goes away is noticed at once, and so is its return."""
+        file = Path(make_url(sqlite_url).database or "")
+        with opened(sqlite_url) as engine:
+            database = Database(engine)
+            assert database.fault() is None
+            file.rename(file.with_name("away"))
+            assert database.fault() == f"There is no {file}. Run: hookrow db upgrade"
+            assert database.fault() is not None
+            assert database.statements == []
+            file.with_name("away").rename(file)
+            assert database.fault() is None

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import monotonic
 
+from sqlalchemy import Engine, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from hookrow import migrations
 from hookrow.batch import GroupCommit, Overloaded
+from hookrow.check import check_database
 from hookrow.deadline import Deadline
+from hookrow.finding import Level
 from hookrow.http import Head, Request, Response, plain
 from hookrow.promise import Promise
+from hookrow.schema import Schema
+from hookrow.stores.engines import absent, reading
+
+VERIFIED_FOR = 60.0
+"""In seconds; how long tables that were found to be right are not verified again."""
+
+WRONG_FOR = 1.0
+"""In seconds; the same of tables that were found to be wrong."""
 
 _ALIVE = plain(200, "ok\n")
 _READY = plain(200, "ready\n")
@@ -59,3 +74,51 @@ class Readiness:
             fault = f"The database could not be looked at: {type(error).__name__}."
         answer = plain(503, f"{fault}\n") if fault else _READY
         return [answer] * len(requests)
+
+
+class DatabaseProbe:
+    """Returns what prevents the database from taking notifications, or None.
+
+    Anybody may ask, and verifying the tables takes many queries. A call therefore reads only the
+    revision of our tables; it verifies them all if the revision has changed, if the database
+    could not be reached before, or if the last verification is a minute old (a second if it
+    failed). `clock` returns seconds. Only one thread at a time may call it.
+    """
+
+    def __init__(
+        self, engine: Engine, schema: Schema, *, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._engine = engine
+        self._schema = schema
+        self._clock = clock
+        self._fault: str | None = None
+        self._revisions: Sequence[str] = []
+        self._verify_at = float("-inf")
+
+    def __call__(self) -> str | None:
+        """Return the fault, in a sentence. Raises if the database fails during verification."""
+        if self._clock() >= self._verify_at or self._has_changed():
+            self._verify()
+        return self._fault
+
+    def _has_changed(self) -> bool:
+        """Tell whether the database is away, or its revision differs from the verified one."""
+        if absent(self._engine):
+            return True
+        try:
+            with reading(self._engine) as connection:
+                # Tables that a host's migrations made have no revision, and no table of it.
+                statement = text(f"SELECT version_num FROM {migrations.VERSION_TABLE}")  # noqa: S608 - our own name
+                found = connection.scalars(statement) if self._revisions else ()
+                return sorted(found) != [*self._revisions]
+        except SQLAlchemyError:
+            return True
+
+    def _verify(self) -> None:
+        self._verify_at = float("-inf")
+        findings = check_database(self._engine, self._schema)
+        wrong = next((each for each in findings if each.level is Level.ERROR), None)
+        self._fault = wrong.text if wrong else None
+        if wrong is None or wrong.about != "database":
+            self._revisions = migrations.current(self._engine)
+            self._verify_at = self._clock() + (WRONG_FOR if wrong else VERIFIED_FOR)

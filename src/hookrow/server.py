@@ -12,10 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hookrow.asgi import ASGI, Receive, Scope, Send
-from hookrow.check import check_database, check_secrets
+from hookrow.check import check_secrets
 from hookrow.errors import ConfigurationError
 from hookrow.finding import Finding, Level
-from hookrow.health import Liveness, Readiness
+from hookrow.health import DatabaseProbe, Liveness, Readiness
 from hookrow.observing import Observer
 from hookrow.periodic import Periodic
 from hookrow.postmark import Postmark
@@ -47,7 +47,8 @@ class Server:
         self._settings = settings
         self._provider = Postmark(*settings.accepted())
         self._store = store = SQLStore(settings.database_url, settings.schema)
-        self._pages = {"/healthz": ASGI(Liveness()), "/readyz": ASGI(Readiness(self._fault))}
+        readiness = Readiness(DatabaseProbe(store.engine, settings.schema))
+        self._pages = {"/healthz": ASGI(Liveness()), "/readyz": ASGI(readiness)}
         self.receiver = Receiver(
             self._provider,
             store,
@@ -133,12 +134,6 @@ class Server:
         count = sum(pruned(entries, keep=settings.keep, keep_bodies=settings.keep_bodies))
         if count:
             log.info("Pruned from the log, entries and bodies: %d.", count)
-
-    def _fault(self) -> str | None:
-        for finding in check_database(self._store.engine, self._settings.schema):
-            if finding.level is Level.ERROR:
-                return finding.text
-        return None
 
 
 def _dashboard(settings: Settings, store: SQLStore) -> Dashboard:
