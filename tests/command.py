@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager, suppress
 from pathlib import Path
 from textwrap import dedent
+from typing import Self
 
 from click.testing import CliRunner
 
@@ -122,9 +124,23 @@ class Command:
             yield serving
 
     @contextmanager
+    def serving_at_terminal(self, *arguments: object, **variables: str) -> Iterator[Serving]:
+        """Do as `serving`, with a terminal as the standard output."""
+        with Terminal() as terminal, self._starting(arguments, variables, terminal) as serving:
+            serving.wait_until_it_listens()
+            yield serving
+
+    @contextmanager
     def starting(self, *arguments: object, **variables: str) -> Iterator[Serving]:
         """Do as `serving`, but enter the block as soon as the process exists."""
-        variables = {"HOOKROW_SECRET": SECRET, "HOOKROW_PORT": str(free_port())} | variables
+        with self._starting(arguments, variables, None) as serving:
+            yield serving
+
+    @contextmanager
+    def _starting(
+        self, arguments: Sequence[object], given: Mapping[str, str], terminal: Terminal | None
+    ) -> Iterator[Serving]:
+        variables = {"HOOKROW_SECRET": SECRET, "HOOKROW_PORT": str(free_port()), **given}
         port = int(variables["HOOKROW_PORT"])
         log = self.folder / f"serve-{port}.log"
         with log.open("w") as output:
@@ -133,24 +149,55 @@ class Command:
                 cwd=self.folder,
                 env=self.environment(variables),
                 stdin=subprocess.DEVNULL,
-                stdout=output,
+                stdout=terminal.writer if terminal else output,
                 stderr=output,
                 start_new_session=True,
             )
         host = variables.get("HOOKROW_HOST", "127.0.0.1")
-        serving = Serving(process, host, port, log)
+        serving = Serving(process, host, port, log, terminal)
         try:
             yield serving
         finally:
             serving.stop()
 
 
+class Terminal:
+    """A terminal whose output is read; a process writes to `writer`."""
+
+    def __init__(self) -> None:
+        self._reader, self.writer = os.openpty()
+        os.set_blocking(self._reader, False)
+        self._printed = b""
+
+    @property
+    def printed(self) -> str:
+        """What was printed so far."""
+        with suppress(BlockingIOError):  # nothing new
+            self._printed += os.read(self._reader, 65536)
+        return self._printed.decode()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.writer)
+        os.close(self._reader)
+
+
 class Serving:
     """A server that runs."""
 
-    def __init__(self, process: subprocess.Popen[bytes], host: str, port: int, log: Path) -> None:
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        host: str,
+        port: int,
+        log: Path,
+        terminal: Terminal | None = None,
+    ) -> None:
         self.port = port
         self.pid = process.pid
+        self._terminal = terminal
         self._host = host
         self._process = process
         self._log = log
@@ -159,6 +206,14 @@ class Serving:
     def log(self) -> str:
         """What it printed so far."""
         return self._log.read_text()
+
+    @property
+    def dashboard_address(self) -> str:
+        """The dashboard's address with its token, as printed to the terminal."""
+        assert self._terminal is not None
+        found = re.search(r"http://\S+\?token=\S+", self._terminal.printed)
+        assert found, self._terminal.printed
+        return found[0]
 
     @property
     def lives(self) -> bool:

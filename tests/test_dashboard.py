@@ -5,10 +5,13 @@ from __future__ import annotations
 import html
 import json
 import re
+import threading
+import time
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -16,18 +19,22 @@ import pytest
 
 import world
 from hookrow import ConfigurationError, Head, Postmark, Receiver, Request, Response, testing
-from hookrow.asgi import SLOWEST_CALL
-from hookrow.dashboard import Dashboard, basic, local, pages, served
+from hookrow.asgi import ASGI, SLOWEST_CALL
+from hookrow.dashboard import Dashboard, basic, pages, served, visitor
 from hookrow.dashboard.handler import PATIENCE as PATIENCE_OF_PAGES
 from hookrow.dashboard.handler import SECURITY
 from hookrow.dashboard.visitor import token
 from hookrow.figures import searching
+from hookrow.promise import Promise
+from hookrow.settings import DashboardAccess
 from hookrow.stores import Unavailable
 from hookrow.stores.log import Query
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.memory_census import MemoryCensus
 from hookrow.stores.memory_log import MemoryLog
 from hookrow.stores.sql import SQLStore
+from hookrow.testing.applications import call_asgi, call_wsgi
+from hookrow.wsgi import WSGI
 from wire import PATIENCE, SECRET, eventually
 
 ADA, ADAS = "ada@example.com", "6f1d0a4e-3b52-4c8e-9a17-0c5be2d4f901"
@@ -40,6 +47,12 @@ def head(path: str, query: str = "", method: str = "GET", **headers: str) -> Hea
     """Return the head of a request below the mount /mail/dashboard."""
     sent = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     return Head(method, f"/mail/dashboard{path}", sent, "/mail/dashboard", query)
+
+
+def ended(answer: Response | Promise[Response] | None) -> Response:
+    """Return the response of an answer, which may be a promise."""
+    assert answer is not None
+    return answer.result(PATIENCE) if isinstance(answer, Promise) else answer
 
 
 opened: list[Dashboard] = []
@@ -56,7 +69,9 @@ class Visitor:
 
     def get(self, path: str, **query: object) -> Response:
         """Ask for a page; it says to the browser what every answer says."""
-        response = self.dashboard(Request(head(path, urlencode(query), **self._headers), b""))
+        response = ended(
+            self.dashboard(Request(head(path, urlencode(query), **self._headers), b""))
+        )
         if "Set-Cookie" in response.headers:
             self._headers["cookie"] = response.headers["Set-Cookie"].partition(";")[0]
         assert SECURITY.items() <= response.headers.items()
@@ -71,7 +86,7 @@ class Visitor:
     def post(self, path: str, form: Mapping[str, str], **query: object) -> Response:
         """Send a form to a page."""
         asked = head(path, urlencode(query), "POST", **self._headers)
-        return self.dashboard(Request(asked, urlencode(form).encode()))
+        return ended(self.dashboard(Request(asked, urlencode(form).encode())))
 
     def send(self, path: str, form: Mapping[str, str], **query: object) -> str:
         """Fill in the form of a page, and follow where it leads."""
@@ -129,9 +144,8 @@ class TestWhoMayComeIn:
     def test_refused(self, answer: Any, status: int) -> None:  # noqa: ANN401 - one of three
         """Who may not come in is told so before anything is looked at, and so is a request."""
         dashboard = Dashboard(MemoryStore(), authorize=lambda _: answer)
-        refused = dashboard.admit(head("/notifications"))
-        assert refused is not None
-        assert refused.status == dashboard(Request(head("/"), b"")).status == status
+        refused = ended(dashboard.admit(head("/notifications")))
+        assert refused.status == ended(dashboard(Request(head("/"), b""))).status == status
         assert SECURITY.items() <= refused.headers.items()
 
     @pytest.mark.parametrize("answer", [None, 1, b"ada", object()])
@@ -142,16 +156,14 @@ class TestWhoMayComeIn:
     ) -> None:
         """Another answer, such as that of an async function, is logged, and answered 500."""
         dashboard = Dashboard(MemoryStore(), authorize=lambda _: answer)
-        refused = dashboard.admit(head("/notifications"))
-        assert refused is not None
-        assert refused.status == dashboard(Request(head("/"), b"")).status == 500
+        refused = ended(dashboard.admit(head("/notifications")))
+        assert refused.status == ended(dashboard(Request(head("/"), b""))).status == 500
         assert f"authorize returned {type(answer).__name__}: let it return" in caplog.text
 
     def test_a_check_that_fails_lets_nobody_in(self, caplog: pytest.LogCaptureFixture) -> None:
         """What it raises is logged with the request's id, and answered 500."""
         dashboard = Dashboard(MemoryStore(), authorize=lambda _: bool(1 / 0))
-        refused = dashboard.admit(replace(head("/notifications"), request_id="r-1"))
-        assert refused is not None
+        refused = ended(dashboard.admit(replace(head("/notifications"), request_id="r-1")))
         assert refused.status == 500
         assert vars(caplog.records[0])["request_id"] == "r-1"
 
@@ -169,7 +181,7 @@ class TestWhoMayComeIn:
         """User and password are asked for, and compared whole."""
         dashboard = Dashboard(MemoryStore(), authorize=basic("ada", "pass:wörd"))
         asked = head("/notifications", **({} if given is None else {"authorization": given}))
-        response = dashboard.admit(asked) or dashboard(Request(asked, b""))
+        response = ended(dashboard.admit(asked) or dashboard(Request(asked, b"")))
         assert response.status == status
         assert ("WWW-Authenticate" in response.headers) == (status == 401)
 
@@ -179,33 +191,179 @@ class TestWhoMayComeIn:
         with pytest.raises(ConfigurationError, match="both not empty"):
             basic(user, password)
 
-    @pytest.mark.parametrize(
-        ("headers", "let_in"),
-        [
-            ({"host": "localhost:8000"}, True),
-            ({"host": "127.0.0.1"}, True),
-            ({"host": "[::1]:8000"}, True),
-            ({"host": "evil.example"}, False),
-            ({"host": "localhost", "x_forwarded_for": "192.0.2.1"}, False),
-            ({"host": "[bad"}, False),
-            ({}, False),
-        ],
-    )
-    def test_local(self, headers: dict[str, str], *, let_in: bool) -> None:
-        """Without a password only this machine may look: by its own name, through no proxy."""
-        assert local(head("/", **headers)) is let_in
+    def test_asked_once(self) -> None:
+        """`authorize` is called once per request, in ASGI and in WSGI."""
+        asked: list[Head] = []
+
+        def authorize(head: Head) -> bool:
+            asked.append(head)
+            return True
+
+        dashboard = Dashboard(MemoryStore(), authorize=authorize)
+        for application in (ASGI(dashboard), WSGI(dashboard)):
+            assert testing.post(application, {}, path="/notifications")[0] == 405
+        assert [each.path for each in asked] == ["/notifications"] * 2
+
+    def test_another_dashboards_visitor(self) -> None:
+        """A request that one dashboard admits is not admitted by another, nor a second time."""
+        one = Dashboard(MemoryStore(), authorize=lambda _: True)
+        answers = iter([True, False])
+        another = Dashboard(MemoryStore(), authorize=lambda _: next(answers))
+        asked = Request(head("/notifications"), b"")
+        assert one.admit(asked.head) is another.admit(asked.head) is None
+        assert [ended(another(asked)).status for _ in range(2)] == [200, 403]
 
     def test_served(self) -> None:
-        """The server asks for a password, but where nobody else can reach it."""
-        store = MemoryStore()
-        open_ = served(store, host="127.0.0.1", password=None, mount_path="/mail")
-        assert open_.admit(head("/lists", host="localhost")) is None
-        assert open_(Request(head("/lists", host="localhost"), b"")).status == 200
-        open_.close(PATIENCE)
-        closed = served(store, host="0.0.0.0", password="word")
-        assert closed.admit(head("/lists")) is not None
+        """`serve` requires a password, or at a loopback address a token."""
+        made = partial(served, MemoryStore(), path="/mail/dashboard")
+        access = DashboardAccess.generate(8000)
+        for host, password, status in (("127.0.0.1", None, 401), ("0.0.0.0", "word", 401)):
+            closed = made(host=host, password=password, access=access)
+            assert ended(closed.admit(head("/lists", host="localhost"))).status == status
         with pytest.raises(ConfigurationError, match="HOOKROW_DASHBOARD_PASSWORD"):
-            served(store, host="0.0.0.0", password="")
+            made(host="0.0.0.0", password="", access=access)
+        with pytest.raises(ConfigurationError, match="needs a password or a token"):
+            made(host="127.0.0.1", password=None, access=None)
+
+
+PASSWORD = "the-right-password"
+
+
+def attempt(password: str) -> Head:
+    """Return the head of a request with a password of the user ada@example.com."""
+    given = b64encode(f"{ADA}:{password}".encode()).decode()
+    return replace(head("/notifications", authorization=f"Basic {given}"), request_id="r-1")
+
+
+class TestWrongPasswords:
+    @pytest.mark.parametrize("call", [call_asgi, call_wsgi])
+    def test_delayed(self, call: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401 - one of two
+        """In each host a wrong password is answered after the delay, the right one at once."""
+        monkeypatch.setattr(visitor, "DELAY", 0.5)
+        dashboard = Dashboard(MemoryStore(), authorize=basic(ADA, PASSWORD))
+        host = ASGI(dashboard) if call is call_asgi else WSGI(dashboard)
+        for password, status, is_delayed in (("wrong", 401, True), (PASSWORD, 404, False)):
+            began = time.monotonic()
+            asked = Request(replace(attempt(password), path="/nowhere"), b"")
+            assert call(host, asked, *([PATIENCE] if call is call_asgi else []))[0] == status
+            assert (time.monotonic() - began >= 0.5) is is_delayed
+
+    def test_too_many(self) -> None:
+        """At most 32 answers are delayed, without a thread for each; the right one never is."""
+        dashboard = Dashboard(MemoryStore(), authorize=basic(ADA, PASSWORD))
+        before = threading.active_count()
+        refused = [dashboard.admit(attempt(f"wrong-{n}")) for n in range(33)]
+        assert threading.active_count() <= before + 1
+        assert dashboard.admit(attempt(PASSWORD)) is None
+        *delayed, too_many = refused
+        assert isinstance(too_many, Response)
+        assert (too_many.status, too_many.headers["Retry-After"]) == (429, "5")
+        assert not any(each.done() for each in delayed if isinstance(each, Promise))
+        assert {ended(each).status for each in delayed} == {401}
+        assert SECURITY.items() <= ended(delayed[0]).headers.items()
+        assert isinstance(dashboard.admit(attempt("wrong")), Promise)
+
+    def test_logged(self, caplog: pytest.LogCaptureFixture) -> None:
+        """Wrong passwords are logged, a few times only, with neither user nor password."""
+        dashboard = Dashboard(MemoryStore(), authorize=basic(ADA, PASSWORD))
+        for _ in range(40):
+            dashboard.admit(attempt("wrong-word"))
+        assert caplog.messages == ["The dashboard refused a wrong user or password, request r-1"]
+
+
+ACCESS = DashboardAccess(token="the-token", key="the-key", port=8000)
+
+
+class TestToken:
+    @pytest.fixture
+    def dashboard(self) -> Dashboard:
+        """Return a dashboard without a password."""
+        store = MemoryStore(subscribers={1: {"email": ADA}})
+        mount = "/mail/dashboard"
+        return served(store, host="127.0.0.1", password=None, access=ACCESS, path=mount)
+
+    def ask(self, dashboard: Dashboard, asked: Head, form: Mapping[str, str] = {}) -> Response:
+        """Ask as a host does."""
+        body = urlencode(form).encode()
+        return ended(dashboard.admit(asked) or dashboard(Request(asked, body)))
+
+    @pytest.mark.parametrize(
+        ("path", "query", "location"),
+        [
+            ("/", "token=the-token", "./"),
+            ("", "token=the-token", "./dashboard"),
+            (
+                "/notifications",
+                "type=Open&token=the-token&a=%26",
+                "./notifications?type=Open&a=%26",
+            ),
+            ("//evil.example", "token=the-token", "./evil.example"),
+        ],
+    )
+    def test_right(self, dashboard: Dashboard, path: str, query: str, location: str) -> None:
+        """The right token sets a cookie for pages and forms, and redirects to the clean address."""
+        answer = self.ask(dashboard, head(path, query))
+        assert (answer.status, answer.headers["Location"]) == (303, location)
+        assert answer.headers["Referrer-Policy"] == "no-referrer"
+        value, _, attributes = answer.headers["Set-Cookie"].partition("; ")
+        assert attributes == "Path=/mail/dashboard; HttpOnly; SameSite=Strict"
+        assert value.startswith("hookrow_session_8000=")
+        assert "the-token" not in f"{answer.headers}{answer.body!r}"
+        page = self.ask(dashboard, head("/subscriber", f"email={ADA}", cookie=value))
+        assert page.status == 200
+        kept = f"{value}; {page.headers['Set-Cookie'].partition(';')[0]}"
+        [token] = re.findall('name="token" value="(.+?)"', page.body.decode())
+        form = {"token": token, "action": "suppress", "reason": "x"}
+        posted = head("/subscriber", f"email={ADA}", "POST", cookie=kept)
+        assert self.ask(dashboard, posted, form).status == 303
+
+    @pytest.mark.parametrize(
+        ("method", "query", "cookie"),
+        [
+            ("GET", "", ""),
+            ("GET", "token=", ""),
+            ("GET", "token=wrong", ""),
+            ("GET", "token=the-token&token=wrong", ""),
+            ("GET", "token=%C3%A9%FF", ""),
+            ("GET", "&".join(f"{n}=1" for n in range(101)) + "&token=the-token", ""),
+            ("GET", "", "hookrow_session_8000="),
+            ("GET", "", "hookrow_session_8000=the-token"),
+            ("GET", "", "hookrow_session_8000=\xe9"),
+            ("GET", "", "hookrow_session_8001={session}"),
+            ("GET", "token=wrong", "hookrow_session_8000={session}"),
+            ("POST", "token=the-token", ""),
+        ],
+    )
+    @pytest.mark.parametrize("path", ["", "/", "/subscriber", "/static/dashboard.css", "/nowhere"])
+    def test_refused(
+        self, dashboard: Dashboard, path: str, method: str, query: str, cookie: str
+    ) -> None:
+        """Every other request is 401, with a page that explains how to sign in."""
+        session = self.ask(dashboard, head("/", "token=the-token")).headers["Set-Cookie"]
+        value = session.partition(";")[0].partition("=")[2]
+        sent = cookie.format(session=value)
+        answer = self.ask(dashboard, head(path, query, method, cookie=sent))
+        assert answer.status == 401
+        assert "HOOKROW_DASHBOARD_PASSWORD" in answer.body.decode()
+        assert "Set-Cookie" not in answer.headers
+        assert (answer.headers["Referrer-Policy"], answer.headers["Cache-Control"]) == (
+            "no-referrer",
+            "no-store",
+        )
+
+    def test_over_tls(self, dashboard: Dashboard) -> None:
+        """The cookie is sent over TLS only if it was set over TLS."""
+        answer = self.ask(dashboard, replace(head("/", "token=the-token"), secure=True))
+        assert answer.headers["Set-Cookie"].endswith("; Secure")
+
+    def test_another_start(self, dashboard: Dashboard) -> None:
+        """Each start has its own token, and its own key."""
+        one, another = DashboardAccess.generate(8000), DashboardAccess.generate(8000)
+        assert len({one.token, another.token, one.key, another.key}) == 4
+        assert one.token not in repr(one)
+        cookie = self.ask(dashboard, head("/", "token=the-token")).headers["Set-Cookie"]
+        later = served(MemoryStore(), host="::1", password=None, access=one, path="/mail/dashboard")
+        assert self.ask(later, head("/", cookie=cookie.partition(";")[0])).status == 401
 
 
 class TestWhereItIs:
@@ -223,7 +381,7 @@ class TestWhereItIs:
     def test_found(self, path: str, root: str, mount: str) -> None:
         """It is found below any mount, also where the root is lost, or begins with a proxy's."""
         dashboard = Dashboard(MemoryStore(), authorize=lambda _: True, mount_path=mount)
-        assert dashboard(Request(Head("GET", path, (), root), b"")).status == 200
+        assert ended(dashboard(Request(Head("GET", path, (), root), b""))).status == 200
 
     def test_slash_at_the_end(self) -> None:
         """Links are relative: without the slash at the mount's end it is added."""
@@ -244,7 +402,7 @@ class TestWhereItIs:
     def test_not_there(self, path: str, method: str, status: int) -> None:
         """What is not there is said."""
         dashboard = Dashboard(MemoryStore(), authorize=lambda _: True)
-        assert dashboard(Request(head(path, method=method), b"")).status == status
+        assert ended(dashboard(Request(head(path, method=method), b""))).status == status
 
     @pytest.mark.parametrize(
         ("path", "allowed"), [("/notifications", "GET, HEAD"), ("/subscriber", "GET, HEAD, POST")]
@@ -252,19 +410,19 @@ class TestWhereItIs:
     def test_another_method(self, path: str, allowed: str) -> None:
         """Who asks by a method that a page does not have is told which it has."""
         dashboard = Dashboard(MemoryStore(), authorize=lambda _: True)
-        response = dashboard(Request(head(path, method="DELETE"), b""))
+        response = ended(dashboard(Request(head(path, method="DELETE"), b"")))
         assert (response.status, response.headers["Allow"]) == (405, allowed)
 
     def test_another_path(self) -> None:
         """Below a mount path of its own it answers nothing else."""
         dashboard = Dashboard(MemoryStore(), authorize=lambda _: True, mount_path="/other")
-        assert dashboard(Request(head("/notifications"), b"")).status == 404
+        assert ended(dashboard(Request(head("/notifications"), b""))).status == 404
 
     @pytest.mark.parametrize("name", ["dashboard.css", "charts.js", "uPlot.min.js", "icon.svg"])
     def test_files(self, name: str) -> None:
         """What the pages need is kept by the browser, and never guessed at."""
         dashboard = Dashboard(MemoryStore(), authorize=lambda _: True)
-        response = dashboard(Request(head(f"/static/{name}"), b""))
+        response = ended(dashboard(Request(head(f"/static/{name}"), b"")))
         assert (response.status, response.headers["Cache-Control"]) == (
             200,
             "private, max-age=3600",

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from command import HOOKROW, Command
-from wire import PATIENCE, eventually, free_port
+from wire import PATIENCE, eventually, free_port, get
 
 # Without this the terminal would not be the one whose Ctrl-C the demo hears, and what a
 # shell runs in the background would not hear it at all.
@@ -155,6 +155,10 @@ class TestOnce:
         assert len(late) == 2
         assert all(row.endswith(" nothing") for row in refused + late)
 
+    def test_dashboard(self, once: str) -> None:
+        """It prints the dashboard's address with its token, also without a terminal."""
+        assert re.search(r"/dashboard/\?token=\S{43}\n", once)
+
     def test_summary(self, once: str) -> None:
         """A line after the table counts the answers."""
         [last] = [line for line in once.splitlines() if " notifications: " in line]
@@ -181,6 +185,15 @@ class TestOnce:
 
 
 class TestStay:
+    def test_dashboard(self, command: Command) -> None:
+        """The address that it prints opens the dashboard; without its token it stays closed."""
+        with terminal(command) as demo:
+            demo.shows("Ctrl-C stops.")
+            found = re.search(r"http://127.0.0.1:(\d+)(/dashboard/)(\?token=\S+)", demo.printed)
+            assert found
+            assert get(int(found[1]), found[2]).status == 401
+            assert get(int(found[1]), found[2] + found[3]).status == 303
+
     def test_own_notification(self, command: Command) -> None:
         """It stays, shows what a notification of one's own changes, and ends on Ctrl-C."""
         with terminal(command) as demo:

@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from threading import Event
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
@@ -27,10 +28,12 @@ from sqlalchemy import insert, make_url, update
 import world
 from command import Command, Serving
 from hookrow import testing
+from hookrow.dashboard.visitor import DELAY
 from hookrow.http import SLOWEST_BODY
 from hookrow.server import DRAIN
 from hookrow.stores import tables
 from hookrow.stores.engines import opened
+from nginx import fronting
 from postgres import Server
 from wire import (
     ENDPOINT,
@@ -571,18 +574,80 @@ class TestLog:
 
 
 class TestDashboard:
-    def test_on_this_machine(self, command: Command) -> None:
-        """Where only this machine reaches it, it asks for nothing; the receiver goes on as ever."""
-        with command.serving("--dashboard", "--mount-path", "/mail", "--workers", 2) as server:
+    def sign_in(self, server: Serving) -> bytes:
+        """Open the address that the server printed; return the header with the cookie."""
+        address = urlsplit(server.dashboard_address)
+        answer = get(server.port, f"{address.path}?{address.query}")
+        assert (answer.status, answer.header("location")) == (303, "./")
+        cookie = (answer.header("set-cookie") or "").partition(";")[0]
+        assert cookie.startswith(f"hookrow_session_{server.port}=")
+        return f"Cookie: {cookie}".encode()
+
+    def test_token(self, command: Command) -> None:
+        """Without a password the dashboard requires the token that is printed to a terminal.
+
+        It is valid in every worker, also in one that replaces another, and the receiver goes on
+        as ever. The token is in no log line and in no child's command line.
+        """
+        options = ("--dashboard", "--mount-path", "/mail", "--workers", 2, "--log-level", "debug")
+        with command.serving_at_terminal(*options) as server:
+            eventually(lambda: server.log.count("Application startup complete") == 2)
             where = f"http://127.0.0.1:{server.port}/mail/dashboard/"
             assert f"The dashboard is at {where}" in server.log
-            assert get(server.port, "/mail/dashboard").header("location") == "./dashboard/"
-            page = get(server.port, "/mail/dashboard/")
+            token = server.dashboard_address.removeprefix(f"{where}?token=")
+            for path in ("", "/", "/notifications", "/?token=wrong", f"/?token={token}x"):
+                assert get(server.port, f"/mail/dashboard{path}").status == 401
+            signed_in = self.sign_in(server)
+            asked = head("/mail/dashboard/", method="GET", extra=[signed_in])
+            page = ask(server.port, asked)
             assert (page.status, page.header("content-type")) == (200, "text/html; charset=utf-8")
             assert get(server.port, "/mail/dashboards").status == 404
             assert post(server, f"/mail{ENDPOINT}").body == b"Engine::Subscriber not found"
-            listed = get(server.port, "/mail/dashboard/notifications")
-            assert b"subscriber not found" in listed.body
+            listed = head("/mail/dashboard/notifications", method="GET", extra=[signed_in])
+            assert b"subscriber not found" in ask(server.port, listed).body
+            started = server.workers()
+            for worker in started:
+                assert token.encode() not in Path(f"/proc/{worker}/cmdline").read_bytes()
+                os.kill(worker, signal.SIGKILL)
+            eventually(lambda: server.log.count("Application startup complete") == 4)
+            assert not {*started} & {*server.workers()}
+            assert [ask(server.port, asked).status for _ in range(8)] == [200] * 8
+            self.sign_in(server)
+            for nonsense in (f"GET /mail/dashboard/?token={token} \r\n\r\n", f"{token}\r\n\r\n"):
+                assert ask(server.port, nonsense.encode()).status == 400
+        assert "Invalid HTTP request received" in server.log
+        assert token not in server.log
+
+    def test_environment(self, command: Command) -> None:
+        """The token is in no worker's environment."""
+        with command.serving_at_terminal("--dashboard", "--workers", 2) as server:
+            eventually(lambda: server.log.count("Application startup complete") == 2)
+            token = server.dashboard_address.partition("?token=")[2].encode()
+            for worker in server.workers():
+                assert token not in Path(f"/proc/{worker}/environ").read_bytes()
+
+    def test_no_terminal(self, command: Command) -> None:
+        """The token is printed only to a terminal; the log explains how to set a password."""
+        with command.serving("--dashboard") as server:
+            server.wait_until_it_says("Set HOOKROW_DASHBOARD_PASSWORD")
+            assert get(server.port, "/dashboard/").status == 401
+        assert "token=" not in server.log
+
+    def test_behind_a_proxy(self, command: Command, sqlite_url: str) -> None:
+        """A proxy that passes on neither Host nor its own name opens nothing without the token."""
+        world.fill(sqlite_url)
+        serving = command.serving_at_terminal("--dashboard", HOOKROW_DATABASE_URL=sqlite_url)
+        with serving as server, fronting(command.folder, server.port, "") as port:
+            page = f"/dashboard/subscriber?email={ADA}"
+            form = b"token=forged&action=suppress&reason=attack"
+            forged = b"Cookie: hookrow_dashboard=forged"
+            attack = request(form, page, secret=None, extra=[forged])
+            assert get(port, page).status == ask(port, attack).status == 401
+            suppressed = [row["suppressed_at"] for row in world.rows(sqlite_url)["subscribers"]]
+            assert suppressed == [row["suppressed_at"] for row in world.start()["subscribers"]]
+            extra = [self.sign_in(server) + b"; hookrow_dashboard=forged"]
+            assert ask(port, head(page, method="GET", extra=extra)).status == 200
+            assert ask(port, request(form, page, secret=None, extra=extra)).status == 303
 
     def test_password(self, command: Command) -> None:
         """With one it asks for the user hookrow and it, and no line of the log has it."""
@@ -594,7 +659,34 @@ class TestDashboard:
                 assert ask(server.port, head("/dashboard/", method="GET", extra=extra)).status == (
                     status
                 )
-        assert "word" not in server.log
+            assert get(server.port, "/dashboard/?token=x").status == 401
+            server.wait_until_it_says("The dashboard refused a wrong user or password, request ")
+        assert server.log.count("The dashboard's password has 4 characters") == 1
+        assert "word" not in server.log.replace("password", "")
+
+    def test_wrong_passwords(self, command: Command) -> None:
+        """While 32 answers to wrong passwords are delayed, the right one is answered at once."""
+        with (
+            command.serving("--dashboard", HOOKROW_DASHBOARD_PASSWORD=self.PASSWORD) as server,
+            ExitStack() as stack,
+        ):
+            connections = [stack.enter_context(Connection(server.port)) for _ in range(33)]
+            began = time.monotonic()
+            for connection in connections:
+                connection.send(self.asked("wrong"))
+            assert ask(server.port, self.asked(self.PASSWORD)).status == 200
+            assert time.monotonic() - began < DELAY
+            answers = [connection.answer() for connection in connections]
+            assert time.monotonic() - began >= DELAY
+        assert sorted(answer.status for answer in answers) == [*[401] * 32, 429]
+
+    PASSWORD = "the-right-password"
+
+    def asked(self, password: str) -> bytes:
+        """Return a request with a password."""
+        given = b64encode(f"hookrow:{password}".encode()).decode()
+        extra = [f"Authorization: Basic {given}".encode()]
+        return head("/dashboard/notifications", method="GET", extra=extra)
 
     def test_off(self, command: Command) -> None:
         """Without being asked for there is none."""
@@ -665,6 +757,12 @@ class TestHealth:
         with command.serving(HOOKROW_DATABASE_URL=postgres_url) as server:
             assert post(server).status == 200
             assert get(server.port, "/readyz").status == 200
+            postgres.stop()
+            try:
+                assert [get(server.port, "/readyz").status for _ in range(2)] == [503, 503]
+            finally:
+                postgres.start()
+            eventually(lambda: get(server.port, "/readyz").status == 200)
             postgres.restart()
             assert get(server.port, "/readyz").status == 200
             eventually(lambda: post(server).status == 200)
@@ -703,18 +801,25 @@ class TestHealth:
         """However many look then, each page is 503 in ten seconds; all else goes on at once."""
         monkeypatch.setattr("wire.PATIENCE", 20.0)
         world.fill(postgres_url)
-        variables = {"HOOKROW_DATABASE_URL": postgres_url}
+        password = "the-right-password"
+        given = b64encode(f"hookrow:{password}".encode())
+        variables = {"HOOKROW_DATABASE_URL": postgres_url, "HOOKROW_DASHBOARD_PASSWORD": password}
+
+        def show(port: int, page: str) -> Answer:
+            extra = [b"Authorization: Basic " + given]
+            return ask(port, head(page, method="GET", extra=extra))
+
         with command.serving("--dashboard", **variables) as server, ThreadPoolExecutor(20) as looks:
             pages = [f"/dashboard/{each}" for each in ("", "notifications", "subscriber?email=x")]
-            assert [get(server.port, page).status for page in pages] == [200, 200, 404]
+            assert [show(server.port, page).status for page in pages] == [200, 200, 404]
             with postgres.frozen():
                 began = time.monotonic()
-                asked = [looks.submit(get, server.port, page) for page in pages[1:] * 8]
+                asked = [looks.submit(show, server.port, page) for page in pages[1:] * 8]
                 assert get(server.port, "/healthz").status == 200
                 assert time.monotonic() - began < 2
                 assert {each.result(20).status for each in asked} == {503}
                 assert time.monotonic() - began < 15
-            eventually(lambda: get(server.port, pages[1]).status == 200)
+            eventually(lambda: show(server.port, pages[1]).status == 200)
         assert "Traceback" not in server.log
 
     def test_connections(self, command: Command, postgres: Server, postgres_url: str) -> None:
@@ -758,12 +863,6 @@ class TestRefusal:
             ),
             pytest.param(
                 ("--database-url", "postgresql+nosuch://ada:hunter2@db/mail"),
-            postgres.stop()
-            try:
-                assert [get(server.port, "/readyz").status for _ in range(2)] == [503, 503]
-            finally:
-                postgres.start()
-            eventually(lambda: get(server.port, "/readyz").status == 200)
                 "write postgresql:// instead",
                 id="unknown driver",
             ),

@@ -86,16 +86,13 @@ class ASGI:
         """Return the response, or None where the client went away before it said all."""
         refusal = await self._call(self.handler.admit, head, head)
         if refusal is not None:
-            return refusal
+            return await self._ended(refusal)
         body = Refusal.TOO_LARGE if oversized(head) else await _body(receive)
         if isinstance(body, Refusal):
             return refuse_body(self.handler, head, body)
         if body is None:
             return None
-        answer = await self._call(self.handler, Request(head, body), head)
-        if isinstance(answer, Promise):
-            answer = await self._wait(answer)
-        return answer
+        return await self._ended(await self._call(self.handler, Request(head, body), head))
 
     async def _call(self, call: Callable[[T], R], argument: T, head: Head) -> R:
         if not self.handler.blocking:
@@ -111,6 +108,9 @@ class ASGI:
         if waker is None or waker.loop is not loop:
             waker = self._waker = _Waker(loop)
         promise.add_done_callback(partial(waker.ended, hear))
+
+    async def _ended(self, answer: Response | Promise[Response]) -> Response:
+        return await self._wait(answer) if isinstance(answer, Promise) else answer
 
     async def _wait(self, promise: Promise[R]) -> R:
         """Wait for the end. Who waits may go away: the promise then ends unheard."""

@@ -21,16 +21,19 @@ class Deadline(Generic[R]):
 
     All have the same time, so the oldest is always the first that is due. The
     thread starts with the first promise and ends when none is left. `told` hears of each
-    that was late; it never raises.
+    that was late; it never raises. With `logged=False` there is no log line about it.
     """
 
     _lock: Lock
     _watched: deque[tuple[float, Promise[R], R, str]]
     _running: bool
 
-    def __init__(self, seconds: float, told: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self, seconds: float, told: Callable[[], object] = lambda: None, *, logged: bool = True
+    ) -> None:
         self._seconds = seconds
         self._told = told
+        self._logged = logged
         self._quiet = Quiet()
         self.renew()
         renew_after_fork(self)
@@ -63,12 +66,16 @@ class Deadline(Generic[R]):
             for promise, late, request_id in overdue:
                 if promise.set_result(late):
                     self._told()
-                    self._quiet.warning(
-                        "Not done within %s s: who waits is told so%s.",
-                        self._seconds,
-                        f", request {request_id}" if request_id else "",
-                        request_id=request_id,
-                    )
+                    if self._logged:
+                        self._log(request_id)
+
+    def _log(self, request_id: str) -> None:
+        self._quiet.warning(
+            "Not done within %s s: who waits is told so%s.",
+            self._seconds,
+            f", request {request_id}" if request_id else "",
+            request_id=request_id,
+        )
 
     def _next(self) -> float | None:
         """Return when the oldest is due, or None to end the thread: none is left."""

@@ -29,7 +29,7 @@ from hookrow import migrations, testing
 from hookrow.receiver import ENDPOINT, Receiver
 from hookrow.schema import Schema
 from hookrow.server import Server
-from hookrow.settings import Settings
+from hookrow.settings import DashboardAccess, Settings
 from hookrow.stores import tables
 from hookrow.stores.engines import open_engine
 from hookrow.stores.log import Query
@@ -69,11 +69,18 @@ def run(*, stay: bool) -> None:
         _fill(engine)
         secret = secrets.token_urlsafe()
         drawn = find_spec("jinja2") is not None  # of the extra `dashboard`
-        server = Server(Settings(secrets=(secret,), database_url=url, dashboard=drawn))
-        with _serving(server) as address:
+        listener = socket.create_server(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+        address, access = f"http://127.0.0.1:{port}", DashboardAccess.generate(port)
+        settings = Settings(
+            secrets=(secret,), database_url=url, dashboard=drawn, dashboard_access=access
+        )
+        server = Server(settings)
+        with listener, _serving(server, listener):
             click.echo(f"A server at {address} records in a temporary SQLite file.")
             if drawn:
-                click.echo(f"What comes is seen at {address}/dashboard/ as it comes.")
+                click.echo("The dashboard shows notifications as they arrive:")
+                click.echo(f"  {address}/dashboard/?token={access.token}")
             click.echo()
             shown = chain(
                 _show_traffic(engine, address + ENDPOINT, secret),
@@ -107,18 +114,17 @@ def _fill(engine: Engine) -> None:
 
 
 @contextmanager
-def _serving(app: Server) -> Iterator[str]:
-    """Serve in a thread, at a free port of this machine; yield the server's address."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        config = uvicorn.Config(app, log_level="warning", access_log=False)
-        server = uvicorn.Server(config)
-        thread = Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join()
+def _serving(app: Server, listener: socket.socket) -> Iterator[None]:
+    """Serve in a thread while the block runs."""
+    config = uvicorn.Config(app, log_level="warning", access_log=False)
+    server = uvicorn.Server(config)
+    thread = Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 def _traffic() -> Iterator[Step]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Protocol
+from typing import Any, Protocol
 
 from hookrow.notification import Outcome, Recorded, Refusal
 from hookrow.promise import Promise
@@ -28,7 +28,8 @@ class Head:
     host's mount took (ASGI's `root_path`, WSGI's `SCRIPT_NAME`). `query` is what came
     behind the question mark, not decoded. Header values are bytes as they came.
     `secure` is whether it came by https, as far as the host knows.
-    `request_id` is what the log and the answer call it.
+    `request_id` is what the log and the answer call it. `context` holds what a handler
+    determines in `admit` and uses again in its call, under the handler itself as the key.
     """
 
     method: str
@@ -38,6 +39,7 @@ class Head:
     query: str = ""
     secure: bool = False
     request_id: str = field(default="", compare=False)
+    context: dict[object, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def is_at(self, endpoint: str) -> bool:
         """Tell whether the request is for the endpoint, with or without a slash at its end.
@@ -91,8 +93,11 @@ class Handler(Protocol):
     def blocking(self) -> bool:
         """Whether a call may wait, for a database or anything else."""
 
-    def admit(self, head: Head) -> Response | None:
-        """Refuse a request by its head alone, or return None to take it."""
+    def admit(self, head: Head) -> Response | Promise[Response] | None:
+        """Refuse a request by its head alone, at once or by a promise, or return None to take it.
+
+        The call for the same request gets the same head.
+        """
 
     def __call__(self, request: Request) -> Response | Promise[Response]:
         """Answer a request, at once or by a promise, and by no other future. Never raises."""

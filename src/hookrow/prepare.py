@@ -45,9 +45,16 @@ def _prepare_extras(settings: Settings) -> None:
     if settings.metrics:
         importlib.import_module("hookrow.metrics")
     if settings.dashboard:
-        from hookrow.dashboard.visitor import served_to  # noqa: PLC0415 - as said above
+        from hookrow.dashboard import visitor  # noqa: PLC0415 - as said above
 
-        served_to(settings.dashboard_password, host=settings.host)
+        password = settings.dashboard_password
+        visitor.require_password(password, host=settings.host)
+        if password and len(password) < visitor.SHORTEST_PASSWORD:
+            log.warning(
+                "The dashboard's password has %d characters and can be guessed: take %d or more.",
+                len(password),
+                visitor.SHORTEST_PASSWORD,
+            )
 
 
 def _prepare_database(engine: Engine, schema: Schema) -> None:

@@ -17,12 +17,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import mkstemp
 from types import FrameType
 from weakref import WeakKeyDictionary
 
+import click
 import httptools  # noqa: F401 - uvicorn asks for it by name, too late to say what is missing
 import msgspec
 import uvicorn
@@ -36,7 +38,7 @@ from hookrow.errors import ConfigurationError
 from hookrow.prepare import prepare
 from hookrow.receiver import ENDPOINT
 from hookrow.server import DRAIN, Server
-from hookrow.settings import Settings, endpoint
+from hookrow.settings import DashboardAccess, Settings, endpoint
 
 log = logging.getLogger("hookrow")
 
@@ -71,7 +73,9 @@ def serve(settings: Settings, *, port: int, workers: int, log_level: str, log_fo
     where = endpoint(settings.host, port, settings.mount_path)
     log.info("hookrow %s takes notifications at %s", __version__, where)
     if settings.dashboard:
-        log.info("The dashboard is at %s/dashboard/", where.removesuffix(ENDPOINT))
+        if not settings.dashboard_password:
+            settings = replace(settings, dashboard_access=DashboardAccess.generate(port))
+        _announce(f"{where.removesuffix(ENDPOINT)}/dashboard/", settings.dashboard_access)
     configured = partial(
         uvicorn.Config,
         host=settings.host,
@@ -89,6 +93,20 @@ def serve(settings: Settings, *, port: int, workers: int, log_level: str, log_fo
         _run_workers(Handover(settings), config)
     else:
         _run(settings, configured)
+
+
+def _announce(address: str, access: DashboardAccess | None) -> None:
+    """Log the dashboard's address; print the token, if it needs one, only to a terminal."""
+    log.info("The dashboard is at %s", address)
+    if access is None:
+        return
+    if sys.stdout is not None and sys.stdout.isatty():  # None if the descriptor is closed
+        click.echo(f"Open the dashboard at {address}?token={access.token}")
+    else:
+        log.warning(
+            "Nobody can open the dashboard: it has no password, and the address with its token is "
+            "printed only to a terminal. Set HOOKROW_DASHBOARD_PASSWORD."
+        )
 
 
 def _run_workers(handover: Handover, config: uvicorn.Config) -> None:

@@ -144,7 +144,8 @@ def _dashboard(settings: Settings, store: SQLStore) -> Dashboard:
         store,
         host=settings.host,
         password=settings.dashboard_password,
-        mount_path=settings.mount_path,
+        access=settings.dashboard_access,
+        path=dashboard_path(settings.mount_path),
         keep_bodies=settings.bodies,
     )
 

@@ -11,7 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeAlias, get_args
+from secrets import token_hex, token_urlsafe
+from typing import Self, TypeAlias, get_args
 
 import msgspec
 
@@ -25,11 +26,30 @@ _ROLES = ("subscribers", "dispatches", "subscriptions", "messages")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DashboardAccess:
+    """The credentials of a dashboard without a password, valid until the server stops.
+
+    The parent process generates them once per start and passes them to its workers: the `token`
+    in the dashboard's address and the `key` that signs the session cookie. The `port` is part of
+    the cookie's name, because browsers send cookies to all ports of a host (RFC 6265, section 8.5).
+    """
+
+    token: str = field(repr=False)
+    key: str = field(repr=False)
+    port: int
+
+    @classmethod
+    def generate(cls, port: int) -> Self:
+        """Generate new credentials for the server at a port."""
+        return cls(token=token_urlsafe(), key=token_hex(), port=port)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """What `hookrow serve` hands to its workers, which are processes of their own.
 
     Entries of the log are kept for `keep`, their bodies for `keep_bodies` (zero: none
-    are); None is for ever. Without a password the `dashboard` is for this machine alone.
+    are); None is for ever. The `dashboard` requires a password or `dashboard_access`.
     """
 
     secrets: tuple[str, ...] = ()
@@ -43,6 +63,7 @@ class Settings:
     keep_bodies: timedelta | None = None
     dashboard: bool = False
     dashboard_password: str | None = None
+    dashboard_access: DashboardAccess | None = None
     metrics: bool = False
     schema: Schema = field(default_factory=Schema)
 

@@ -54,13 +54,12 @@ class WSGI:
         return [] if asked.method == "HEAD" else [response.body]
 
     def _answer(self, asked: Head, environ: WSGIEnvironment) -> Response:
-        refusal = self._handler.admit(asked)
-        if refusal is not None:
-            return refusal
-        posted = body(asked, environ)
-        if isinstance(posted, Refusal):
-            return refuse_body(self._handler, asked, posted)
-        answer = self._handler(Request(asked, posted))
+        answer = self._handler.admit(asked)
+        if answer is None:
+            posted = body(asked, environ)
+            if isinstance(posted, Refusal):
+                return refuse_body(self._handler, asked, posted)
+            answer = self._handler(Request(asked, posted))
         return answer.result() if isinstance(answer, Promise) else answer
 
 

@@ -456,3 +456,26 @@ def test_without_javascript(browser: Browser, tmp_path: Path, sqlite_url: str) -
         look.page.get_by_role("link", name="Older").click()
         look.page.get_by_role("link", name="Newer", exact=True).click()
         assert look.page.locator("#rows tr").count() == 50
+
+
+def test_sign_in_with_a_token(browser: Browser, tmp_path: Path, sqlite_url: str) -> None:
+    """Without the token a page explains how to sign in; with it pages and forms work."""
+    fill(sqlite_url)
+    options = ("--dashboard", "--mount-path", "/mail", "--database-url", sqlite_url)
+    with Command(tmp_path).serving_at_terminal(*options) as serving:
+        mount = f"http://127.0.0.1:{serving.port}/mail/dashboard/"
+        for window in (DESK, PHONE):
+            with Look.at(browser, mount, **window) as look:
+                look.open("notifications")
+                look.shows("Sign in to the dashboard")
+                assert not look.overflows()
+                assert not look.violations()
+                look.wrong[:] = [each for each in look.wrong if "401" not in each]
+                look.page.goto(serving.dashboard_address)
+                look.page.locator("h1", has_text="Overview").wait_for()
+                assert look.page.url == mount
+                assert look.page.evaluate("document.referrer") == ""
+                look.open(f"subscriber?email={ADA}")
+                look.page.get_by_label("Reason").fill("asked by letter")
+                look.page.get_by_role("button").click()
+                look.page.get_by_text("asked by letter").first.wait_for()

@@ -84,6 +84,7 @@ def test_a_check_of_your_own(headers: list[tuple[bytes, bytes]], status: int) ->
     exec(FILES["dashboard_sessions.py"], named)
     dashboard = Dashboard(MemoryStore(), authorize=named["authorize"])  # type: ignore[arg-type] # as the page has it
     answer = dashboard.admit(Head("GET", "/", headers)) or Response(200, b"", {})
+    assert isinstance(answer, Response)
     assert answer.status == status
 
 

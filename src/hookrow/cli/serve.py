@@ -47,7 +47,7 @@ from hookrow.settings import Settings
 @option(
     "--dashboard-password",
     metavar="PASSWORD",
-    help="Ask for the user hookrow and this; without it the pages are for 127.0.0.1 alone.",
+    help="Ask for the user hookrow and this; without it the pages require a token.",
 )
 @option("--metrics", is_flag=True, help="Answer /metrics too, for Prometheus.")
 @option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes.")

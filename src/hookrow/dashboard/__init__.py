@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from hookrow.errors import MissingExtra
+from hookrow.errors import ConfigurationError, MissingExtra
 
 try:
     from hookrow.dashboard.handler import Dashboard
@@ -14,23 +14,33 @@ except ModuleNotFoundError as error:
         raise
     raise MissingExtra("The dashboard", "dashboard") from error
 
-from hookrow.dashboard.visitor import Authorize, basic, local, served_to
+from hookrow.dashboard.session import by_token
+from hookrow.dashboard.visitor import USER, Authorize, basic, require_password
+from hookrow.settings import DashboardAccess
 from hookrow.stores import Store
 
-__all__ = ["Authorize", "Dashboard", "basic", "local", "served"]
+__all__ = ["Authorize", "Dashboard", "basic", "served"]
 
 
 def served(
-    store: Store, *, host: str, password: str | None, mount_path: str = "", keep_bodies: bool = True
+    store: Store,
+    *,
+    host: str,
+    password: str | None,
+    access: DashboardAccess | None,
+    path: str,
+    keep_bodies: bool = True,
 ) -> Dashboard:
-    """Return the dashboard of `hookrow serve`, at `<mount_path>/dashboard/`.
+    """Return the dashboard of `hookrow serve` at a path, behind a password or else a token.
 
-    `host` is the address that it is served at. Raises `ConfigurationError` where there is
-    no password and others can reach that.
+    Raises `ConfigurationError` if there is no password and `host`, at which the server listens,
+    is not a loopback address.
     """
-    return Dashboard(
-        store,
-        authorize=served_to(password, host=host),
-        mount_path=f"{mount_path}/dashboard",
-        keep_bodies=keep_bodies,
-    )
+    require_password(password, host=host)
+    if password:
+        authorize = basic(USER, password)
+    elif access is not None:
+        authorize = by_token(access, path)
+    else:
+        raise ConfigurationError("The dashboard needs a password or a token.")
+    return Dashboard(store, authorize=authorize, mount_path=path, keep_bodies=keep_bodies)

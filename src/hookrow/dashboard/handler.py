@@ -17,6 +17,7 @@ from hookrow.dashboard.visitor import COOKIE, Authorize, is_ours, new_token, tok
 from hookrow.errors import ConfigurationError
 from hookrow.figures import Figures
 from hookrow.http import Head, Request, Response, plain
+from hookrow.promise import Promise
 from hookrow.stores import Store, StoreError
 from hookrow.stores.limits import limited_to
 
@@ -104,14 +105,17 @@ class Dashboard:
         self._mount = "/".join(["", *filter(None, mount_path.split("/"))])
         self._site = Site(store, Figures(store), keep_bodies=keep_bodies)
 
-    def admit(self, head: Head) -> Response | None:
+    def admit(self, head: Head) -> Response | Promise[Response] | None:
         """Refuse who may not come in, before anything else is looked at."""
         visitor = self._visitor(head)
-        return None if isinstance(visitor, str) else visitor
+        if not isinstance(visitor, str):
+            return visitor
+        head.context[self] = visitor
+        return None
 
-    def __call__(self, request: Request) -> Response:
-        """Answer an admitted request."""
-        visitor = self._visitor(request.head)
+    def __call__(self, request: Request) -> Response | Promise[Response]:
+        """Answer a request; call `authorize` only if `admit` has not done so for the same head."""
+        visitor = request.head.context.pop(self, None) or self._visitor(request.head)
         return self.answer(request, visitor) if isinstance(visitor, str) else visitor
 
     @limited_to(PATIENCE)
@@ -135,7 +139,7 @@ class Dashboard:
         """Count no more; wait `timeout` seconds for each thread that does."""
         self._site.figures.close(timeout)
 
-    def _visitor(self, head: Head) -> str | Response:
+    def _visitor(self, head: Head) -> str | Response | Promise[Response]:
         try:
             visitor = self._authorize(head)
         except Exception:
@@ -146,8 +150,8 @@ class Dashboard:
             )
             return _secured(plain(500, "Nobody can be let in just now."))
         match visitor:
-            case Response():
-                return _secured(visitor)
+            case Response() | Promise():
+                return _secured_refusal(visitor)
             case False | "":
                 return _secured(plain(403, "The dashboard is not open to you."))
             case True:
@@ -240,3 +244,18 @@ def _redirect(to: str) -> Response:
 def _secured(response: Response) -> Response:
     headers: Mapping[str, str] = {**SECURITY, **response.headers}
     return replace(response, headers=headers)
+
+
+def _secured_refusal(refusal: Response | Promise[Response]) -> Response | Promise[Response]:
+    if isinstance(refusal, Response):
+        return _secured(refusal)
+    secured: Promise[Response] = Promise()
+
+    def end(ended: Promise[Response]) -> None:
+        try:
+            secured.set_result(_secured(ended.result()))
+        except Exception as error:  # noqa: BLE001 - it belongs to the host that waits
+            secured.set_exception(error)
+
+    refusal.add_done_callback(end)
+    return secured

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import secrets
 from base64 import b64decode
+from collections import deque
 from collections.abc import Callable
 from hmac import compare_digest
 from ipaddress import ip_address
+from threading import Lock
 from typing import TypeAlias
-from urllib.parse import urlsplit
 
+from hookrow.deadline import Deadline
 from hookrow.errors import ConfigurationError
+from hookrow.forks import renew_after_fork
 from hookrow.http import Head, Response, plain
+from hookrow.promise import Promise
+from hookrow.quiet import Quiet
 
-Authorize: TypeAlias = Callable[[Head], bool | str | Response]
+Authorize: TypeAlias = Callable[[Head], bool | str | Response | Promise[Response]]
 """Says who comes: their name or True, False for nobody who may, or what to answer instead.
 
-The name is kept in the log with what they do.
+An answer that is to be delayed is a promise. The name is kept in the log with what they do.
 """
 
 COOKIE = "hookrow_dashboard"
@@ -24,61 +29,94 @@ COOKIE = "hookrow_dashboard"
 USER = "hookrow"
 """Whom `hookrow serve` asks for."""
 
+SHORTEST_PASSWORD = 12
+"""In characters; `hookrow serve` warns of a shorter one."""
+
+DELAY = 1.0
+"""In seconds; how long the answer to a wrong password is delayed."""
+
+MOST_DELAYED = 32
+"""Answers that are delayed at once."""
+
 _LOGIN = plain(
     401,
     "The dashboard asks for a user and a password.",
     {"WWW-Authenticate": 'Basic realm="hookrow", charset="UTF-8"'},
 )
 
-_PROXIES = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
-"""What a proxy adds: behind one everybody comes from this machine."""
+_TOO_MANY = plain(
+    429, "Too many wrong passwords. Try again in a few seconds.\n", {"Retry-After": "5"}
+)
 
 
 def basic(user: str, password: str) -> Authorize:
     """Ask for a user and a password, as RFC 7617 says; compared in constant time.
 
-    Raises `ConfigurationError` where one is empty, or the user has a colon.
+    A wrong password is logged, without its text, and answered after a second; while 32 such
+    answers are delayed, others are 429. The right password is never delayed. Raises
+    `ConfigurationError` where one is empty, or the user has a colon.
     """
     if not user or not password or ":" in user:
         raise ConfigurationError(
             "The dashboard needs a user, without a colon, and a password: both not empty."
         )
     right = f"{user}:{password}".encode()
+    wrong = _WrongPasswords()
 
-    def authorize(head: Head) -> str | Response:
+    def authorize(head: Head) -> str | Response | Promise[Response]:
         scheme, _, given = (head.header("authorization") or b"").partition(b" ")
-        if scheme.lower() == b"basic" and compare_digest(_decoded(given.strip()), right):
+        if scheme.lower() != b"basic":
+            return _LOGIN
+        if compare_digest(_decoded(given.strip()), right):
             return user
-        return _LOGIN
+        return wrong.refuse(head)
 
     return authorize
 
 
-def local(head: Head) -> bool:
-    """Take who asks this machine for itself: no proxy, and no other name that leads here.
+class _WrongPasswords:
+    """Logs wrong passwords, and delays the answers without a thread for each."""
 
-    A page elsewhere can make its own name lead to 127.0.0.1, and read what answers there.
+    _lock: Lock
+    _delayed: deque[Promise[Response]]
+
+    def __init__(self) -> None:
+        self._deadline = Deadline[Response](DELAY, logged=False)
+        self._quiet = Quiet()
+        self.renew()
+        renew_after_fork(self)
+
+    def refuse(self, head: Head) -> Response | Promise[Response]:
+        """Return the answer to a wrong password: 401 after a delay, or 429 at once."""
+        id_ = head.request_id
+        self._quiet.warning(
+            "The dashboard refused a wrong user or password, request %s", id_, request_id=id_
+        )
+        promise: Promise[Response] = Promise()
+        with self._lock:
+            while self._delayed and self._delayed[0].done():  # all have the same delay
+                self._delayed.popleft()
+            if len(self._delayed) >= MOST_DELAYED:
+                return _TOO_MANY
+            self._delayed.append(promise)
+        return self._deadline.watch(promise, late=_LOGIN)
+
+    def renew(self) -> None:
+        """Begin anew: nothing is delayed."""
+        self._lock = Lock()
+        self._delayed = deque()
+
+
+def require_password(password: str | None, *, host: str) -> None:
+    """Raise `ConfigurationError` if there is no password and `host` is not a loopback address.
+
+    A token in an address can be read on its way over a network, and stays in histories and logs.
     """
-    try:
-        host = urlsplit(f"//{(head.header('host') or b'').decode('latin-1')}").hostname
-    except ValueError:
-        return False
-    return _is_loopback(host) and not any(map(head.header, _PROXIES))
-
-
-def served_to(password: str | None, *, host: str) -> Authorize:
-    """Return whom `hookrow serve` lets in at an address.
-
-    Raises `ConfigurationError` where there is no password and others can reach it.
-    """
-    if password:
-        return basic(USER, password)
-    if not _is_loopback(host):
+    if not password and not _is_loopback(host):
         raise ConfigurationError(
-            f"The dashboard at {host} would be open to everybody: set HOOKROW_DASHBOARD_PASSWORD, "
+            f"The dashboard at {host} needs a password: set HOOKROW_DASHBOARD_PASSWORD, "
             "or serve at 127.0.0.1."
         )
-    return local
 
 
 def new_token() -> str:
@@ -87,15 +125,20 @@ def new_token() -> str:
 
 
 def token(head: Head) -> str | None:
-    """Return the token that the visitor's cookie has, or None.
+    """Return the token that the visitor's cookie has, or None."""
+    return cookie(head, COOKIE)
+
+
+def cookie(head: Head, name: str) -> str | None:
+    """Return the value of a cookie, or None if it is missing or empty.
 
     The host's own cookies stand beside it, written as it likes; in HTTP/2 each may have a
     header of its own.
     """
     headers = [value for name, value in head.headers if name.lower() == b"cookie"]
-    for cookie in b";".join(headers).decode("latin-1").split(";"):
-        name, _, value = cookie.strip().partition("=")
-        if name == COOKIE:
+    for each in b";".join(headers).decode("latin-1").split(";"):
+        key, _, value = each.strip().partition("=")
+        if key == name:
             return value or None
     return None
 
