@@ -19,6 +19,7 @@ import pytest
 
 from command import run_script
 from hookrow import Arrival, ConfigurationError
+from hookrow.batch import LARGEST_GROUP
 from hookrow.entry import fingerprint
 from hookrow.notification import Delivered
 from hookrow.spool import LARGEST, Spool, Spooled
@@ -271,12 +272,13 @@ class TestFile:
 class TestAfter:
     def test_by_size(self, spool: Spool) -> None:
         """Entries whose text is larger than a group may be are read in several steps."""
-        mib = 1024 * 1024
-        spool.put([_arrival(f"n{number}", size=mib) for number in range(9)])
+        size = LARGEST_GROUP // 60
+        spool.put([_arrival(f"n{number}", size=size) for number in range(9)])
         assert [len(spool.after(last, limit=64)) for last in (0, 4, 8)] == [4, 4, 1]
-        bad = Arrival(None, b"\xff" * mib, NOON)  # each byte becomes several characters
-        spool.put([bad])
-        assert len(spool.after(9, limit=64)) == 1
+        assert len(spool.after(0, limit=3)) == 3
+        bad = b"\xff" * size  # each byte becomes several characters
+        spool.put([Arrival(None, bad + b"%d" % number, NOON) for number in range(3)])
+        assert [len(spool.after(last, limit=64)) for last in (9, 11)] == [2, 1]
 
 
 class TestLimit:

@@ -184,6 +184,11 @@ def written_size(arrival: Arrival) -> int:
     return text_size(arrival.body) + 3 * _reason_size(arrival)
 
 
+def largest_written_size(body: bytes) -> int:
+    """Return what `written_size` is at most for an arrival with the body, which is not read yet."""
+    return text_size(body) + 3 * 4 * len(body)
+
+
 def text_size(body: bytes) -> int:
     """Return an upper bound of the bytes that a body's text takes, in memory or in a statement.
 

@@ -43,10 +43,10 @@ class Parked:
         recorded = taken = 0
         while taken < MOST:
             due = self._log.due(datetime.now(UTC), limit=min(GROUP, MOST - taken))
+            if not due:
+                break
             recorded += self._record(due)
             taken += len(due)
-            if len(due) < GROUP:
-                break
             sleep(PAUSE)
         return recorded
 

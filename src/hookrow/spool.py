@@ -15,7 +15,7 @@ from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from pathlib import Path
 
 from hookrow.batch import LARGEST_GROUP
-from hookrow.entry import fingerprint, text_size
+from hookrow.entry import fingerprint, largest_written_size
 from hookrow.errors import ConfigurationError
 from hookrow.notification import Arrival
 from hookrow.quiet import Quiet
@@ -126,7 +126,7 @@ class Spool:
         total = 0
         with self._open() as connection:
             for id_, body, attempts, *times in connection.execute(_AFTER, (last, limit)):
-                total += text_size(body)
+                total += largest_written_size(body)
                 if found and total > LARGEST_GROUP:
                     break
                 found.append(Spooled(id_, body, attempts, *map(datetime.fromisoformat, times)))

@@ -16,6 +16,7 @@ from contract import NOON, SECOND, arrival, fill, opens, statuses
 from homes import SUPPRESSION, Home, columns_of
 
 from hookrow import Arrival, Opened, Reactivated, Recorded, Suppressed
+from hookrow.batch import LARGEST_GROUP
 from hookrow.decide import fail
 from hookrow.entry import PARKED_FOR, Ending, Entry, entries
 from hookrow.notification import (
@@ -506,6 +507,14 @@ class ReadContract:
         again = {row["retry_at"] for row in logged(home)[2:]}
         assert again == {now + 8 * MINUTE}
         assert logged(home)[:2] == as_rows(entry(1), parked(2, minutes=8))
+
+    def test_what_is_due_makes_no_larger_a_group_than_others(
+        self, home: Home, log: LogReader
+    ) -> None:
+        """Of large bodies fewer are taken; the others stay due."""
+        body = "x" * (LARGEST_GROUP // 2)
+        keep(home, *(parked(n, minutes=n, body=body) for n in range(1, 4)))
+        assert [numbers(log.due(NOON + HOUR, limit=9)) for _ in range(3)] == [[1, 2], [3], []]
 
     @pytest.mark.parametrize(
         ("age", "pause"),

@@ -5,11 +5,12 @@ What a log in a database needs for it, whatever library asks the database, is he
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
+from hookrow.batch import LARGEST_GROUP
 from hookrow.entry import Ending, Logged, kept_message_id, kept_recipient, kept_record_type
 
 HIGHEST = 2**63 - 1
@@ -144,6 +145,18 @@ def reached(at: datetime, bounds: tuple[int, int], probe: Callable[[int], Probe 
     return low
 
 
+def within_size(sizes: Iterable[tuple[int, int | None]]) -> Sequence[int]:
+    """Return the leading ids whose bodies make one group: `sizes` has each id's characters."""
+    ids: list[int] = []
+    total = 0
+    for id_, size in sizes:
+        total += size or 0
+        if ids and total > LARGEST_GROUP:
+            break
+        ids.append(id_)
+    return ids
+
+
 def moment(start: str | datetime) -> datetime:
     """Read the start of an hour or a minute in UTC: SQLite's text, or PostgreSQL's time."""
     found = datetime.fromisoformat(start) if isinstance(start, str) else start
@@ -162,7 +175,8 @@ class LogReader(Protocol):
     def due(self, now: datetime, *, limit: int) -> Sequence[Logged]:
         """Take parked entries that are due, longest due first, and put off when to try again.
 
-        What another process takes at the same time is left to it.
+        They are fewer than `limit` if no more are due, or if their bodies are large. What
+        another process takes at the same time is left to it.
         """
 
     def happened(self, at: datetime, query: Query, *, limit: int) -> Sequence[Logged]:

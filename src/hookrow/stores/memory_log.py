@@ -19,7 +19,7 @@ from hookrow.entry import (
     kept_recipient,
     retry_at,
 )
-from hookrow.stores.log import Cell, Ended, Grain, Query
+from hookrow.stores.log import Cell, Ended, Grain, Query, within_size
 
 
 @dataclass(slots=True)
@@ -59,6 +59,7 @@ class MemoryLog:
         """Take parked entries that are due, and put off when to try again."""
         due = [(each.retry_at, each) for each in self._all() if each.retry_at is not None]
         taken = [each for at, each in sorted(due, key=lambda pair: pair[0]) if at <= now][:limit]
+        taken = taken[: len(within_size((each.id, len(each.body or "")) for each in taken))]
         for each in taken:
             self._put(replace(each, retry_at=retry_at(each.received_at, now)))
         return taken

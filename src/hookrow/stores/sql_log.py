@@ -22,6 +22,7 @@ from sqlalchemy import (
 )
 
 from hookrow.entry import Logged, kept_recipient, retry_at
+from hookrow.stores.log import within_size
 from hookrow.stores.sql_entries import SQLEntries, logged
 from hookrow.stores.tables import folded
 from hookrow.stores.tending import PRUNE_LOCK, batches, pruned
@@ -43,7 +44,7 @@ class SQLLog(SQLEntries):
         """Take parked entries that are due, and put off when to try again."""
         table = self._table
         due = (
-            select(table)
+            select(table.c.id, func.length(table.c.body))
             .where(table.c.retry_at <= now)
             .order_by(table.c.retry_at)
             .limit(limit)
@@ -55,12 +56,15 @@ class SQLLog(SQLEntries):
             .values(retry_at=bindparam("its_retry_at"))
         )
         with self._begun() as connection:
-            found = list(map(logged, connection.execute(due)))
-            if found:
-                # What is too old for another try has this one.
-                later = [(each.id, retry_at(each.received_at, now)) for each in found]
-                rows = [{"its_id": id_, "its_retry_at": at} for id_, at in later]
-                connection.execute(put_off, rows)
+            ids = within_size(map(tuple, connection.execute(due)))
+            if not ids:
+                return []
+            entries = select(table).where(table.c.id.in_(ids)).order_by(table.c.retry_at)
+            found = list(map(logged, connection.execute(entries)))
+            # What is too old for another try has this one.
+            later = [(each.id, retry_at(each.received_at, now)) for each in found]
+            rows = [{"its_id": id_, "its_retry_at": at} for id_, at in later]
+            connection.execute(put_off, rows)
         return found
 
     def prune(
