@@ -143,7 +143,7 @@ class TestImportingHookrow:
         shell = {
             *("receiver", "recording", "retry", "parked", "replay", "hooks", "periodic"),
             *("batch", "deadline", "forks", "promise", "quiet"),
-            *("stores", "stores.census", "stores.log"),
+            *("stores", "stores.census", "stores.limits", "stores.log"),
             *("observing", "logs", "intake", "provider"),
         }
         assert ours == {f"hookrow.{name}" for name in (*CORE, *shell)}

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -22,7 +23,8 @@ from hookrow import Arrival, ConfigurationError
 from hookrow.batch import LARGEST_GROUP
 from hookrow.entry import fingerprint
 from hookrow.notification import Delivered
-from hookrow.spool import LARGEST, Spool, Spooled
+from hookrow.spool import LARGEST, LONGEST_WAIT, Spool, Spooled
+from hookrow.stores.limits import limited_to
 
 PATIENCE = 60.0
 """In seconds; how long a process may take, on a machine that is busy."""
@@ -135,6 +137,18 @@ class TestPut:
 
 
 class TestRemove:
+    def test_no_time_is_left(
+        self, spool: Spool, path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A response that is due does not wait for another process that holds the file."""
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            began = monotonic()
+            with limited_to(0):
+                spool.put([_arrival()])
+            assert monotonic() - began < LONGEST_WAIT / 2
+        assert "The spool cannot keep 1 notifications" in caplog.text
+
     def test_counted_then_removed(self, spool: Spool) -> None:
         """What was counted is removed, and only that: not what is not yet, or put back."""
         spool.put([_arrival(name) for name in ("ada", "ada", "bea", "carl")])

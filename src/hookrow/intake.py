@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from math import inf
 from traceback import format_tb
 from typing import TYPE_CHECKING
 
@@ -21,9 +22,13 @@ from hookrow.recording import keep_failed, record
 from hookrow.replay import Tell
 from hookrow.retry import Retry
 from hookrow.stores import Store
+from hookrow.stores.limits import limited_to
 
 if TYPE_CHECKING:
     from hookrow.spool import Spool
+
+RECORDING = 0.9
+"""Which part of the deadline recording in the calling thread may take; the rest is the spool's."""
 
 
 class Intake:
@@ -67,6 +72,7 @@ class Intake:
             else None
         )
         self._deadline = Deadline[Response](deadline, observer.late)
+        self._seconds = deadline * RECORDING
         self._quiet = Quiet()
 
     def submit(self, arrival: Arrival) -> Response | Promise[Response]:
@@ -80,10 +86,10 @@ class Intake:
         return self._in_time(answer, arrival)
 
     def answer(self, arrival: Arrival) -> Response:
-        """Record an arrival in the calling thread."""
+        """Record an arrival in the calling thread, within the deadline as far as the store can."""
         if arrival.notification is None and not self._logs:
             return self._reject(arrival)
-        return self._respond([arrival])[0]
+        return self._respond([arrival], seconds=self._seconds)[0]
 
     def waiting(self) -> int:
         """Return how many wait for a commit."""
@@ -95,19 +101,20 @@ class Intake:
             if queue is not None:
                 queue.close(timeout)
 
-    def _respond(self, arrivals: Sequence[Arrival]) -> list[Response]:
+    def _respond(self, arrivals: Sequence[Arrival], *, seconds: float = inf) -> list[Response]:
         """Record arrivals; 503 for all of them if that raises, which is a bug."""
         try:
-            return self._record(arrivals)
+            return self._record(arrivals, seconds)
         except Exception as error:  # noqa: BLE001 - the thread and the other groups go on
             place = "".join(format_tb(error.__traceback__))  # its text may quote a notification
             self._quiet.error("Answering 503: %s, a bug, at\n%s", type(error).__name__, place)
             return self._turn_away(arrivals)
 
-    def _record(self, arrivals: Sequence[Arrival]) -> list[Response]:
-        outcomes = self._recorded(arrivals)
-        if not self._parks:
-            self._spool_failed(arrivals, outcomes)
+    def _record(self, arrivals: Sequence[Arrival], seconds: float) -> list[Response]:
+        with limited_to(seconds):
+            outcomes = self._recorded(arrivals)
+            if not self._parks:
+                self._spool_failed(arrivals, outcomes)
         self._tell(arrivals, outcomes)
         return [respond(outcome) for outcome in outcomes]
 

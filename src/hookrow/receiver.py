@@ -153,11 +153,11 @@ class Receiver:
         return self._intake.submit(self._arrive(request))
 
     def answer(self, request: Request) -> Response:
-        """Record an admitted request in the calling thread, and start none.
+        """Record an admitted request in the calling thread, within the deadline.
 
-        How long that can take is for the store's own time limits to say; a database
-        that stopped without a word may hold it for longer than the deadline. To sweep,
-        and to empty the spool, call `start` besides.
+        In a transaction of the host's, which no store may cut, only each statement is limited:
+        a database that stopped without a word holds it for longer. To sweep, and to empty
+        the spool, call `start` besides.
         """
         return self._intake.answer(self._arrive(request))
 

@@ -17,6 +17,7 @@ from hookrow.decide import fail
 from hookrow.notification import Arrival, Outcome, Refusal
 from hookrow.quiet import Quiet
 from hookrow.stores import Conflict, Locked, Rejected, StoreError
+from hookrow.stores.limits import left
 
 PAUSES = (0.01, 0.03, 0.1, 0.3)
 """In seconds; how long a group that met another waits before it tries again."""
@@ -63,7 +64,7 @@ class Retry:
 
     def __call__(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
         """Return an outcome for each arrival. Never raises."""
-        return self._record(arrivals, until=monotonic() + self._seconds)
+        return self._record(arrivals, until=monotonic() + min(self._seconds, left()))
 
     def _record(self, arrivals: Sequence[Arrival], until: float) -> list[Outcome]:
         now = monotonic()

@@ -19,9 +19,14 @@ from hookrow.entry import fingerprint, largest_written_size
 from hookrow.errors import ConfigurationError
 from hookrow.notification import Arrival
 from hookrow.quiet import Quiet
+from hookrow.stores.limits import left
 
 LARGEST = 1024**3
 """In bytes; how long the file may become."""
+
+LONGEST_WAIT = 5.0
+SHORTEST_WAIT = 0.3
+"""In seconds; how long it waits for other processes, and where no time is left for that."""
 
 _APPLICATION = 0x686F6F6B  # "hook": https://sqlite.org/pragma.html#pragma_application_id
 
@@ -174,7 +179,8 @@ class Spool:
         """Open the file for one transaction: no connection is left for a fork to share."""
         if not self._path.exists():
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
-        with closing(sqlite3.connect(self._path, timeout=5.0)) as connection:
+        timeout = max(min(LONGEST_WAIT, left()), SHORTEST_WAIT)
+        with closing(sqlite3.connect(self._path, timeout=timeout)) as connection:
             self._prepare(connection)
             with connection:
                 yield connection

@@ -1,31 +1,49 @@
 """A transaction on the host's own connection, and what its errors mean.
 
-Inside a block of the host's it is a savepoint, and the host's settings are let be; so is, on
-SQLite, how long the file is waited for.
+One of our own ends in time: where the server says nothing, its connection is cut. Inside a
+block of the host's it is a savepoint, where nothing is cut, and what the host has set holds again
+at its end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from contextvars import copy_context
+from functools import partial
 from math import isinf
+from threading import Thread
 from typing import Any
 
 from django.db import Error, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import atomic
 
+from hookrow.promise import Promise
 from hookrow.stores import Rejected, SchemaChanged, Unavailable
 from hookrow.stores.causes import cause
-from hookrow.stores.limits import LIMIT_STATEMENTS, left, set_limits
+from hookrow.stores.limits import (
+    left,
+    limit_statements,
+    lower_limits,
+    milliseconds,
+    restore_limits,
+    set_limits,
+)
+from hookrow.stores.watch import TRANSACTION_TIMEOUT, watch
 
 
 @contextmanager
 def begun(using: str) -> Iterator[BaseDatabaseWrapper]:
-    """Begin a transaction, and commit it at the end of the block. Raises a `StoreError`."""
+    """Begin a transaction, and commit it at the end of the block. Raises a `StoreError`.
+
+    It takes no longer than `limits.limited_to` allows, but for what `_savepoint` cannot limit.
+    """
     with faults():
         connection = connections[using]
-        with atomic(using) if connection.in_atomic_block else _own(connection):
+        begin = _savepoint if connection.in_atomic_block else _own
+        with begin(connection):
             yield connection
 
 
@@ -43,7 +61,7 @@ def reading(using: str) -> Iterator[BaseDatabaseWrapper]:
         limited = connection.vendor == "postgresql" and not isinf(left())
         if limited and not connection.in_atomic_block:
             stack.enter_context(atomic(using))
-            _execute(connection, LIMIT_STATEMENTS.format(max(left() * 1000, 1)))
+            _execute(connection, limit_statements())
         yield connection
 
 
@@ -65,10 +83,33 @@ def faults(*, saving: bool = False) -> Iterator[None]:
         raise Rejected(type(error).__name__) from error
 
 
-def _own(connection: BaseDatabaseWrapper) -> ExitStack:
-    """Begin one of our own, on a new connection where the server left the one that idled."""
-    if connection.errors_occurred:
-        connection.close_if_unusable_or_obsolete()
+@contextmanager
+def _savepoint(connection: BaseDatabaseWrapper) -> Iterator[None]:
+    """Begin a savepoint in the host's transaction, with time limits until it is released.
+
+    To roll back to it restores the former limits, but to release it would keep ours.
+    """
+    limited = connection.vendor == "postgresql"
+    with _waiting(connection), atomic(connection.alias):
+        former = _execute(connection, lower_limits()) if limited else ()
+        yield
+        if limited:
+            _execute(connection, restore_limits(), former[:2])
+
+
+@contextmanager
+def _own(connection: BaseDatabaseWrapper) -> Iterator[None]:
+    """Begin a transaction of our own, with time limits."""
+    with _bounded(connection):
+        if connection.errors_occurred:
+            connection.close_if_unusable_or_obsolete()
+        with _waiting(connection), _begun(connection):
+            yield
+            _wait(connection)  # for who reads SQLite's file as this commits
+
+
+def _begun(connection: BaseDatabaseWrapper) -> ExitStack:
+    """Begin a transaction, on a new connection where the server left the one that idled."""
     idled = connection.connection
     try:
         return _entered(connection)
@@ -89,9 +130,14 @@ def _entered(connection: BaseDatabaseWrapper) -> ExitStack:
         return stack.pop_all()
 
 
-def _execute(connection: BaseDatabaseWrapper, statement: str) -> None:
+def _execute(
+    connection: BaseDatabaseWrapper, statement: str, values: Sequence[Any] = ()
+) -> Sequence[Any]:
+    """Return the row of a statement that has one."""
     with connection.cursor() as cursor:
-        cursor.execute(statement)
+        cursor.execute(statement, values)
+        row: Sequence[Any] = cursor.fetchone()
+        return row
 
 
 @contextmanager
@@ -104,3 +150,90 @@ def _immediate(connection: Any) -> Iterator[None]:  # noqa: ANN401 - SQLite's al
         yield
     finally:
         connection.transaction_mode = mode
+
+
+@contextmanager
+def _bounded(connection: Any) -> Iterator[None]:  # noqa: ANN401 - of any backend
+    """Cut the connection, and any that replaces it in the block, where they take too long."""
+    if connection.vendor != "postgresql":
+        yield
+        return
+    with ExitStack() as stack:
+
+        def watched(parameters: dict[str, Any]) -> Any:  # noqa: ANN401 - the driver's own
+            # What is given up ends by itself some time.
+            parameters.setdefault("connect_timeout", int(TRANSACTION_TIMEOUT))
+            made = _connected(connection, partial(connect, parameters))
+            stack.enter_context(watch.over_driver(made))
+            return made
+
+        connect = connection.get_new_connection
+        connection.get_new_connection = watched
+        stack.callback(delattr, connection, "get_new_connection")
+        there = connection.connection
+        if there is not None and not there.closed:
+            stack.enter_context(watch.over_driver(there))
+        yield
+
+
+def _connected(connection: Any, connect: Callable[[], Any]) -> Any:  # noqa: ANN401 - as above
+    """Connect within the time that is left. Raises `Unavailable` if that is too short.
+
+    A driver's own limit is of whole seconds, for each address of the server's name anew, so a
+    thread does it, which is left alone where it takes too long.
+    """
+    promise: Promise[Any] = Promise()
+
+    def call() -> None:
+        try:
+            made = connect()
+        except BaseException as error:  # noqa: BLE001 - it belongs to who waits
+            promise.set_exception(error)
+        else:
+            if not promise.set_result(made):
+                _drop(connection, made)
+
+    seconds = min(TRANSACTION_TIMEOUT, left())
+    late = Unavailable("The server took too long to connect.")
+    if seconds <= 0:
+        raise late
+    Thread(target=copy_context().run, args=(call,), name="hookrow-connect", daemon=True).start()
+    try:
+        return promise.result(seconds)
+    except TimeoutError:
+        promise.set_exception(late)
+        return promise.result()
+
+
+def _drop(connection: Any, made: Any) -> None:  # noqa: ANN401 - as above
+    """Close what nobody waits for any more, or give it back to Django's pool."""
+    if connection.pool:
+        connection.pool.putconn(made)
+    else:
+        made.close()
+
+
+@contextmanager
+def _waiting(connection: Any) -> Iterator[None]:  # noqa: ANN401 - as above
+    """Have SQLite wait for its file no longer than there is time, until the end of the block."""
+    if connection.vendor != "sqlite":
+        yield
+        return
+    connection.ensure_connection()
+    file = connection.connection
+    (former,) = file.execute(_BUSY_TIMEOUT).fetchone()
+    _wait(connection)
+    try:
+        yield
+    finally:
+        with suppress(sqlite3.ProgrammingError):  # Django has closed it
+            file.execute(f"{_BUSY_TIMEOUT} = {former}")
+
+
+def _wait(connection: Any) -> None:  # noqa: ANN401 - as above
+    if connection.vendor == "sqlite":
+        (now,) = connection.connection.execute(_BUSY_TIMEOUT).fetchone()
+        connection.connection.execute(f"{_BUSY_TIMEOUT} = {milliseconds(now / 1000)}")
+
+
+_BUSY_TIMEOUT = "PRAGMA busy_timeout"

@@ -16,10 +16,10 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from hookrow.errors import ConfigurationError, MissingExtra
 from hookrow.stores import NOT_ON
 from hookrow.stores.limits import (
-    LIMIT_STATEMENTS,
     LOCK_TIMEOUT,
     STATEMENT_TIMEOUT,
     left,
+    limit_statements,
     set_limits,
 )
 from hookrow.stores.watch import watch
@@ -90,12 +90,12 @@ def reading(engine: Engine) -> Iterator[Connection]:
             if not error.connection_invalidated:
                 raise
         connection.rollback()  # after which SQLAlchemy connects anew by itself
-        if isinf(seconds := left()):
+        if isinf(left()):
             yield connection
             return
         with watch.over(connection):
             if connection.dialect.name == "postgresql":
-                connection.exec_driver_sql(LIMIT_STATEMENTS.format(max(seconds * 1000, 1)))
+                connection.exec_driver_sql(limit_statements())
             yield connection
 
 

@@ -14,7 +14,7 @@ LOCK_TIMEOUT = 2
 STATEMENT_TIMEOUT = 4
 """In seconds; how long one statement may take."""
 
-_LIMITS = {"lock_timeout": f"{LOCK_TIMEOUT}s", "statement_timeout": f"{STATEMENT_TIMEOUT}s"}
+_LIMITS = {"lock_timeout": LOCK_TIMEOUT, "statement_timeout": STATEMENT_TIMEOUT}
 
 _PREPARED = {"plan_cache_mode": "force_generic_plan"}
 
@@ -22,23 +22,60 @@ _PREPARED = {"plan_cache_mode": "force_generic_plan"}
 def set_limits(*, local: bool = True, prepared: bool = False) -> str:
     """Return the SELECT that sets the limits: `local` to a transaction, else to the session.
 
-    With `prepared` statements are planned once, though their arrays are of many lengths.
+    In a block of `limited_to` they are shorter where less time is left. With `prepared`
+    statements are planned once, though their arrays are of many lengths.
     """
-    settings = _LIMITS | (_PREPARED if prepared else {})
+    settings = _limits() | (_PREPARED if prepared else {})
     return "SELECT " + ", ".join(
         f"set_config('{name}', '{value}', {str(local).lower()})" for name, value in settings.items()
     )
 
 
-LIMIT_STATEMENTS = "SELECT set_config('statement_timeout', '{:.0f}ms', true)"
-"""For the transaction that it is sent in, with a limit in milliseconds."""
+def lower_limits() -> str:
+    """Return the SELECT that sets the limits where those of the transaction are longer or none.
+
+    Its row begins with the former values, in the order of `restore_limits`.
+    """
+    limits = _limits()
+    former = ", ".join(f"current_setting('{name}') AS {name}" for name in limits)
+    lower = ", ".join(
+        # PostgreSQL has 0 for no limit, and its units of time are those of an interval.
+        f"set_config('{name}', CASE WHEN {name}::interval > '0' AND {name}::interval < '{value}' "
+        f"THEN {name} ELSE '{value}' END, true)"
+        for name, value in limits.items()
+    )
+    # Materialized, so that each value is read before it is changed.
+    return (
+        f"WITH former AS MATERIALIZED (SELECT {former}) SELECT {', '.join(limits)}, {lower} "  # noqa: S608 - names are ours
+        "FROM former"
+    )
+
+
+def restore_limits() -> str:
+    """Return the SELECT that sets the limits of a transaction to two given values."""
+    return "SELECT " + ", ".join(f"set_config('{name}', %s, true)" for name in _LIMITS)
+
+
+def limit_statements() -> str:
+    """Return the SELECT that gives each statement of the transaction the time that is left."""
+    return f"SELECT set_config('statement_timeout', '{milliseconds(inf)}ms', true)"
+
+
+def milliseconds(seconds: float) -> int:
+    """Return a time, or what is left where that is less, and a little before a cut; at least 1."""
+    return max(int(min(seconds, left() * 0.9) * 1000), 1)
+
+
+def _limits() -> dict[str, str]:
+    return {name: f"{milliseconds(seconds)}ms" for name, seconds in _LIMITS.items()}
+
 
 _until: ContextVar[float] = ContextVar("until", default=inf)
 
 
 @contextmanager
 def limited_to(seconds: float) -> Iterator[None]:
-    """Give all that this thread asks the SQL store in the block so many seconds.
+    """Give all that this thread asks a store in the block so many seconds.
 
     What takes longer raises a `StoreError`. In SQLite's files nothing is cut short.
     """

@@ -5,17 +5,25 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from threading import Lock
+from threading import Condition, Lock
 from time import monotonic
-
-from sqlalchemy import Connection
+from typing import TYPE_CHECKING
 
 from hookrow.forks import renew_after_fork
 from hookrow.periodic import Periodic
 from hookrow.stores.limits import left
 
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
 TRANSACTION_TIMEOUT = 10.0
 """In seconds; how long a transaction may take at the most, statements and commit together."""
+
+GRACE = 0.1
+"""In seconds; how long after its time is over: until then the server may end it by itself."""
+
+LOOK_EVERY = 1.0
+"""In seconds; how often the watch looks where nothing is due before."""
 
 
 class Watch:
@@ -25,29 +33,38 @@ class Watch:
     proxy that lost it, keeps a socket open: TCP's own limits notice neither.
     """
 
-    _lock: Lock
+    _changed: Condition
     _watched: dict[socket.socket, float]
+    _looks_at: float
 
     def __init__(self) -> None:
-        self._look = Periodic(self._cut_overdue, seconds=1.0, name="watch over the database")
+        # It waits in the work itself, which ends with whatever is due first.
+        self._look = Periodic(self._cut_overdue, seconds=0.0, name="watch over the database")
         self.renew()
         renew_after_fork(self)
 
     def over(self, connection: Connection) -> AbstractContextManager[None]:
         """Watch the connection during the block, where it has a socket."""
-        fileno = getattr(connection.connection.dbapi_connection, "fileno", None)
+        return self.over_driver(connection.connection.dbapi_connection)
+
+    def over_driver(self, connection: object) -> AbstractContextManager[None]:
+        """Watch the driver's own connection during the block, where it has a socket."""
+        fileno = getattr(connection, "fileno", None)
         return nullcontext() if fileno is None else self._over(fileno)
 
     @contextmanager
     def over_socket(self, duplicate: socket.socket) -> Iterator[None]:
         """Watch a connection by a duplicate of its socket."""
         self._look.start()
-        with self._lock:
-            self._watched[duplicate] = monotonic() + min(TRANSACTION_TIMEOUT, left())
+        until = monotonic() + min(TRANSACTION_TIMEOUT, left()) + GRACE
+        with self._changed:
+            self._watched[duplicate] = until
+            if until < self._looks_at:
+                self._changed.notify()
         try:
             yield
         finally:
-            with self._lock:
+            with self._changed:
                 self._watched.pop(duplicate, None)  # a fork may have forgotten it
 
     @contextmanager
@@ -61,16 +78,21 @@ class Watch:
 
     def renew(self) -> None:
         """Begin anew: nothing watched."""
-        self._lock = Lock()
+        self._changed = Condition(Lock())
         self._watched = {}
+        self._looks_at = 0.0
 
     def _cut_overdue(self) -> None:
-        now = monotonic()
-        with self._lock:
-            for duplicate, until in self._watched.items():
-                if now > until:
-                    with suppress(OSError):  # it is cut already
-                        duplicate.shutdown(socket.SHUT_RDWR)
+        """Wait for what is due first, and cut it."""
+        with self._changed:
+            now = monotonic()
+            self._looks_at = min([now + LOOK_EVERY, *self._watched.values()])
+            self._changed.wait(max(self._looks_at - now, 0.0))
+            now = monotonic()
+            for duplicate in [each for each, until in self._watched.items() if until <= now]:
+                del self._watched[duplicate]
+                with suppress(OSError):  # it is cut already
+                    duplicate.shutdown(socket.SHUT_RDWR)
 
 
 watch = Watch()
