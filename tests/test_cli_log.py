@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -321,6 +323,22 @@ class TestShow:
         """What would not take the place of something newer is said to change nothing."""
         receive(url, DELIVERY, testing.delivery(ADA, ADAS, at=AT + HOUR))
         assert show(command)["once more"].startswith("would change nothing")
+
+    def test_a_replay_that_the_database_refuses(self, command: Command, url: str) -> None:
+        """The entry is shown all the same, and one sentence says why nothing could be tried."""
+        keep(url, DELIVERY, FAILED)
+        refuse = (
+            "CREATE TRIGGER refuse BEFORE UPDATE ON hookrow_dispatches "
+            "BEGIN SELECT RAISE(ABORT, 'ada@example.com'); END"
+        )
+        with closing(sqlite3.connect(command.folder / "hookrow.db")) as database:
+            database.execute(refuse)
+        shown = show(command)
+        assert shown["once more"] == (
+            "A replay could not be tested, because the database reported: "
+            "IntegrityError SQLITE_CONSTRAINT_TRIGGER"
+        )
+        assert (shown["recipient"], shown["body"]) == (ADA, msgspec.json.encode(DELIVERY).decode())
 
     def test_escaped(self, command: Command, url: str) -> None:
         """Bytes that are no text are shown escaped, and the line stays one."""

@@ -19,6 +19,9 @@ SUPPRESSION = ("suppressed_at", "suppression_reason", "suppression_changed_at")
 WRITTEN = (*(time.value for time in EventTime), *SUPPRESSION)
 """What notifications set, in whatever table has it."""
 
+NULLED = ("suppressed_at", "suppression_reason")
+"""What a reactivation sets to null."""
+
 TIMES = {*WRITTEN, "sent_at"} - {"suppression_reason"}
 """Columns that hold a time; `sent_at` is only read, to tell how long a delivery took."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from contract import NOON, arrival, statuses
@@ -128,6 +128,80 @@ class TestNames:
     def test_a_primary_key_is_not_asked_for(self, url: str) -> None:
         """Nor is an index, which is for the check to find."""
         assert refused(make(url), HOST) is None
+
+
+class TestNull:
+    """A reactivation sets the time of a suppression and its reason to null."""
+
+    MUTED: ClassVar[dict[str, str | None]] = {
+        "suppressed_at": "off_at",
+        "suppression_reason": "why",
+        "suppression_changed_at": "changed",
+    }
+
+    @pytest.mark.parametrize(
+        ("column", "hint"),
+        [
+            ("off_at", "drop NOT NULL."),
+            ("why", "drop NOT NULL, or map suppression_reason to None to keep no reason."),
+        ],
+    )
+    @pytest.mark.parametrize("role", ["subscribers", "dispatches", "subscriptions"])
+    def test_a_column_without(self, url: str, role: str, column: str, hint: str) -> None:
+        """It is refused by name, in each role, with what to do."""
+        engine, schema, table = self.made(url, role, **{column: "{} NOT NULL"})
+        assert refused(engine, schema) == (
+            f"The column '{column}' of '{table}' is NOT NULL, but a reactivation sets it to null: "
+            f"{hint}"
+        )
+
+    def test_times_that_are_only_set(self, url: str) -> None:
+        """When it last changed is never set to null."""
+        engine, schema, _ = self.made(url, "subscribers", changed="{} NOT NULL")
+        assert refused(engine, schema) is None
+
+    @pytest.mark.parametrize("domain", ["filled", "refilled"])
+    def test_a_domain(self, empty_postgres_url: str, domain: str) -> None:
+        """One that is NOT NULL, or over such a one, is refused as well."""
+        make_domains = (
+            "CREATE DOMAIN filled AS text NOT NULL",
+            "CREATE DOMAIN refilled AS filled",
+        )
+        engine, schema, _ = self.made(empty_postgres_url, "subscribers", *make_domains, why=domain)
+        assert "'why' of 'people' is NOT NULL" in (refused(engine, schema) or "")
+
+    def test_a_view(self, url: str) -> None:
+        """Nothing is known of a view's columns, which are taken."""
+        engine, schema, _ = self.made(url, "subscribers", why="{} NOT NULL")
+        view = "CREATE VIEW seen AS SELECT * FROM people"
+        instead = (
+            "CREATE TRIGGER instead INSTEAD OF UPDATE ON seen BEGIN "
+            "UPDATE people SET why = NEW.why WHERE id = NEW.id; END"
+        )
+        with engine.begin() as connection:
+            connection.execute(text(view))
+            if engine.dialect.name == "sqlite":
+                connection.exec_driver_sql(instead)
+        assert refused(engine, replace(schema, subscribers=Role("seen", self.MUTED))) is None
+
+    def made(
+        self, url: str, role: str, *statements: str, **types: str
+    ) -> tuple[Engine, Schema, str]:
+        """Add the columns of a suppression to a role's table; return it with a schema for them."""
+        table = HOST.roles[role].table
+        engine = make(url, *statements)
+        with engine.begin() as connection:
+            for column, kind in (
+                ("off_at", "timestamp"),
+                ("why", "text"),
+                ("changed", "timestamp"),
+            ):
+                type_ = types.get(column, kind).format(kind)
+                add = f"ALTER TABLE {table} ADD COLUMN {column} {type_}"
+                default = " DEFAULT ''" if "NOT NULL" in type_ else ""
+                connection.execute(text(add + default if url.startswith("sqlite") else add))
+        columns = {**HOST.roles[role].columns, **self.MUTED}
+        return engine, replace(HOST, **{role: Role(table, columns)}), table  # type: ignore[arg-type] # the roles
 
 
 class TestTimes:

@@ -24,6 +24,8 @@ from hookrow.story import at, many, printable, story, told
 
 _COLUMNS = "{:>8}  {:20}  {:18}  {:28}  {:36}  {}"
 
+_NO_BODY = "its body is not kept as it came"
+
 _OUTCOME = click.Choice(Ending, case_sensitive=False)
 
 
@@ -113,7 +115,10 @@ def show(source: Source, *, id_: int, as_json: bool, database_url: str) -> None:
             click.echo(_as_json(entry))
             return
         again = arrivals_of([entry], parse)
-        changes = told(rehearse(store, *again)) if again else ["its body is not kept as it came"]
+        try:
+            changes = told(rehearse(store, *again)) if again else [_NO_BODY]
+        except StoreError as error:
+            changes = [f"A replay could not be tested, because the database reported: {error}"]
     came = at(entry.received_at)
     if entry.last_received_at != entry.received_at:
         came += f", last {at(entry.last_received_at)}"

@@ -1,9 +1,10 @@
-"""System checks: what is wrong or slow, said by `manage.py check` and before a server starts.
+"""System checks: what is wrong or slow, reported by `manage.py check` and `runserver`.
 
 Ids are stable. `hookrow.E001` no usable secret, `E002` no such app, model or field,
 `E003` a setting that there is none of or that cannot work, `E004` a database that cannot
-be used, `E005` a spool that cannot be written; `W001` no index for a lookup, `W002` a
-short secret, `W003` no table for the log, `W004` models that are kept in another database.
+be used, `E005` a spool that cannot be written, `E006` a field that has to allow null; `W001` no
+index for a lookup, `W002` a short secret, `W003` no table for the log, `W004` models that are
+kept in another database.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from django.db import router
 from hookrow.django.conf import NAMES, conf
 from hookrow.django.indexes import missing
 from hookrow.django.lookups import check_fold
-from hookrow.django.mapping import Models, models
+from hookrow.django.mapping import NOT_NULL, Models, models
 from hookrow.django.receiving import built
 from hookrow.django.store import DjangoStore, supported
 from hookrow.errors import ConfigurationError, SchemaMismatch
@@ -61,7 +62,7 @@ def _settings() -> Iterator[CheckMessage]:
 
 
 def _start() -> Iterator[CheckMessage]:
-    """Build what a server builds when it starts, but for the spool and the observer."""
+    """Build what the first request builds, but for the spool and the observer."""
     try:
         built(DjangoStore(conf.tables, conf.database), spool=None)
     except ConfigurationError as error:
@@ -112,9 +113,20 @@ def _tables() -> Iterator[CheckMessage]:
             str(error), hint="docs/hosts/django.md shows what TABLES may say.", id="hookrow.E003"
         )
     else:
+        yield from _nulls(found)
         yield from _indexes(found)
         yield from _log(found)
         yield from _elsewhere(found)
+
+
+def _nulls(found: Models) -> Iterator[CheckMessage]:
+    for field in found.not_null():
+        yield Error(
+            NOT_NULL.format(field),
+            hint=f"Add null=True to {field}, then run makemigrations and migrate.",
+            obj=field.model,
+            id="hookrow.E006",
+        )
 
 
 def _log(found: Models) -> Iterator[CheckMessage]:

@@ -15,7 +15,7 @@ from django.db.models.constants import LOOKUP_SEP
 
 from hookrow.django.field_types import AnyField, check_types, check_value
 from hookrow.errors import SchemaMismatch
-from hookrow.schema import WRITTEN, Fold, Role, Schema, nearest
+from hookrow.schema import NULLED, WRITTEN, Fold, Role, Schema, nearest
 
 LOG = "hookrow.Notification"
 
@@ -53,6 +53,28 @@ class Models:
     def fold(self) -> Fold:
         """How emails are indexed."""
         return self.schema.subscribers.fold
+
+    def not_null(self) -> Sequence[AnyField]:
+        """Return the fields that have to allow null and do not.
+
+        Not those of unmanaged models: what their tables or views allow is not known.
+        """
+        nulled = [
+            role.fields[ours]
+            for role in self.roles.values()
+            for ours in NULLED
+            if ours in role.fields
+        ]
+        return [each for each in nulled if not each.null and each.model._meta.managed]  # noqa: SLF001 - Django's public name
+
+
+NOT_NULL = "{} does not allow null, but a reactivation sets it to null."
+
+
+def check_null(found: Models) -> None:
+    """Raise `SchemaMismatch` for the first field that has to allow null and does not."""
+    for field in found.not_null():
+        raise SchemaMismatch(f"{NOT_NULL.format(field)} Add null=True to it.")
 
 
 def models(schema: Schema) -> Models:

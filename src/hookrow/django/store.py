@@ -14,7 +14,7 @@ from hookrow.django.census import DjangoCensus
 from hookrow.django.keeping import Keeping
 from hookrow.django.log import DjangoLog
 from hookrow.django.lookups import Lookups, check_fold
-from hookrow.django.mapping import models
+from hookrow.django.mapping import check_null, models
 from hookrow.django.rows import DjangoReading, DjangoTransaction, Kept
 from hookrow.django.transactions import begun, reading
 from hookrow.django.updates import Updates
@@ -36,6 +36,7 @@ class DjangoStore:
         self.using = using
         found = models(schema)
         check_fold(found, using)
+        check_null(found)
         keeping = Keeping(found.log, using) if found.log else None
         self._kept = Kept(found, Lookups(found, using), Updates(found), keeping)
         self.census = DjangoCensus(found, self._kept.lookups, using)

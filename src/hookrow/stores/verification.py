@@ -16,7 +16,7 @@ from sqlalchemy.pool import SingletonThreadPool, StaticPool
 from sqlalchemy.types import TypeEngine
 
 from hookrow.errors import SchemaMismatch
-from hookrow.schema import WRITTEN, Schema, nearest
+from hookrow.schema import NULLED, WRITTEN, Schema, nearest
 from hookrow.stores import Unavailable
 from hookrow.stores.column_types import check_types
 from hookrow.stores.engines import check_version
@@ -69,7 +69,26 @@ def _types(inspector: Inspector, schema: Schema, name: str) -> Types:
                 f"The column {theirs!r} of {role.table!r} is generated, and cannot be written: "
                 "name another."
             )
+        if ours in NULLED and not _allows_null(columns[theirs]):
+            raise SchemaMismatch(
+                f"The column {theirs!r} of {role.table!r} is NOT NULL, but a reactivation sets it "
+                f"to null: drop NOT NULL{_OR_NONE.get(ours, '')}."
+            )
     return {name: _base(column["type"]) for name, column in columns.items()}
+
+
+_OR_NONE = {"suppression_reason": ", or map suppression_reason to None to keep no reason"}
+"""What else there is to do for a column that every role may leave out."""
+
+
+def _allows_null(column: ReflectedColumn) -> bool:
+    """Tell whether the column may be null; of a view's nothing is known, and it counts as such."""
+    type_ = column["type"]
+    while isinstance(type_, DOMAIN):
+        if type_.not_null:
+            return False
+        type_ = type_.data_type
+    return column["nullable"]
 
 
 def _changed(schema: Schema) -> Sequence[Table]:
