@@ -1,8 +1,7 @@
-"""What is wrong with a project's settings or models is said in a sentence, and at the start."""
+"""What is wrong with a project's settings or models is said by the checks and the first request."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from math import inf, nan
@@ -18,7 +17,7 @@ from django.db.models.functions import Lower
 from django.test import override_settings
 
 import django_host
-from crm.models import Person
+from crm.models import Membership, Person, Send
 from crm.schema import CRM
 from django_project.manage import Manage
 from hookrow import ConfigurationError, Role, Schema, SchemaMismatch
@@ -250,6 +249,33 @@ def test_a_database_that_hookrow_does_not_know() -> None:
                 receiver()
 
 
+NULLED = [
+    (model, name) for model in (Person, Send, Membership) for name in ("muted_at", "mute_reason")
+]
+
+
+def test_fields_that_are_not_null(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a reactivation sets to null is named by the checks, each field, and by a server."""
+    fields = [model._meta.get_field(name) for model, name in NULLED]
+    for field in fields:
+        monkeypatch.setattr(field, "null", False)
+    with override_settings(HOOKROW={"SECRET": SECRET, "TABLES": CRM}):
+        found = [each for each in check(None) if each.id == "hookrow.E006"]
+        assert [(each.obj, each.msg, each.hint) for each in found] == [
+            (
+                field.model,
+                f"{field} does not allow null, but a reactivation sets it to null.",
+                f"Add null=True to {field}, then run makemigrations and migrate.",
+            )
+            for field in fields
+        ]
+        with pytest.raises(SchemaMismatch, match=r"crm\.Person\.muted_at does not allow null"):
+            receiver()
+        for model in {field.model for field in fields}:
+            monkeypatch.setattr(model._meta, "managed", False)
+        assert not [each for each in check(None) if each.id == "hookrow.E006"]
+
+
 class TestWarnings:
     """What works, though not well."""
 
@@ -306,17 +332,26 @@ class _Nowhere:
 class TestStart:
     """A project in a process of its own."""
 
-    SERVE = "from django.core.wsgi import get_wsgi_application as get\nget()"
+    REQUEST = """
+from django.conf import settings
+from django.test import Client
+from pathlib import Path
+there = [Path(settings.HOOKROW["SPOOL"]).exists()]
+client = Client(raise_request_exception=False)
+status = client.post("/mail/provider/webhooks").status_code
+print(*there, Path(settings.HOOKROW["SPOOL"]).exists(), status)
+"""
 
-    def test_a_server_does_not_start(self, tmp_path: Path, empty_postgres_url: str) -> None:
-        """Without the secret; with it, it does so also while the database is away."""
-        del empty_postgres_url
-        away = f"postgresql://nobody@/nothing?host={tmp_path}"
-        for hookrow, said in (({}, "hookrow has no secret: set HOOKROW"), ({"SECRET": "x"}, "")):
-            project = Manage(tmp_path, away, HOOKROW=hookrow)
-            done = project.execute(sys.executable, "-c", self.SERVE)
-            assert (done.returncode == 0) is (not said)
-            assert said in done.stderr
+    @pytest.mark.parametrize(
+        ("secret", "said"), [({"SECRET": SECRET}, "False True 401"), ({}, "False False 500")]
+    )
+    def test_the_first_request_builds(
+        self, tmp_path: Path, secret: dict[str, str], said: str
+    ) -> None:
+        """Not `django.setup()`, after which a script or worker of the project's may do all else."""
+        hookrow = {"SPOOL": str(tmp_path / "spool.db"), **secret}
+        project = Manage(tmp_path, f"sqlite:///{tmp_path}/x.db", HOOKROW=hookrow)
+        assert project.script(self.REQUEST).split() == said.split()
 
     def test_the_checks_run(self, tmp_path: Path) -> None:
         """`check` says all that is wrong, with the URLs included, and migrations can be made."""
