@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+
+import msgspec
 
 from hookrow.entry import Ending, Logged
 from hookrow.notification import Recorded, RowId
 from hookrow.replay import Rehearsal
+
+LONGEST_BODY = 20_000
+"""In characters; how much of a body is shown."""
 
 _WHY = {
     Ending.SUBSCRIBER_NOT_FOUND: "nobody had {address}",
@@ -68,6 +75,60 @@ def _shown(value: object) -> str:
 def printable(text: str) -> str:
     """Escape what a terminal would obey, or what would look like another line."""
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
+def laid_out(body: str) -> str:
+    """Return the beginning of a body, printable, with a line for each value if it is JSON.
+
+    A body longer than `LONGEST_BODY` is not laid out.
+    """
+    parts, length = [], 0
+    for part in _laid_out(body):
+        parts.append(part)
+        length += len(part)
+        if length > LONGEST_BODY:
+            break
+    lines = "".join(parts)[:LONGEST_BODY].split("\n")
+    more = f"\n... (cut: the body has {len(body):,} characters)" if length > LONGEST_BODY else ""
+    return "\n".join(map(printable, lines)) + more
+
+
+def _laid_out(body: str) -> Iterator[str]:
+    """Yield a body piece by piece.
+
+    The library that indents JSON makes all of it: 18 MB of 20,000 characters that are nested 900
+    levels deep, because each line begins with its indentation.
+    """
+    compact = _compact(body) if len(body) <= LONGEST_BODY else None
+    if compact is None:
+        yield body
+        return
+    level = 0
+    for token in _TOKEN.findall(compact):
+        match token:
+            case "{" | "[":
+                level += 1
+                yield f"{token}\n{'  ' * level}"
+            case "}" | "]":
+                level -= 1
+                yield f"\n{'  ' * level}{token}"
+            case ",":
+                yield f",\n{'  ' * level}"
+            case ":":
+                yield ": "
+            case _:
+                yield token
+
+
+def _compact(body: str) -> str | None:
+    """Return JSON without the blanks between its tokens; None for what is no JSON."""
+    try:
+        return msgspec.json.format(body, indent=-1)
+    except (ValueError, RecursionError):
+        return None
+
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\{\}|\[\]|[{}\[\],:]|[^"{}\[\],:]+')
 
 
 def at(time: datetime | None) -> str:

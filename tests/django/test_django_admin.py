@@ -82,6 +82,14 @@ class TestLog:
         assert escape('"RecordType": "Open",\n') in page
         assert '<input type="text"' not in page
 
+    def test_a_body_is_cut(self, project: Site) -> None:
+        """A nested one takes no more of the page than the dashboard shows of it."""
+        body = b"[" * 500 + b"1," * 9499 + b"1" + b"]" * 500
+        assert project.receive(body) == [422]
+        page = project.get(f"{LOG}{Notification.objects.get().pk}/change/")
+        assert "... (cut: the body has 19,999 characters)" in page
+        assert len(page) < 50_000
+
     def test_nobody_changes_it(self, project: Site) -> None:
         """There is no page to add an entry, and none can be saved."""
         project.receive(DELIVERY)

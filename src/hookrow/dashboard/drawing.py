@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from hookrow import __version__
@@ -18,13 +17,10 @@ from hookrow.entry import Ending
 from hookrow.figures.overview import ago
 from hookrow.http import Response
 from hookrow.notification import RowId
-from hookrow.story import at, many, printable
+from hookrow.story import at, laid_out, many, printable
 
 LONGEST = 400
 """In characters; what is longer is cut where it is shown among others."""
-
-LONGEST_BODY = 20_000
-"""In characters; of a body that is shown by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +62,6 @@ def shown(value: object, longest: int = LONGEST) -> str:
     if not cut.strip(" "):
         cut = cut.replace(" ", r"\x20")
     return printable(cut) + more
-
-
-def laid_out(body: str) -> str:
-    """Write a body in lines, where it is JSON and not too long."""
-    text = body
-    if len(body) <= LONGEST_BODY:
-        try:
-            text = msgspec.json.format(body, indent=2)
-        except (ValueError, RecursionError):
-            text = body
-    more = f"\n... ({len(text):,} characters)" if len(text) > LONGEST_BODY else ""
-    return "\n".join(map(printable, text[:LONGEST_BODY].split("\n"))) + more
 
 
 def row(id_: RowId) -> str:

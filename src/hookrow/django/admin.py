@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
 from django.contrib import admin, messages
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
@@ -25,7 +24,7 @@ from hookrow.notification import Recorded
 from hookrow.postmark import parse
 from hookrow.quiet import Quiet
 from hookrow.replay import GROUP, arrivals_of, record_late
-from hookrow.story import many, printable, story
+from hookrow.story import laid_out, many, printable, story
 
 __all__ = ["NotificationAdmin", "SuppressionAdmin"]
 
@@ -86,15 +85,10 @@ class NotificationAdmin(LongList):
 
     @admin.display(description="body", empty_value="not kept")
     def posted(self, entry: Notification) -> SafeString | None:
-        """Return the body, laid out where it is JSON."""
+        """Return the body, laid out if it is JSON, and cut if it is long."""
         if entry.body is None:
             return None
-        try:
-            text = msgspec.json.format(entry.body, indent=2)
-        except (ValueError, RecursionError):
-            text = entry.body
-        lines = "\n".join(printable(line) for line in text.split("\n"))
-        return format_html('<pre style="white-space: pre-wrap">{}</pre>', lines)
+        return format_html('<pre style="white-space: pre-wrap">{}</pre>', laid_out(entry.body))
 
     @admin.action(description="Replay: record them once more", permissions=["replay"])
     def replay(self, request: HttpRequest, queryset: QuerySet[Notification]) -> None:
