@@ -343,7 +343,7 @@ print(*there, Path(settings.HOOKROW["SPOOL"]).exists(), status)
 """
 
     @pytest.mark.parametrize(
-        ("secret", "said"), [({"SECRET": SECRET}, "False True 401"), ({}, "False False 500")]
+        ("secret", "said"), [({"SECRET": SECRET}, "False True 401"), ({}, "False False 503")]
     )
     def test_the_first_request_builds(
         self, tmp_path: Path, secret: dict[str, str], said: str

@@ -12,11 +12,15 @@ from django.views.decorators.csrf import csrf_exempt
 from hookrow import wsgi
 from hookrow.django.conf import conf
 from hookrow.django.receiving import receiver
-from hookrow.http import LARGEST_BODY, Head, Request, Response
+from hookrow.errors import ConfigurationError
+from hookrow.http import LARGEST_BODY, Head, Request, Response, refuse
 from hookrow.notification import Refusal
 from hookrow.promise import Promise
+from hookrow.quiet import Quiet
 from hookrow.receiver import ENDPOINT
 from hookrow.request_id import HEADER, request_id
+
+_quiet = Quiet()
 
 
 @csrf_exempt
@@ -54,7 +58,11 @@ def head_of(request: HttpRequest, path: str, root: str = "") -> Head:
 
 
 def _answer(request: HttpRequest, head: Head) -> Response:
-    handler = receiver()
+    try:
+        handler = receiver()
+    except ConfigurationError as error:
+        _quiet.error("Answering 503: the settings cannot work. %s", error)
+        return refuse(Refusal.UNAVAILABLE)
     refusal = handler.admit(head)
     if refusal is not None:
         return refusal

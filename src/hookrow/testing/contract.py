@@ -151,13 +151,18 @@ class StoreContract(Ground):
         self._expect("a suppression without a message id", before, changes)
 
     def test_a_replay_takes_the_place_of_nothing_newer(self) -> None:
-        """What is recorded later than it came sets a time only where there is none or an older."""
+        """A late notification sets a time only if there is none or an older one.
+
+        A late change of a suppression also applies to a row that has no date of its last change.
+        """
         mail, before = self._mails()
         who = (mail.email, mail.message_id)
         self._post(delivery(*who, at=NOON))
         self._post(reactivation(*who, at=NOON))
         self._replay(Delivered(*who, NOON - HOUR), Suppressed(*who, NOON - HOUR, "HardBounce"))
+        undated = [row for row in mail.rows if row[0] in self._undated()]
         changes = self._suppressed(mail.rows, NOON, None)
+        changes |= self._suppressed(undated, NOON - HOUR, "HardBounce")
         changes[mail.dispatch] = {**changes[mail.dispatch], "delivered_at": NOON}
         self._expect("a replay of something older", before, changes)
         self._replay(Delivered(*who, NOON + HOUR), Opened(*who, NOON))
