@@ -153,7 +153,7 @@ class TestHelp:
         ("arguments", "says"),
         [
             (("sevre",), "No such command 'sevre'"),
-            (("serve", "--prot", "1"), "No such option '--prot'"),
+            (("serve", "--prot", "1"), "No such option"),
             (("simulate", "open"), "Missing argument 'EMAIL'"),
             (("simulate", "click", ADA), "'click' is not one of"),
             (("serve", "--port", "0"), "0 is not in the range"),
