@@ -3,7 +3,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
+OLDEST := .venv-oldest/ready
 PEERS := .venv/peers
+ALL := .[dev,bench]
 
 # In the order of the files, those that wait most come early, and quick ones at the end.
 WORKERS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
@@ -12,28 +14,39 @@ WORKERS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 MEMORY := $(shell findmnt --noheadings --bytes --output AVAIL,OPTIONS /dev/shm 2>/dev/null \
 	| awk '$$1 > 4e9 && !/noexec|nodev/ { print "/dev/shm"; exit }')
 ifneq ($(MEMORY),)
-test test-slow test-browser test-newer: export TMPDIR := $(MEMORY)
+test test-slow test-browser test-oldest test-newer: export TMPDIR := $(MEMORY)
 endif
 
-# The newest of these that runs; it has a newer Django, too.
-NEWER ?= $(firstword $(foreach minor,14 13 12,$(shell python3.$(minor) -c 'import sys; print(sys.executable)' 2>/dev/null)))
+# What test-oldest and test-newer run: files or folders, or all of tests/.
+TESTS ?=
 
-.PHONY: help setup demo test test-slow test-browser test-newer check format bench bench-full clean
+# The newest Python that runs, of those on PATH and of pyenv's: from 3.12 it has a newer Django, too.
+NEWER ?= $(firstword $(shell for minor in 14 13 12; do \
+	for python in python3.$$minor "$$(pyenv root 2>/dev/null)"/versions/3.$$minor.*/bin/python; do \
+		"$$python" -c 'import sys; print(sys.executable)' 2>/dev/null; \
+	done; done) $(PYTHON))
+
+# $(call install,python,folder,arguments of pip): make an environment.
+# Debian's python3 has no ensurepip without python3-venv: there pip comes from outside.
+define install
+	@if $(1) -c 'import ensurepip' 2>/dev/null; then \
+		$(1) -m venv --clear $(2) && pip="$(2)/bin/python -m pip"; \
+	else \
+		$(1) -m venv --clear --without-pip $(2) && pip="$(1) -m pip --python $(2)/bin/python"; \
+	fi && $$pip install --quiet --disable-pip-version-check $(3)
+endef
+
+.PHONY: help setup demo test test-slow test-browser test-oldest test-newer check format bench bench-full clean
 
 help: ## Show what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-12s %s\n", $$1, $$2}'
 
 setup: $(READY) ## Make .venv with all that development needs
 
-# Debian's python3 has no ensurepip without python3-venv: there pip comes from outside.
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hookrow needs Python 3.11 or later: make PYTHON=...")'
 	@echo "Setting up .venv, which takes a minute ..."
-	@if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then \
-		$(PYTHON) -m venv --clear .venv && pip="$(BIN)/python -m pip"; \
-	else \
-		$(PYTHON) -m venv --clear --without-pip .venv && pip="$(PYTHON) -m pip --python $(BIN)/python"; \
-	fi && $$pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(call install,$(PYTHON),.venv,--editable '.[dev]')
 	@touch $@
 
 demo: $(READY) ## Show notifications becoming rows
@@ -53,16 +66,18 @@ test-slow: $(READY) ## Run the tests that take long: kills, outages, floods
 test-browser: $(READY) ## Run the tests that drive a browser, Debian's chromium
 	$(BIN)/pytest -m browser --numprocesses 2
 
-test-newer: ## Run the tests of Django on a newer Python, which has Django 6, where one is found
-ifeq ($(NEWER),)
-	@echo "There is no newer Python than 3.11 here: make test-newer NEWER=..."
-else
-	$(NEWER) -m venv --clear .venv-newer
-	.venv-newer/bin/pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	.venv-newer/bin/pytest $(WORKERS) -m 'not slow and not browser' $(DJANGO)
-endif
+test-oldest: $(OLDEST) ## Run the tests on the lowest version of each dependency that pyproject.toml allows
+	.venv-oldest/bin/pytest -m 'not slow and not browser' $(WORKERS) $(TESTS)
 
-DJANGO := tests/django tests/stores/test_django_store.py tests/hosts/test_django_project.py tests/hosts/test_django_page.py
+# As wheels, so that a version without any fails here.
+$(OLDEST): pyproject.toml
+	$(PYTHON) tests/requirements.py >.venv-oldest.txt
+	$(call install,$(PYTHON),.venv-oldest,--only-binary :all: --constraint .venv-oldest.txt --editable '$(ALL)')
+	@mv .venv-oldest.txt $@
+
+test-newer: ## Run the tests on the newest version of each, and on the newest Python that is found
+	$(call install,$(NEWER),.venv-newer,--editable '$(ALL)')
+	.venv-newer/bin/pytest -m 'not slow and not browser' $(WORKERS) $(TESTS)
 
 CORE := src/hookrow/entry.py,src/hookrow/notification.py,src/hookrow/decide.py,src/hookrow/postmark.py,src/hookrow/http.py,src/hookrow/schema.py,src/hookrow/errors.py
 
@@ -90,4 +105,4 @@ $(PEERS): $(READY)
 	@touch $@
 
 clean: ## Remove what was made
-	rm -rf .venv .venv-newer .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage* dist
+	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage* dist
