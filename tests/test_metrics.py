@@ -278,7 +278,7 @@ class TestServe:
             assert counted["hookrow_notifications_total{outcome=recorded,type=delivered}"] == 40
             assert counted["hookrow_requests_refused_total{refusal=no_such_path}"] == 40
             assert "pid" not in answer.body.decode()
-            assert len(list(command.temporary.iterdir())) == (workers > 1)
+            assert len(list(command.temporary.glob("hookrow-metrics-*"))) == (workers > 1)
         assert list(command.temporary.iterdir()) == []
         assert "Traceback" not in server.log
 
@@ -289,7 +289,7 @@ class TestServe:
             eventually(lambda: server.log.count("Application startup complete") == 2)
             for _ in range(20):
                 assert ask(server.port, posted(b"{}")).status == 422
-            (folder,) = command.temporary.iterdir()
+            (folder,) = command.temporary.glob("hookrow-metrics-*")
             assert len(list(folder.glob("gauge_livesum_*.db"))) == 2
             os.kill(server.workers()[0], signal.SIGKILL)
             eventually(lambda: server.log.count("Application startup complete") == 3)

@@ -522,13 +522,16 @@ class UndatedContract(FindContract, TransactionContract, TimeContract):
             _suppress(home, expected, name, state=(None, None, None))
         assert fill_again == expected
 
-    def test_what_is_not_live_leaves_the_row_alone(self, home: Home) -> None:
-        """A replay cannot know what has changed since: it is recorded, and changes nothing."""
-        fill(home)
-        before = home.rows()
+    def test_a_late_change_applies(self, home: Home) -> None:
+        """Such a row cannot tell what is late: it takes a replay as it takes a live change."""
         told = Suppressed("ada@example.com", "m-ada", NOON, "HardBounce")
-        assert statuses(record(home.store, [arrival(told, live=False)])) == [200]
-        assert home.rows() == before
+        ends = []
+        for live in (True, False):
+            fill(home)
+            assert statuses(record(home.store, [arrival(told, live=live)])) == [200]
+            ends.append(home.rows())
+        assert ends[0] == ends[1]
+        assert any(row["suppressed_at"] == NOON for row in ends[1]["subscribers"])
 
 
 class HostContract:
