@@ -13,8 +13,9 @@ from threading import Event, Thread
 import pytest
 
 from command import run_script
-from hookrow.batch import LARGEST_GROUP, GroupCommit, Overloaded
+from hookrow.batch import GroupCommit, Overloaded
 from hookrow.promise import Promise
+from hookrow.sizes import LARGEST_GROUP
 
 PATIENCE = 20.0
 """In seconds; how long a test waits for what should come at once, on a machine that is busy."""
@@ -421,7 +422,7 @@ class TestProcess:
         run_script(
             """
             import threading
-            from hookrow.batch import LARGEST_GROUP, GroupCommit, Overloaded
+            from hookrow.batch import GroupCommit, Overloaded
 
             done = []
 

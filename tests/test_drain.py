@@ -6,6 +6,7 @@ import json
 import logging
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -29,7 +30,7 @@ from hookrow import (
     retry,
     testing,
 )
-from hookrow.drain import FAILURES, REST, Drain
+from hookrow.drain import REST, Drain
 from hookrow.entry import Ending, Logged
 from hookrow.postmark import parse
 from hookrow.promise import Promise
@@ -51,6 +52,8 @@ DELIVERY = testing.delivery(ADA, ADAS, at=NOON)
 OPENING = testing.opening(BEA, BEAS, at=NOON)
 STRANGER = testing.opening("eve@example.com", ADAS, at=NOON)
 CLICK = {"RecordType": "Click", "Recipient": ADA}
+
+LOG = "hookrow_notifications"
 
 NO_ADA = "id <> 1 OR (delivered_at IS NULL AND opened_at IS NULL)"
 """What poisons the first dispatch."""
@@ -473,19 +476,39 @@ class TestDrain:
 
     @pytest.mark.parametrize("database", ["postgres"], indirect=True)
     def test_entries_that_keep_failing(self, database: Database, spool: Spool) -> None:
-        """Entries at which the database itself fails hold up none of those behind them."""
+        """Entries on which the database itself fails are logged so, and hold up no others."""
         database.fail_at(ADA)
-        failing = [testing.opening(ADA, ADAS, at=NOON + timedelta(n)) for n in range(FAILURES + 2)]
+        failing = [testing.opening(ADA, ADAS, at=NOON + timedelta(n)) for n in range(100)]
+        _put(spool, *failing, OPENING)
+        _drain(spool, database, swept=True)()
+        assert not _waiting(spool)
+        assert database.dispatch(1)["opened_at"] == NOON
+        assert Counter(each.outcome for each in database.logged()) == {
+            Ending.FAILED: 100,
+            Ending.RECORDED: 1,
+        }
+        assert {each.attempts for each in database.logged()} == {1}
+        assert all(each.retry_at for each in database.logged() if each.outcome is Ending.FAILED)
+
+    @pytest.mark.parametrize("database", ["postgres"], indirect=True)
+    def test_entries_that_cannot_be_logged(
+        self, database: Database, spool: Spool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """They stay, and if nothing can be recorded the next call begins behind them."""
+        database.fail_at(ADA)
+        database.poison("record_type <> 'Open' OR recipient <> 'ada@example.com'", LOG)
+        monkeypatch.setattr("hookrow.drain.FAILING", 0.0)
+        failing = [testing.opening(ADA, ADAS, at=NOON + timedelta(n)) for n in range(3)]
         _put(spool, *failing, OPENING)
         drain = _drain(spool, database)
-        with pytest.raises(StoreError, match="InternalError_ XX000") as raised:
-            drain()
-        assert "Opened" in str(raised.value)
-        assert ADA not in str(raised.value)
-        with pytest.raises(StoreError):
-            drain()
-        assert database.dispatch(1)["opened_at"] == NOON
+        for _ in failing:
+            with pytest.raises(StoreError, match=r"Opened.*InternalError_ XX000") as raised:
+                drain()
+            assert ADA not in str(raised.value)
+        drain()
         assert [body for body, _ in _waiting(spool)] == [_body(each) for each in failing]
+        assert database.dispatch(1)["opened_at"] == NOON
+        database.cure(LOG)
         database.execute("DROP TRIGGER fails ON hookrow_dispatches")
         drain()
         assert not _waiting(spool)

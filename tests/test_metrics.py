@@ -104,7 +104,7 @@ def test_a_group_that_is_split(registry: CollectorRegistry) -> None:
         return [Recorded(())]
 
     observed = attempted(attempt, Metrics(registry))
-    Retry(observed, fail=Mock(), spool=Mock(), seconds=5)(arrivals)
+    Retry(observed, fail=Mock(), reachable=bool, spool=Mock(), seconds=5)(arrivals)
     counted = shown(registry)
     assert counted["hookrow_group_size_count{}"] == counted["hookrow_group_size_sum{}"] == 3
 

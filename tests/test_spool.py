@@ -20,9 +20,9 @@ import pytest
 
 from command import run_script
 from hookrow import Arrival, ConfigurationError
-from hookrow.batch import LARGEST_GROUP
 from hookrow.entry import fingerprint
 from hookrow.notification import Delivered
+from hookrow.sizes import LARGEST_GROUP
 from hookrow.spool import LARGEST, LONGEST_WAIT, Spool, Spooled
 from hookrow.stores.limits import limited_to
 

@@ -14,18 +14,10 @@ from typing import Generic, TypeVar
 
 from hookrow.forks import renew_after_fork
 from hookrow.promise import Promise
+from hookrow.sizes import CAPACITY, leading
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-CAPACITY = 64 * 1024 * 1024
-"""In bytes; the most that a queue holds."""
-
-LARGEST_GROUP = 8 * 1024 * 1024
-"""In bytes; the most that a group holds, unless a single item is larger.
-
-Its text is copied about four times on its way to the database.
-"""
 
 EXIT_TIMEOUT = 10.0
 """In seconds; how long an interpreter that exits waits for what is queued."""
@@ -45,7 +37,7 @@ class GroupCommit(Generic[T, R]):
 
     `size` is how many bytes an item takes while it waits, `work_size` how many while it
     is at work: those that wait take at most `capacity` together, those of a group at
-    most `LARGEST_GROUP`.
+    most `sizes.LARGEST_GROUP`.
     """
 
     _changed: Condition
@@ -154,13 +146,8 @@ class GroupCommit(Generic[T, R]):
 
     def _take(self) -> list[tuple[T, Promise[R]]]:
         """Take the next group off the queue: at least one item, if there is any."""
-        members: list[tuple[T, Promise[R]]] = []
-        total = 0
-        while self._queue and len(members) < self._group:
-            item, _ = self._queue[0]
-            total += self._work_size(item)
-            if members and total > LARGEST_GROUP:
-                break
-            members.append(self._queue.popleft())
+        members = leading(self._queue, lambda member: self._work_size(member[0]), most=self._group)
+        for item, _ in members:
+            self._queue.popleft()
             self._held -= self._size(item)
         return members

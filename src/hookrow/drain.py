@@ -7,9 +7,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from time import monotonic, sleep
 
+from hookrow.decide import fail
 from hookrow.entry import retry_at
 from hookrow.notification import Arrival, Outcome, Recorded, Refusal
 from hookrow.quiet import Quiet
+from hookrow.recording import is_reachable, keep_failed
 from hookrow.replay import GROUP, PAUSE, Tell, record_late
 from hookrow.retry import describe
 from hookrow.spool import Spool, Spooled
@@ -18,10 +20,10 @@ from hookrow.stores import Store, StoreError
 REST = 10.0
 """In seconds; how long what has to stay is left alone."""
 
-FAILURES = 4
-"""How many entries may fail in succession before the drain stops: the database is away.
+FAILING = 5.0
+"""In seconds; the drain stops if it can record nothing for so long.
 
-The next call begins behind them, so that entries which keep failing hold up no others.
+The next call begins behind the entries that failed, so that they hold up no others.
 """
 
 DRAIN_EVERY = 2.0
@@ -56,7 +58,7 @@ class Drain:
         self._swept = swept
         self._resting_until = 0.0
         self._stopped_at = 0
-        self._failures = 0
+        self._recorded_at = 0.0
         self._fault: StoreError | None = None
         self._quiet = Quiet()
 
@@ -76,39 +78,52 @@ class Drain:
     def _drain(self) -> None:
         """Record all groups, beginning where the last call stopped.
 
-        Raises a `StoreError` if an entry failed; those behind it are recorded all the same.
+        Raises a `StoreError` if the database is away, or if an entry could be neither recorded
+        nor logged as failed. Such an entry stays; those behind it are recorded.
         """
         last, self._stopped_at = self._stopped_at, 0
-        self._failures, self._fault = 0, None
+        self._fault, self._recorded_at = None, monotonic()
         while group := self._spool.after(last, limit=GROUP):
-            self._try(group)
+            try:
+                self._record(group, self._record_late)
+            except StoreError:
+                for each in group:
+                    self._record_alone(each)
             last = group[-1].id
             sleep(PAUSE)
         if self._fault is not None:
             raise self._fault
 
-    def _try(self, group: Sequence[Spooled]) -> None:
-        """Record a group, or one by one what fails together.
-
-        Raises a `StoreError` if several fail in succession.
-        """
+    def _record_alone(self, spooled: Spooled) -> None:
+        """Record an entry, or log that it failed if the database works otherwise."""
         try:
-            self._record(group)
+            self._record([spooled], self._record_late)
         except StoreError as error:
-            if len(group) > 1:
-                for each in group:
-                    self._try([each])
-                return
-            self._failures += 1
-            self._fault = type(error)(f"{describe(self._arrival(group[0]))}: {error}")
-            if self._failures == FAILURES:
-                self._stopped_at = group[0].id
-                raise self._fault from error
-        else:
-            self._failures = 0
+            if not is_reachable(self._store):
+                raise
+            named = describe(self._arrival(spooled))
+            self._quiet.error("Cannot record %s: %s", named, error)
+            try:
+                self._record([spooled], self._keep_failed)
+            except StoreError:
+                self._fault = type(error)(f"{named}: {error}")
+                if monotonic() > self._recorded_at + FAILING:
+                    self._stopped_at = spooled.id
+                    raise self._fault from error
 
-    def _record(self, group: Sequence[Spooled]) -> None:
-        """Record a group.
+    def _record_late(self, arrivals: Sequence[Arrival]) -> Sequence[Outcome]:
+        return record_late(self._store, arrivals, bodies=self._bodies, quiet=self._quiet)
+
+    def _keep_failed(self, arrivals: Sequence[Arrival]) -> Sequence[Outcome]:
+        keep_failed(self._store, arrivals, bodies=self._bodies)
+        return fail(arrivals)
+
+    def _record(
+        self,
+        group: Sequence[Spooled],
+        record: Callable[[Sequence[Arrival]], Sequence[Outcome]],
+    ) -> None:
+        """Record a group, and remove what need not stay. Raises a `StoreError`.
 
         Its attempts leave the spool first: a crash between may lose the count of some,
         but counts none twice.
@@ -116,10 +131,11 @@ class Drain:
         arrivals = [self._arrival(each) for each in group]
         self._spool.take(group)
         try:
-            outcomes = record_late(self._store, arrivals, bodies=self._bodies, quiet=self._quiet)
+            outcomes = record(arrivals)
         except StoreError:
             self._spool.put_back(group)
             raise
+        self._recorded_at = monotonic()
         self._tell(arrivals, outcomes)
         ended, uncounted = [], []
         for spooled, arrival, outcome in zip(group, arrivals, outcomes, strict=True):

@@ -9,18 +9,18 @@ from math import inf
 from traceback import format_tb
 from typing import TYPE_CHECKING
 
-from hookrow.batch import CAPACITY, GroupCommit, Overloaded
+from hookrow.batch import GroupCommit, Overloaded
 from hookrow.deadline import Deadline
 from hookrow.decide import fail
-from hookrow.entry import held_size, written_size
 from hookrow.http import Response, refuse, respond
 from hookrow.notification import Arrival, Outcome, Refusal, Refused
 from hookrow.observing import Observer, attempted, observed
 from hookrow.promise import Promise
 from hookrow.quiet import Quiet
-from hookrow.recording import keep_failed, record
+from hookrow.recording import is_reachable, keep_failed, record
 from hookrow.replay import Tell
 from hookrow.retry import Retry
+from hookrow.sizes import CAPACITY, held_size, written_size
 from hookrow.stores import Store
 from hookrow.stores.limits import limited_to
 
@@ -57,6 +57,7 @@ class Intake:
         retry = Retry(
             attempted(partial(record, store, bodies=bodies), observer),
             fail=partial(keep_failed, store, bodies=bodies),
+            reachable=partial(is_reachable, store),
             spool=self._spool,
             seconds=deadline,
         )

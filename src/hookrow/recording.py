@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from hookrow.decide import decide, fail, mentioned, merge, refuse_held, wanted
 from hookrow.entry import Entry, entries
 from hookrow.notification import Arrival, Outcome
-from hookrow.stores import Store
+from hookrow.stores import Store, StoreError
 
 
 def record(
@@ -38,6 +38,16 @@ def keep_failed(store: Store, arrivals: Sequence[Arrival], *, bodies: bool = Tru
     if kept:
         with store.transaction() as transaction:
             transaction.write((), kept)
+
+
+def is_reachable(store: Store) -> bool:
+    """Tell whether the store can begin a transaction and commit it."""
+    try:
+        with store.transaction() as transaction:
+            transaction.lock(())  # or PostgreSQL would be asked nothing
+    except StoreError:
+        return False
+    return True
 
 
 def _kept(

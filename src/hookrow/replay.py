@@ -13,13 +13,13 @@ from functools import partial
 from time import monotonic, sleep
 from typing import TypeAlias
 
-from hookrow.batch import LARGEST_GROUP
 from hookrow.decide import decide, fail, mentioned, merge, wanted
-from hookrow.entry import Logged, body_of, written_size
+from hookrow.entry import Logged, body_of
 from hookrow.notification import Arrival, Notification, Outcome, Recorded, Refusal, RowId
 from hookrow.quiet import Quiet
 from hookrow.recording import keep_failed, record
 from hookrow.retry import PATIENCE, Attempt, describe, insist
+from hookrow.sizes import leading, written_size
 from hookrow.stores import Conflict, Locked, State, Store, StoreError, Unavailable
 from hookrow.stores.log import LogReader, Query
 
@@ -73,24 +73,9 @@ def record_late(
     `StoreError` where nothing can be recorded just now.
     """
     outcomes: list[Outcome] = []
-    for group in _groups(arrivals):
+    while group := leading(arrivals[len(outcomes) :], written_size, most=len(arrivals)):
         outcomes += _record_group(store, group, quiet, bodies=bodies)
     return outcomes
-
-
-def _groups(arrivals: Sequence[Arrival]) -> Iterator[Sequence[Arrival]]:
-    """Divide arrivals into groups whose text is no larger than that of a live group may be."""
-    group: list[Arrival] = []
-    total = 0
-    for arrival in arrivals:
-        size = written_size(arrival)
-        if group and total + size > LARGEST_GROUP:
-            yield group
-            group, total = [], 0
-        group.append(arrival)
-        total += size
-    if group:
-        yield group
 
 
 def _record_group(
@@ -104,7 +89,8 @@ def _record_group(
     except Exception as error:  # noqa: BLE001 - the data, or a fault of ours: the others go on
         if len(arrivals) > 1:
             return _record_singly(store, arrivals, quiet, bodies=bodies)
-        quiet.error("Cannot record %s: %s", describe(arrivals[0]), type(error).__name__)
+        fault = error if isinstance(error, StoreError) else type(error).__name__
+        quiet.error("Cannot record %s: %s", describe(arrivals[0]), fault)
         return _kept(store, arrivals, bodies=bodies)
     return _waited_for(attempt, arrivals, outcomes)
 

@@ -28,6 +28,8 @@ PATIENCE = 5.0
 REST = 1.0
 """In seconds; how long a store that could not be reached is left alone."""
 
+UNLOGGED = 3
+"""After how many notifications in succession that not even the log takes an outage is assumed."""
 
 _ANSWERING = "Answering %d notifications 503%s: %s"
 
@@ -44,7 +46,8 @@ class Retry:
 
     A group begins no further attempt once `seconds` have passed. Arrivals whose work
     failed are handed to `fail`, which may raise a `StoreError`; those for which there
-    is no database just now, to `spool`.
+    is no database just now, to `spool`. If the store is unavailable to a group but
+    `reachable`, one of the arrivals must be the cause, and they are recorded one by one.
     """
 
     def __init__(
@@ -52,14 +55,17 @@ class Retry:
         attempt: Attempt,
         *,
         fail: Callable[[Sequence[Arrival]], object],
+        reachable: Callable[[], bool],
         spool: Callable[[Sequence[Arrival]], object],
         seconds: float,
     ) -> None:
         self._attempt = attempt
         self._fail = fail
+        self._reachable = reachable
         self._spool = spool
         self._seconds = seconds
         self._resting_until = 0.0
+        self._unlogged = 0
         self._quiet = Quiet()
 
     def __call__(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
@@ -72,9 +78,14 @@ class Retry:
             return self._unavailable(arrivals)
         try:
             return insist(self._attempt, arrivals, until=until)
-        except Rejected as error:
+        except (Conflict, Locked) as error:
+            self._quiet.warning(_ANSWERING, *_told(arrivals), error, request_ids=ids(arrivals))
+        except StoreError as error:
+            if not isinstance(error, Rejected) and (monotonic() > until or not self._reachable()):
+                self._rest(arrivals, str(error))
+                return self._unavailable(arrivals)
             if len(arrivals) > 1:
-                return [outcome for one in arrivals for outcome in self._record([one], until)]
+                return self._record_singly(arrivals, until)
             # No traceback: it may quote the row.
             self._quiet.error(
                 "The database refuses %s: %s",
@@ -82,22 +93,29 @@ class Retry:
                 error,
                 request_id=arrivals[0].request_id,
             )
-        except (Conflict, Locked) as error:
-            self._quiet.warning(_ANSWERING, *_told(arrivals), error, request_ids=ids(arrivals))
-        except StoreError as error:
-            self._rest(arrivals, str(error))
-            return self._unavailable(arrivals)
         except Exception as error:  # noqa: BLE001 - whatever it is, nothing is lost by a 503
             place = "".join(format_tb(error.__traceback__))
             self._rest(arrivals, f"{type(error).__name__}, a fault to be reported, at\n{place}")
         return self._failed(arrivals, until)
+
+    def _record_singly(self, arrivals: Sequence[Arrival], until: float) -> list[Outcome]:
+        """Record one by one, until several in succession can be neither recorded nor logged."""
+        outcomes: list[Outcome] = []
+        self._unlogged = 0
+        for number, arrival in enumerate(arrivals):
+            if self._unlogged == UNLOGGED:
+                return outcomes + self._unavailable(arrivals[number:])
+            outcomes += self._record([arrival], until)
+        return outcomes
 
     def _failed(self, arrivals: Sequence[Arrival], until: float) -> list[Outcome]:
         if monotonic() > until:
             return self._unavailable(arrivals)
         try:
             self._fail(arrivals)
+            self._unlogged = 0
         except Exception as error:  # noqa: BLE001 - there is still the spool
+            self._unlogged += 1
             self._quiet.error("The log cannot be written: %s: %s", type(error).__name__, error)
             self._spool(arrivals)
         return fail(arrivals)

@@ -14,11 +14,11 @@ from datetime import datetime
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from pathlib import Path
 
-from hookrow.batch import LARGEST_GROUP
-from hookrow.entry import fingerprint, largest_written_size
+from hookrow.entry import fingerprint
 from hookrow.errors import ConfigurationError
 from hookrow.notification import Arrival
 from hookrow.quiet import Quiet
+from hookrow.sizes import largest_written_size, leading
 from hookrow.stores.limits import left
 
 LARGEST = 1024**3
@@ -127,15 +127,12 @@ class Spool:
 
         They are at most `limit`, and fewer if their text is larger than a group may be.
         """
-        found: list[Spooled] = []
-        total = 0
         with self._open() as connection:
-            for id_, body, attempts, *times in connection.execute(_AFTER, (last, limit)):
-                total += largest_written_size(body)
-                if found and total > LARGEST_GROUP:
-                    break
-                found.append(Spooled(id_, body, attempts, *map(datetime.fromisoformat, times)))
-        return found
+            rows = connection.execute(_AFTER, (last, limit))
+            return [
+                Spooled(id_, body, attempts, *map(datetime.fromisoformat, times))
+                for id_, body, attempts, *times in leading(rows, _size, most=limit)
+            ]
 
     def take(self, spooled: Sequence[Spooled]) -> None:
         """Take their attempts off, to be counted elsewhere."""
@@ -217,6 +214,10 @@ class Spool:
 def _is_ours(connection: sqlite3.Connection) -> bool:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     return bool(application == _APPLICATION)
+
+
+def _size(row: tuple[int, bytes, int, str, str]) -> int:
+    return largest_written_size(row[1])
 
 
 def _version(connection: sqlite3.Connection) -> int:

@@ -156,14 +156,15 @@ def test_large_bodies_while_the_log_is_locked(
 ) -> None:
     """160 bodies of 1 MiB are all in the log in the end, in less than 300 MiB of memory.
 
-    They are control characters or no UTF-8, which grow when they are escaped, or deliveries to
-    somebody unknown.
+    They are control characters, no UTF-8, or NUL with an emoji, all of which grow when they are
+    escaped or decoded, or deliveries to somebody unknown.
     """
     bodies = [
         json.dumps({"Tag": number}).encode().ljust(MIB, padding)
-        for number in range(60)
-        for padding in (b"\x01", b"\xff")
+        for number in range(40)
+        for padding in (b"\x01", b"\xff", b"\0")
     ]
+    bodies[2::3] = [body[:-4] + "\U0001f4eb".encode() for body in bodies[2::3]]
     for number in range(40):
         delivery = testing.delivery("eve@example.com", f"m{number}", at=NEW_YEAR)
         bodies.append(json.dumps({**delivery, "Details": "\u20ac" * (MIB // 6 - 100)}).encode())

@@ -29,7 +29,7 @@ from hookrow.notification import (
     Suppressible,
 )
 from hookrow.notification import Rows as Found
-from hookrow.recording import keep_failed, record
+from hookrow.recording import is_reachable, keep_failed, record
 from hookrow.retry import Retry
 from hookrow.schema import OTHERWISE
 from hookrow.stores import Store
@@ -96,7 +96,11 @@ def save(home: Home, *changes: Change) -> None:
 def insistent(store: Store, *, seconds: float = 5.0) -> Retry:
     """Record as a receiver without a spool does, with all that it does about faults."""
     return Retry(
-        partial(record, store), fail=partial(keep_failed, store), spool=len, seconds=seconds
+        partial(record, store),
+        fail=partial(keep_failed, store),
+        reachable=partial(is_reachable, store),
+        spool=len,
+        seconds=seconds,
     )
 
 

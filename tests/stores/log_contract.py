@@ -16,7 +16,6 @@ from contract import NOON, SECOND, arrival, fill, opens, statuses
 from homes import SUPPRESSION, Home, columns_of
 
 from hookrow import Arrival, Opened, Reactivated, Recorded, Suppressed
-from hookrow.batch import LARGEST_GROUP
 from hookrow.decide import fail
 from hookrow.entry import PARKED_FOR, Ending, Entry, entries
 from hookrow.notification import (
@@ -30,6 +29,7 @@ from hookrow.notification import (
 from hookrow.quiet import Quiet
 from hookrow.recording import keep_failed, record
 from hookrow.replay import GROUP, matching, record_late, record_ready, rehearse
+from hookrow.sizes import LARGEST_GROUP
 from hookrow.stores.log import Cell, Ended, Grain, LogReader, Query
 
 MINUTE = timedelta(minutes=1)

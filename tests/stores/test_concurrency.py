@@ -455,7 +455,9 @@ class TestSqliteFile:
             return record(store, arrivals, skip_locked=skip_locked)
 
         with _held(empty_sqlite_url) as release:
-            told = Retry(attempt, fail=len, spool=len, seconds=5.0)([suppressed(ADA)])
+            told = Retry(attempt, fail=len, reachable=bool, spool=len, seconds=5.0)(
+                [suppressed(ADA)]
+            )
         assert (statuses(told), attempts) == ([200], 3)
         assert states(lite) == [True, False, False]
         engine.dispose()

@@ -358,8 +358,7 @@ class TestPostgresFaults:
         found = _fault(engine, insert)
         assert type(found) is Rejected
         assert str(found) == (
-            "UniqueViolation 23505 constraint 'hookrow_subscribers_email' "
-            "table 'hookrow_subscribers'"
+            "UniqueViolation 23505 constraint hookrow_subscribers_email table hookrow_subscribers"
         )
 
 

@@ -6,6 +6,7 @@ error's class, its code and the names of a constraint and a table are taken from
 
 from __future__ import annotations
 
+import re
 import sqlite3
 
 from hookrow.stores import Conflict, Locked, Rejected, SchemaChanged, StoreError, Unavailable
@@ -94,4 +95,8 @@ def _sqlstate(error: BaseException) -> str:
 def _names(error: BaseException) -> list[str]:
     diagnosis = getattr(error, "diag", None)
     named = ((what, getattr(diagnosis, f"{what}_name", None)) for what in ("constraint", "table"))
-    return [f"{what} {name!a}" for what, name in named if name]
+    # A trigger may set them to any text.
+    return [f"{what} {name}" for what, name in named if name and _IDENTIFIER.fullmatch(name)]
+
+
+_IDENTIFIER = re.compile(r"[A-Za-z0-9_$ -]{1,63}")

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
-from hookrow.batch import LARGEST_GROUP
 from hookrow.entry import Ending, Logged, kept_message_id, kept_recipient, kept_record_type
+from hookrow.sizes import LARGEST_GROUP
 
 HIGHEST = 2**63 - 1
 """The highest id that there can be."""
