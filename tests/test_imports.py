@@ -22,6 +22,7 @@ HARMLESS = {
     "__future__",
     "collections",
     "collections.abc",
+    "contextlib",
     "dataclasses",
     "datetime",
     "difflib",
@@ -105,12 +106,12 @@ class TestCore:
 
 class TestShell:
     @pytest.mark.parametrize(
-        "module", ["batch", "deadline", "forks", "periodic", "promise", "quiet"]
+        "module", ["batch", "deadline", "forks", "periodic", "promise", "quiet", "sizes"]
     )
     def test_knows_nothing_of_mail(self, module: str) -> None:
         """Group commit and its like know of forks and of logging, and of nothing else of ours."""
         ours = {name for name in _imports(module) if name.startswith("hookrow")}
-        assert ours <= {"hookrow.forks", "hookrow.promise", "hookrow.quiet"}
+        assert ours <= {"hookrow.forks", "hookrow.promise", "hookrow.quiet", "hookrow.sizes"}
 
 
 class TestImportingHookrow:
@@ -142,7 +143,7 @@ class TestImportingHookrow:
         ours = {name for name in _loaded_by("from hookrow import *") if name.startswith("hookrow.")}
         shell = {
             *("receiver", "recording", "retry", "parked", "replay", "hooks", "periodic"),
-            *("batch", "deadline", "forks", "promise", "quiet"),
+            *("batch", "deadline", "forks", "promise", "quiet", "sizes"),
             *("stores", "stores.census", "stores.limits", "stores.log"),
             *("observing", "logs", "intake", "provider"),
         }

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event, Thread
 
 import psycopg
 import pytest
@@ -16,12 +18,16 @@ from hookrow.entry import Ending, Logged
 from hookrow.migrations import upgrade
 from hookrow.notification import Refusal
 from hookrow.recording import keep_failed, record
-from hookrow.stores import Unavailable
+from hookrow.stores import Locked, Unavailable
 from hookrow.stores.engines import opened
+from hookrow.stores.limits import limited_to
 from hookrow.stores.log import Query
-from hookrow.stores.memory import MemoryStore
+from hookrow.stores.memory import MemoryStore, MemoryTransaction
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.tables import dispatches, subscribers
+
+PATIENCE = 20.0
+"""In seconds; how long a test waits for what should come at once, on a machine that is busy."""
 
 ADA, BEA = "ada@example.com", "bea@example.com"
 
@@ -111,3 +117,30 @@ def test_a_store_without_a_log_records(store: SQLStore) -> None:
     keep_failed(memory, told)
     assert memory.log is None
     assert logged(store) == []
+
+
+def test_one_large_notification_at_a_time() -> None:
+    """Another large one waits until it is written, and no longer than there is time."""
+
+    class Slow(MemoryStore):
+        @contextmanager
+        def transaction(self, *, skip_locked: bool = False) -> Iterator[MemoryTransaction]:
+            begun.set()
+            assert released.wait(PATIENCE)
+            with super().transaction(skip_locked=skip_locked) as transaction:
+                yield transaction
+
+    begun, released = Event(), Event()
+    small = Arrival(None, b"{}", datetime.now(UTC))
+    large = replace(small, body=b"\xff" * 1024 * 1024)
+    slow, other = Slow(), MemoryStore()
+    thread = Thread(target=record, args=(slow, [large]))
+    thread.start()
+    assert begun.wait(PATIENCE)
+    assert len(record(other, [small])) == 1
+    with limited_to(0.02), pytest.raises(Locked):
+        record(other, [large])
+    released.set()
+    thread.join(PATIENCE)
+    assert len(record(other, [large])) == 1
+    assert [len(logged(each)) for each in (slow, other)] == [1, 2]

@@ -6,7 +6,8 @@ and when one that could not be recorded is tried again. No store, no clock.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
@@ -36,6 +37,9 @@ PARKED_FOR = timedelta(days=3)
 
 SHORTEST_PAUSE = timedelta(minutes=1)
 LONGEST_PAUSE = timedelta(hours=1)
+
+_PLAIN = bytes(range(0x20, 0x7F)) + b"\t\n\r"
+"""Bytes that are escaped to at most two characters."""
 
 _DIGEST = 12
 """In bytes; of a fingerprint's digest."""
@@ -168,6 +172,34 @@ def fingerprints(at: datetime) -> tuple[bytes, bytes]:
     return second_of(at) + b"\x00" * _DIGEST, second_of(at) + b"\xff" * _DIGEST
 
 
+def held_size(arrival: Arrival) -> int:
+    """Return how many bytes an arrival takes in memory while it waits to be recorded."""
+    return len(arrival.body) + _reason_size(arrival)
+
+
+def written_size(arrival: Arrival) -> int:
+    """Return an upper bound of the bytes that the text to be written of an arrival takes.
+
+    Its body goes to the log, its reason to three rows.
+    """
+    return text_size(arrival.body) + 3 * _reason_size(arrival)
+
+
+def largest_written_size(body: bytes) -> int:
+    """Return an upper bound of `written_size` for a body that has not been parsed."""
+    return text_size(body) + 3 * 4 * len(body)
+
+
+def text_size(body: bytes) -> int:
+    """Return an upper bound of the bytes that a body's text takes, in memory or in a statement.
+
+    A string takes up to four bytes for each character (PEP 393). A control character is
+    escaped to six characters, and a byte that is not UTF-8 to four or five.
+    """
+    width = 2 if body.isascii() else 4  # a statement doubles quotes and backslashes
+    return width * (len(body) + 3 * len(body.translate(None, _PLAIN)))
+
+
 def retry_at(received_at: datetime, now: datetime) -> datetime | None:
     """Return when to try again what could not be recorded by now; None where it is too old.
 
@@ -198,6 +230,12 @@ def kept_message_id(text: str | None) -> str | None:
 def kept_recipient(text: str | None) -> str | None:
     """Return an address as the log has it: ASCII-lowered, escaped and cut."""
     return _shown(text and fold(text), LONGEST_EMAIL)
+
+
+def quoted(address: str | None) -> Collection[str]:
+    """Return how a kept recipient, in quotes, may stand in the text of a body."""
+    text = f'"{address}"'
+    return {text, text.encode().decode("ascii", "backslashreplace")}
 
 
 def _entry(arrival: Arrival, outcome: Outcome, ended_at: datetime, *, bodies: bool) -> Entry:
@@ -236,14 +274,26 @@ def _may_end_otherwise(ending: Ending, arrival: Arrival) -> bool:
     return is_message_id(notification.message_id) or not needs_dispatch
 
 
+def _reason_size(arrival: Arrival) -> int:
+    """Return an upper bound of the bytes that the reason of a suppression takes."""
+    notification = arrival.notification
+    return 4 * len(notification.reason) if isinstance(notification, Suppressed) else 0
+
+
 def _digest(body: bytes) -> bytes:
     return blake2b(body, digest_size=_DIGEST).digest()
 
 
 def _escaped(body: bytes) -> str:
-    """Return the body as text that every database takes: escaped is what is no UTF-8, and NUL."""
-    # NUL first: a string with one emoji takes four bytes for each character, and a copy as many.
-    return body.replace(b"\0", rb"\x00").decode("utf-8", "backslashreplace")
+    """Return the body as text that every database takes.
+
+    If it has NUL, or bytes that are no UTF-8, all that is not ASCII is escaped: the text is no
+    JSON anyway, and one other character would make it four times as large in memory.
+    """
+    if b"\0" not in body:
+        with suppress(UnicodeDecodeError):
+            return body.decode()
+    return body.replace(b"\0", rb"\x00").decode("ascii", "backslashreplace")
 
 
 def _shown(text: str | None, longest: int) -> str | None:

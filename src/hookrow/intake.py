@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hookrow.batch import GroupCommit, Overloaded
 from hookrow.deadline import Deadline
 from hookrow.decide import fail
+from hookrow.entry import held_size, written_size
 from hookrow.http import Response, refuse, respond
 from hookrow.notification import Arrival, Outcome, Refusal, Refused
 from hookrow.observing import Observer, attempted, observed
@@ -20,7 +21,7 @@ from hookrow.quiet import Quiet
 from hookrow.recording import is_reachable, keep_failed, record
 from hookrow.replay import Tell
 from hookrow.retry import Retry
-from hookrow.sizes import CAPACITY, held_size, written_size
+from hookrow.sizes import CAPACITY
 from hookrow.stores import Store
 from hookrow.stores.limits import limited_to
 

@@ -2,13 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from threading import Lock
 
 from hookrow.decide import decide, fail, mentioned, merge, refuse_held, wanted
-from hookrow.entry import Entry, entries
+from hookrow.entry import Entry, entries, written_size
+from hookrow.forks import renew_after_fork
 from hookrow.notification import Arrival, Outcome
-from hookrow.stores import Store, StoreError
+from hookrow.sizes import LARGEST_GROUP
+from hookrow.stores import Locked, Store, StoreError
+from hookrow.stores.limits import LOCK_TIMEOUT, left
+
+
+class _OneLarge:
+    """Lets one notification at a time be written that is larger than a group may be.
+
+    Its text takes some 50 MiB on its way to the database, in each thread that writes one.
+    """
+
+    _lock: Lock
+
+    def __init__(self) -> None:
+        self.renew()
+        renew_after_fork(self)
+
+    @contextmanager
+    def __call__(self, arrivals: Sequence[Arrival]) -> Iterator[None]:
+        """Wait until no other is written. Raises `Locked` if that takes too long."""
+        if len(arrivals) != 1 or written_size(arrivals[0]) <= LARGEST_GROUP:
+            yield
+            return
+        lock = self._lock  # a child process has another
+        if not lock.acquire(timeout=max(min(left(), LOCK_TIMEOUT), 0)):
+            raise Locked("Another large notification is being written.")
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def renew(self) -> None:
+        """Begin anew: nothing is being written."""
+        self._lock = Lock()
+
+
+_one_large = _OneLarge()
 
 
 def record(
@@ -20,7 +59,7 @@ def record(
     The log, where there is one, keeps them, with their `bodies` or without. Raises a
     `StoreError`; then nothing is changed.
     """
-    with store.transaction(skip_locked=skip_locked) as transaction:
+    with _one_large(arrivals), store.transaction(skip_locked=skip_locked) as transaction:
         rows = transaction.find(mentioned(arrivals))
         outcomes = [decide(arrival, rows) for arrival in arrivals]
         if skip_locked:
@@ -34,10 +73,11 @@ def keep_failed(store: Store, arrivals: Sequence[Arrival], *, bodies: bool = Tru
 
     It is evidence, and what is tried again. Raises a `StoreError`.
     """
-    kept = _kept(store, arrivals, fail(arrivals), bodies=bodies)
-    if kept:
-        with store.transaction() as transaction:
-            transaction.write((), kept)
+    with _one_large(arrivals):
+        kept = _kept(store, arrivals, fail(arrivals), bodies=bodies)
+        if kept:
+            with store.transaction() as transaction:
+                transaction.write((), kept)
 
 
 def is_reachable(store: Store) -> bool:

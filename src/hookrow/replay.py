@@ -14,12 +14,12 @@ from time import monotonic, sleep
 from typing import TypeAlias
 
 from hookrow.decide import decide, fail, mentioned, merge, wanted
-from hookrow.entry import Logged, body_of
+from hookrow.entry import Logged, body_of, written_size
 from hookrow.notification import Arrival, Notification, Outcome, Recorded, Refusal, RowId
 from hookrow.quiet import Quiet
 from hookrow.recording import keep_failed, record
 from hookrow.retry import PATIENCE, Attempt, describe, insist
-from hookrow.sizes import leading, written_size
+from hookrow.sizes import leading
 from hookrow.stores import Conflict, Locked, State, Store, StoreError, Unavailable
 from hookrow.stores.log import LogReader, Query
 

@@ -14,11 +14,11 @@ from datetime import datetime
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from pathlib import Path
 
-from hookrow.entry import fingerprint
+from hookrow.entry import fingerprint, largest_written_size
 from hookrow.errors import ConfigurationError
 from hookrow.notification import Arrival
 from hookrow.quiet import Quiet
-from hookrow.sizes import largest_written_size, leading
+from hookrow.sizes import leading
 from hookrow.stores.limits import left
 
 LARGEST = 1024**3

@@ -630,6 +630,14 @@ class ReadContract:
         assert [log.forget(each) for each in ("", "1@x.com", "s1@x.co", "s1@x.com")] == [0, 0, 0, 1]
         assert [row["body"] for row in home.logged()] == [None, '{"To": "S2@x.com"']
 
+    def test_a_person_is_forgotten_in_bodies_that_are_escaped(
+        self, home: Home, log: LogReader
+    ) -> None:
+        """An address that is not ASCII is found in a body that had to be escaped."""
+        record(home.store, [Arrival(None, '{"To": "zoë@x.com"\0'.encode(), NOON)])
+        assert [row["body"] for row in home.logged()] == ['{"To": "zo\\xc3\\xab@x.com"\\x00']
+        assert log.forget("ZOë@x.com") == 1
+
     def test_entries_are_counted(self, home: Home, log: LogReader) -> None:
         """By how they ended last, and with when the last of those came; in a range of ids."""
         again = NOON + HOUR

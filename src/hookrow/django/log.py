@@ -13,7 +13,7 @@ from django.db.models.functions import Length
 from hookrow.django.entries import DjangoEntries
 from hookrow.django.fields import Folded
 from hookrow.django.transactions import begun
-from hookrow.entry import Logged, kept_recipient, retry_at
+from hookrow.entry import Logged, kept_recipient, quoted, retry_at
 from hookrow.stores.log import within_size
 from hookrow.stores.tending import PRUNE_LOCK, batches, pruned
 
@@ -49,8 +49,9 @@ class DjangoLog(DjangoEntries):
         """Erase the address and the bodies of a person; return in how many entries."""
         address = kept_recipient(email)
         # A body that could not be read has told nobody whose it is.
-        quoted = Q(recipient__isnull=True, folded__contains=f'"{address}"')
-        theirs = Q(recipient=address) | quoted
+        theirs = Q(recipient=address)
+        for each in quoted(address):
+            theirs |= Q(recipient__isnull=True, folded__contains=each)
         return sum(batches(self.bounds(), partial(self._erased, theirs)))
 
     def _pruned(

@@ -17,6 +17,7 @@ from hookrow.entry import (
     fingerprints,
     followed,
     kept_recipient,
+    quoted,
     retry_at,
 )
 from hookrow.stores.log import Cell, Ended, Grain, Query, within_size
@@ -91,11 +92,12 @@ class MemoryLog:
     def forget(self, email: str) -> int:
         """Erase the address and the bodies of a person; return in how many entries."""
         address = kept_recipient(email)
+        texts = quoted(address)
         theirs = [
             each
             for each in self._all()
             if each.recipient == address
-            or (each.recipient is None and f'"{address}"' in fold(each.body or ""))
+            or (each.recipient is None and any(text in fold(each.body or "") for text in texts))
         ]
         for each in theirs:
             self._put(replace(each, recipient=None, body=None, retry_at=None))

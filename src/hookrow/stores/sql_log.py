@@ -21,7 +21,7 @@ from sqlalchemy import (
     update,
 )
 
-from hookrow.entry import Logged, kept_recipient, retry_at
+from hookrow.entry import Logged, kept_recipient, quoted, retry_at
 from hookrow.stores.log import within_size
 from hookrow.stores.sql_entries import SQLEntries, logged
 from hookrow.stores.tables import folded
@@ -87,8 +87,8 @@ class SQLLog(SQLEntries):
         """Erase the address and the bodies of a person; return in how many entries."""
         column, address = self._table.c, kept_recipient(email)
         # A body that could not be read has told nobody whose it is.
-        quoted = folded(column.body).contains(f'"{address}"', autoescape=True)
-        theirs = or_(column.recipient == address, and_(column.recipient.is_(None), quoted))
+        said = (folded(column.body).contains(each, autoescape=True) for each in quoted(address))
+        theirs = or_(column.recipient == address, and_(column.recipient.is_(None), or_(*said)))
         erase = update(self._table).where(theirs).values(recipient=None, body=None, retry_at=None)
         return sum(batches(self.bounds(), partial(self._changed, erase)))
 
