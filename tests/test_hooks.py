@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime
-from functools import partial
+from functools import partial, wraps
 from threading import Event, Thread
 from typing import Any
 
@@ -27,6 +28,7 @@ from hookrow import (
     Refused,
     Request,
     Response,
+    Suppressed,
     testing,
 )
 from hookrow.hooks import BACKLOG, SLOW, Hook
@@ -95,6 +97,31 @@ class TestHook:
         assert caplog.messages == [f"on_recorded raised {type(fault).__name__}."]
         assert all(record.exc_info is None for record in caplog.records)
 
+    def test_returns_an_async_result(
+        self, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
+    ) -> None:
+        """It is counted and logged once, with advice, and without a RuntimeWarning."""
+
+        class Deferred:
+            def __await__(self) -> Generator[None, None, None]:
+                yield
+
+        results: Iterator[object] = iter([_notify(), Deferred(), _stream(), _notify()])
+
+        def notify(arrival: Arrival, outcome: Recorded) -> object:
+            del arrival, outcome
+            return next(results)
+
+        with closing(Hook(notify, "on_recorded")) as hook:
+            for number in range(4):
+                hook(_arrival(number), RECORDED)
+        gc.collect()
+        assert (hook.failed, hook.hung, hook.left_out) == (4, 0, 0)
+        (message,) = caplog.messages
+        assert message.startswith("on_recorded returned an async result (coroutine)")
+        assert "Pass a plain function" in message
+        assert not recwarn.list
+
     def test_overflows(self, caplog: pytest.LogCaptureFixture) -> None:
         """As many calls wait as may; what comes more is left out, counted and logged once."""
         heard = _Heard(opened=False)
@@ -109,6 +136,21 @@ class TestHook:
         assert len(heard.calls) == BACKLOG + 1
         assert (hook.failed, hook.hung, hook.left_out) == (0, 0, 50)
         assert caplog.messages == ["on_refused is too slow, or closed: calls are left out."]
+
+    def test_overflows_with_long_reasons(self) -> None:
+        """A reason counts as four bytes a character, because an emoji makes it take these."""
+        reason = "x" * 1024 * 1024
+        suppressed = Suppressed(ADA, ADAS, NOW, reason)
+        arrival = Arrival(suppressed, b"x" * len(reason), NOW)
+        heard = _Heard(opened=False)
+        hook = Hook(heard, "on_recorded")
+        hook(_arrival(), RECORDED)
+        assert heard.reached.wait(PATIENCE)
+        for _ in range(20):
+            hook(arrival, RECORDED)
+        heard.opened.set()
+        hook.close(PATIENCE)
+        assert hook.left_out == 20 - 64 // 5
 
     def test_hangs(self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
         """A call that does not come back is counted and logged once, as soon as another comes."""
@@ -196,6 +238,11 @@ async def _stream(*_: object) -> AsyncIterator[None]:
     yield
 
 
+@wraps(_notify)
+def _wrapped(*arguments: object) -> object:
+    return _notify(*arguments)
+
+
 class _Notifier:
     async def __call__(self, *_: object) -> None:
         """Do what a host would do."""
@@ -215,8 +262,21 @@ class TestReceiver:
             _Notifier().notify,
             partial(_notify, 1),
             partial(partial(_Notifier()), 1),
+            _wrapped,
+            partial(_wrapped, 1),
+            _Notifier,
         ],
-        ids=["function", "generator", "object", "method", "partial", "partial of an object"],
+        ids=[
+            "function",
+            "generator",
+            "object",
+            "method",
+            "partial",
+            "partial of an object",
+            "wrapper",
+            "partial of a wrapper",
+            "class",
+        ],
     )
     def test_async(self, name: str, hook: Callable[..., Any]) -> None:
         """An async hook, which would never run, is refused with advice on what to pass instead."""

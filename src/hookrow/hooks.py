@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from inspect import isasyncgenfunction, iscoroutinefunction
+from inspect import (
+    isasyncgen,
+    isasyncgenfunction,
+    isawaitable,
+    iscoroutine,
+    iscoroutinefunction,
+    unwrap,
+)
 from time import monotonic
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from hookrow.batch import GroupCommit, Overloaded
+from hookrow.entry import held_size
 from hookrow.errors import ConfigurationError
 from hookrow.notification import Arrival, Outcome
 from hookrow.quiet import Quiet
@@ -19,6 +27,11 @@ BACKLOG = 10_000
 SLOW = 30.0
 """In seconds; a call that takes longer is counted as hung, and logged at the next one."""
 
+_ADVICE = (
+    "Pass a plain function. To run a coroutine on an event loop of yours, call "
+    "asyncio.run_coroutine_threadsafe(coroutine, loop) in it and return None."
+)
+
 End = TypeVar("End", bound=Outcome)
 
 
@@ -28,16 +41,20 @@ class Hook(Generic[End]):
     What it raises is logged; where it is too slow, calls are left out. Neither
     changes an answer. `failed`, `hung` and `left_out` count the calls.
 
-    Raises `ConfigurationError` for an async function.
+    Raises `ConfigurationError` for an async function. If a call returns an awaitable or an async
+    generator all the same, that is logged as an error and counted in `failed`: it never runs.
     """
 
     def __init__(self, function: Callable[[Arrival, End], object], name: str) -> None:
         if _is_async(function):
-            raise ConfigurationError(_ASYNC.format(name))
+            raise ConfigurationError(
+                f"{name} is an async function, or wraps one, and would never run: hooks are called "
+                f"in a thread that has no event loop. {_ADVICE}"
+            )
         self._function = function
         self._name = name
         self._calls: GroupCommit[tuple[Arrival, End], None] = GroupCommit(
-            self._call, group=1, backlog=BACKLOG, size=lambda call: len(call[0].body)
+            self._call, group=1, backlog=BACKLOG, size=lambda call: held_size(call[0])
         )
         self._quiet = Quiet()
         self._began: float | None = None
@@ -66,7 +83,7 @@ class Hook(Generic[End]):
         for arrival, outcome in calls:
             self._began = monotonic()
             try:
-                self._function(arrival, outcome)
+                self._check(self._function(arrival, outcome))
             except BaseException as error:  # noqa: BLE001 - it is the host's, and may exit
                 self.failed += 1
                 # No traceback: it may quote what the notification says.
@@ -75,21 +92,27 @@ class Hook(Generic[End]):
                 self._began = None
         return [None] * len(calls)
 
-
-_ASYNC = (
-    "{} is an async function, which would never run: hooks are called in a thread that has no "
-    "event loop. Pass a plain function. To run a coroutine on a loop of yours, call "
-    "asyncio.run_coroutine_threadsafe(coroutine, loop) in it."
-)
+    def _check(self, result: object) -> None:
+        """Log and count an async result, such as a coroutine, because nothing awaits it."""
+        if not (isawaitable(result) or isasyncgen(result)):
+            return
+        if iscoroutine(result):
+            result.close()  # otherwise Python warns that it was never awaited
+        self.failed += 1
+        self._quiet.error(
+            f"%s returned an async result (%s), which hookrow does not await. {_ADVICE}",
+            self._name,
+            type(result).__name__,
+        )
 
 
 def _is_async(function: Callable[..., object]) -> bool:
-    """Return whether a call only makes a coroutine or an async generator, and runs nothing."""
+    """Return whether a function, or one that it wraps, is async."""
     while isinstance(function, partial):
         function = function.func
-    # An instance may have an async __call__.
+    inner: Any = unwrap(function)
     return any(
         is_async(each)
-        for each in (function, type(function).__call__)
+        for each in (inner, inner.__call__)  # of an instance or a class, it may be async
         for is_async in (iscoroutinefunction, isasyncgenfunction)
     )
