@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
+from math import inf, nan
 from pathlib import Path
-from threading import Event, Thread
+from threading import TIMEOUT_MAX, Event, Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -457,21 +459,33 @@ class TestOptions:
         with pytest.raises(ConfigurationError, match=next(iter(option))):
             Receiver(Postmark(SECRET), MemoryStore(), **option)
 
+    @pytest.mark.parametrize("deadline", [0, 1e30, inf, nan])
+    def test_range_of_the_deadline(self, deadline: float) -> None:
+        """The error names both limits and the value."""
+        limits = rf"greater than 0 and at most {TIMEOUT_MAX:.0f}, not {re.escape(repr(deadline))}\."
+        with pytest.raises(ConfigurationError, match=limits):
+            Receiver(Postmark(SECRET), MemoryStore(), deadline=deadline)
+
     def test_code_that_raises(self, caplog: pytest.LogCaptureFixture) -> None:
-        """A bug after the commit is answered 503 and logged; the next notification is recorded."""
+        """An exception of `ended`, after the commit, is logged and affects neither response."""
+        calls = []
 
         class Faulty(Receiver):
             def ended(self, arrival: Arrival, outcome: Outcome) -> None:
-                del outcome
-                if not caplog.records:
-                    raise ValueError(arrival.body)
+                calls.append(outcome)
+                raise ValueError(arrival.body)
 
-        store = _people("ada")
+        store = _GatedStore(_people("ada", "bea", "carl"))
         with closing(Faulty(Postmark(SECRET), store)) as receiver:
-            answers = [_queued(receiver(_delivery("ada"))).result(PATIENCE) for _ in range(2)]
-        assert answers == [LATER, OK]
+            answers = [_queued(receiver(_delivery("ada")))]
+            assert store.reached.wait(PATIENCE)
+            answers += [_queued(receiver(_delivery(name))) for name in ("bea", "carl")]  # a group
+            store.opened.set()
+            assert [answer.result(PATIENCE) for answer in answers] == [OK] * 3
+        assert len(calls) == 3
         (message,) = caplog.messages
-        assert "ValueError" in message
+        assert "Receiver.ended raised ValueError" in message
+        assert "test_receiver.py" in message
         assert "ada@" not in message
 
 

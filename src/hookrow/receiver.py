@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 from os import PathLike
 from threading import TIMEOUT_MAX
+from traceback import format_tb
 from typing import TYPE_CHECKING, Any
 
 from hookrow import logs
@@ -206,7 +207,19 @@ class Receiver:
                 case Refused() if is_probe(arrival):
                     pass  # `hookrow check URL` is refused on purpose
                 case _:
-                    self.ended(arrival, outcome)
+                    self._try_ended(arrival, outcome)
+
+    def _try_ended(self, arrival: Arrival, outcome: Outcome) -> None:
+        """Call `ended`; log what it raises, because the notification is committed already."""
+        try:
+            self.ended(arrival, outcome)
+        except Exception as error:  # noqa: BLE001 - of a host that overrides it
+            place = "".join(format_tb(error.__traceback__))  # its text may quote a notification
+            self._quiet.error(
+                "Receiver.ended raised %s; responses are not affected. It was raised at\n%s",
+                type(error).__name__,
+                place,
+            )
 
     def _arrive(self, request: Request) -> Arrival:
         head = request.head
@@ -238,11 +251,14 @@ class Receiver:
 def _check_limits(*, group: object, backlog: object, deadline: object) -> None:
     for name, value in (("group", group), ("backlog", backlog)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ConfigurationError(f"{name} is {value!r}: it must be an integer of at least 1.")
+            raise ConfigurationError(f"{name} must be an integer of at least 1, not {value!r}.")
     if isinstance(deadline, bool) or not (
         isinstance(deadline, int | float) and 0 < deadline <= TIMEOUT_MAX
     ):
-        raise ConfigurationError(f"deadline is {deadline!r}: it must be seconds, more than 0.")
+        raise ConfigurationError(
+            "deadline must be a number of seconds greater than 0 and at most "
+            f"{TIMEOUT_MAX:.0f}, not {deadline!r}."
+        )
 
 
 def _check_sweep(store: Store, *, keep_bodies: bool) -> None:
