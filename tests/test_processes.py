@@ -33,7 +33,7 @@ def command(tmp_path: Path) -> Command:
 
 
 def settings_files(command: Command) -> list[Path]:
-    """Return the files that were left for workers."""
+    """Return the settings files written for workers."""
     return list(command.temporary.glob("hookrow-settings-*"))
 
 

@@ -205,7 +205,7 @@ def test_every_link_leads_somewhere() -> None:
         assert (ROOT / target).is_file(), target
 
 
-@pytest.mark.parametrize(("page", "tests", "seen"), [("reliability", 25, 24), ("deploy", 4, 3)])
+@pytest.mark.parametrize(("page", "tests", "seen"), [("reliability", 28, 26), ("deploy", 4, 3)])
 def test_every_test_that_proves_a_promise_exists(page: str, tests: int, seen: int) -> None:
     """Each test that the page names is there, and each row tells what was seen."""
     told = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")

@@ -26,7 +26,7 @@ def release() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
-def take() -> bool:
+def consume_pending() -> bool:
     """Consume a SIGHUP that arrived while it was held; return whether there was one."""
     if signal.SIGHUP not in signal.sigpending():
         return False

@@ -47,11 +47,16 @@ VARIABLE = "HOOKROW_SERVE"
 
 _APPLICATION = "hookrow.processes:application"
 
+_STOP = {signal.SIGTERM, signal.SIGINT}
+
 _CHECK_INTERVAL = 0.2
 """In seconds; how often the parent checks its workers and signals."""
 
-_RESTART_INTERVAL = 1.0
+_RESTART_INTERVAL = 0.5
 """In seconds; workers are replaced no more often, because one that cannot start ends at once."""
+
+STOP_TIMEOUT = DRAIN + 5.0
+"""In seconds; how long the parent waits for its workers to stop before it kills them."""
 
 
 class Handover(msgspec.Struct, frozen=True):
@@ -134,7 +139,7 @@ def _run(settings: Settings, configured: Callable[[Server], uvicorn.Config]) -> 
 
 
 def application() -> Server:
-    """Make the server of a worker process, from what its parent left it."""
+    """Build the server of a worker process from its parent's settings file."""
     try:
         server = Server(_read_handover().settings)
     except ConfigurationError as error:
@@ -165,13 +170,28 @@ class _Workers(Multiprocess):
         self._replaced_at = -_RESTART_INTERVAL
 
     def run(self) -> None:
-        """Run the workers until SIGTERM or SIGINT, and wait until they have ended."""
+        """Run the workers until SIGTERM or SIGINT, and stop them."""
         self.init_processes()
         while not self.should_exit.wait(_CHECK_INTERVAL):
             self.handle_signals()
             self.keep_subprocess_alive()
         self.terminate_all()
         self.join_all()
+
+    def join_all(self) -> None:
+        """Wait until the workers have ended; kill those that take too long.
+
+        Another SIGTERM or SIGINT kills them at once.
+        """
+        until = time.monotonic() + STOP_TIMEOUT
+        running = self.processes
+        while running and time.monotonic() < until and not _STOP & {*self.signal_queue}:
+            running[0].process.join(_CHECK_INTERVAL)
+            running = [each for each in self.processes if each.process.is_alive()]
+        for process in running:
+            log.warning("Worker %s had not stopped; killed.", process.pid)
+            process.kill()
+        super().join_all()
 
     def keep_subprocess_alive(self) -> None:
         """Start another process in the place of each that has ended or hangs."""
@@ -185,7 +205,7 @@ class _Workers(Multiprocess):
 
     def handle_signals(self) -> None:
         """Handle the signals that have arrived, among them SIGHUP, which has no handler here."""
-        if hangup.take():
+        if hangup.consume_pending():
             self.handle_hup()
         super().handle_signals()
 
@@ -226,7 +246,7 @@ class _Workers(Multiprocess):
 
 @contextmanager
 def _left_in_file(handover: Handover) -> Iterator[None]:
-    """Let the workers that are started in the block read what their parent leaves them.
+    """Write the settings to a file that workers started in this block can read.
 
     Only this user can read the file. Variables with settings are removed from the environment,
     because workers would inherit them, secrets included. Raises `ConfigurationError` if the file

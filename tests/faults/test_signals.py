@@ -36,6 +36,16 @@ if __name__ == "__main__":
     main()
 """
 
+IMPATIENT = """
+import hookrow.processes
+from hookrow.__main__ import main
+
+hookrow.processes.STOP_TIMEOUT = 1.0
+
+if __name__ == "__main__":
+    main()
+"""
+
 
 @pytest.fixture
 def command(tmp_path: Path) -> Command:
@@ -107,3 +117,52 @@ def test_a_worker_dies_while_another_hangs(command: Command) -> None:
         eventually(lambda: server.log.count("Application startup complete") == 5)
         assert survivor in server.workers()
     assert f"Worker {killed} ended with status -9; replaced." in server.log
+
+
+def test_a_second_worker_dies(command: Command) -> None:
+    """A worker that is killed right after another was replaced is replaced within a second."""
+    with command.serving("--workers", "2") as server:
+        server.wait_until_it_says("Application startup complete", times=2)
+        first, second = server.workers()
+        os.kill(first, signal.SIGKILL)
+        eventually(lambda: set(server.workers()) - {first, second})
+        replacements = set(server.workers()) - {first}
+        began = time.monotonic()
+        os.kill(second, signal.SIGKILL)
+        eventually(lambda: len({*server.workers()} - replacements) == 1, seconds=0.95)
+        print(f"a second killed worker is replaced after {time.monotonic() - began:.2f} s")
+
+
+def stop_with_a_hung_worker(server: Serving) -> int:
+    """Stop one of two workers by SIGSTOP, and the server by SIGTERM; return the hung one."""
+    server.wait_until_it_says("Application startup complete", times=2)
+    hung, other = server.workers()
+    os.kill(hung, signal.SIGSTOP)
+    server.send(signal.SIGTERM)
+    eventually(lambda: other not in server.workers())
+    return hung
+
+
+def test_a_hung_worker_after_the_timeout(command: Command) -> None:
+    """The worker is killed after the timeout, and the server ends."""
+    script = command.folder / "impatient.py"
+    script.write_text(IMPATIENT)
+    impatient = Command(command.folder, (sys.executable, script))
+    with impatient.serving("--workers", "2") as server:
+        hung = stop_with_a_hung_worker(server)
+        assert server.ended() == 0
+    assert f"Worker {hung} had not stopped; killed." in server.log
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_hung_worker_and_a_second_signal(command: Command, number: signal.Signals) -> None:
+    """The worker has its time; a second signal kills it at once."""
+    with command.serving("--workers", "2") as server:
+        hung = stop_with_a_hung_worker(server)
+        assert server.lives
+        assert hung in server.workers()
+        began = time.monotonic()
+        server.send(number)
+        assert server.ended() == 0
+        print(f"stopped {time.monotonic() - began:.2f} s after the second signal")
+    assert f"Worker {hung} had not stopped; killed." in server.log
