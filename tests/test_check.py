@@ -263,7 +263,7 @@ class TestClock:
         assert {finding.level for finding in found(url)} == {Level.OK}
 
     def test_a_slow_query(self, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What the query took does not count."""
+        """The duration of the query is excluded."""
         now = iter([datetime.now(UTC).timestamp() - 600, datetime.now(UTC).timestamp() + 600])
         monkeypatch.setattr("hookrow.clocks.time", lambda: next(now))
         assert {finding.level for finding in found(postgres_url)} == {Level.OK}

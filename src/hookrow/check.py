@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import SupportsFloat
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
@@ -19,7 +21,7 @@ from hookrow.settings import Settings
 from hookrow.stores import Unavailable
 from hookrow.stores.duplicates import duplicates
 from hookrow.stores.engines import absent, opened, shown
-from hookrow.stores.faults import message
+from hookrow.stores.faults import faults, message
 from hookrow.stores.indexes import missing
 from hookrow.stores.relations import Relation
 from hookrow.stores.statements import Statements
@@ -108,7 +110,8 @@ def _check_revision(current: Sequence[str], wanted: Sequence[str]) -> Finding:
 
 def _check_tables(engine: Engine, statements: Statements) -> Iterator[Finding]:
     """Look at what works, and could be better."""
-    yield from _check_clock(engine)
+    if engine.dialect.name == "postgresql":
+        yield from compare(partial(_seconds, engine))
     for column, statement in naive(engine.dialect, statements):
         yield Finding(
             Level.WARNING,
@@ -119,14 +122,11 @@ def _check_tables(engine: Engine, statements: Statements) -> Iterator[Finding]:
     yield from _check_indexes(engine, statements)
 
 
-def _check_clock(engine: Engine) -> Iterator[Finding]:
-    if engine.dialect.name != "postgresql":
-        return
-    try:
-        with engine.connect() as connection:
-            yield from compare(lambda: connection.exec_driver_sql(SECONDS).scalar_one())
-    except SQLAlchemyError as error:
-        yield Finding(Level.WARNING, "clock", f"It could not be compared: {message(error)}")
+def _seconds(engine: Engine) -> SupportsFloat:
+    """Return the database's time, in seconds since 1970. Raises a `StoreError`."""
+    with faults(), engine.connect() as connection:
+        seconds: SupportsFloat = connection.exec_driver_sql(SECONDS).scalar_one()
+        return seconds
 
 
 def _check_indexes(engine: Engine, statements: Statements) -> Iterator[Finding]:

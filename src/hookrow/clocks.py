@@ -7,6 +7,7 @@ from time import time
 from typing import SupportsFloat
 
 from hookrow.finding import Explained, Finding, Level
+from hookrow.stores import StoreError
 
 SECONDS = "SELECT extract(epoch FROM clock_timestamp())"
 """For PostgreSQL: its time, in seconds since 1970. SQLite's clock is this machine's."""
@@ -16,11 +17,18 @@ TOLERANCE = 60.0
 
 
 def compare(ask: Callable[[], SupportsFloat]) -> Iterator[Finding]:
-    """Warn if the two clocks differ; `ask` returns the database's time as `SECONDS` does."""
+    """Warn if the two clocks differ, or if `ask` raises a `StoreError`.
+
+    `ask` returns the database's time, in seconds since 1970.
+    """
     before = time()
-    theirs = float(ask())
+    try:
+        theirs = float(ask())
+    except StoreError as error:
+        yield Finding(Level.WARNING, "clock", f"It could not be compared: {error}")
+        return
     after = time()
-    # What the query took is no difference.
+    # Exclude the duration of the query.
     behind = max(theirs - after, 0.0) - max(before - theirs, 0.0)
     if abs(behind) > TOLERANCE:
         yield _differ(behind)
@@ -44,7 +52,7 @@ def _differ(behind: float) -> Finding:
         "clock",
         f"This machine's clock is {_duration(abs(behind))} {side} the database's.",
         f"{means} The database's clock sets created_at.",
-        "Set the wrong one, and synchronise both with a time server (NTP).",
+        "Correct the wrong clock and synchronise both with NTP.",
     )
 
 

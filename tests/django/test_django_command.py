@@ -179,7 +179,7 @@ class TestCheck:
         done = manage.run("hookrow", "check", PGOPTIONS="-csearch_path=public,pg_catalog")
         assert (done.returncode, done.stderr) == (0, "")
         assert "warning  clock       This machine's clock is 20," in done.stdout
-        assert "time server (NTP)" in done.stdout
+        assert "synchronise both with NTP" in done.stdout
 
     def test_what_is_not(self, empty_sqlite_url: str, tmp_path: Path) -> None:
         """Each finding says what to do, and the status is that of an error."""

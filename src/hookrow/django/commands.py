@@ -101,22 +101,14 @@ def _findings() -> Iterator[Finding]:
     migrations = _migrations()
     yield migrations
     if migrations.level is Level.OK and not any(each.is_serious() for each in found):
-        yield from _clock()
+        if connections[conf.database].vendor == "postgresql":
+            yield from compare(_seconds)
         yield from _emails()
 
 
-def _clock() -> Iterator[Finding]:
-    if connections[conf.database].vendor != "postgresql":
-        return
-    try:
-        yield from compare(_seconds)
-    except Error as error:
-        yield Finding(Level.WARNING, "clock", f"It could not be compared: {type(error).__name__}")
-
-
 def _seconds() -> SupportsFloat:
-    """Return the database's time, in seconds since 1970."""
-    with connections[conf.database].cursor() as cursor:
+    """Return the database's time, in seconds since 1970. Raises a `StoreError`."""
+    with faults(), connections[conf.database].cursor() as cursor:
         cursor.execute(SECONDS)
         seconds: SupportsFloat = cursor.fetchone()[0]
         return seconds
