@@ -192,7 +192,7 @@ class TestImportingHookrow:
         assert sorted(typed) == hookrow.__all__
 
     def test_no_other_name(self) -> None:
-        """Any other name is refused as that of any module is; submodules are found."""
+        """An unknown name raises AttributeError, as for any module; submodules are found."""
         with pytest.raises(AttributeError, match="module 'hookrow' has no attribute 'Reciever'"):
             hookrow.Reciever  # type: ignore[attr-defined]  # noqa: B018 - the name is what fails
         assert "hookrow.health" in _loaded_by("from hookrow import health")

@@ -14,7 +14,7 @@ import pytest
 from command import Command, Serving
 from hookrow.cli.serve import serve
 from hookrow.errors import ConfigurationError
-from hookrow.processes import VARIABLE, Handover, _left_in_file, application
+from hookrow.processes import VARIABLE, Handover, _settings_file, application
 from hookrow.settings import Settings
 from wire import eventually
 
@@ -81,7 +81,7 @@ class TestSecrets:
         }
         assert {"HOOKROW_SECRET", "DATABASE_URL"} <= names
         monkeypatch.setattr(os, "environ", dict.fromkeys([*names, "PGPASSWORD"], "x"))
-        with _left_in_file(Handover(Settings(database_url="sqlite://"))):
+        with _settings_file(Handover(Settings(database_url="sqlite://"))):
             assert set(os.environ) == {"PGPASSWORD", VARIABLE}
 
 
@@ -100,7 +100,7 @@ class TestSettingsFile:
         monkeypatch.setattr(os, "environ", {})
         monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
         handover = Handover(Settings(database_url="sqlite://"))
-        with pytest.raises(ConfigurationError, match="Set TMPDIR"), _left_in_file(handover):
+        with pytest.raises(ConfigurationError, match="Set TMPDIR"), _settings_file(handover):
             pass
 
     def test_it_is_gone(

@@ -96,5 +96,5 @@ if not TYPE_CHECKING:  # else type checkers would accept any name
         return value
 
     def __dir__() -> list[str]:
-        """Return the names that are loaded, and those that are not yet."""
+        """Return all loaded names, and the public names that are not loaded yet."""
         return sorted({*globals(), *__all__})

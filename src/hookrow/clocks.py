@@ -10,10 +10,10 @@ from hookrow.finding import Explained, Finding, Level
 from hookrow.stores import StoreError
 
 SECONDS = "SELECT extract(epoch FROM clock_timestamp())"
-"""For PostgreSQL: its time, in seconds since 1970. SQLite's clock is this machine's."""
+"""For PostgreSQL: its time, in seconds since 1970. SQLite uses this machine's clock."""
 
 TOLERANCE = 60.0
-"""In seconds; clocks that differ by no more than this are taken for equal."""
+"""In seconds; clocks that differ by no more than this are considered equal."""
 
 
 def compare(ask: Callable[[], SupportsFloat]) -> Iterator[Finding]:
@@ -38,14 +38,14 @@ def _differ(behind: float) -> Finding:
     if behind > 0:
         side = "behind"
         means = (
-            "hookrow dates notifications by this machine's clock. If that is the wrong one, a "
-            "correct ChangedAt that is more than 24 hours ahead of it is not believed."
+            "hookrow dates notifications by this machine's clock. If that clock is wrong, a "
+            "correct ChangedAt more than 24 hours ahead of it is not trusted."
         )
     else:
         side = "ahead of"
         means = (
-            "hookrow dates notifications by this machine's clock. If that is the wrong one, a "
-            "change of suppression without a ChangedAt is dated too late and overrides newer ones."
+            "hookrow dates notifications by this machine's clock. If that clock is wrong, a "
+            "suppression change without a ChangedAt is dated too late and overrides newer changes."
         )
     return Explained(
         Level.WARNING,
@@ -57,7 +57,7 @@ def _differ(behind: float) -> Finding:
 
 
 def _duration(seconds: float) -> str:
-    """Write a duration in the largest unit of which it has two or more."""
+    """Format a duration in the largest unit of which it contains at least two."""
     for unit, length in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:,.0f} {unit}"

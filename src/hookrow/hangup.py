@@ -1,8 +1,8 @@
-"""SIGHUP while a process starts: it is held back until the handler is installed.
+"""SIGHUP while a process starts: it is blocked until the handler is installed.
 
 By default SIGHUP ends a process. Ignoring it during the start would lose a reload: the secret
 file may have been read just before the signal arrived. A blocked signal stays pending instead,
-and reaches the handler as soon as it is released. A child process inherits the blocked signal,
+and reaches the handler as soon as it is unblocked. A child process inherits the blocked signal,
 across exec too, and so is protected before its first instruction.
 """
 
@@ -19,15 +19,15 @@ def hold() -> None:
 
 
 def release() -> None:
-    """Let SIGHUP through, first of all one that arrived meanwhile.
+    """Unblock SIGHUP, and deliver one that arrived while it was blocked.
 
-    It has the effect that it would have had otherwise: a handler runs, `nohup` ignores it.
+    It has its usual effect: the handler runs, or `nohup` ignores it.
     """
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
 def consume_pending() -> bool:
-    """Consume a SIGHUP that arrived while it was held; return whether there was one."""
+    """Consume a SIGHUP that arrived while it was blocked; return whether there was one."""
     if signal.SIGHUP not in signal.sigpending():
         return False
     signal.sigwait(_SIGNALS)

@@ -19,10 +19,10 @@ from hookrow.schema import Schema
 from hookrow.stores.engines import absent, reading
 
 VERIFIED_FOR = 60.0
-"""In seconds; how long tables that were found to be right are not verified again."""
+"""In seconds; how long a successful verification of the tables is valid."""
 
 WRONG_FOR = 1.0
-"""In seconds; the same of tables that were found to be wrong."""
+"""In seconds; how long a failed verification is valid."""
 
 _ALIVE = plain(200, "ok\n")
 _READY = plain(200, "ready\n")
@@ -79,10 +79,10 @@ class Readiness:
 class DatabaseProbe:
     """Returns what prevents the database from taking notifications, or None.
 
-    Anybody may ask, and verifying the tables takes many queries. A call therefore reads only the
-    revision of our tables; it verifies them all if the revision has changed, if the database
-    could not be reached before, or if the last verification is a minute old (a second if it
-    failed). `clock` returns seconds. Only one thread at a time may call it.
+    Requests are not authenticated, and verifying the tables takes many queries. A call therefore
+    reads only the revision of our tables; it verifies them all if the revision has changed, if the
+    database could not be reached before, or if the last verification is a minute old (a second if
+    it failed). `clock` returns seconds. Only one thread at a time may call it.
     """
 
     def __init__(
@@ -102,12 +102,12 @@ class DatabaseProbe:
         return self._fault
 
     def _has_changed(self) -> bool:
-        """Tell whether the database is away, or its revision differs from the verified one."""
+        """Return whether the database is unreachable, or its revision is not the verified one."""
         if absent(self._engine):
             return True
         try:
             with reading(self._engine) as connection:
-                # Tables that a host's migrations made have no revision, and no table of it.
+                # Tables that a host's migrations created have no revision and no version table.
                 statement = text(f"SELECT version_num FROM {migrations.VERSION_TABLE}")  # noqa: S608 - our own name
                 found = connection.scalars(statement) if self._revisions else ()
                 return sorted(found) != [*self._revisions]

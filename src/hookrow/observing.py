@@ -65,7 +65,7 @@ class Observer:
         """
 
     def attempted(self, arrivals: Sequence[Arrival], error: Exception | None) -> None:
-        """Hear of one try to record arrivals in a transaction: what it raised, or None.
+        """Handle the end of an attempt to record arrivals: its exception, or None.
 
         None means that they are committed. They are a group or, after it failed, a part of it.
         """

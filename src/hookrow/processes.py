@@ -1,7 +1,7 @@
 """The processes of `hookrow serve`: uvicorn runs the server in one, or in several.
 
-Several share the port alone. Their parent leaves them the settings in a file: the environment of
-a process can be read from outside, and is inherited by whatever the process starts.
+Several processes share only the port. Their parent passes the settings to them in a file, because
+the environment of a process can be read by others and is inherited by every process that it starts.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from hookrow.settings import DashboardAccess, Settings, endpoint
 log = logging.getLogger("hookrow")
 
 VARIABLE = "HOOKROW_SERVE"
-"""Of the environment: the path of the file from which workers read a `Handover`."""
+"""The environment variable with the path of the file from which workers read a `Handover`."""
 
 _APPLICATION = "hookrow.processes:application"
 
-_STOP = {signal.SIGTERM, signal.SIGINT}
+_STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 _CHECK_INTERVAL = 0.2
 """In seconds; how often the parent checks its workers and signals."""
@@ -116,10 +116,10 @@ def _announce(address: str, access: DashboardAccess | None) -> None:
 
 def _run_workers(handover: Handover, config: uvicorn.Config) -> None:
     hangup.hold()  # never released here: workers inherit it, whenever they start
-    # From here on it handles SIGTERM and SIGINT, so that neither leaves the file behind.
+    # This handles SIGTERM and SIGINT from now on, so that the file is always deleted.
     processes = _Workers(config, sockets=[config.bind_socket()])
     with (
-        _left_in_file(handover),
+        _settings_file(handover),
         _counted(processes) if handover.settings.metrics else nullcontext(),
     ):
         processes.run()
@@ -185,7 +185,7 @@ class _Workers(Multiprocess):
         """
         until = time.monotonic() + STOP_TIMEOUT
         running = self.processes
-        while running and time.monotonic() < until and not _STOP & {*self.signal_queue}:
+        while running and time.monotonic() < until and not _STOP_SIGNALS & {*self.signal_queue}:
             running[0].process.join(_CHECK_INTERVAL)
             running = [each for each in self.processes if each.process.is_alive()]
         for process in running:
@@ -194,7 +194,7 @@ class _Workers(Multiprocess):
         super().join_all()
 
     def keep_subprocess_alive(self) -> None:
-        """Start another process in the place of each that has ended or hangs."""
+        """Replace each worker that has ended or hangs."""
         if time.monotonic() < self._replaced_at + _RESTART_INTERVAL:
             return
         for place, process in enumerate(self.processes):
@@ -210,13 +210,13 @@ class _Workers(Multiprocess):
         super().handle_signals()
 
     def handle_hup(self) -> None:
-        """Have each worker read its secrets anew; one that is starting does so once it can."""
+        """Make each worker reload its secrets; one that is starting does so as soon as it can."""
         for process in self.processes:
             if process.pid is not None and process.exitcode is None:
                 os.kill(process.pid, signal.SIGHUP)
 
     def _is_healthy(self, process: Process) -> bool:
-        """Tell whether a worker runs and has answered a ping in time."""
+        """Return whether a worker is running and has answered its last ping in time."""
         if not process.process.is_alive():
             return False
         pings = process.parent_conn
@@ -232,7 +232,7 @@ class _Workers(Multiprocess):
     def _replace(self, place: int, process: Process) -> None:
         process.kill()  # it may hang
         process.join()
-        if process.exitcode == STARTUP_FAILURE:  # as would any other
+        if process.exitcode == STARTUP_FAILURE:  # any other worker would fail too
             log.error("A worker failed to start; the server stops.")
             self.should_exit.set()
             return
@@ -245,7 +245,7 @@ class _Workers(Multiprocess):
 
 
 @contextmanager
-def _left_in_file(handover: Handover) -> Iterator[None]:
+def _settings_file(handover: Handover) -> Iterator[None]:
     """Write the settings to a file that workers started in this block can read.
 
     Only this user can read the file. Variables with settings are removed from the environment,
@@ -260,12 +260,13 @@ def _left_in_file(handover: Handover) -> Iterator[None]:
             descriptor, path = mkstemp(prefix="hookrow-settings-")  # with mode 0600
             stack.callback(os.close, descriptor)
             stack.callback(Path(path).unlink, missing_ok=True)
-            fcntl.flock(descriptor, fcntl.LOCK_SH)  # or systemd-tmpfiles deletes it in 10 days
+            # Without a lock, systemd-tmpfiles deletes the file after 10 days.
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
             Path(path).write_bytes(msgspec.json.encode(handover))
         except OSError as error:
             raise ConfigurationError(
                 f"The settings for the workers cannot be written: {error}. "
-                "Set TMPDIR to a folder that can be written to."
+                "Set TMPDIR to a writable folder."
             ) from error
         os.environ[VARIABLE] = path
         yield

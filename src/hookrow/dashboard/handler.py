@@ -254,7 +254,7 @@ def _secured_refusal(refusal: Response | Promise[Response]) -> Response | Promis
     def end(ended: Promise[Response]) -> None:
         try:
             secured.set_result(_secured(ended.result()))
-        except Exception as error:  # noqa: BLE001 - it belongs to the host that waits
+        except Exception as error:  # noqa: BLE001 - passed on to the host
             secured.set_exception(error)
 
     refusal.add_done_callback(end)

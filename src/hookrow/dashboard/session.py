@@ -24,7 +24,7 @@ def by_token(access: DashboardAccess, path: str) -> Authorize:
     """Admit requests that carry the session cookie, which the token in the address sets.
 
     `path` is the dashboard's, for which the cookie is valid. The cookie is an HMAC of the token,
-    and therefore as valid as the token: until the server stops.
+    and is valid for as long as the token: until the server stops.
     """
     token = access.token.encode()
     session = hmac.digest(access.key.encode(), token, "sha256").hex()
@@ -60,7 +60,7 @@ def _fields(head: Head) -> Mapping[str, str]:
 
 
 def _without_token(head: Head) -> str:
-    """Return the address relative to itself, because a proxy may have removed a prefix."""
+    """Return a relative address, because a proxy may have removed a prefix."""
     fields = {name: value for name, value in _fields(head).items() if name != PARAMETER}
     page = quote(head.path.rpartition("/")[2])
     return f"./{page}?{urlencode(fields)}" if fields else f"./{page}"
@@ -70,8 +70,8 @@ def _without_token(head: Head) -> str:
 def _refused() -> Response:
     """Return the page that explains how to sign in.
 
-    It contains its style, because the dashboard serves its files only to visitors who have signed
-    in. The policy allows this style and nothing else.
+    It contains its style sheet, because the dashboard serves its files only to visitors who have
+    signed in. The policy allows this style sheet and nothing else.
     """
     style = files("hookrow.dashboard").joinpath("static", "dashboard.css").read_text("utf-8")
     digest = b64encode(sha256(style.encode()).digest()).decode()

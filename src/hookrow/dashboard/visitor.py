@@ -21,7 +21,7 @@ from hookrow.quiet import Quiet
 Authorize: TypeAlias = Callable[[Head], bool | str | Response | Promise[Response]]
 """Says who comes: their name or True, False for nobody who may, or what to answer instead.
 
-An answer that is to be delayed is a promise. The name is kept in the log with what they do.
+To delay a response, return a promise of it. The name is kept in the log with what they do.
 """
 
 COOKIE = "hookrow_dashboard"
@@ -33,10 +33,10 @@ SHORTEST_PASSWORD = 12
 """In characters; `hookrow serve` warns of a shorter one."""
 
 DELAY = 1.0
-"""In seconds; how long the answer to a wrong password is delayed."""
+"""In seconds; how long the response to a wrong password is delayed."""
 
 MOST_DELAYED = 32
-"""Answers that are delayed at once."""
+"""The maximum number of responses that are delayed at the same time."""
 
 _LOGIN = plain(
     401,
@@ -52,9 +52,9 @@ _TOO_MANY = plain(
 def basic(user: str, password: str) -> Authorize:
     """Ask for a user and a password, as RFC 7617 says; compared in constant time.
 
-    A wrong password is logged, without its text, and answered after a second; while 32 such
-    answers are delayed, others are 429. The right password is never delayed. Raises
-    `ConfigurationError` where one is empty, or the user has a colon.
+    Wrong passwords are logged, without their text, and answered after a second; while 32 such
+    responses are delayed, others are 429. The right password is never delayed. Raises
+    `ConfigurationError` if user or password is empty, or if the user contains a colon.
     """
     if not user or not password or ":" in user:
         raise ConfigurationError(
@@ -75,7 +75,7 @@ def basic(user: str, password: str) -> Authorize:
 
 
 class _WrongPasswords:
-    """Logs wrong passwords, and delays the answers without a thread for each."""
+    """Logs wrong passwords, and delays the responses without a thread for each."""
 
     _lock: Lock
     _delayed: deque[Promise[Response]]
@@ -87,7 +87,7 @@ class _WrongPasswords:
         renew_after_fork(self)
 
     def refuse(self, head: Head) -> Response | Promise[Response]:
-        """Return the answer to a wrong password: 401 after a delay, or 429 at once."""
+        """Return the response to a wrong password: 401 after a delay, or 429 immediately."""
         id_ = head.request_id
         self._quiet.warning(
             "The dashboard refused a wrong user or password, request %s", id_, request_id=id_
@@ -102,7 +102,7 @@ class _WrongPasswords:
         return self._deadline.watch(promise, late=_LOGIN)
 
     def renew(self) -> None:
-        """Begin anew: nothing is delayed."""
+        """Start again with no delayed responses."""
         self._lock = Lock()
         self._delayed = deque()
 
@@ -110,7 +110,7 @@ class _WrongPasswords:
 def require_password(password: str | None, *, host: str) -> None:
     """Raise `ConfigurationError` if there is no password and `host` is not a loopback address.
 
-    A token in an address can be read on its way over a network, and stays in histories and logs.
+    A token in a URL can be read in transit, and is kept in browser histories and logs.
     """
     if not password and not _is_loopback(host):
         raise ConfigurationError(

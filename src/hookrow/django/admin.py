@@ -85,7 +85,7 @@ class NotificationAdmin(LongList):
 
     @admin.display(description="body", empty_value="not kept")
     def posted(self, entry: Notification) -> SafeString | None:
-        """Return the body, laid out if it is JSON, and cut if it is long."""
+        """Return the body, indented if it is JSON and truncated if it is long."""
         if entry.body is None:
             return None
         return format_html('<pre style="white-space: pre-wrap">{}</pre>', laid_out(entry.body))

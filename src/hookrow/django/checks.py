@@ -2,7 +2,7 @@
 
 Ids are stable. `hookrow.E001` no usable secret, `E002` no such app, model or field,
 `E003` a setting that there is none of or that cannot work, `E004` a database that cannot
-be used, `E005` a spool that cannot be written, `E006` a field that has to allow null; `W001` no
+be used, `E005` a spool that cannot be written, `E006` a field that must allow null; `W001` no
 index for a lookup, `W002` a short secret, `W003` no table for the log, `W004` models that are
 kept in another database.
 """
@@ -62,7 +62,7 @@ def _settings() -> Iterator[CheckMessage]:
 
 
 def _start() -> Iterator[CheckMessage]:
-    """Build what the first request builds, but for the spool and the observer."""
+    """Build what the first request builds, except the spool and the observer."""
     try:
         built(DjangoStore(conf.tables, conf.database), spool=None)
     except ConfigurationError as error:

@@ -95,7 +95,7 @@ class Settings:
 
     @property
     def deadline(self) -> float:
-        """Within how many seconds each response arrives."""
+        """The maximum time until each response, in seconds."""
         value = self._given("DEADLINE", 5.0)
         if isinstance(value, int | float) and value is not True and 0 < value <= TIMEOUT_MAX:
             return float(value)

@@ -55,9 +55,9 @@ class Models:
         return self.schema.subscribers.fold
 
     def not_null(self) -> Sequence[AnyField]:
-        """Return the fields that have to allow null and do not.
+        """Return the fields that must allow null but do not.
 
-        Not those of unmanaged models: what their tables or views allow is not known.
+        Fields of unmanaged models are left out: it is unknown what their tables or views allow.
         """
         nulled = [
             role.fields[ours]
@@ -72,7 +72,7 @@ NOT_NULL = "{} does not allow null, but a reactivation sets it to null."
 
 
 def check_null(found: Models) -> None:
-    """Raise `SchemaMismatch` for the first field that has to allow null and does not."""
+    """Raise `SchemaMismatch` for the first field that must allow null but does not."""
     for field in found.not_null():
         raise SchemaMismatch(f"{NOT_NULL.format(field)} Add null=True to it.")
 

@@ -1,8 +1,8 @@
 """A transaction on the host's own connection, and what its errors mean.
 
-One of our own ends in time: where the server says nothing, its connection is cut. Inside a
-block of the host's it is a savepoint, where nothing is cut, and what the host has set holds again
-at its end.
+A transaction of our own has a time limit: if the server does not respond, its connection is closed.
+Inside a transaction of the host it is a savepoint: no connection is closed, and the host's limits
+are restored at its end.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from hookrow.stores.watch import TRANSACTION_TIMEOUT, watch
 def begun(using: str) -> Iterator[BaseDatabaseWrapper]:
     """Begin a transaction, and commit it at the end of the block. Raises a `StoreError`.
 
-    It takes no longer than `limits.limited_to` allows, but for what `_savepoint` cannot limit.
+    It takes no longer than `limits.limited_to` allows, except for what `_savepoint` cannot limit.
     """
     with faults():
         connection = connections[using]
@@ -69,8 +69,8 @@ def reading(using: str) -> Iterator[BaseDatabaseWrapper]:
 def faults(*, saving: bool = False) -> Iterator[None]:
     """Raise a `StoreError` for what Django raises of a database in the block.
 
-    In a block that is `saving` the rows were found, so that the tables are there: a statement
-    that does not fit any table must be a trigger's.
+    With `saving`, the rows have been found before, so the tables exist: if a table or column is
+    missing, it is in a trigger.
     """
     try:
         yield
@@ -87,7 +87,7 @@ def faults(*, saving: bool = False) -> Iterator[None]:
 def _savepoint(connection: BaseDatabaseWrapper) -> Iterator[None]:
     """Begin a savepoint in the host's transaction, with time limits until it is released.
 
-    To roll back to it restores the former limits, but to release it would keep ours.
+    Rolling back to it restores the former limits, but releasing it would keep ours.
     """
     limited = connection.vendor == "postgresql"
     with _waiting(connection), atomic(connection.alias):
@@ -105,11 +105,11 @@ def _own(connection: BaseDatabaseWrapper) -> Iterator[None]:
             connection.close_if_unusable_or_obsolete()
         with _waiting(connection), _begun(connection):
             yield
-            _wait(connection)  # for who reads SQLite's file as this commits
+            _wait(connection)  # the commit, too, waits for readers of SQLite's file
 
 
 def _begun(connection: BaseDatabaseWrapper) -> ExitStack:
-    """Begin a transaction, on a new connection where the server left the one that idled."""
+    """Begin a transaction, on a new connection if the server closed the idle one."""
     idled = connection.connection
     try:
         return _entered(connection)
@@ -133,7 +133,7 @@ def _entered(connection: BaseDatabaseWrapper) -> ExitStack:
 def _execute(
     connection: BaseDatabaseWrapper, statement: str, values: Sequence[Any] = ()
 ) -> Sequence[Any]:
-    """Return the row of a statement that has one."""
+    """Execute a statement and return its row."""
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
         row: Sequence[Any] = cursor.fetchone()
@@ -154,14 +154,14 @@ def _immediate(connection: Any) -> Iterator[None]:  # noqa: ANN401 - SQLite's al
 
 @contextmanager
 def _bounded(connection: Any) -> Iterator[None]:  # noqa: ANN401 - of any backend
-    """Cut the connection, and any that replaces it in the block, where they take too long."""
+    """Close the connection, or one that replaces it in the block, if it takes too long."""
     if connection.vendor != "postgresql":
         yield
         return
     with ExitStack() as stack:
 
         def watched(parameters: dict[str, Any]) -> Any:  # noqa: ANN401 - the driver's own
-            # What is given up ends by itself some time.
+            # An abandoned attempt ends by itself.
             parameters.setdefault("connect_timeout", int(TRANSACTION_TIMEOUT))
             made = _connected(connection, partial(connect, parameters))
             stack.enter_context(watch.over_driver(made))
@@ -179,15 +179,15 @@ def _bounded(connection: Any) -> Iterator[None]:  # noqa: ANN401 - of any backen
 def _connected(connection: Any, connect: Callable[[], Any]) -> Any:  # noqa: ANN401 - as above
     """Connect within the time that is left. Raises `Unavailable` if that is too short.
 
-    A driver's own limit is of whole seconds, for each address of the server's name anew, so a
-    thread does it, which is left alone where it takes too long.
+    A driver's own limit is in whole seconds and applies to each address of the server separately.
+    A thread therefore connects, and is abandoned if it takes too long.
     """
     promise: Promise[Any] = Promise()
 
     def call() -> None:
         try:
             made = connect()
-        except BaseException as error:  # noqa: BLE001 - it belongs to who waits
+        except BaseException as error:  # noqa: BLE001 - passed on to the caller
             promise.set_exception(error)
         else:
             if not promise.set_result(made):
@@ -206,7 +206,7 @@ def _connected(connection: Any, connect: Callable[[], Any]) -> Any:  # noqa: ANN
 
 
 def _drop(connection: Any, made: Any) -> None:  # noqa: ANN401 - as above
-    """Close what nobody waits for any more, or give it back to Django's pool."""
+    """Close a connection that came too late, or return it to Django's pool."""
     if connection.pool:
         connection.pool.putconn(made)
     else:
@@ -215,7 +215,7 @@ def _drop(connection: Any, made: Any) -> None:  # noqa: ANN401 - as above
 
 @contextmanager
 def _waiting(connection: Any) -> Iterator[None]:  # noqa: ANN401 - as above
-    """Have SQLite wait for its file no longer than there is time, until the end of the block."""
+    """Limit SQLite's wait for its file to the remaining time, until the end of the block."""
     if connection.vendor != "sqlite":
         yield
         return
