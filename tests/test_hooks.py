@@ -108,6 +108,7 @@ class TestHook:
 
         results: Iterator[object] = iter([_notify(), Deferred(), _stream(), _notify()])
 
+        @wraps(_notify)
         def notify(arrival: Arrival, outcome: Recorded) -> object:
             del arrival, outcome
             return next(results)
@@ -238,11 +239,6 @@ async def _stream(*_: object) -> AsyncIterator[None]:
     yield
 
 
-@wraps(_notify)
-def _wrapped(*arguments: object) -> object:
-    return _notify(*arguments)
-
-
 class _Notifier:
     async def __call__(self, *_: object) -> None:
         """Do what a host would do."""
@@ -262,8 +258,6 @@ class TestReceiver:
             _Notifier().notify,
             partial(_notify, 1),
             partial(partial(_Notifier()), 1),
-            _wrapped,
-            partial(_wrapped, 1),
             _Notifier,
         ],
         ids=[
@@ -273,8 +267,6 @@ class TestReceiver:
             "method",
             "partial",
             "partial of an object",
-            "wrapper",
-            "partial of a wrapper",
             "class",
         ],
     )

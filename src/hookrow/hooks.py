@@ -10,7 +10,6 @@ from inspect import (
     isawaitable,
     iscoroutine,
     iscoroutinefunction,
-    unwrap,
 )
 from time import monotonic
 from typing import Any, Generic, TypeVar
@@ -48,8 +47,8 @@ class Hook(Generic[End]):
     def __init__(self, function: Callable[[Arrival, End], object], name: str) -> None:
         if _is_async(function):
             raise ConfigurationError(
-                f"{name} is an async function, or wraps one, and would never run: hooks are called "
-                f"in a thread that has no event loop. {_ADVICE}"
+                f"{name} is an async function and would never run: hooks are called in a "
+                f"thread that has no event loop. {_ADVICE}"
             )
         self._function = function
         self._name = name
@@ -107,10 +106,10 @@ class Hook(Generic[End]):
 
 
 def _is_async(function: Callable[..., object]) -> bool:
-    """Return whether a function, or one that it wraps, is async."""
+    """Return whether a function is async. A wrapper is not: it may run the coroutine itself."""
     while isinstance(function, partial):
         function = function.func
-    inner: Any = unwrap(function)
+    inner: Any = function
     return any(
         is_async(each)
         for each in (inner, inner.__call__)  # of an instance or a class, it may be async
