@@ -179,6 +179,13 @@ class TestList:
             == command.call("log", "--json", "--before", 2).stdout
         )
 
+    def test_json_of_large_bodies(self, command: Command, url: str) -> None:
+        """All bodies are there, also if they are more than are read at once."""
+        large = [{**BOUNCE, "ID": n, "Pad": "x" * 2**20} for n in range(3)]
+        receive(url, *large)
+        found = [msgspec.json.decode(each["body"]) for each in listed(command)]
+        assert found == [*large[::-1], BOUNCE, OF_ANOTHER, STRANGER, UNKNOWN, DELIVERY]
+
     def test_none(self, command: Command) -> None:
         """Where none match a line says so to a person, and nothing to a machine."""
         done = command.call("log", "--recipient", "nobody@example.com")

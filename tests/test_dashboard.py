@@ -20,7 +20,7 @@ import pytest
 import world
 from hookrow import ConfigurationError, Head, Postmark, Receiver, Request, Response, testing
 from hookrow.asgi import ASGI, SLOWEST_CALL
-from hookrow.dashboard import Dashboard, basic, pages, served, visitor
+from hookrow.dashboard import Dashboard, basic, listing, pages, served, visitor
 from hookrow.dashboard.handler import PATIENCE as PATIENCE_OF_PAGES
 from hookrow.dashboard.handler import SECURITY
 from hookrow.dashboard.visitor import token
@@ -618,7 +618,26 @@ def test_a_database_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     visitor.dashboard.close(PATIENCE)
 
 
+def test_lists_are_read_without_bodies() -> None:
+    """From either end, and what is new: a list may have fifty of them."""
+    visitor = Visitor(MemoryStore())
+    site = visitor.dashboard._site
+    came(site.store, testing.delivery(ADA, ADAS, at=AT), testing.opening(ADA, ADAS, at=AT))
+    lists = [listing.listed(site, Query(), {}), listing.listed(site, Query(), {"after": "0"})]
+    entries = [*lists[0].entries, *lists[1].entries, *listing.newer(site.log, Query(), 0, 2)]
+    assert [(each.id, each.body) for each in entries] == 3 * [(2, None), (1, None)]
+
+
 class TestSubscriber:
+    def test_large_reasons(self, store: Any) -> None:  # noqa: ANN401 - any store
+        """Each is cut, also if there are more than are read at once."""
+        large = [testing.suppression(ADA, None, at=AT, reason=f"{n}" * 2**20) for n in range(3)]
+        came(store, *large)
+        page = Visitor(store).shows("/subscriber", email=ADA)
+        for n in range(3):
+            assert f">suppressed for {n}{n}" in page
+        assert page.count(" (1,048,591 characters)<") == 3
+
     def test_suppress_and_lift(self, store: Any) -> None:  # noqa: ANN401 - any store
         """It is a notification of its own: the row has the reason, the log who and why."""
         visitor = Visitor(store)

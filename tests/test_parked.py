@@ -318,6 +318,14 @@ class TestRevisit:
         names = ["m\0", "m-\ud800", *(f"m-{number}" for number in range(200))]
         assert receiver.revisit(*names).result(PATIENCE) == 200
 
+    def test_large_ones(self, site: Site, receiver: Receiver) -> None:
+        """More than are read at once, of which some stay parked."""
+        large = [{**_opening(n % 2), "ID": n, "Pad": "x" * 2**20} for n in range(6)]
+        site.arrive(*large)
+        site.send(1)
+        assert receiver.revisit("m-0", "m-1").result(PATIENCE) == 3
+        assert receiver.revisit("m-0", "m-1").result(PATIENCE) == 0
+
     def test_closed(self, site: Site, receiver: Receiver) -> None:
         """After it was closed nothing is done, which is no error: the sweep will."""
         site.arrive(_opening(1))

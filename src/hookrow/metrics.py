@@ -64,7 +64,7 @@ class Metrics(Observer):
         if inside.log is not None:
             with suppress(StoreError):
                 self._series.parked.set(inside.log.count_parked())
-                for entry in inside.log.newest(Query(), limit=1):
+                for entry in inside.log.newest(Query(), limit=1, bodies=False):
                     self._set_newest(entry.received_at.timestamp())
 
     def refused(self, head: Head, refusal: Refusal) -> None:

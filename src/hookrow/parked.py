@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
 from time import sleep
@@ -64,11 +64,19 @@ class Parked:
     def _revisit(self, asked: Sequence[Sequence[str]]) -> list[int]:
         return [
             sum(
-                self._record(self._log.parked(message_ids[start : start + GROUP]))
+                self._record(found)
                 for start in range(0, len(message_ids), GROUP)
+                for found in self._found(message_ids[start : start + GROUP])
             )
             for message_ids in asked
         ]
+
+    def _found(self, message_ids: Sequence[str]) -> Iterator[Sequence[Logged]]:
+        """Yield what is parked for these messages, oldest first, in groups."""
+        last = 0
+        while found := self._log.parked(message_ids, after=last):
+            yield found
+            last = found[-1].id
 
     def _record(self, found: Sequence[Logged]) -> int:
         # By arrival, not by when they fell due: of two changes of a row without a date, the last

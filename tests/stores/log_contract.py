@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
+from sys import getsizeof
 from typing import Any
 
 import pytest
@@ -30,7 +31,16 @@ from hookrow.quiet import Quiet
 from hookrow.recording import keep_failed, record
 from hookrow.replay import GROUP, matching, record_late, record_ready, rehearse
 from hookrow.sizes import LARGEST_GROUP
-from hookrow.stores.log import Cell, Ended, Grain, LogReader, Query
+from hookrow.stores.log import (
+    PORTION,
+    WIDEST_CHARACTER,
+    Cell,
+    Ended,
+    Grain,
+    LogReader,
+    Query,
+    with_bodies,
+)
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -38,6 +48,9 @@ DAY = timedelta(days=1)
 
 GIVEN_UP = NOON - PARKED_FOR
 """What is parked since before then is, at noon, too old to be tried again."""
+
+LARGE = "x" * (LARGEST_GROUP // WIDEST_CHARACTER // 2)
+"""A body of which two are read at once, but not three."""
 
 HOSTILE = (
     *("'; DROP TABLE hookrow_notifications; --", "%s %(rows)s :rows $1 ?", "\\u0000 \\x00 \\"),
@@ -403,7 +416,8 @@ class ReadContract:
         for read, start in ((log.oldest, "after"), (log.newest, "before")):
             page = read(query, limit=1)
             if page:
-                page = [*page, *read(query, **{start: page[0].id}, limit=9)]
+                there: dict[str, Any] = {start: page[0].id}
+                page = [*page, *read(query, **there, limit=9)]
             assert sorted(numbers(page)) == expected
 
     def test_a_time_is_reached_at_an_id(self, home: Home, log: LogReader) -> None:
@@ -512,9 +526,57 @@ class ReadContract:
         self, home: Home, log: LogReader
     ) -> None:
         """Of large bodies fewer are taken; the others stay due."""
-        body = "x" * (LARGEST_GROUP // 2)
-        keep(home, *(parked(n, minutes=n, body=body) for n in range(1, 4)))
+        keep(home, *(parked(n, minutes=n, body=LARGE) for n in range(1, 4)))
         assert [numbers(log.due(NOON + HOUR, limit=9)) for _ in range(3)] == [[1, 2], [3], []]
+
+    def test_bodies_are_read_a_group_at_a_time(self, home: Home, log: LogReader) -> None:
+        """From either end and for a message: fewer large bodies are returned, the others next."""
+        keep(home, *(parked(n, minutes=1, message_id="m", body=LARGE) for n in range(1, 5)))
+        ids = [row["id"] for row in home.logged()]
+        assert numbers(log.newest(Query(), limit=9)) == [4, 3]
+        assert numbers(log.newest(Query(parked=True), before=ids[2], limit=9)) == [2, 1]
+        assert numbers(log.oldest(Query(), limit=9)) == [1, 2]
+        assert numbers(log.oldest(Query(ids=ids), after=ids[0], limit=9)) == [2, 3]
+        assert numbers(log.oldest(Query(), limit=1)) == [1]
+        assert numbers(log.parked(["m"])) == [1, 2]
+        assert numbers(log.parked(["m"], after=ids[1])) == [3, 4]
+        assert numbers(log.parked(["m"], after=ids[3])) == []
+
+    def test_bodies_are_measured_in_bytes_of_memory(self, home: Home, log: LogReader) -> None:
+        """A character may take four of them."""
+        keep(home, *(entry(n, body="🦄" * (LARGEST_GROUP // 10)) for n in range(1, 5)))
+        groups = [*matching(log, Query())]
+        assert numbers(each for group in groups for each in group) == [1, 2, 3, 4]
+        for group in groups:
+            assert sum(getsizeof(each.body) for each in group) <= LARGEST_GROUP
+
+    def test_a_body_larger_than_a_group_is_read_alone(self, home: Home, log: LogReader) -> None:
+        """It cannot be divided."""
+        keep(home, entry(1, body="x" * (LARGEST_GROUP + 1)), entry(2))
+        assert [numbers(group) for group in matching(log, Query())] == [[1], [2]]
+
+    def test_entries_are_listed_without_bodies(self, home: Home, log: LogReader) -> None:
+        """However large these are, a list is as long as asked for, and like others in all else."""
+        fill(home)
+        told = _late(*(Opened("ada@example.com", f"m-{n}", NOON) for n in range(4)))
+        kept = [replace(each, body=LARGE) for each in entries(_live(told), fail(told), NOON)]
+        keep(home, *kept)
+        found = [*log.oldest(Query(), limit=2), *log.newest(Query(), limit=2)[::-1]]
+        bodiless = [replace(each, body=None) for each in found]
+        assert log.oldest(Query(), limit=9, bodies=False) == bodiless
+        assert log.newest(Query(), limit=9, bodies=False) == bodiless[::-1]
+        assert log.happened(NOON, Query(), limit=9) == bodiless
+
+    def test_listed_entries_get_their_bodies(self, home: Home, log: LogReader) -> None:
+        """All of them, in the order of the list; but for those that were deleted meanwhile."""
+        numbered = range(1, 2 * PORTION + 9)
+        keep(home, *map(entry, numbered))
+        listed = log.newest(Query(), limit=len(numbered), bodies=False)
+        found = with_bodies(log, listed)
+        assert [each.body for each in found] == [entry(n).body for n in reversed(numbered)]
+        keep(home, *(entry(n, last_received_at=NOON + HOUR) for n in (1, 9)))
+        sum(log.prune(before=NOON + SECOND, parked_before=GIVEN_UP, bodies_only=False))
+        assert numbers(with_bodies(log, listed)) == [9, 1]
 
     @pytest.mark.parametrize(
         ("age", "pause"),

@@ -20,6 +20,7 @@ from sqlalchemy import Engine, event, text
 from hookrow import Schema, SchemaMismatch
 from hookrow.entry import PARKED_FOR
 from hookrow.recording import record
+from hookrow.sizes import LARGEST_GROUP
 from hookrow.stores import Locked
 from hookrow.stores.log import LogReader, Query
 from hookrow.stores.sql import SQLStore
@@ -129,6 +130,28 @@ class TestSharing:
             assert numbers(reader(home).newest(Query(), limit=9)) == [2, 1]
         assert numbers(reader(home).newest(Query(), limit=9)) == [3, 2, 1]
 
+    def test_what_is_deleted_while_it_is_read(self, home: SQLHome, empty_database_url: str) -> None:
+        """A group that was deleted after it was measured is not the end of the log."""
+        keep(home, entry(1, body="x" * LARGEST_GROUP), entry(2, last_received_at=NOON + DAY))
+        engine = connect(empty_database_url)
+        log = reader_of(engine)
+
+        def delete(_c: object, _cursor: object, statement: str, *_: object) -> None:
+            if "length(" in statement:
+                old = {"before": NOON + SECOND, "parked_before": NOON}
+                sum(reader(home).prune(**old, bodies_only=False))
+
+        event.listen(engine, "after_cursor_execute", delete)
+        assert numbers(log.oldest(Query(), limit=9)) == [2]
+        engine.dispose()
+
+
+def reader_of(engine: Engine) -> LogReader:
+    """Return what reads the log through an engine."""
+    log = SQLStore(engine).log
+    assert log is not None
+    return log
+
 
 @pytest.fixture
 def long(home: SQLHome, empty_database_url: str) -> Iterator[tuple[Engine, LogReader]]:
@@ -138,9 +161,7 @@ def long(home: SQLHome, empty_database_url: str) -> Iterator[tuple[Engine, LogRe
     engine = connect(empty_database_url)
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text("ANALYZE"))
-    log = SQLStore(engine).log
-    assert log is not None
-    yield engine, log
+    yield engine, reader_of(engine)
     engine.dispose()
 
 
@@ -175,7 +196,7 @@ def test_what_is_parked_is_found_by_its_index(
     event.listen(engine, "before_cursor_execute", note)
     look(log)
     event.remove(engine, "before_cursor_execute", note)
-    [(statement, parameters)] = [each for each in said if each[0].startswith("SELECT")]
+    [(statement, parameters), *_] = [each for each in said if each[0].startswith("SELECT")]
     word = "EXPLAIN" if engine.dialect.name == "postgresql" else "EXPLAIN QUERY PLAN"
     with engine.connect() as connection:
         plan = connection.exec_driver_sql(f"{word} {statement}", parameters)

@@ -19,7 +19,7 @@ from hookrow.notification import Outcome, Recorded, Refusal
 from hookrow.postmark import parse
 from hookrow.quiet import Quiet
 from hookrow.stores import Locked, Store, StoreError
-from hookrow.stores.log import Query
+from hookrow.stores.log import Query, with_bodies
 from hookrow.story import at, many, printable, story, told
 
 _COLUMNS = "{:>8}  {:20}  {:18}  {:28}  {:36}  {}"
@@ -86,11 +86,14 @@ def log(  # noqa: PLR0913 - one for each option
     )
     source: Source = context.obj
     with source.opened(database_url) as store:
-        found = log_of(store).newest(query, before=before, limit=limit)
+        reader = log_of(store)
+        found = reader.newest(query, before=before, limit=limit, bodies=False)
+        for entry in with_bodies(reader, found) if as_json else ():
+            click.echo(_as_json(entry))
     if found and not as_json:
         click.echo(_COLUMNS.format("id", "came", "type", "recipient", "message id", "outcome"))
-    for entry in found:
-        click.echo(_as_json(entry) if as_json else _line(entry))
+        for entry in found:
+            click.echo(_line(entry))
     if not found and not as_json:
         click.echo("There are no such notifications.")
     elif len(found) == limit:

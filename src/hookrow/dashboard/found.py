@@ -157,7 +157,8 @@ def _cause(log: LogReader, query: Query, type_: str, at: datetime) -> int | None
         if entry.occurred_at == at:
             return entry.id
     first = log.reached(at)
-    for entry in log.oldest(replace(query, ids=range(first, first + NEAR)), limit=TRIED):
+    query = replace(query, ids=range(first, first + NEAR))
+    for entry in log.oldest(query, limit=TRIED, bodies=False):
         if at in {entry.received_at, entry.last_received_at}:
             return entry.id
     return None

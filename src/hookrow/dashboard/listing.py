@@ -16,7 +16,7 @@ PAGE = 50
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Entries of the log, newest first, and from which id on there may be others.
+    """Entries of the log without bodies, newest first, and from which id on there may be others.
 
     A long log is not looked through at once: there may be fewer than a page, and yet others.
     """
@@ -47,7 +47,8 @@ def listed(site: Site, query: Query, wanted: Fields) -> Listed:
         return Listed(found.entries, None if before is None else before - 1, found.before)
     last = last_id(site.log)
     end = min(last, after + WIDEST)
-    entries = site.log.oldest(replace(query, ids=range(after + 1, end + 1)), limit=PAGE)
+    query = replace(query, ids=range(after + 1, end + 1))
+    entries = site.log.oldest(query, limit=PAGE, bodies=False)
     looked = entries[-1].id if len(entries) == PAGE else end
     return Listed(entries[::-1], looked if looked < last else None, after + 1)
 
@@ -55,7 +56,7 @@ def listed(site: Site, query: Query, wanted: Fields) -> Listed:
 def newer(log: LogReader, query: Query, seen: int, last: int) -> Sequence[Logged]:
     """Return the newest of what came since the last look; a look long ago does not count."""
     ids = range(max(seen, last - WIDEST) + 1, last + 1)
-    return log.newest(replace(query, ids=ids), limit=PAGE) if ids else []
+    return log.newest(replace(query, ids=ids), limit=PAGE, bodies=False) if ids else []
 
 
 def last_id(log: LogReader) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from heapq import nlargest
 from operator import attrgetter
@@ -9,11 +10,12 @@ from operator import attrgetter
 from hookrow.dashboard import found, listing
 from hookrow.dashboard.actions import DONE
 from hookrow.dashboard.asking import FILTERS, TYPES, Fields, Mistake, fields, number, query
-from hookrow.dashboard.drawing import Drawn
+from hookrow.dashboard.drawing import Drawn, shown
+from hookrow.dashboard.said import CHANGES, said
 from hookrow.dashboard.site import Site
-from hookrow.entry import Ending
+from hookrow.entry import Ending, Logged
 from hookrow.figures import Period
-from hookrow.stores.log import Query
+from hookrow.stores.log import Query, with_bodies
 from hookrow.story import story
 
 LISTS = 500
@@ -114,6 +116,7 @@ def subscriber(site: Site, asked: str) -> Drawn:
         "email": email,
         "row": row,
         "listed": listed,
+        "said": _said(site, listed.entries),
         "done": DONE.get(wanted.get("done", "")),
         "no_log": site.no_log,
     }
@@ -134,9 +137,18 @@ def dispatch(site: Site, asked: str) -> Drawn:
         "done": DONE.get(wanted.get("done", "")),
         "rows": rows,
         "listed": listed,
+        "said": _said(site, listed.entries),
         "no_log": site.no_log,
     }
     return Drawn("dispatch.html", values)
+
+
+def _said(site: Site, listed: Sequence[Logged]) -> Mapping[int, str]:
+    """Return what each change of subscription among listed entries says, by its id."""
+    changes = [each for each in listed if each.record_type in CHANGES]
+    entries = with_bodies(site.log, changes) if changes else ()
+    # Shortened as they are read, because each may be as large as its body.
+    return {entry.id: shown(text) for entry in entries if (text := said(entry))}
 
 
 def _required(wanted: Fields, name: str, sentence: str) -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from hookrow.byhand import ORIGIN
-from hookrow.entry import Logged, body_of
+from hookrow.entry import RECORD_TYPES, Logged, body_of
 from hookrow.notification import Reactivated, Suppressed
 from hookrow.postmark import parse
+
+CHANGES = {RECORD_TYPES[Suppressed], RECORD_TYPES[Reactivated]}
+"""The types of changes of subscription."""
 
 
 class _ByHand(msgspec.Struct, rename="pascal"):

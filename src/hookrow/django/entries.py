@@ -9,11 +9,21 @@ from typing import TYPE_CHECKING
 from django.apps import apps
 from django.db.models import Count, F, Max, Min, Q, QuerySet
 
-from hookrow.django.fields import Start
+from hookrow.django.fields import Size, Start
 from hookrow.django.mapping import LOG
 from hookrow.django.transactions import reading
 from hookrow.entry import Ending, Logged, fingerprints, kept_message_id
-from hookrow.stores.log import Cell, Ended, Grain, Probe, Query, moment, reached, span
+from hookrow.stores.log import (
+    Cell,
+    Ended,
+    Grain,
+    Probe,
+    Query,
+    moment,
+    reached,
+    span,
+    within_size,
+)
 
 if TYPE_CHECKING:
     from hookrow.django.models import Notification
@@ -25,28 +35,33 @@ class DjangoEntries:
     def __init__(self, using: str) -> None:
         self._using = using
 
-    def newest(self, query: Query, *, before: int | None = None, limit: int) -> Sequence[Logged]:
+    def newest(
+        self, query: Query, *, before: int | None = None, limit: int, bodies: bool = True
+    ) -> Sequence[Logged]:
         """Return the newest entries, newest first."""
         within = span(query, self.reached, before=before)
         found = self._matching(query).filter(place__range=within)
-        return self._read(found.order_by("-place"), limit)
+        return self._read(found.order_by("-place"), limit, bodies=bodies)
 
-    def oldest(self, query: Query, *, after: int = 0, limit: int) -> Sequence[Logged]:
+    def oldest(
+        self, query: Query, *, after: int = 0, limit: int, bodies: bool = True
+    ) -> Sequence[Logged]:
         """Return the oldest entries, oldest first."""
         within = span(query, self.reached, after=after)
         found = self._matching(query).filter(place__range=within)
-        return self._read(found.order_by("place"), limit)
+        return self._read(found.order_by("place"), limit, bodies=bodies)
 
     def happened(self, at: datetime, query: Query, *, limit: int) -> Sequence[Logged]:
         """Return entries of what happened within that second, oldest first."""
         found = self._matching(query).filter(fingerprint__range=fingerprints(at))
-        return self._read(found.order_by("id"), limit)
+        return self._read(found.order_by("id"), limit, bodies=False)
 
-    def parked(self, message_ids: Collection[str]) -> Sequence[Logged]:
+    def parked(self, message_ids: Collection[str], *, after: int = 0) -> Sequence[Logged]:
         """Return the parked entries of these messages, oldest first."""
         of_them = [kept_message_id(each) for each in message_ids]
-        found = self._all().filter(message_id__in=of_them, retry_at__isnull=False)
-        return self._read(found.order_by("id"), None)
+        left = self._all().filter(retry_at__isnull=False, id__gt=after)
+        found = left.filter(message_id__in=of_them)
+        return self._read(found.order_by("id"), None, bodies=True)
 
     def ends(self, first: int, last: int) -> Mapping[Ending, Ended]:
         """Count the entries from one id to another by how they ended."""
@@ -114,9 +129,19 @@ class DjangoEntries:
             found = found.filter(received_at__lt=query.until)
         return found.filter(retry_at__isnull=False) if query.parked else found
 
-    def _read(self, found: QuerySet[Notification], limit: int | None) -> Sequence[Logged]:
+    def _read(
+        self, found: QuerySet[Notification], limit: int | None, *, bodies: bool
+    ) -> Sequence[Logged]:
+        """Return entries without bodies, or the leading ones whose bodies make one group."""
         with reading(self._using):
-            return [row.logged() for row in found[:limit]]
+            if not bodies:
+                return [row.logged() for row in found.defer("body")[:limit]]
+            sizes = found.values_list("id", Size("body"))[:limit]
+            # All of them may have been deleted in between, which is not the end of the log.
+            while ids := within_size(sizes.all()):
+                if entries := [row.logged() for row in found.filter(id__in=ids)]:
+                    return entries
+        return []
 
     def _all(self) -> QuerySet[Notification]:
         model: type[Notification] = apps.get_model(LOG)

@@ -88,6 +88,23 @@ class Folded(_Text):
         return self.as_sql(compiler, connection, template=template, **context)
 
 
+class Size(models.Func):
+    """`Size("body")`: the size of a text, for `stores.log.within_size`.
+
+    In bytes, which PostgreSQL knows without reading it; SQLite counts characters.
+    """
+
+    function = "OCTET_LENGTH"
+    arity = 1
+    output_field = models.IntegerField()
+
+    def as_sqlite(
+        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: str
+    ) -> _AsSqlType:
+        """Count characters, because SQLite before 3.43 has no function for bytes."""
+        return self.as_sql(compiler, connection, function="LENGTH", **context)
+
+
 class Start(_Text):
     """`Start("received_at", "hour")`: the start of the hour or the minute, in UTC.
 

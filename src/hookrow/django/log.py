@@ -8,10 +8,9 @@ from functools import partial
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Min, Q
-from django.db.models.functions import Length
 
 from hookrow.django.entries import DjangoEntries
-from hookrow.django.fields import Folded
+from hookrow.django.fields import Folded, Size
 from hookrow.django.transactions import begun
 from hookrow.entry import Logged, kept_recipient, quoted, retry_at
 from hookrow.stores.log import within_size
@@ -27,7 +26,7 @@ class DjangoLog(DjangoEntries):
         with begun(self._using) as connection:
             if connection.features.has_select_for_update_skip_locked:
                 due = due.select_for_update(skip_locked=True)
-            sizes = due.values_list("id", Length("body"))[:limit]
+            sizes = due.values_list("id", Size("body"))[:limit]
             rows = list(self._all().filter(id__in=within_size(sizes)).order_by("retry_at"))
             found = [row.logged() for row in rows]
             for row in rows:

@@ -65,7 +65,8 @@ class Notification(models.Model):
         return printable(f"{self.record_type or 'Notification'} {self.message_id or self.pk}")
 
     def logged(self) -> Logged:
-        """Return the entry as every log has it."""
-        values = {field.name: getattr(self, field.name) for field in fields(Logged)}
+        """Return the entry as every log has it; without its body if that is deferred."""
+        loaded = {field.name for field in fields(Logged)} - self.get_deferred_fields()
+        values = {"body": None, **{name: getattr(self, name) for name in loaded}}
         ends = {name: Ending(values[name]) for name in ("outcome", "first_outcome")}
         return Logged(**{**values, **ends, "fingerprint": bytes(self.fingerprint)})

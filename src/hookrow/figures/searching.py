@@ -49,11 +49,11 @@ def search(
 ) -> Found:
     """Look for the newest entries of lower ids than `before`, as long as the budget lasts.
 
-    For those that are parked there is an index, which leads to them at once. Raises a
-    `StoreError`.
+    They have no bodies. For those that are parked there is an index, which leads to them at once.
+    Raises a `StoreError`.
     """
     if query.parked:
-        parked = log.newest(query, before=before, limit=limit)
+        parked = log.newest(query, before=before, limit=limit, bodies=False)
         return Found(parked, parked[-1].id if len(parked) == limit else None)
     until, width = monotonic() + BUDGET, NARROWEST
     first, last = _bounds(log, query, before)
@@ -63,7 +63,7 @@ def search(
         while rest >= low:
             start, begin = max(rest - width + 1, low), monotonic()
             window = replace(query, ids=range(start, rest + 1))
-            found += log.newest(window, limit=limit - len(found))
+            found += log.newest(window, limit=limit - len(found), bodies=False)
             if len(found) == limit:
                 return Found(found, _unless_first(found[-1].id, first))
             if (now := monotonic()) >= until:

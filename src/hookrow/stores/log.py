@@ -19,6 +19,12 @@ HIGHEST = 2**63 - 1
 WIDEST = 50_000
 """In ids; the widest range that one statement counts."""
 
+WIDEST_CHARACTER = 4
+"""In bytes; what a character of a string takes in memory at most (PEP 393)."""
+
+PORTION = 64
+"""In entries; how many bodies of a list are read at once, at most."""
+
 LATE = timedelta(days=1)
 """How long a spool may hold back what is still found by when it came."""
 
@@ -146,11 +152,15 @@ def reached(at: datetime, bounds: tuple[int, int], probe: Callable[[int], Probe 
 
 
 def within_size(sizes: Iterable[tuple[int, int | None]]) -> Sequence[int]:
-    """Return the leading ids whose bodies make one group: `sizes` has each id's characters."""
+    """Return the leading ids whose bodies make one group, at least one id.
+
+    `sizes` has the size of each body, in characters or in bytes of UTF-8: in memory either may
+    take `WIDEST_CHARACTER` bytes.
+    """
     ids: list[int] = []
     total = 0
     for id_, size in sizes:
-        total += size or 0
+        total += WIDEST_CHARACTER * (size or 0)
         if ids and total > LARGEST_GROUP:
             break
         ids.append(id_)
@@ -164,12 +174,21 @@ def moment(start: str | datetime) -> datetime:
 
 
 class LogReader(Protocol):
-    """The log of a store. Each call is a transaction of its own; they raise a `StoreError`."""
+    """The log of a store. Each call is a transaction of its own; they raise a `StoreError`.
 
-    def newest(self, query: Query, *, before: int | None = None, limit: int) -> Sequence[Logged]:
+    A body may be large, so methods that return bodies return fewer entries than `limit` if the
+    bodies would make more than a group (`within_size`). Only an empty result means that there are
+    no more. Without `bodies`, `body` is None in each entry, and `limit` alone counts.
+    """
+
+    def newest(
+        self, query: Query, *, before: int | None = None, limit: int, bodies: bool = True
+    ) -> Sequence[Logged]:
         """Return the newest entries, newest first; of lower ids than `before`, to page on."""
 
-    def oldest(self, query: Query, *, after: int = 0, limit: int) -> Sequence[Logged]:
+    def oldest(
+        self, query: Query, *, after: int = 0, limit: int, bodies: bool = True
+    ) -> Sequence[Logged]:
         """Return the oldest entries, oldest first; of higher ids than `after`, to page on."""
 
     def due(self, now: datetime, *, limit: int) -> Sequence[Logged]:
@@ -180,14 +199,14 @@ class LogReader(Protocol):
         """
 
     def happened(self, at: datetime, query: Query, *, limit: int) -> Sequence[Logged]:
-        """Return entries of what happened within that second, oldest first.
+        """Return entries of what happened within that second, oldest first, without bodies.
 
         Found by the fingerprint, whatever the size of the log: what set a time of a row
         happened then.
         """
 
-    def parked(self, message_ids: Collection[str]) -> Sequence[Logged]:
-        """Return the parked entries of these messages, oldest first."""
+    def parked(self, message_ids: Collection[str], *, after: int = 0) -> Sequence[Logged]:
+        """Return the parked entries of these messages, oldest first; `after` an id, to page on."""
 
     def prune(
         self, *, before: datetime, parked_before: datetime, bodies_only: bool
@@ -224,3 +243,15 @@ class LogReader(Protocol):
 
     def count_parked(self) -> int:
         """Return how many entries are tried again."""
+
+
+def with_bodies(log: LogReader, listed: Sequence[Logged]) -> Iterator[Logged]:
+    """Yield entries that were listed newest first without bodies, with their bodies.
+
+    At most a group's worth is read at once. Entries that were deleted meanwhile are left out.
+    """
+    ids = [each.id for each in listed]
+    while ids:
+        found = log.newest(Query(ids=ids[:PORTION]), limit=PORTION)
+        yield from found
+        ids = [each for each in ids if each < found[-1].id] if found else ids[PORTION:]

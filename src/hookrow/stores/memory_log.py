@@ -41,37 +41,44 @@ class MemoryLog:
             else:
                 self._put(followed(there, entry))
 
-    def newest(self, query: Query, *, before: int | None = None, limit: int) -> Sequence[Logged]:
+    def newest(
+        self, query: Query, *, before: int | None = None, limit: int, bodies: bool = True
+    ) -> Sequence[Logged]:
         """Return the newest entries, newest first."""
         matching = (each for each in self._matching(query) if before is None or each.id < before)
-        return list(islice(matching, limit))
+        return _read(list(islice(matching, limit)), bodies=bodies)
 
-    def oldest(self, query: Query, *, after: int = 0, limit: int) -> Sequence[Logged]:
+    def oldest(
+        self, query: Query, *, after: int = 0, limit: int, bodies: bool = True
+    ) -> Sequence[Logged]:
         """Return the oldest entries, oldest first."""
-        return [each for each in reversed(self._matching(query)) if each.id > after][:limit]
+        matching = [each for each in reversed(self._matching(query)) if each.id > after]
+        return _read(matching[:limit], bodies=bodies)
 
     def happened(self, at: datetime, query: Query, *, limit: int) -> Sequence[Logged]:
         """Return entries of what happened within that second, oldest first."""
         first, last = fingerprints(at)
         matching = reversed(self._matching(query))
-        return [each for each in matching if first <= each.fingerprint <= last][:limit]
+        found = [each for each in matching if first <= each.fingerprint <= last]
+        return _read(found[:limit], bodies=False)
 
     def due(self, now: datetime, *, limit: int) -> Sequence[Logged]:
         """Take parked entries that are due, and put off when to try again."""
         due = [(each.retry_at, each) for each in self._all() if each.retry_at is not None]
-        taken = [each for at, each in sorted(due, key=lambda pair: pair[0]) if at <= now][:limit]
-        taken = taken[: len(within_size((each.id, len(each.body or "")) for each in taken))]
+        late = [each for at, each in sorted(due, key=lambda pair: pair[0]) if at <= now]
+        taken = _read(late[:limit], bodies=True)
         for each in taken:
             self._put(replace(each, retry_at=retry_at(each.received_at, now)))
         return taken
 
-    def parked(self, message_ids: Collection[str]) -> Sequence[Logged]:
+    def parked(self, message_ids: Collection[str], *, after: int = 0) -> Sequence[Logged]:
         """Return the parked entries of these messages, oldest first."""
-        return [
+        found = [
             each
             for each in self._all()
-            if each.retry_at is not None and each.message_id in message_ids
+            if each.id > after and each.retry_at is not None and each.message_id in message_ids
         ]
+        return _read(found, bodies=True)
 
     def prune(
         self, *, before: datetime, parked_before: datetime, bodies_only: bool
@@ -153,6 +160,12 @@ class MemoryLog:
 
     def _matching(self, query: Query) -> list[Logged]:
         return [each for each in reversed(self._all()) if query.matches(each)]
+
+
+def _read(found: Sequence[Logged], *, bodies: bool) -> Sequence[Logged]:
+    if not bodies:
+        return [replace(each, body=None) for each in found]
+    return found[: len(within_size((each.id, len(each.body or "")) for each in found))]
 
 
 def _start(at: datetime, grain: Grain) -> datetime:

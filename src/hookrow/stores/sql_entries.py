@@ -18,12 +18,24 @@ from sqlalchemy import (
     String,
     func,
     literal_column,
+    null,
     select,
     type_coerce,
 )
 
 from hookrow.entry import Ending, Logged, fingerprints, kept_message_id
-from hookrow.stores.log import LENGTHS, Cell, Ended, Grain, Probe, Query, moment, reached, span
+from hookrow.stores.log import (
+    LENGTHS,
+    Cell,
+    Ended,
+    Grain,
+    Probe,
+    Query,
+    moment,
+    reached,
+    span,
+    within_size,
+)
 from hookrow.stores.tables import log_table
 
 
@@ -36,30 +48,36 @@ class SQLEntries:
         self._table = log_table(name, MetaData())
         self._reading = reading
 
-    def newest(self, query: Query, *, before: int | None = None, limit: int) -> Sequence[Logged]:
+    def newest(
+        self, query: Query, *, before: int | None = None, limit: int, bodies: bool = True
+    ) -> Sequence[Logged]:
         """Return the newest entries, newest first."""
         place = self._place(query)
         within = place.between(*span(query, self.reached, before=before))
-        return self._read(self._matching(query).where(within).order_by(place.desc()).limit(limit))
+        found = self._matching(query).where(within).order_by(place.desc()).limit(limit)
+        return self._read(found) if bodies else self._list(found)
 
-    def oldest(self, query: Query, *, after: int = 0, limit: int) -> Sequence[Logged]:
+    def oldest(
+        self, query: Query, *, after: int = 0, limit: int, bodies: bool = True
+    ) -> Sequence[Logged]:
         """Return the oldest entries, oldest first."""
         place = self._place(query)
         within = place.between(*span(query, self.reached, after=after))
-        return self._read(self._matching(query).where(within).order_by(place).limit(limit))
+        found = self._matching(query).where(within).order_by(place).limit(limit)
+        return self._read(found) if bodies else self._list(found)
 
     def happened(self, at: datetime, query: Query, *, limit: int) -> Sequence[Logged]:
         """Return entries of what happened within that second, oldest first."""
         column = self._table.c
         found = self._matching(query).where(column.fingerprint.between(*fingerprints(at)))
-        return self._read(found.order_by(column.id).limit(limit))
+        return self._list(found.order_by(column.id).limit(limit))
 
-    def parked(self, message_ids: Collection[str]) -> Sequence[Logged]:
+    def parked(self, message_ids: Collection[str], *, after: int = 0) -> Sequence[Logged]:
         """Return the parked entries of these messages, oldest first."""
         column = self._table.c
         of_them = column.message_id.in_([kept_message_id(each) for each in message_ids])
-        found = select(self._table).where(of_them, column.retry_at.is_not(None))
-        return self._read(found.order_by(column.id))
+        left = (column.retry_at.is_not(None), column.id > after)
+        return self._read(select(self._table).where(of_them, *left).order_by(column.id))
 
     def ends(self, first: int, last: int) -> Mapping[Ending, Ended]:
         """Count the entries from one id to another by how they ended."""
@@ -129,8 +147,23 @@ class SQLEntries:
         return row and Probe(*row)
 
     def _read(self, found: Select[Any]) -> Sequence[Logged]:
+        """Return the leading entries whose bodies make one group."""
+        column = self._table.c
         with self._reading() as connection:
-            return list(map(logged, connection.execute(found)))
+            sizes = found.with_only_columns(column.id, body_size(column.body, connection))
+            # All of them may have been deleted in between, which is not the end of the log.
+            while ids := within_size(map(tuple, connection.execute(sizes))):
+                rows = connection.execute(found.where(column.id.in_(ids)))
+                if entries := list(map(logged, rows)):
+                    return entries
+        return []
+
+    def _list(self, found: Select[Any]) -> Sequence[Logged]:
+        """Return entries without bodies."""
+        column = self._table.c
+        columns = [null().label("body") if each is column.body else each for each in column]
+        with self._reading() as connection:
+            return list(map(logged, connection.execute(found.with_only_columns(*columns))))
 
     def _place(self, query: Query) -> ColumnElement[int]:
         """Return the id; of what is parked in a way that leads no planner from that one's index."""
@@ -166,6 +199,15 @@ def _start(at: Column[Any], grain: Grain, dialect: str) -> ColumnElement[Any]:
     # As a literal, so that what is grouped by is what is selected; in UTC, for a zone may be
     # half an hour off.
     return func.date_trunc(literal_column(f"'{grain}'"), func.timezone(literal_column("'UTC'"), at))
+
+
+def body_size(body: Column[Any], connection: Connection) -> ColumnElement[int]:
+    """Measure a body for `within_size`: in bytes, which PostgreSQL knows without reading it.
+
+    SQLite counts characters, because before 3.43 it has no function for bytes.
+    """
+    sqlite = connection.dialect.name == "sqlite"
+    return func.length(body) if sqlite else func.octet_length(body)
 
 
 def logged(row: Row[Any]) -> Logged:

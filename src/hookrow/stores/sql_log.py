@@ -23,7 +23,7 @@ from sqlalchemy import (
 
 from hookrow.entry import Logged, kept_recipient, quoted, retry_at
 from hookrow.stores.log import within_size
-from hookrow.stores.sql_entries import SQLEntries, logged
+from hookrow.stores.sql_entries import SQLEntries, body_size, logged
 from hookrow.stores.tables import folded
 from hookrow.stores.tending import PRUNE_LOCK, batches, pruned
 
@@ -44,7 +44,7 @@ class SQLLog(SQLEntries):
         """Take parked entries that are due, and put off when to try again."""
         table = self._table
         due = (
-            select(table.c.id, func.length(table.c.body))
+            select(table.c.id)
             .where(table.c.retry_at <= now)
             .order_by(table.c.retry_at)
             .limit(limit)
@@ -56,7 +56,8 @@ class SQLLog(SQLEntries):
             .values(retry_at=bindparam("its_retry_at"))
         )
         with self._begun() as connection:
-            ids = within_size(map(tuple, connection.execute(due)))
+            sizes = due.add_columns(body_size(table.c.body, connection))
+            ids = within_size(map(tuple, connection.execute(sizes)))
             if not ids:
                 return []
             entries = select(table).where(table.c.id.in_(ids)).order_by(table.c.retry_at)
