@@ -90,6 +90,15 @@ class TestLog:
         assert "... (cut: the body has 19,999 characters)" in page
         assert len(page) < 50_000
 
+    def test_the_list_is_read_without_bodies(self, project: Site) -> None:
+        """They may be large, and it has a hundred lines."""
+        project.receive(DELIVERY)
+        with CaptureQueriesContext(connection) as captured:
+            project.get(LOG)
+        read = [each["sql"] for each in captured if '"hookrow_notifications"' in each["sql"]]
+        assert any('"recipient"' in each for each in read)
+        assert not [each for each in read if '"body"' in each]
+
     def test_nobody_changes_it(self, project: Site) -> None:
         """There is no page to add an entry, and none can be saved."""
         project.receive(DELIVERY)
@@ -156,6 +165,12 @@ class TestReplay:
         assert "2 notifications replayed: 1 recorded, 1 subscriber not found." in page
         assert Dispatch.objects.get(pk=1).opened_at == AT
         assert Notification.objects.get(message_id="not-sent-yet").outcome == "recorded"
+
+    def test_large_ones(self, project: Site) -> None:
+        """All of them, also if they are more than are read at once."""
+        project.receive(*({**DELIVERY, "ID": n, "Pad": "x" * 2**19} for n in range(6)))
+        page = project.act(LOG, "replay", *Notification.objects.values_list("pk", flat=True))
+        assert "6 notifications replayed: 6 recorded." in page
 
     def test_it_is_a_permission(self, project: Site) -> None:
         """Who may only view the log has no such action, and posting it does nothing."""

@@ -15,6 +15,8 @@ from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 
 from hookrow.django.changelist import LongList, choice
+from hookrow.django.conf import conf
+from hookrow.django.log import DjangoLog
 from hookrow.django.models import Notification
 from hookrow.django.receiving import store
 from hookrow.django.suppression import SuppressionAdmin
@@ -23,7 +25,8 @@ from hookrow.errors import HookrowError
 from hookrow.notification import Recorded
 from hookrow.postmark import parse
 from hookrow.quiet import Quiet
-from hookrow.replay import GROUP, arrivals_of, record_late
+from hookrow.replay import arrivals_of, matching, record_late
+from hookrow.stores.log import Query
 from hookrow.story import laid_out, many, printable, story
 
 __all__ = ["NotificationAdmin", "SuppressionAdmin"]
@@ -67,6 +70,10 @@ class NotificationAdmin(LongList):
 
     what, whom, message = map(_shown, ("record_type", "recipient", "message_id"))
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Notification]:
+        """Return all entries without their bodies, which may be large: no list shows them."""
+        return super().get_queryset(request).defer("body")
+
     @admin.display(description="came")
     def came(self, entry: Notification) -> SafeString:
         """Return when, to the second, in the time zone of the page."""
@@ -93,25 +100,24 @@ class NotificationAdmin(LongList):
     @admin.action(description="Replay: record them once more", permissions=["replay"])
     def replay(self, request: HttpRequest, queryset: QuerySet[Notification]) -> None:
         """Record the selected entries once more, oldest first, and say how they ended."""
-        entries = list(queryset.order_by("id")[: MOST + 1])
-        if len(entries) > MOST:
+        ids = list(queryset.order_by("id").values_list("id", flat=True)[: MOST + 1])
+        if len(ids) > MOST:
             text = f"Select {MOST} at most, or run: manage.py hookrow replay"
             self.message_user(request, text, messages.ERROR)
             return
         counts: Counter[str] = Counter()
-        for start in range(0, len(entries), GROUP):
-            group = [entry.logged() for entry in entries[start : start + GROUP]]
-            try:
+        try:
+            for group in matching(DjangoLog(conf.database), Query(ids=ids)):
                 counts += _replayed(group)
-            except HookrowError as error:
-                text = f"Stopped after {counts.total()}: {error}"
-                self.message_user(request, text, messages.ERROR)
-                return
-        if not entries:
+        except HookrowError as error:
+            text = f"Stopped after {counts.total()}: {error}"
+            self.message_user(request, text, messages.ERROR)
+            return
+        if not counts:
             self.message_user(request, "None of them is in the log any more.", messages.WARNING)
             return
         ends = ", ".join(f"{number} {name}" for name, number in counts.items())
-        self.message_user(request, f"{many(len(entries), 'notification')} replayed: {ends}.")
+        self.message_user(request, f"{many(counts.total(), 'notification')} replayed: {ends}.")
 
     def found(self, queryset: QuerySet[Notification], term: str) -> QuerySet[Notification]:
         """Return those for an address, of a message, or of that number."""
