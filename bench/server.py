@@ -38,8 +38,9 @@ def watch(url: str) -> None:
     figures = Figures(store)
     while True:
         figures.overview(Period.MONTH, datetime.now(UTC))
-        newest = store.log.newest(Query(), limit=50)
-        store.log.oldest(Query(), after=newest[-1].id if newest else 0, limit=50)
+        newest = store.log.newest(Query(), limit=50, bodies=False)
+        after = newest[-1].id if newest else 0
+        store.log.oldest(Query(), after=after, limit=50, bodies=False)
         sleep(ASKING / TABS)
 
 
