@@ -30,7 +30,7 @@ from hookrow import (
     retry,
     testing,
 )
-from hookrow.drain import REST, Drain
+from hookrow.drain import FAILED_AFTER, REST, Drain
 from hookrow.entry import Ending, Logged
 from hookrow.postmark import parse
 from hookrow.promise import Promise
@@ -476,16 +476,24 @@ class TestDrain:
 
     @pytest.mark.parametrize("database", ["postgres"], indirect=True)
     def test_entries_that_keep_failing(self, database: Database, spool: Spool) -> None:
-        """Entries on which the database itself fails are logged so, and hold up no others."""
+        """Entries on which the database itself fails hold up no others.
+
+        After a minute they are logged as failed.
+        """
         database.fail_at(ADA)
-        failing = [testing.opening(ADA, ADAS, at=NOON + timedelta(n)) for n in range(100)]
-        _put(spool, *failing, OPENING)
+        failing = [testing.opening(ADA, ADAS, at=NOON + timedelta(n)) for n in range(101)]
+        _put(spool, *failing[1:], OPENING, at=datetime.now(UTC) - FAILED_AFTER)
+        _put(spool, failing[0])
+        with pytest.raises(StoreError, match=r"Opened.*InternalError_ XX000"):
+            _drain(spool, database, swept=True)()
+        assert [body for body, _ in _waiting(spool)] == [_body(failing[0])]
+        database.execute("DROP TRIGGER fails ON hookrow_dispatches")
         _drain(spool, database, swept=True)()
         assert not _waiting(spool)
         assert database.dispatch(1)["opened_at"] == NOON
         assert Counter(each.outcome for each in database.logged()) == {
             Ending.FAILED: 100,
-            Ending.RECORDED: 1,
+            Ending.RECORDED: 2,
         }
         assert {each.attempts for each in database.logged()} == {1}
         assert all(each.retry_at for each in database.logged() if each.outcome is Ending.FAILED)
@@ -499,7 +507,7 @@ class TestDrain:
         database.poison("record_type <> 'Open' OR recipient <> 'ada@example.com'", LOG)
         monkeypatch.setattr("hookrow.drain.FAILING", 0.0)
         failing = [testing.opening(ADA, ADAS, at=NOON + timedelta(n)) for n in range(3)]
-        _put(spool, *failing, OPENING)
+        _put(spool, *failing, OPENING, at=datetime.now(UTC) - FAILED_AFTER)
         drain = _drain(spool, database)
         for _ in failing:
             with pytest.raises(StoreError, match=r"Opened.*InternalError_ XX000") as raised:

@@ -537,7 +537,7 @@ class TestFaults:
 
     @pytest.mark.parametrize(
         ("fault", "status", "transactions"),
-        [(Conflict("40001"), 200, 2), (Unavailable("gone"), 503, 3), (ValueError("what"), 503, 2)],
+        [(Conflict("40001"), 200, 2), (Unavailable("gone"), 503, 2), (ValueError("what"), 503, 2)],
         ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
     )
     def test_a_transaction_that_fails(
@@ -545,7 +545,7 @@ class TestFaults:
     ) -> None:
         """An answer of 200 means committed; what was not is told to come again.
 
-        A store that is unavailable once is asked whether it is there, and logs the failure.
+        A store that is unavailable is asked whether it can be reached.
         """
         memory = _people("ada")
         store = _FaultyStore(memory, fault)

@@ -368,7 +368,7 @@ class TestReachable:
     """The store is unavailable to a group, but to nobody else: one of the group is the cause."""
 
     def test_only_the_cause_fails(self) -> None:
-        """It is logged as failed; the others are recorded, and the store does not rest."""
+        """It is spooled; the others are recorded, and the store does not rest."""
 
         def attempt(arrivals: Sequence[Arrival], *, skip_locked: bool = False) -> list[Outcome]:
             del skip_locked
@@ -376,23 +376,19 @@ class TestReachable:
                 raise Unavailable("InternalError_ XX000")
             return [RECORDED] * len(arrivals)
 
-        failed: list[Arrival] = []
-        retrying = _retrying(attempt, fail=failed.extend, reachable=lambda: True)
+        put: list[Arrival] = []
+        retrying = _retrying(attempt, reachable=lambda: True, spool=put.extend)
         for _ in range(2):
-            assert retrying(GROUP) == [RECORDED, FAILED, RECORDED]
-        assert failed == [GROUP[1]] * 2
+            assert retrying(GROUP) == [RECORDED, LATER, RECORDED]
+        assert put == [GROUP[1]] * 2
 
     def test_nothing_can_be_written(self) -> None:
-        """After three that not even the log takes the others are spooled together."""
+        """After three in succession the others are spooled together."""
         put: list[Sequence[Arrival]] = []
-
-        def fail(_: Sequence[Arrival]) -> None:
-            raise Unavailable("DiskFull 53100")
-
         attempts = _Attempts(*[Unavailable("DiskFull 53100")] * 99)
-        retrying = _retrying(attempts, fail=fail, reachable=lambda: True, spool=put.append)
+        retrying = _retrying(attempts, reachable=lambda: True, spool=put.append)
         group = [_arrival(f"n{number}") for number in range(10)]
-        assert retrying(group) == [FAILED] * 3 + [LATER] * 7
+        assert retrying(group) == [LATER] * 10
         assert put == [*([each] for each in group[:3]), group[3:]]
 
 

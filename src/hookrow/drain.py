@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from time import monotonic, sleep
 
 from hookrow.decide import fail
@@ -25,6 +26,9 @@ FAILING = 5.0
 
 The next call begins behind the entries that failed, so that they hold up no others.
 """
+
+FAILED_AFTER = timedelta(minutes=1)
+"""How long after its arrival an entry on which the database keeps failing is logged as failed."""
 
 DRAIN_EVERY = 2.0
 """In seconds; how often the drain tries the database."""
@@ -78,8 +82,8 @@ class Drain:
     def _drain(self) -> None:
         """Record all groups, beginning where the last call stopped.
 
-        Raises a `StoreError` if the database is away, or if an entry could be neither recorded
-        nor logged as failed. Such an entry stays; those behind it are recorded.
+        Raises a `StoreError` if the database is away, or if an entry failed and stays; those
+        behind it are recorded.
         """
         last, self._stopped_at = self._stopped_at, 0
         self._fault, self._recorded_at = None, monotonic()
@@ -95,21 +99,23 @@ class Drain:
             raise self._fault
 
     def _record_alone(self, spooled: Spooled) -> None:
-        """Record an entry, or log that it failed if the database works otherwise."""
+        """Record an entry, or log that it failed if it has kept failing in a database that works.
+
+        Raises a `StoreError` if the database is away, or has recorded nothing for a while.
+        """
         try:
             self._record([spooled], self._record_late)
         except StoreError as error:
             if not is_reachable(self._store):
                 raise
-            named = describe(self._arrival(spooled))
-            self._quiet.error("Cannot record %s: %s", named, error)
-            try:
-                self._record([spooled], self._keep_failed)
-            except StoreError:
-                self._fault = type(error)(f"{named}: {error}")
-                if monotonic() > self._recorded_at + FAILING:
-                    self._stopped_at = spooled.id
-                    raise self._fault from error
+            if datetime.now(UTC) - spooled.received_at > FAILED_AFTER:
+                with suppress(StoreError):
+                    self._record([spooled], self._keep_failed)
+                    return
+            self._fault = type(error)(f"{describe(self._arrival(spooled))}: {error}")
+            if monotonic() > self._recorded_at + FAILING:
+                self._stopped_at = spooled.id
+                raise self._fault from error
 
     def _record_late(self, arrivals: Sequence[Arrival]) -> Sequence[Outcome]:
         return record_late(self._store, arrivals, bodies=self._bodies, quiet=self._quiet)

@@ -28,8 +28,10 @@ PATIENCE = 5.0
 REST = 1.0
 """In seconds; how long a store that could not be reached is left alone."""
 
-UNLOGGED = 3
-"""After how many notifications in succession that not even the log takes an outage is assumed."""
+OUTAGE = 3
+"""In notifications; if the store is unavailable to so many in succession, it is to all."""
+
+_UNAVAILABLE = Refusal.UNAVAILABLE.refused()
 
 _ANSWERING = "Answering %d notifications 503%s: %s"
 
@@ -47,7 +49,7 @@ class Retry:
     A group begins no further attempt once `seconds` have passed. Arrivals whose work
     failed are handed to `fail`, which may raise a `StoreError`; those for which there
     is no database just now, to `spool`. If the store is unavailable to a group but
-    `reachable`, one of the arrivals must be the cause, and they are recorded one by one.
+    `reachable`, some of the arrivals must be the cause: they are recorded one by one.
     """
 
     def __init__(
@@ -65,7 +67,6 @@ class Retry:
         self._spool = spool
         self._seconds = seconds
         self._resting_until = 0.0
-        self._unlogged = 0
         self._quiet = Quiet()
 
     def __call__(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
@@ -80,42 +81,47 @@ class Retry:
             return insist(self._attempt, arrivals, until=until)
         except (Conflict, Locked) as error:
             self._quiet.warning(_ANSWERING, *_told(arrivals), error, request_ids=ids(arrivals))
-        except StoreError as error:
-            if not isinstance(error, Rejected) and (monotonic() > until or not self._reachable()):
-                self._rest(arrivals, str(error))
-                return self._unavailable(arrivals)
+        except Rejected as error:
             if len(arrivals) > 1:
                 return self._record_singly(arrivals, until)
-            # No traceback: it may quote the row.
-            self._quiet.error(
-                "The database refuses %s: %s",
-                describe(arrivals[0]),
-                error,
-                request_id=arrivals[0].request_id,
-            )
+            self._refused(arrivals[0], error)
+        except StoreError as error:
+            if monotonic() > until or not self._reachable():
+                self._rest(arrivals, str(error))
+            elif len(arrivals) > 1:
+                return self._record_singly(arrivals, until)
+            else:
+                self._refused(arrivals[0], error)
+            return self._unavailable(arrivals)
         except Exception as error:  # noqa: BLE001 - whatever it is, nothing is lost by a 503
             place = "".join(format_tb(error.__traceback__))
             self._rest(arrivals, f"{type(error).__name__}, a fault to be reported, at\n{place}")
         return self._failed(arrivals, until)
 
     def _record_singly(self, arrivals: Sequence[Arrival], until: float) -> list[Outcome]:
-        """Record one by one, until several in succession can be neither recorded nor logged."""
+        """Record one by one, unless the store is unavailable to several in succession."""
         outcomes: list[Outcome] = []
-        self._unlogged = 0
         for number, arrival in enumerate(arrivals):
-            if self._unlogged == UNLOGGED:
+            if outcomes[-OUTAGE:] == [_UNAVAILABLE] * OUTAGE:
                 return outcomes + self._unavailable(arrivals[number:])
             outcomes += self._record([arrival], until)
         return outcomes
+
+    def _refused(self, arrival: Arrival, error: StoreError) -> None:
+        # No traceback: it may quote the row.
+        self._quiet.error(
+            "The database refuses %s: %s",
+            describe(arrival),
+            error,
+            request_id=arrival.request_id,
+        )
 
     def _failed(self, arrivals: Sequence[Arrival], until: float) -> list[Outcome]:
         if monotonic() > until:
             return self._unavailable(arrivals)
         try:
             self._fail(arrivals)
-            self._unlogged = 0
         except Exception as error:  # noqa: BLE001 - there is still the spool
-            self._unlogged += 1
             self._quiet.error("The log cannot be written: %s: %s", type(error).__name__, error)
             self._spool(arrivals)
         return fail(arrivals)
