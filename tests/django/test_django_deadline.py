@@ -18,7 +18,7 @@ from typing import Any
 import psycopg
 import pytest
 from django.db import close_old_connections, connections
-from django.db.transaction import atomic
+from django.db.transaction import atomic, on_commit
 from django.test import Client, override_settings
 from sqlalchemy import make_url
 
@@ -26,7 +26,10 @@ import django_host
 import world
 from hookrow import testing
 from hookrow.django import receiver, store
+from hookrow.notification import Mentioned
 from hookrow.spool import Spool
+from hookrow.stores import StoreError
+from hookrow.stores.limits import limited_to
 from postgres import Server
 from wire import PATIENCE, SECRET, eventually
 
@@ -107,6 +110,16 @@ class TestFrozenServer:
         assert Spool(spool).count() == 1
         eventually(lambda: post() == 200)
 
+    def test_while_it_is_read(self, alias: str) -> None:
+        """A page of the dashboard, which has a time limit, does not wait any longer."""
+        (pid,) = asked(alias, "SELECT pg_backend_pid()")
+        with stopped(pid):
+            began = time.monotonic()
+            with pytest.raises(StoreError), limited_to(0.5), store().reading() as reading:
+                reading.find(Mentioned({ADA}, (), ()))
+            assert time.monotonic() - began < 2
+        eventually(lambda: post() == 200)
+
     def test_all_of_it(self, alias: str, spool: Path, postgres: Server) -> None:
         """A new connection is given up, too, and is closed once the server goes on."""
         with postgres.frozen():
@@ -170,6 +183,44 @@ class TestTransactionOfTheHost:
             status, seconds = timed()
             assert (status, seconds < DEADLINE) == (503, True), seconds
             assert asked(alias, "SELECT 1") == (1,)
+
+    def test_statements_that_are_slow(self, postgres_url: str, spool: Path) -> None:
+        """All of them together take no longer than the deadline."""
+        world.fill(postgres_url)
+        with (
+            django_host.project(postgres_url, SPOOL=spool, DEADLINE=1.0) as alias,
+            atomic(alias),
+        ):
+            with connections[alias].cursor() as cursor:
+                cursor.execute(SLOW)
+            with atomic(alias):
+                status, seconds = timed()
+            assert (status, seconds < 1.0) == (503, True), seconds
+            assert asked(alias, LIMITS) == ("0", "0")
+
+
+SLOW = """
+    CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN PERFORM pg_sleep(0.6); RETURN NEW; END $$;
+    CREATE TRIGGER slow BEFORE UPDATE ON hookrow_dispatches
+        FOR EACH ROW EXECUTE FUNCTION slow();
+    CREATE TRIGGER slow BEFORE INSERT ON hookrow_notifications
+        FOR EACH ROW EXECUTE FUNCTION slow();
+"""
+
+
+def test_a_hook_of_the_commit(alias: str) -> None:
+    """The host's own, which runs as a transaction of ours commits, may begin another of ours."""
+    recording = store()
+
+    def again() -> None:
+        with recording.transaction():
+            pass
+
+    with recording.transaction():
+        on_commit(again, using=alias)
+    connections[alias].close()
+    assert post() == 200
 
 
 def test_a_file_that_is_held(sqlite_url: str) -> None:

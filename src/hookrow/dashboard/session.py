@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -32,7 +32,7 @@ def by_token(access: DashboardAccess, path: str) -> Authorize:
     attributes = f"Path={quote(path)}; HttpOnly; SameSite=Strict"
 
     def authorize(head: Head) -> bool | Response:
-        given = _fields(head).get(PARAMETER) if head.method in {"GET", "HEAD"} else None
+        given = dict(_fields(head)).get(PARAMETER) if head.method in {"GET", "HEAD"} else None
         if given is None:
             kept = cookie(head, name) or ""
             return hmac.compare_digest(kept.encode(), session.encode()) or _refused()
@@ -52,16 +52,16 @@ def by_token(access: DashboardAccess, path: str) -> Authorize:
     return authorize
 
 
-def _fields(head: Head) -> Mapping[str, str]:
+def _fields(head: Head) -> Sequence[tuple[str, str]]:
     try:
-        return dict(parse_qsl(head.query, keep_blank_values=True, max_num_fields=_MAX_FIELDS))
+        return parse_qsl(head.query, keep_blank_values=True, max_num_fields=_MAX_FIELDS)
     except ValueError:  # too many fields
-        return {}
+        return ()
 
 
 def _without_token(head: Head) -> str:
     """Return a relative address, because a proxy may have removed a prefix."""
-    fields = {name: value for name, value in _fields(head).items() if name != PARAMETER}
+    fields = [(name, value) for name, value in _fields(head) if name != PARAMETER]
     page = quote(head.path.rpartition("/")[2])
     return f"./{page}?{urlencode(fields)}" if fields else f"./{page}"
 

@@ -4,7 +4,7 @@ Ids are stable. `hookrow.E001` no usable secret, `E002` no such app, model or fi
 `E003` a setting that there is none of or that cannot work, `E004` a database that cannot
 be used, `E005` a spool that cannot be written, `E006` a field that must allow null; `W001` no
 index for a lookup, `W002` a short secret, `W003` no table for the log, `W004` models that are
-kept in another database.
+kept in another database, `W005` a field of an unmanaged model that does not allow null.
 """
 
 from __future__ import annotations
@@ -126,6 +126,13 @@ def _nulls(found: Models) -> Iterator[CheckMessage]:
             hint=f"Add null=True to {field}, then run makemigrations and migrate.",
             obj=field.model,
             id="hookrow.E006",
+        )
+    for field in found.not_null(managed=False):
+        yield Warning(
+            NOT_NULL.format(field),
+            hint=f"Let the column be null in the database, and add null=True to {field}.",
+            obj=field.model,
+            id="hookrow.W005",
         )
 
 

@@ -54,10 +54,10 @@ class Models:
         """How emails are indexed."""
         return self.schema.subscribers.fold
 
-    def not_null(self) -> Sequence[AnyField]:
-        """Return the fields that must allow null but do not.
+    def not_null(self, *, managed: bool = True) -> Sequence[AnyField]:
+        """Return the fields that must allow null but do not, of managed models or of others.
 
-        Fields of unmanaged models are left out: it is unknown what their tables or views allow.
+        What an unmanaged model says may not be true of its table, or of its view.
         """
         nulled = [
             role.fields[ours]
@@ -65,7 +65,7 @@ class Models:
             for ours in NULLED
             if ours in role.fields
         ]
-        return [each for each in nulled if not each.null and each.model._meta.managed]  # noqa: SLF001 - Django's public name
+        return [each for each in nulled if not each.null and each.model._meta.managed is managed]  # noqa: SLF001 - Django's public name
 
 
 NOT_NULL = "{} does not allow null, but a reactivation sets it to null."

@@ -18,12 +18,13 @@ from typing import Any
 
 from django.db import Error, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.transaction import atomic
+from django.db.transaction import TransactionManagementError, atomic
 
 from hookrow.promise import Promise
 from hookrow.stores import Rejected, SchemaChanged, Unavailable
 from hookrow.stores.causes import cause
 from hookrow.stores.limits import (
+    STATEMENT_TIMEOUT,
     left,
     limit_statements,
     lower_limits,
@@ -60,6 +61,7 @@ def reading(using: str) -> Iterator[BaseDatabaseWrapper]:
             connection.close_if_unusable_or_obsolete()
         limited = connection.vendor == "postgresql" and not isinf(left())
         if limited and not connection.in_atomic_block:
+            stack.enter_context(_bounded(connection))
             stack.enter_context(atomic(using))
             _execute(connection, limit_statements())
         yield connection
@@ -74,6 +76,8 @@ def faults(*, saving: bool = False) -> Iterator[None]:
     """
     try:
         yield
+    except TransactionManagementError as error:  # the host's transaction has failed before
+        raise Unavailable(type(error).__name__) from error
     except Error as error:
         meant = cause(error.__cause__ or error)
         if isinstance(meant, SchemaChanged):
@@ -91,10 +95,29 @@ def _savepoint(connection: BaseDatabaseWrapper) -> Iterator[None]:
     """
     limited = connection.vendor == "postgresql"
     with _waiting(connection), atomic(connection.alias):
-        former = _execute(connection, lower_limits()) if limited else ()
-        yield
-        if limited:
-            _execute(connection, restore_limits(), former[:2])
+        if not limited:
+            yield
+            return
+        former = _execute(connection, lower_limits())
+        with connection.execute_wrapper(_in_time):
+            yield
+        _execute(connection, restore_limits(), former[:2])
+
+
+def _in_time(
+    execute: Callable[..., Any],
+    sql: str,
+    values: Any,  # noqa: ANN401 - this and the result are the driver's own
+    many: bool,  # noqa: FBT001 - Django passes it by its place
+    context: dict[str, Any],
+) -> Any:  # noqa: ANN401 - as above
+    """Execute a statement within the time that is left. Raises `Unavailable` if there is none."""
+    seconds = left()
+    if seconds <= 0:
+        raise Unavailable("There is no time left for another statement.")
+    if seconds < STATEMENT_TIMEOUT:
+        execute(lower_limits(), None, False, context)  # noqa: FBT003 - as Django passes it
+    return execute(sql, values, many, context)
 
 
 @contextmanager
@@ -168,12 +191,22 @@ def _bounded(connection: Any) -> Iterator[None]:  # noqa: ANN401 - of any backen
             return made
 
         connect = connection.get_new_connection
+        # A hook of the host's, run as this commits, may begin a transaction of ours in this one.
+        outer = vars(connection).get("get_new_connection")
         connection.get_new_connection = watched
-        stack.callback(delattr, connection, "get_new_connection")
+        stack.callback(_restore, connection, outer)
         there = connection.connection
         if there is not None and not there.closed:
             stack.enter_context(watch.over_driver(there))
         yield
+
+
+def _restore(connection: Any, connect: Callable[..., Any] | None) -> None:  # noqa: ANN401 - as above
+    """Let the connection connect as it did before: as another block has it do, or by itself."""
+    if connect is None:
+        del connection.get_new_connection
+    else:
+        connection.get_new_connection = connect
 
 
 def _connected(connection: Any, connect: Callable[[], Any]) -> Any:  # noqa: ANN401 - as above
