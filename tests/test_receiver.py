@@ -488,6 +488,27 @@ class TestOptions:
         assert "test_receiver.py" in message
         assert "ada@" not in message
 
+    @pytest.mark.parametrize("queue", [True, False])
+    def test_a_bug(self, caplog: pytest.LogCaptureFixture, *, queue: bool) -> None:
+        """Whatever else raises is answered 503 and logged, and the thread goes on."""
+        with closing(Receiver(Postmark(SECRET), _people("ada"))) as receiver:
+            recorded, receiver._intake._recorded = receiver._intake._recorded, _raise
+            answer = receiver if queue else receiver.answer
+            assert _ended(answer(_delivery("ada"))) == LATER
+            receiver._intake._recorded = recorded
+            assert _ended(answer(_delivery("ada"))) == OK
+        (message,) = caplog.messages
+        assert "ValueError, a bug, at" in message
+        assert "ada@" not in message
+
+
+def _raise(arrivals: Sequence[Arrival]) -> list[Outcome]:
+    raise ValueError(arrivals[0].body)
+
+
+def _ended(answer: Response | Promise[Response]) -> Response:
+    return answer.result(PATIENCE) if isinstance(answer, Promise) else answer
+
 
 class TestDeadline:
     def test_503_though_it_is_recorded_later(self) -> None:
