@@ -73,7 +73,7 @@ def record_late(
     `StoreError` where nothing can be recorded just now.
     """
     outcomes: list[Outcome] = []
-    while group := leading(arrivals[len(outcomes) :], written_size, most=len(arrivals)):
+    while group := leading(arrivals[len(outcomes) :], written_size):
         outcomes += _record_group(store, group, quiet, bodies=bodies)
     return outcomes
 

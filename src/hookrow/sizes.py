@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import inf
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -17,8 +18,8 @@ A statement's text is copied about four times on its way to the database.
 """
 
 
-def leading(items: Iterable[T], size: Callable[[T], int], *, most: int) -> list[T]:
-    """Return the leading items that make one group: at most so many, and at least one if any."""
+def leading(items: Iterable[T], size: Callable[[T], int], *, most: float = inf) -> list[T]:
+    """Return the leading items that make one group: `most` at most, and at least one if any."""
     group: list[T] = []
     total = 0
     for item in items:

@@ -62,7 +62,7 @@ def limit_statements() -> str:
 
 
 def milliseconds(seconds: float) -> int:
-    """Return a time, or what is left where that is less, and a little before a cut; at least 1."""
+    """Return a time in milliseconds, or 90 % of what is left if that is less; at least 1."""
     return max(int(min(seconds, left() * 0.9) * 1000), 1)
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from hookrow.entry import Ending, Logged, kept_message_id, kept_recipient, kept_record_type
-from hookrow.sizes import LARGEST_GROUP
+from hookrow.sizes import leading
 
 HIGHEST = 2**63 - 1
 """The highest id that there can be."""
@@ -157,14 +157,8 @@ def within_size(sizes: Iterable[tuple[int, int | None]]) -> Sequence[int]:
     `sizes` has the size of each body, in characters or in bytes of UTF-8: in memory either may
     take `WIDEST_CHARACTER` bytes.
     """
-    ids: list[int] = []
-    total = 0
-    for id_, size in sizes:
-        total += WIDEST_CHARACTER * (size or 0)
-        if ids and total > LARGEST_GROUP:
-            break
-        ids.append(id_)
-    return ids
+    group = leading(sizes, lambda each: WIDEST_CHARACTER * (each[1] or 0))
+    return [id_ for id_, _ in group]
 
 
 def moment(start: str | datetime) -> datetime:

@@ -48,7 +48,7 @@ class Watch:
         return self.over_driver(connection.connection.dbapi_connection)
 
     def over_driver(self, connection: object) -> AbstractContextManager[None]:
-        """Watch the driver's own connection during the block, where it has a socket."""
+        """Watch the driver's own connection during the block, if it has a socket."""
         fileno = getattr(connection, "fileno", None)
         return nullcontext() if fileno is None else self._over(fileno)
 
@@ -83,7 +83,7 @@ class Watch:
         self._looks_at = 0.0
 
     def _cut_overdue(self) -> None:
-        """Wait for what is due first, and cut it."""
+        """Wait until a connection is overdue, and close its socket."""
         with self._changed:
             now = monotonic()
             self._looks_at = min([now + LOOK_EVERY, *self._watched.values()])
