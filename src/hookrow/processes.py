@@ -20,7 +20,9 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from tempfile import mkstemp
+from threading import Thread
 from types import FrameType
 from weakref import WeakKeyDictionary
 
@@ -150,7 +152,19 @@ def application() -> Server:
 
 
 def _reload_on_hangup(server: Server) -> None:
-    signal.signal(signal.SIGHUP, lambda *_: server.reload())
+    """Reload on SIGHUP, in a thread: a handler that interrupts a log line cannot log."""
+    hangups = SimpleQueue[None]()
+
+    def reload() -> None:
+        while True:
+            hangups.get()
+            try:
+                server.reload()
+            except Exception:
+                log.exception("The secrets stay as they were.")
+
+    Thread(target=reload, name="hookrow-reload", daemon=True).start()
+    signal.signal(signal.SIGHUP, lambda *_: hangups.put(None))  # `put` is reentrant
     hangup.release()
 
 
