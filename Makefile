@@ -4,7 +4,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 OLDEST := .venv-oldest/ready
-PEERS := .venv/peers
+NEWEST := .venv-newest/ready
+PEERS := .venv/bench
+MUTANTS := .venv/mutants
+PYTEST := $(BIN)/pytest
 ALL := .[dev,bench]
 
 # In the order of the files, those that wait most come early, and quick ones at the end.
@@ -14,11 +17,11 @@ WORKERS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 MEMORY := $(shell findmnt --noheadings --bytes --output AVAIL,OPTIONS /dev/shm 2>/dev/null \
 	| awk '$$1 > 4e9 && !/noexec|nodev/ { print "/dev/shm"; exit }')
 ifneq ($(MEMORY),)
-test test-slow test-browser test-oldest test-newer: export TMPDIR := $(MEMORY)
+test test-all acceptance test-oldest test-newest: export TMPDIR := $(MEMORY)
 endif
 
-# What test-oldest and test-newer run: files or folders, or all of tests/.
-TESTS ?=
+# What test-oldest and test-newest run: files or folders.
+TESTS ?= tests/unit tests/stores tests/hosts tests/django
 
 # The newest Python that runs, of those on PATH and of pyenv's: from 3.12 it has a newer Django, too.
 NEWER ?= $(firstword $(shell for minor in 14 13 12; do \
@@ -36,7 +39,8 @@ define install
 	fi && $$pip install --quiet --disable-pip-version-check $(3)
 endef
 
-.PHONY: help setup demo test test-slow test-browser test-oldest test-newer check format bench bench-full clean
+.PHONY: help setup demo test test-all acceptance environments erase report test-oldest test-newest check format mutants \
+	bench bench-full clean
 
 help: ## Show what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -52,22 +56,30 @@ $(READY): pyproject.toml
 demo: $(READY) ## Show notifications becoming rows
 	@$(BIN)/hookrow demo
 
-test: $(READY) ## Run all tests, and measure what they cover
+test: $(READY) ## Run all tests but the acceptance tests, in about 3 minutes
+	@echo "About 3 minutes; \`make test-all\` runs everything."
+	@$(PYTEST) $(WORKERS) --ignore tests/acceptance
+
+test-all: PYTEST := $(BIN)/coverage run -m pytest
+test-all: erase test acceptance report test-oldest test-newest ## Run everything, and measure coverage
+
+acceptance: $(READY) ## Run the tests on real servers, a browser and containers: kills, outages, floods
+	@$(PYTEST) $(WORKERS) tests/acceptance
+
+# All environments, for `make --jobs`.
+environments: $(READY) $(OLDEST) $(NEWEST)
+
+erase: $(READY)
 	@$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -m 'not slow and not browser' $(WORKERS)
+
+report: $(READY)
 	@$(BIN)/coverage combine --quiet
 	@rm -f .coverage.*  # of processes that were killed while they wrote it
 	$(BIN)/coverage report --fail-under=95
 	$(BIN)/coverage report --fail-under=100 --include='$(CORE)'
 
-test-slow: $(READY) ## Run the tests that take long: kills, outages, floods
-	$(BIN)/pytest -m slow $(WORKERS)
-
-test-browser: $(READY) ## Run the tests that drive a browser, Debian's chromium
-	$(BIN)/pytest -m browser --numprocesses 2
-
-test-oldest: $(OLDEST) ## Run the tests on the lowest version of each dependency that pyproject.toml allows
-	.venv-oldest/bin/pytest -m 'not slow and not browser' $(WORKERS) $(TESTS)
+test-oldest: $(OLDEST) ## Run tests on the lowest version of each dependency that pyproject.toml allows
+	.venv-oldest/bin/pytest $(WORKERS) $(TESTS)
 
 # As wheels, so that a version without any fails here.
 $(OLDEST): pyproject.toml
@@ -75,9 +87,12 @@ $(OLDEST): pyproject.toml
 	$(call install,$(PYTHON),.venv-oldest,--only-binary :all: --constraint .venv-oldest.txt --editable '$(ALL)')
 	@mv .venv-oldest.txt $@
 
-test-newer: ## Run the tests on the newest version of each, and on the newest Python that is found
-	$(call install,$(NEWER),.venv-newer,--editable '$(ALL)')
-	.venv-newer/bin/pytest -m 'not slow and not browser' $(WORKERS) $(TESTS)
+test-newest: $(NEWEST) ## Run tests on the newest version of each, and on the newest Python that is found
+	.venv-newest/bin/pytest $(WORKERS) $(TESTS)
+
+$(NEWEST): pyproject.toml
+	$(call install,$(NEWER),.venv-newest,--editable '$(ALL)')
+	@touch $@
 
 CORE := src/hookrow/entry.py,src/hookrow/notification.py,src/hookrow/decide.py,src/hookrow/postmark.py,src/hookrow/http.py,src/hookrow/schema.py,src/hookrow/errors.py
 
@@ -98,10 +113,14 @@ bench-full: $(PEERS) ## Compare all, measure growth and every part, write docs/p
 		$(BIN)/python bench/$$each || failed="$$failed $$each"; \
 	done; test -z "$$failed" || { echo "Failed:$$failed" >&2; exit 1; }
 
-$(PEERS): $(READY)
-	@echo "Installing the packages of the extra bench ..."
+mutants: $(MUTANTS) ## Measure how many faults in the core the tests detect, in at most 40 minutes
+	$(BIN)/python bench/mutants.py
+
+# The file is named after the extra.
+$(PEERS) $(MUTANTS): $(READY)
+	@echo "Installing the packages of the extra $(@F) ..."
 	@if test -x $(BIN)/pip; then pip="$(BIN)/python -m pip"; else pip="$(PYTHON) -m pip --python $(BIN)/python"; fi \
-	&& $$pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	&& $$pip install --quiet --disable-pip-version-check --editable '.[$(@F)]'
 	@touch $@
 
 clean: ## Remove what was made

@@ -1,4 +1,4 @@
-"""The command as a user runs it: a process of its own, in a folder of its own."""
+"""The command `hookrow` as users run it: a process in a folder of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import chdir, contextmanager, suppress
+from contextlib import AbstractContextManager, chdir, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
 from typing import Self
@@ -16,35 +17,22 @@ from typing import Self
 from click.testing import CliRunner
 
 from hookrow.cli import hookrow
-from wire import PATIENCE, SECRET, Connection, eventually, free_port
+from wire import PATIENCE, SECRET, eventually, free_port, listens
 
 HOOKROW = Path(sys.executable).with_name("hookrow")
 
-_PROXIES = {"http_proxy", "https_proxy", "all_proxy", "no_proxy"}
+_UNWANTED = re.compile(
+    "HOOKROW.*|COVERAGE_PROCESS.*|DATABASE_URL|(https?|all|no)_proxy", re.IGNORECASE
+)
 
 
 def clean_environment() -> dict[str, str]:
-    """Return the environment without any setting of hookrow's, or coverage's."""
-    measuring = dict(_measuring())
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name not in measuring
-        and not name.startswith("HOOKROW")
-        and name != "DATABASE_URL"
-        and name.lower() not in _PROXIES
-    }
-
-
-def _measuring() -> Iterator[tuple[str, str]]:
-    """Yield what has coverage measure a process (its documentation, "Measuring subprocesses")."""
-    for name, value in os.environ.items():
-        if name.startswith("COVERAGE_PROCESS"):
-            yield name, value
+    """Return the environment without settings of hookrow and of coverage, and without proxies."""
+    return {name: value for name, value in os.environ.items() if not _UNWANTED.fullmatch(name)}
 
 
 def run_script(*parts: str) -> str:
-    """Run a script in an interpreter of its own, assertions included; return its output."""
+    """Run a script in a process; return its output."""
     script = "\n".join(map(dedent, parts))
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
@@ -54,11 +42,10 @@ def run_script(*parts: str) -> str:
 
 
 class Command:
-    """Runs `hookrow` in a folder; nothing is set but what a test sets.
+    """Runs `hookrow` in a folder, with no settings but a test's.
 
-    Temporary files go into `temporary`, where they can be seen. `program` is what is
-    run instead, to stand for the command. What is `measured` for coverage takes half as
-    long again.
+    `temporary` is its folder for temporary files, `program` what to run instead of the command.
+    If it is `measured` for coverage, it takes half as long again.
     """
 
     def __init__(
@@ -66,7 +53,11 @@ class Command:
     ) -> None:
         self.folder = folder
         self._program = [str(part) for part in program]
-        self._measuring = dict(_measuring()) if measured else {}
+        self._measuring = {
+            name: value
+            for name, value in os.environ.items()
+            if measured and name.startswith("COVERAGE_PROCESS")
+        }
         self.temporary = folder / "tmp"
         self.temporary.mkdir(exist_ok=True)
 
@@ -82,14 +73,11 @@ class Command:
         }
 
     def run(self, *arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end."""
+        """Run a command until it ends."""
         return self.execute(*self._program, *arguments, **variables)
 
     def call(self, *arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run a command within this process: quicker, where it only reads and prints.
-
-        Lines are long, and what it does not catch is raised instead of printed.
-        """
+        """Run a command within this process, with long lines; exceptions are raised."""
         typed = [str(argument) for argument in arguments]
         removed = dict.fromkeys(set(os.environ) - set(clean_environment()))
         with chdir(self.folder):
@@ -104,7 +92,7 @@ class Command:
         return subprocess.CompletedProcess(typed, result.exit_code, result.stdout, result.stderr)
 
     def execute(self, *command: object, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run any program to its end."""
+        """Run any program until it ends."""
         return subprocess.run(
             [str(part) for part in command],
             cwd=self.folder,
@@ -112,7 +100,7 @@ class Command:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=4 * PATIENCE,
+            timeout=2 * PATIENCE,
             check=False,
         )
 
@@ -126,39 +114,52 @@ class Command:
     @contextmanager
     def serving_at_terminal(self, *arguments: object, **variables: str) -> Iterator[Serving]:
         """Do as `serving`, with a terminal as the standard output."""
-        with Terminal() as terminal, self._starting(arguments, variables, terminal) as serving:
+        with Terminal() as terminal, self._start(arguments, variables, terminal) as serving:
             serving.wait_until_it_listens()
             yield serving
 
-    @contextmanager
-    def starting(self, *arguments: object, **variables: str) -> Iterator[Serving]:
+    def starting(self, *arguments: object, **variables: str) -> AbstractContextManager[Serving]:
         """Do as `serving`, but enter the block as soon as the process exists."""
-        with self._starting(arguments, variables, None) as serving:
-            yield serving
+        return self._start(arguments, variables)
 
-    @contextmanager
-    def _starting(
-        self, arguments: Sequence[object], given: Mapping[str, str], terminal: Terminal | None
-    ) -> Iterator[Serving]:
+    def _start(
+        self,
+        arguments: Sequence[object],
+        given: Mapping[str, str],
+        terminal: Terminal | None = None,
+    ) -> AbstractContextManager[Serving]:
         variables = {"HOOKROW_SECRET": SECRET, "HOOKROW_PORT": str(free_port()), **given}
-        port = int(variables["HOOKROW_PORT"])
-        log = self.folder / f"serve-{port}.log"
-        with log.open("w") as output:
-            process = subprocess.Popen(
-                [*self._program, "serve", *map(str, arguments)],
-                cwd=self.folder,
-                env=self.environment(variables),
-                stdin=subprocess.DEVNULL,
-                stdout=terminal.writer if terminal else output,
-                stderr=output,
-                start_new_session=True,
-            )
-        host = variables.get("HOOKROW_HOST", "127.0.0.1")
-        serving = Serving(process, host, port, log, terminal)
-        try:
-            yield serving
-        finally:
-            serving.stop()
+        host, port = variables.get("HOOKROW_HOST", "127.0.0.1"), int(variables["HOOKROW_PORT"])
+        command = [*self._program, "serve", *map(str, arguments)]
+        return started(command, self.folder, self.environment(variables), port, host, terminal)
+
+
+@contextmanager
+def started(
+    command: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    port: int,
+    host: str = "127.0.0.1",
+    terminal: Terminal | None = None,
+) -> Iterator[Serving]:
+    """Run a server in a folder until the block ends; its log is in a file there."""
+    log = folder / f"serve-{port}.log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=terminal.writer if terminal else output,
+            stderr=output,
+            start_new_session=True,
+        )
+    serving = Serving(process, log, port, host, terminal)
+    try:
+        yield serving
+    finally:
+        serving.stop()
 
 
 class Terminal:
@@ -184,27 +185,24 @@ class Terminal:
         os.close(self._reader)
 
 
+@dataclass(frozen=True)
 class Serving:
-    """A server that runs."""
+    """A running server."""
 
-    def __init__(
-        self,
-        process: subprocess.Popen[bytes],
-        host: str,
-        port: int,
-        log: Path,
-        terminal: Terminal | None = None,
-    ) -> None:
-        self.port = port
-        self.pid = process.pid
-        self._terminal = terminal
-        self._host = host
-        self._process = process
-        self._log = log
+    _process: subprocess.Popen[bytes]
+    _log: Path
+    port: int
+    _host: str
+    _terminal: Terminal | None
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
 
     @property
     def log(self) -> str:
-        """What it printed so far."""
+        """The log so far."""
         return self._log.read_text()
 
     @property
@@ -217,26 +215,17 @@ class Serving:
 
     @property
     def lives(self) -> bool:
-        """Whether it runs still."""
+        """Whether it is still running."""
         return self._process.poll() is None
 
-    @property
-    def listens(self) -> bool:
-        """Whether it takes connections."""
-        try:
-            Connection(self.port, self._host).close()
-        except ConnectionError:
-            return False
-        return True
-
     def wait_until_it_listens(self) -> None:
-        """Wait until it takes connections; fail where it ends instead."""
-        eventually(lambda: self.listens or not self.lives, seconds=2 * PATIENCE)
+        """Wait until it accepts connections; fail if it ends instead."""
+        eventually(lambda: listens(self.port, self._host) or not self.lives)
         assert self.lives, self.log
 
     def wait_until_it_says(self, text: str, times: int = 1) -> None:
-        """Wait until it printed the text so often."""
-        eventually(lambda: self.log.count(text) >= times, seconds=2 * PATIENCE)
+        """Wait until it has logged the text so many times."""
+        eventually(lambda: self.log.count(text) >= times)
 
     def send(self, number: signal.Signals) -> None:
         """Send it a signal."""
@@ -244,19 +233,19 @@ class Serving:
 
     def ended(self) -> int:
         """Wait until it has ended; return its exit status."""
-        return self._process.wait(2 * PATIENCE)
+        return self._process.wait(PATIENCE)
 
     def workers(self) -> list[int]:
-        """Return the processes that it started to serve, by their ids."""
+        """Return the ids of its worker processes."""
         return [pid for pid in self.children() if b"spawn_main" in _command_line(pid)]
 
     def children(self) -> list[int]:
-        """Return all processes that it started, in that order, by their ids."""
+        """Return the ids of its child processes, oldest first."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
         return [int(child) for child in children.split()]
 
     def stop(self) -> None:
-        """End it, and with force what is left of it and of all that it started."""
+        """Stop it, and kill what is left of it and of its children."""
         try:
             if self.lives:
                 self.send(signal.SIGTERM)

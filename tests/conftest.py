@@ -1,23 +1,46 @@
-"""Databases for the tests: real ones, with our tables in them and nothing else.
+"""Databases for the tests: real ones, with hookrow's tables in them and nothing else.
 
-`world.fill` puts the rows of `cases/world.json` in, `world.rows` reads all rows back.
+All workers of a run share one PostgreSQL server, and each test has a database of its own, a
+copy of a template. A test that stops or freezes the server asks for `own_postgres`.
+`world.fill` inserts the rows of `cases/world.json`, `world.rows` reads all rows back.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from sqlalchemy import make_url
 
+from command import Command
 from hookrow import Schema
 from hookrow.migrations import sql, upgrade
 from hookrow.stores.engines import open_engine
-from postgres import SYSTEM, VARIABLE, WHEEL, Server, find_binaries
+from postgres import SYSTEM, VARIABLE, WHEEL, Databases, Server, find_binaries
 
-pytest.register_assert_rewrite("contract", "census_contract", "log_contract", "host")
+if TYPE_CHECKING:
+    from xdist.workermanage import WorkerController
+
+pytest.register_assert_rewrite("contract", "census_contract", "log_contract")
+
+FOLDER = Path(__file__).parent
+
+sys.path.append(str(FOLDER / "stores"))  # its support modules serve acceptance tests, too
+
+SHARED = pytest.StashKey[Server]()
+"""The server that pytest-xdist's controller runs for all workers."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the acceptance tests as slow."""
+    for item in items:
+        if item.path.is_relative_to(FOLDER / "acceptance"):
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_report_header() -> str:
@@ -25,37 +48,83 @@ def pytest_report_header() -> str:
     return f"postgresql: {find_binaries(os.environ)}"
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Server]:
-    """Run a PostgreSQL server, which a test may break as long as it mends it."""
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: WorkerController) -> None:
+    """Start the server that all workers share."""
+    binaries = find_binaries(os.environ)
+    if binaries is not None:
+        if SHARED not in node.config.stash:
+            node.config.stash[SHARED] = Server(binaries)
+        node.workerinput["postgres"] = str(node.config.stash[SHARED].folder)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove the server that all workers shared."""
+    if (server := config.stash.get(SHARED, None)) is not None:
+        server.remove()
+
+
+def _own_server() -> Server:
     binaries = find_binaries(os.environ)
     if binaries is None:
         reason = f"no PostgreSQL: not in {VARIABLE}, {SYSTEM} or the wheel {WHEEL}"
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
-    server = Server(binaries)
+    return Server(binaries)
+
+
+@pytest.fixture(scope="session")
+def postgres(request: pytest.FixtureRequest) -> Iterator[Databases]:
+    """Return the databases of a running PostgreSQL server, which other tests use, too."""
+    worker = getattr(request.config, "workerinput", {})
+    if "postgres" in worker:
+        yield Databases(Path(worker["postgres"]), worker["workerid"])
+        return
+    server = _own_server()
     yield server
     server.remove()
 
 
+@pytest.fixture(scope="module")
+def own_postgres() -> Iterator[Server]:
+    """Run a PostgreSQL server that a test may stop or freeze if it starts it again."""
+    server = _own_server()
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def own_postgres_url(own_postgres: Server) -> str:
+    """Return the URL of a database with all of hookrow's tables on the test's own server."""
+    url = own_postgres.create()
+    own_postgres.execute(sql("postgresql"), url=url)
+    return url
+
+
 @pytest.fixture(scope="session")
-def _shared_url(postgres: Server) -> str:
-    return postgres.create()
+def _template(postgres: Databases) -> str:
+    url = postgres.create()
+    postgres.execute(sql("postgresql"), url=url)
+    name = make_url(url).database
+    assert name is not None
+    return name
 
 
 @pytest.fixture
-def empty_postgres_url(postgres: Server, _shared_url: str) -> str:
+def empty_postgres_url(postgres: Databases) -> Iterator[str]:
     """Return the URL of a PostgreSQL database with no tables."""
-    postgres.empty(_shared_url)
-    return _shared_url
+    url = postgres.create()
+    yield url
+    postgres.drop(url)
 
 
 @pytest.fixture
-def postgres_url(postgres: Server, empty_postgres_url: str) -> str:
-    """Return the URL of a PostgreSQL database with all our tables, empty."""
-    postgres.execute(sql("postgresql"), url=empty_postgres_url)
-    return empty_postgres_url
+def postgres_url(postgres: Databases, _template: str) -> Iterator[str]:
+    """Return the URL of a PostgreSQL database with all of hookrow's tables, empty."""
+    url = postgres.create(_template)
+    yield url
+    postgres.drop(url)
 
 
 @pytest.fixture(scope="session")
@@ -69,13 +138,13 @@ def _migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def empty_sqlite_url(tmp_path: Path) -> str:
-    """Return the URL of an SQLite file that is not there yet."""
+    """Return the URL of an SQLite file that does not exist yet."""
     return f"sqlite:///{tmp_path}/hookrow.db"
 
 
 @pytest.fixture
 def sqlite_url(tmp_path: Path, empty_sqlite_url: str, _migrated_file: Path) -> str:
-    """Return the URL of an SQLite file with all our tables, empty."""
+    """Return the URL of an SQLite file with all of hookrow's tables, empty."""
     shutil.copy(_migrated_file, tmp_path / "hookrow.db")
     return empty_sqlite_url
 
@@ -84,15 +153,15 @@ def sqlite_url(tmp_path: Path, empty_sqlite_url: str, _migrated_file: Path) -> s
 def new_database(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], str]:
-    """Return what makes an empty database, "sqlite" or "postgres", and returns its URL.
+    """Return a function that creates an empty database, "sqlite" or "postgres"; it returns the URL.
 
-    For tests that share one: it is gone with the session.
+    For tests that share a database, which is removed at the end of the run.
     """
 
     def make(kind: str) -> str:
         if kind == "sqlite":
             return f"sqlite:///{tmp_path_factory.mktemp('shared')}/hookrow.db"
-        postgres: Server = request.getfixturevalue("postgres")
+        postgres: Databases = request.getfixturevalue("postgres")
         return postgres.create()
 
     return make
@@ -100,7 +169,7 @@ def new_database(
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def database_url(request: pytest.FixtureRequest) -> str:
-    """Return the URL of a database with all our tables, empty: one of each kind."""
+    """Return the URL of a database with all of hookrow's tables, empty: one of each kind."""
     url: str = request.getfixturevalue(f"{request.param}_url")
     return url
 
@@ -110,3 +179,9 @@ def empty_database_url(request: pytest.FixtureRequest) -> str:
     """Return the URL of a database with no tables: one of each kind."""
     url: str = request.getfixturevalue(f"empty_{request.param}_url")
     return url
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Command:
+    """Return the command, in a folder of its own, where `sqlite_url` has its file."""
+    return Command(tmp_path)

@@ -1,41 +1,39 @@
-"""Django within the tests' own process: configured once, with a database more for each home.
+"""Django in the tests' own process: `examples/django_project`, with the app `crm`.
 
-To import it is to configure Django; what is imported after it may have models.
+Importing this module configures Django; import models only after it.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from itertools import count
 
 import django
+from django.apps import apps
 from django.conf import settings
 from django.db import connections
 from django.test import override_settings
 
-from django_project.settings import database
+from django_project.manage import PROJECT, database
 from wire import SECRET
 
-settings.configure(
-    ALLOWED_HOSTS=["*"],
-    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
-    HOOKROW={"SECRET": SECRET},
-    INSTALLED_APPS=[
-        "django.contrib.auth",
-        "django.contrib.contenttypes",
-        "hookrow.django",
-        "hookrow.django.tables",
-        "crm",
-    ],
-    MIDDLEWARE=[
-        "django.middleware.common.CommonMiddleware",
-        "django.middleware.csrf.CsrfViewMiddleware",
-    ],
-    ROOT_URLCONF="crm.urls",
-    SECRET_KEY="of-the-tests",
-    USE_TZ=True,
-)
+sys.path.append(str(PROJECT))
+_EXAMPLE = {
+    name: value for name, value in vars(import_module("project.settings")).items() if name.isupper()
+}
+_CHANGED = {
+    "ALLOWED_HOSTS": ["*"],
+    "DATABASES": {"default": database("sqlite:///:memory:")},
+    "DEBUG": False,
+    "HOOKROW": {"SECRET": SECRET},
+    "INSTALLED_APPS": [*_EXAMPLE["INSTALLED_APPS"], "crm"],
+    "MIDDLEWARE": [each for each in _EXAMPLE["MIDDLEWARE"] if "LoginRequired" not in each],
+    "ROOT_URLCONF": "django_project.urls",
+}
+settings.configure(**_EXAMPLE | _CHANGED)
 django.setup()
 
 _numbers = count()
@@ -43,7 +41,7 @@ _numbers = count()
 
 @contextmanager
 def project(url: str, **hookrow: object) -> Iterator[str]:
-    """Have the project record in this database, with such settings; return its alias."""
+    """Record in this database, with these settings of hookrow; yield the database's alias."""
     with (
         alias(url) as name,
         override_settings(HOOKROW={"SECRET": SECRET, "DATABASE": name, **hookrow}),
@@ -52,16 +50,39 @@ def project(url: str, **hookrow: object) -> Iterator[str]:
 
 
 @contextmanager
-def alias(url: str, **more: object) -> Iterator[str]:
-    """Add a database to the project's, with more settings, and return its alias."""
-    name = f"home{next(_numbers)}"
-    added = connections.configure_settings(
-        {"default": settings.DATABASES["default"], name: {**database(url), **more}}
-    )
-    connections.settings[name] = added[name]
+def alias(url: str, name: str = "", **more: object) -> Iterator[str]:
+    """Add a database to the project's, with further settings; yield its alias."""
+    with _connected(name or f"home{next(_numbers)}", {**database(url), **more}) as alias:
+        yield alias
+
+
+@contextmanager
+def default(url: str, **more: object) -> Iterator[None]:
+    """Use this database as the project's default one, which has its users and sessions, too."""
+    former = connections.settings["default"]
+    _disconnect("default")
+    try:
+        with (
+            _connected("default", {**database(url), **more}),
+            override_settings(HOOKROW=settings.HOOKROW),  # which replaces receiver and store
+        ):
+            apps.get_model("contenttypes", "ContentType").objects.clear_cache()
+            yield
+    finally:
+        connections.settings["default"] = former
+
+
+@contextmanager
+def _connected(name: str, settings: dict[str, object]) -> Iterator[str]:
+    others = {"default": connections.settings["default"]}
+    connections.settings[name] = connections.configure_settings({**others, name: settings})[name]
     try:
         yield name
     finally:
-        connections[name].close()
-        del connections[name]
+        _disconnect(name)
         del connections.settings[name]
+
+
+def _disconnect(name: str) -> None:
+    connections[name].close()
+    del connections[name]

@@ -1,4 +1,4 @@
-"""A real nginx in front of a server of the tests, with a configuration of a test's own."""
+"""nginx in front of a server, with a configuration of the test's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PLACES = f"{os.environ.get('PATH', '')}:/usr/sbin"
 
 
 def installed(program: str, package: str) -> str:
-    """Return where a program of the system is; skip the test where it is not."""
+    """Return the path of a program; skip the test if it is not installed."""
     found = shutil.which(program, path=_PLACES)
     if found is None:
         reason = f"no {program}: apt-get install {package}"
@@ -29,10 +29,10 @@ def installed(program: str, package: str) -> str:
 
 @contextmanager
 def fronting(folder: Path, upstream: int, server: str, location: str = "") -> Iterator[int]:
-    """Run nginx in front of a port of this machine; yield the port that it listens at.
+    """Run nginx in front of a port of this machine; yield its own port.
 
-    `server` and `location` are further lines of its configuration; where `location` has
-    no proxy_pass of its own, all is passed on. `ssl` in `server` makes it listen with TLS.
+    `server` and `location` are further directives; without a proxy_pass in `location`, everything
+    is passed on. With a certificate in `server`, it listens with TLS.
     """
     port = free_port()
     if "proxy_pass " not in location:

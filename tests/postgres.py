@@ -13,12 +13,12 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, files
 from itertools import count
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import psycopg
 from sqlalchemy import make_url
@@ -44,33 +44,21 @@ rm -rf "$0"
 """Cleans up when its standard input ends, hence however the tests end."""
 
 
-class Unusable(Exception):
-    """There is no server to be had, and this is why."""
-
-
-class _Identity(TypedDict, total=False):
-    user: int
-    group: int
-    extra_groups: list[int]
-
-
-def find_binaries(
-    environ: Mapping[str, str], *, system: Path = SYSTEM, wheel: str = WHEEL
-) -> Path | None:
+def find_binaries(environ: Mapping[str, str]) -> Path | None:
     """Return the first folder with a server's binaries, of the newest version there."""
     named = environ.get(VARIABLE)
     candidates = [
         *([Path(named)] if named else []),
-        *sorted(system.glob("*/bin"), key=_version, reverse=True),
-        *sorted(_within(wheel), key=_version, reverse=True),
+        *sorted(SYSTEM.glob("*/bin"), key=_version, reverse=True),
+        *sorted(_in_wheel(), key=_version, reverse=True),
     ]
-    return next(filter(_has_server, candidates), None)
+    return next((each for each in candidates if (each / "postgres").is_file()), None)
 
 
-def _within(wheel: str) -> set[Path]:
+def _in_wheel() -> set[Path]:
     """List the wheel's folders of binaries by its metadata; its code is never run."""
     try:
-        listed = files(wheel) or ()
+        listed = files(WHEEL) or ()
     except PackageNotFoundError:
         return set()
     return {Path(str(file.locate())).parent for file in listed if file.match("bin/postgres")}
@@ -81,11 +69,7 @@ def _version(folder: Path) -> int:
     return int("".join(filter(str.isdigit, folder.parent.name)) or 0)
 
 
-def _has_server(folder: Path) -> bool:
-    return all((folder / name).is_file() for name in ("initdb", "postgres"))
-
-
-def identity() -> _Identity:
+def _identity() -> dict[str, Any]:
     """Return as whom the server runs: `nobody` for root, whom PostgreSQL refuses to serve."""
     if os.geteuid() != 0:
         return {}
@@ -93,53 +77,101 @@ def identity() -> _Identity:
     return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
 
 
-def reachable(binaries: Path, folder: Path) -> Path:
+def _reachable(binaries: Path, folder: Path) -> Path:
     """Return the binaries, or a copy within the folder where the server's user cannot run them.
 
     The wheel's shared libraries are found relative to the binaries: they move together.
     """
-    if _runs(binaries):
+    with suppress(PermissionError, RuntimeError):
+        _run(binaries / "postgres", "--version")
         return binaries
-    install = binaries.parent
-    package = install.parent
-    copy = folder / package.name / install.name
-    shutil.copytree(install, copy, symlinks=True)
+    package = binaries.parents[1]
+    copy = folder / package.name / binaries.parent.name
+    shutil.copytree(binaries.parent, copy, symlinks=True)
     libraries = package.parent / f"{package.name}.libs"
     if libraries.is_dir():
         shutil.copytree(libraries, folder / libraries.name, symlinks=True)
-    if not _runs(copy / "bin"):
-        raise Unusable(f"the binaries in {binaries} do not run, nor does a copy of them")
     return copy / "bin"
 
 
-def _runs(binaries: Path) -> bool:
-    try:
-        return _run([str(binaries / "postgres"), "--version"]).returncode == 0
-    except PermissionError:
-        return False
-
-
-def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command,
+def _run(*command: object) -> None:
+    """Run a program as the server's user; raise with what it printed if it fails."""
+    done = subprocess.run(
+        [str(part) for part in command],
         cwd="/",
         capture_output=True,
         text=True,
         timeout=PATIENCE,
         check=False,
-        **identity(),
+        **_identity(),
     )
+    if done.returncode:
+        raise RuntimeError(f"{command[0]} failed: {done.stderr.strip()}")
 
 
-class Server:
-    """A server that runs until it is removed, and what can go wrong with one."""
+def _wait(true: Callable[[], object]) -> None:
+    """Wait until it is true; raise `TimeoutError` if it is not in time."""
+    until = time.monotonic() + PATIENCE
+    while not true():
+        if time.monotonic() > until:
+            raise TimeoutError
+        time.sleep(0.01)
+
+
+class Databases:
+    """The databases of a running server, which may belong to another process."""
+
+    def __init__(self, folder: Path, owner: str = "main") -> None:
+        self.folder = folder
+        self._names = (f"{owner}_{number}" for number in count(1))
+
+    def url(self, database: str = "postgres") -> str:
+        """Return the URL of a database; `postgres` always exists."""
+        return f"postgresql://postgres@/{database}?host={self.folder}"
+
+    def execute(self, statement: str, *parameters: object, url: str | None = None) -> list[Any]:
+        """Run SQL outside of any transaction; return its rows, if it has any."""
+        connection = psycopg.connect(url or self.url(), autocommit=True, connect_timeout=5)
+        with closing(connection):
+            cursor = connection.execute(statement.encode(), parameters or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def create(self, template: str = "template1") -> str:
+        """Create a copy of a database that nobody is connected to; return its URL."""
+        name = next(self._names)
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        return self.url(name)
+
+    def drop(self, url: str) -> None:
+        """Drop a database, even if there are connections to it."""
+        self.execute(f"DROP DATABASE {make_url(url).database} WITH (FORCE)")
+
+    def terminate(self, url: str) -> int:
+        """Terminate every connection to the database; return how many there were."""
+        ending = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
+        return len(self.execute(ending, make_url(url).database))
+
+    def wait_for_a_lock(self, url: str) -> int:
+        """Wait until a process in the database waits for a lock; return its process id."""
+        waiting = "SELECT pid FROM pg_stat_activity WHERE datname = %s AND wait_event_type = 'Lock'"
+        found: list[Any] = []
+
+        def waits() -> bool:
+            found[:] = self.execute(waiting, make_url(url).database)
+            return bool(found)
+
+        _wait(waits)
+        return int(found[0][0])
+
+
+class Server(Databases):
+    """A server that runs until it is removed, and the faults that it can suffer."""
 
     def __init__(self, binaries: Path, *, fsync: bool = False) -> None:
         self._fsync = "on" if fsync else "off"
-        # Not below pytest's own temporary folder: a socket's path ends at 107 bytes.
-        self.folder = Path(tempfile.mkdtemp(prefix="hookrow-pg-", dir="/tmp"))
+        # Not below pytest's own temporary folder: the path of a socket has at most 107 bytes.
+        super().__init__(Path(tempfile.mkdtemp(prefix="hookrow-pg-", dir="/tmp")))
         self._data = self.folder / "data"
-        self._names = (f"test_{number}" for number in count(1))
         self._process: subprocess.Popen[bytes] | None = None
         self._watch = subprocess.Popen(
             ["sh", "-c", _WATCH, str(self.folder)],
@@ -148,11 +180,11 @@ class Server:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        if "user" in identity():
-            os.chown(self.folder, identity()["user"], identity()["group"])
+        if identity := _identity():
+            os.chown(self.folder, identity["user"], identity["group"])
             self.folder.chmod(0o755)
         try:
-            self.binaries = reachable(binaries, self.folder)
+            self.binaries = _reachable(binaries, self.folder)
             self._initialise()
             self.start()
         except BaseException:
@@ -161,52 +193,9 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """Return the process that all others of the server descend from."""
+        """Return the process id of the postmaster."""
         assert self._process is not None
         return self._process.pid
-
-    def url(self, database: str = "postgres") -> str:
-        """Return the URL of a database; `postgres` is there from the beginning."""
-        return f"postgresql://postgres@/{database}?host={self.folder}"
-
-    def execute(self, statement: str, *parameters: object, url: str | None = None) -> list[Any]:
-        """Run SQL outside of any transaction; return its rows, if it has any."""
-        with closing(self._connect(url or self.url())) as connection:
-            cursor = connection.execute(statement.encode(), parameters or None)
-            return cursor.fetchall() if cursor.description else []
-
-    def create(self) -> str:
-        """Make an empty database; return its URL. It is gone with the server."""
-        name = next(self._names)
-        self.execute(f"CREATE DATABASE {name}")
-        return self.url(name)
-
-    def empty(self, url: str) -> None:
-        """Cut every connection to the database and drop what is in it.
-
-        A third of the time that a new database takes.
-        """
-        self.terminate(url)
-        self.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public", url=url)
-
-    def terminate(self, url: str) -> int:
-        """Cut every connection to the database; return how many there were."""
-        return len(
-            self.execute(
-                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s",
-                make_url(url).database,
-            )
-        )
-
-    def wait_for_a_lock(self, url: str) -> int:
-        """Return the process in the database that waits for a lock, once there is one."""
-        waiting = "SELECT pid FROM pg_stat_activity WHERE datname = %s AND wait_event_type = 'Lock'"
-        until = time.monotonic() + PATIENCE
-        while time.monotonic() < until:
-            for (pid,) in self.execute(waiting, make_url(url).database):
-                return int(pid)
-            time.sleep(0.01)
-        raise TimeoutError("nobody waits")
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
@@ -221,28 +210,23 @@ class Server:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                **identity(),
+                **_identity(),
             )
-        self._wait_until_it_answers(self._process)
+        _wait(self._answers)
 
-    def stop(self) -> None:
-        """Stop the server, whoever is connected to it, and wait until it is gone."""
-        if self._process is None:
-            return
-        self._process.send_signal(signal.SIGINT)  # "fast": pg_ctl's manual, --mode
-        try:
+    def stop(self, number: signal.Signals = signal.SIGINT) -> None:
+        """Stop the server, whoever is connected to it, and wait until it is gone.
+
+        SIGINT is a "fast" shutdown, SIGQUIT an "immediate" one (pg_ctl's manual, --mode).
+        """
+        if self._process is not None:
+            self._process.send_signal(number)
             self._process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            self._process.send_signal(signal.SIGQUIT)
-            self._process.wait(PATIENCE)
-        self._process = None
+            self._process = None
 
     def crash(self) -> None:
         """Stop the server as a crash would: the next start has to recover."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGQUIT)  # "immediate": pg_ctl's manual, --mode
-        self._process.wait(PATIENCE)
-        self._process = None
+        self.stop(signal.SIGQUIT)
 
     def restart(self) -> None:
         """Stop the server and start it again."""
@@ -267,28 +251,21 @@ class Server:
         finally:
             self._watch.communicate(timeout=PATIENCE)
 
-    def _connect(self, url: str) -> psycopg.Connection[Any]:
-        return psycopg.connect(url, autocommit=True, connect_timeout=5)
-
     def _initialise(self) -> None:
-        done = _run(
-            [
-                *(str(self.binaries / "initdb"), "--pgdata", str(self._data), "--no-sync"),
-                *("--username", "postgres", "--auth", "trust"),
-                *("--encoding", "UTF8", "--locale", "C.UTF-8"),
-            ]
+        _run(
+            *(self.binaries / "initdb", "--pgdata", self._data, "--no-sync"),
+            *("--username", "postgres", "--auth", "trust"),
+            *("--encoding", "UTF8", "--locale", "C.UTF-8"),
         )
-        if done.returncode:
-            raise Unusable(f"initdb failed: {done.stderr.strip()}")
 
-    def _wait_until_it_answers(self, process: subprocess.Popen[bytes]) -> None:
-        until = time.monotonic() + PATIENCE
-        while process.poll() is None and time.monotonic() < until:
-            with suppress(psycopg.OperationalError):
-                self.execute("SELECT 1")
-                return
-            time.sleep(0.02)
-        raise Unusable(f"the server does not start: {(self.folder / 'log').read_text()}")
+    def _answers(self) -> bool:
+        """Return whether the server answers; raise if it has ended instead."""
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise RuntimeError(f"the server does not start: {(self.folder / 'log').read_text()}")
+        with suppress(psycopg.OperationalError):
+            return bool(self.execute("SELECT 1"))
+        return False
 
 
 def _send(pids: Sequence[int], number: signal.Signals) -> None:

@@ -1,4 +1,4 @@
-"""What a database's tables are, read back from it: whoever made them, the same is the same."""
+"""The structure of a database's tables, to compare tables that were created in several ways."""
 
 from __future__ import annotations
 

@@ -1,28 +1,42 @@
-"""HTTP as bytes on a socket: what a client library would hide, mend or refuse to send."""
+"""HTTP as bytes on a socket, where a client library would hide, correct or refuse something."""
 
 from __future__ import annotations
 
+import json
+import select
 import socket
 import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from random import randrange
 from threading import Thread
-from types import TracebackType
 from typing import Any, Self
 
 import uvicorn
+
+from hookrow import testing
 
 SECRET = "the-secret-of-the-tests"
 
 ENDPOINT = "/provider/webhooks"
 
-PATIENCE = 8.0
-"""In seconds; how long anything is waited for. Less than a body may take, which is 15."""
+PATIENCE = 30.0
+"""In seconds; how long tests wait for anything, on a machine that may be busy."""
 
 TEXT = "text/plain; charset=utf-8"
+
+ADA, ADAS = "ada@example.com", "6f1d0a4e-3b52-4c8e-9a17-0c5be2d4f901"
+"""The first subscriber in the world of the cases, and the message id of the first dispatch."""
+
+AT = datetime(2026, 3, 4, 5, 6, 7, 123456, tzinfo=UTC)
+
+DELIVERY = json.dumps(testing.delivery(ADA, ADAS, at=AT)).encode()
+
+STRANGER = DELIVERY.replace(ADA.encode(), b"eve@example.com")
+"""The same for a recipient who is no subscriber."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +48,7 @@ class Answer:
     body: bytes
 
     def header(self, name: str) -> str | None:
-        """Return a header's value, or None where there is none; it may not come twice."""
+        """Return a header's value, or None; it may not be repeated."""
         values = [value for key, value in self.headers if key.lower() == name]
         assert len(values) < 2, f"{name} came twice: {values}"
         return values[0] if values else None
@@ -50,54 +64,50 @@ class Connection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def send(self, data: bytes) -> None:
-        """Send bytes. Raises `ConnectionError` where a server that has answered closed already."""
+        """Send bytes. Raises `ConnectionError` if the server has closed the connection."""
         self._socket.sendall(data)
 
-    def line(self) -> bytes:
-        """Return the next line that comes, without its end."""
-        return self._file.readline().rstrip(b"\r\n")
-
     def interim(self, status: int) -> None:
-        """Wait for a response that comes before the answer."""
-        assert self.line().startswith(b"HTTP/1.1 %d " % status)
-        while self.line():
+        """Wait for an interim response."""
+        assert self._file.readline().startswith(b"HTTP/1.1 %d " % status)
+        for _ in iter(self._file.readline, b"\r\n"):
             pass
 
     def answer(self, *, of_head: bool = False) -> Answer:
-        """Wait for a response; `of_head`, for a request by HEAD, that it has no body."""
-        version, status, _ = self.line().split(b" ", 2)
+        """Wait for a response; one to HEAD has no body."""
+        version, status, _ = self._file.readline().split(b" ", 2)
         assert version == b"HTTP/1.1"
         headers = [
             (name.decode(), value.strip().decode("latin-1"))
-            for name, _, value in (line.partition(b":") for line in iter(self.line, b""))
+            for line in iter(self._file.readline, b"\r\n")
+            for name, _, value in [line.partition(b":")]
         ]
         length = next(int(value) for name, value in headers if name.lower() == "content-length")
         body = b"" if of_head else self._file.read(length)
         return Answer(int(status), headers, body)
 
+    def is_readable(self) -> bool:
+        """Return whether there is something to read, or the end."""
+        return bool(select.select([self._socket], [], [], 0)[0])
+
     def is_over(self) -> bool:
-        """Wait for more; tell whether the server closed the connection instead."""
+        """Wait for more; return whether the server closed the connection instead."""
         try:
             return not self._file.read(1)
         except ConnectionError:
             return True
 
     def close(self) -> None:
-        """Go away politely."""
+        """Close the connection."""
         self._file.close()
         self._socket.close()
 
     def reset(self) -> None:
-        """Go away as a client does that crashes: the server gets an error, not an end."""
+        """Reset the connection, as a client that crashes does."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.close()
 
@@ -112,9 +122,9 @@ def head(
 ) -> bytes:
     """Return the head of a request; without a secret its header is left out."""
     lines = [f"{method} {path} HTTP/1.1".encode(), b"Host: localhost"]
+    secret = secret.encode() if isinstance(secret, str) else secret
     if secret is not None:
-        value = secret.encode() if isinstance(secret, str) else secret
-        lines.append(b"X-Provider-Secret: " + value)
+        lines.append(b"X-Provider-Secret: " + secret)
     if length is not None:
         lines.append(b"Content-Length: %d" % length)
     return b"\r\n".join([*lines, *extra, b"", b""])
@@ -133,48 +143,44 @@ def request(
 
 
 def chunk(data: bytes) -> bytes:
-    """Return a part of a body of which no length is declared; an empty one ends it."""
+    """Return a chunk of a body; an empty one ends it."""
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
 def ask(port: int, data: bytes) -> Answer:
     """Send a whole request on a connection of its own; return the answer."""
     with Connection(port) as connection:
-        with suppress(ConnectionError):  # it may have answered, and closed, before the end
+        with suppress(ConnectionError):  # a server may respond and close before the end
             connection.send(data)
         return connection.answer()
 
 
 def get(port: int, path: str) -> Answer:
-    """Ask for a page."""
+    """Get a page."""
     return ask(port, head(path, method="GET", secret=None))
 
 
 def free_port() -> int:
-    """Return a port of this machine at which nobody listens.
-
-    It is none of those that the system gives to clients: tests that run beside this
-    one could get it before it is used.
-    """
+    """Return an unused port, outside of the range from which the system serves clients."""
     while True:
         port = randrange(20_000, 32_000)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
 
 
-def listens(port: int) -> bool:
-    """Tell whether somebody takes connections at a port of this machine."""
+def listens(port: int, host: str = "127.0.0.1") -> bool:
+    """Return whether a port of this machine accepts connections."""
     with suppress(ConnectionError):
-        Connection(port).close()
+        Connection(port, host).close()
         return True
     return False
 
 
 def eventually(true: Callable[[], object], *, seconds: float = PATIENCE) -> None:
-    """Wait until it is true; fail where it is not in time."""
+    """Wait until it is true; fail if it is not in time."""
     until = time.monotonic() + seconds
     while not true():
-        assert time.monotonic() < until, "it did not come true in time"
+        assert time.monotonic() < until, "not true in time"
         time.sleep(0.01)
 
 

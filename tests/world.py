@@ -1,4 +1,4 @@
-"""The rows that the cases start from, put into any database and read back as plain dicts."""
+"""The rows that the cases start from, written to any store and read back as plain dicts."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from sqlalchemy import (
 )
 
 from hookrow.stores import tables
+from hookrow.stores.memory import MemoryStore
 
 World: TypeAlias = dict[str, list[dict[str, Any]]]
-"""Every row of our four tables, by the table's short name, in the order of their ids."""
+"""All rows of our four tables, by the table's short name, in the order of their ids."""
 
 CASES = Path(__file__).parent / "cases"
 
@@ -34,17 +35,26 @@ _TABLES = {
     "subscriptions": tables.subscriptions,
     "dispatches": tables.dispatches,
 }
+_ALL_ROWS = {
+    name: select(*(column for column in table.c if column.name != "created_at")).order_by(
+        table.c.id
+    )
+    for name, table in _TABLES.items()
+}
+_RESTART = ", ".join(
+    f"setval(pg_get_serial_sequence('{table.name}', 'id'), 1, false)" for table in _TABLES.values()
+)
 
 
 def start() -> World:
     """Return the rows of `cases/world.json` as the tables hold them, ids from 1 on."""
-    told = json.loads((CASES / "world.json").read_text())
-    lists = {name: number for number, name in enumerate(told["lists"], 1)}
-    people = {row["email"]: number for number, row in enumerate(told["subscribers"], 1)}
+    given = json.loads((CASES / "world.json").read_text())
+    lists = {name: number for number, name in enumerate(given["lists"], 1)}
+    people = {row["email"]: number for number, row in enumerate(given["subscribers"], 1)}
     return {
         "subscribers": [
             {"id": people[row["email"]], "email": row["email"], **_suppression(row)}
-            for row in told["subscribers"]
+            for row in given["subscribers"]
         ],
         "lists": [{"id": number, "name": name} for name, number in lists.items()],
         "subscriptions": [
@@ -54,7 +64,7 @@ def start() -> World:
                 "subscriber_id": people[row["subscriber"]],
                 **_suppression(row),
             }
-            for number, row in enumerate(told["subscriptions"], 1)
+            for number, row in enumerate(given["subscriptions"], 1)
         ],
         "dispatches": [
             {
@@ -66,35 +76,43 @@ def start() -> World:
                 "opened_at": None,
                 **_suppression(row),
             }
-            for number, row in enumerate(told["dispatches"], 1)
+            for number, row in enumerate(given["dispatches"], 1)
         ],
     }
 
 
-def fill(database: str | Engine) -> World:
-    """Put the world in the place of all rows; return it."""
+def fill(place: str | Engine | MemoryStore) -> World:
+    """Replace all rows of a database or store by those of the world; return these."""
     world = start()
-    with _engine(database) as engine, engine.begin() as connection:
+    if isinstance(place, MemoryStore):
+        fresh = start()
+        place.subscribers = {row["id"]: row for row in fresh["subscribers"]}
+        place.dispatches = {row["id"]: row for row in fresh["dispatches"]}
+        place.subscriptions = {
+            (row["list_id"], row["subscriber_id"]): row for row in fresh["subscriptions"]
+        }
+        return world
+    with _engine(place) as engine, engine.begin() as connection:
         _empty(connection)
         for name, table in _TABLES.items():
-            # The database assigns the ids, so that its sequences go on from there.
-            connection.execute(insert(table), [_without_id(row) for row in world[name]])
+            # The database assigns the ids, so that its sequences continue after them.
+            unnumbered = [{key: row[key] for key in row if key != "id"} for row in world[name]]
+            connection.execute(insert(table), unnumbered)
     return world
 
 
-def rows(database: str | Engine) -> World:
-    """Read every row of our four tables, but for when it was created."""
-    with _engine(database) as engine, engine.connect() as connection:
+def rows(place: str | Engine | MemoryStore) -> World:
+    """Read every row of our four tables, without the times of their creation."""
+    if isinstance(place, MemoryStore):
         return {
-            name: [
-                dict(row)
-                for row in connection.execute(
-                    select(*(column for column in table.c if column.name != "created_at")).order_by(
-                        table.c.id
-                    )
-                ).mappings()
-            ]
-            for name, table in _TABLES.items()
+            "subscribers": [*place.subscribers.values()],
+            "lists": start()["lists"],  # the store has none
+            "subscriptions": [*place.subscriptions.values()],
+            "dispatches": [*place.dispatches.values()],
+        }
+    with _engine(place) as engine, engine.connect() as connection:
+        return {
+            name: [*map(dict, connection.execute(_ALL_ROWS[name]).mappings())] for name in _TABLES
         }
 
 
@@ -108,18 +126,15 @@ def _suppression(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _empty(connection: Connection) -> None:
-    if connection.dialect.name == "postgresql":
-        names = ", ".join(table.name for table in _TABLES.values())
-        connection.exec_driver_sql(f"TRUNCATE {names} RESTART IDENTITY")
+    if connection.dialect.name == "postgresql":  # TRUNCATE would take several times as long
+        for table in reversed(_TABLES.values()):
+            connection.execute(delete(table))
+        connection.exec_driver_sql(f"SELECT {_RESTART}")
         return
     for table in reversed(tables.metadata.sorted_tables):
         connection.execute(delete(table))
     if inspect(connection).has_table("sqlite_sequence"):  # of the tables that Django makes
         connection.exec_driver_sql("DELETE FROM sqlite_sequence")
-
-
-def _without_id(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name != "id"}
 
 
 @contextmanager
@@ -130,8 +145,4 @@ def _engine(database: str | Engine) -> Iterator[Engine]:
     url = make_url(database)
     if url.drivername == "postgresql":
         url = url.set(drivername="postgresql+psycopg")
-    engine = create_engine(url, poolclass=NullPool)
-    try:
-        yield engine
-    finally:
-        engine.dispose()
+    yield create_engine(url, poolclass=NullPool)  # which leaves no connection open

@@ -1,53 +1,41 @@
-"""The dashboard in a Django project: who may come in, and what they may do there."""
+"""The dashboard in a Django project: who may open it, and which forms they may send."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
-from django_project.manage import Manage
-from django_project.site import Site, site
-from hookrow import testing
+from django_project.site import Site
 from hookrow.dashboard.handler import SECURITY
 from hookrow.django import store
 from hookrow.django.dashboard import _dashboard
 from hookrow.django.tables.models import Subscriber
-from wire import PATIENCE
+from wire import ADA, DELIVERY
 
-ADA, ADAS = "ada@example.com", "6f1d0a4e-3b52-4c8e-9a17-0c5be2d4f901"
-AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+pytest_plugins = ["django_project.databases"]
+
 MOUNT = "/mail/dashboard/"
 
 
-@pytest.fixture(scope="module")
-def _url(new_database: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> str:
-    url = new_database("sqlite")
-    done = Manage(tmp_path_factory.mktemp("migrated"), url).run("migrate", "-v0")
-    assert done.returncode == 0, done.stderr
-    return url
-
-
 @pytest.fixture
-def project(_url: str) -> Iterator[Site]:
-    """Return the project, with a superuser logged in and a notification received."""
-    with site(_url) as project:
-        project.receive(testing.delivery(ADA, ADAS, at=AT))
-        yield project
-        _dashboard(store(), keep_bodies=True).close(PATIENCE)  # it may be counting
+def project(sqlite_site: Site) -> Iterator[Site]:
+    """Return the project with a notification received."""
+    sqlite_site.receive(DELIVERY)
+    yield sqlite_site
+    _dashboard(store(), keep_bodies=True).close(20)  # it may be counting
 
 
 def get(project: Site, place: str = "notifications", **query: str) -> Any:  # noqa: ANN401 - a response
-    """Ask for a page."""
+    """Request a page."""
     return project.client.get(f"{MOUNT}{place}", query)
 
 
 def suppress(project: Site) -> int:
-    """Fill in the form of Ada's page, and send it; return the status."""
+    """Submit the form of Ada's page; return the status."""
     page = get(project, "subscriber", email=ADA)
     if cookie := page.headers.get("Set-Cookie"):
         name, _, value = cookie.partition(";")[0].partition("=")
@@ -59,8 +47,8 @@ def suppress(project: Site) -> int:
     return int(response.status_code)
 
 
-def test_the_staff_looks(project: Site) -> None:
-    """The pages are there, wherever they are mounted, with what protects them."""
+def test_the_pages(project: Site) -> None:
+    """The pages work below the project's path, with their security headers."""
     response = get(project)
     assert response.status_code == 200
     assert SECURITY.items() <= {**response.headers}.items()
@@ -69,15 +57,11 @@ def test_the_staff_looks(project: Site) -> None:
     assert get(project, "nowhere").status_code == 404
 
 
-@pytest.mark.parametrize("secure", [True, False])
-def test_the_cookie_of_https(project: Site, *, secure: bool) -> None:
-    """It never goes by plain http where it was given by https."""
-    response = project.client.get(f"{MOUNT}notifications", secure=secure)
-    assert ("Secure" in response.headers["Set-Cookie"]) is secure
-
-
-def test_who_is_not_logged_in_is_sent_to_do_so(project: Site) -> None:
-    """It is the admin's own page for that."""
+def test_anonymous_users_log_in_first(project: Site) -> None:
+    """Without a login, the pages redirect to the admin's login; cookies of HTTPS are secure."""
+    for secure in (True, False):
+        response = project.client.get(f"{MOUNT}notifications", secure=secure)
+        assert ("Secure" in response.headers["Set-Cookie"]) is secure
     project.client.logout()
     response = get(project)
     assert response.status_code == 302
@@ -85,7 +69,7 @@ def test_who_is_not_logged_in_is_sent_to_do_so(project: Site) -> None:
 
 
 def test_permissions(project: Site) -> None:
-    """They are the admin's: to look, to replay, to change whatever the subscribers are."""
+    """The admin's permissions apply: to view the log, to replay, and to change subscribers."""
     project.log_in()
     assert get(project).status_code == 403
     project.log_in("view_notification")

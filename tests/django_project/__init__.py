@@ -1,1 +1,1 @@
-"""A Django project as somebody might have it, whose settings come from the environment."""
+"""`examples/django_project` for tests, with the dashboard added to its URLs."""

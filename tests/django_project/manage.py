@@ -1,31 +1,64 @@
-"""The project's commands, as processes."""
+"""The project in processes: its commands, and servers."""
 
 from __future__ import annotations
 
 import json
-import socket
-import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from command import Command
-from wire import PATIENCE, eventually, free_port
+from sqlalchemy import make_url
 
-TESTS = Path(__file__).parents[1]
+import process
+from command import Command, Serving
+from wire import SECRET
+
+PROJECT = process.EXAMPLES / "django_project"
+
+PYTHONPATH = f"{PROJECT}:{Path(__file__).parents[1]}"
+"""Where the project is found, and in the tests what its settings name."""
+
+_SETTINGS = """
+import json
+import hookrow.http
+from project.settings import *
+hookrow.http.SLOWEST_BODY = 1.0
+globals().update(json.loads({!r}))
+"""
+
+
+def database(url: str) -> dict[str, Any]:
+    """Return Django's settings for the database of a URL."""
+    parsed = make_url(url)
+    if parsed.drivername == "sqlite":
+        return {"ENGINE": "django.db.backends.sqlite3", "NAME": parsed.database}
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": parsed.database,
+        "USER": parsed.username or "",
+        "HOST": parsed.query.get("host") or parsed.host or "",
+        "PORT": str(parsed.port or ""),
+    }
+
+
+def runserver(_: str, port: int) -> Sequence[str]:
+    """Start Django's own server, which takes the application from the settings."""
+    return "django-admin", "runserver", "--noreload", f"127.0.0.1:{port}"
 
 
 class Manage(Command):
-    """Runs `python -m django` for the project on a database, with settings of a test's own."""
+    """Runs `python -m django` for the project on a database, with settings of the test's own."""
 
     def __init__(self, folder: Path, url: str, **settings: object) -> None:
         super().__init__(folder, (sys.executable, "-m", "django"))
+        given = {"DATABASES": {"default": database(url)}, "HOOKROW": {"SECRET": SECRET}}
+        given |= {"ROOT_URLCONF": "django_project.urls", "LOGIN_URL": "/admin/login/", **settings}
+        (folder / "settings_of_the_test.py").write_text(_SETTINGS.format(json.dumps(given)))
         self._variables = {
-            "PYTHONPATH": str(TESTS),
-            "DJANGO_SETTINGS_MODULE": "django_project.settings",
-            "DATABASE_URL": url,
-            "HOOKROW_TEST_DJANGO": json.dumps(settings),
+            "DJANGO_SETTINGS_MODULE": "settings_of_the_test",
+            "PYTHONPATH": f"{folder}:{PYTHONPATH}",
         }
 
     def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
@@ -33,33 +66,20 @@ class Manage(Command):
         return super().environment(self._variables | dict(variables))
 
     def script(self, code: str, *arguments: str) -> str:
-        """Run Python with the project's apps loaded; return what it printed."""
+        """Run Python with the project's apps loaded; return the output."""
         code = f"import django\ndjango.setup()\n{code}"
         done = self.execute(sys.executable, "-c", code, *arguments)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     @contextmanager
+    def serving_by(self, command: process.Command, app: str = "") -> Iterator[Serving]:
+        """Serve the project until the block ends."""
+        with process.running(command, app, self.folder, self._variables) as serving:
+            yield serving
+
+    @contextmanager
     def runserver(self) -> Iterator[int]:
         """Run Django's own server until the block ends; yield its port."""
-        port = free_port()
-        process = subprocess.Popen(
-            [*self._program, "runserver", "--noreload", f"127.0.0.1:{port}"],
-            cwd=self.folder,
-            env=self.environment({}),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            eventually(lambda: _listens(port))
-            yield port
-        finally:
-            process.terminate()
-            process.wait(PATIENCE)
-
-
-def _listens(port: int) -> bool:
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-        return True
-    return False
+        with self.serving_by(runserver) as serving:
+            yield serving.port

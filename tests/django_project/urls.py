@@ -1,12 +1,11 @@
-"""The pages: the admin, and the dashboard and the endpoint below /mail/."""
+"""The URLs of the example, and the dashboard."""
 
 from __future__ import annotations
 
-from django.contrib import admin
 from django.urls import include, path
+from project import urls
 
 urlpatterns = [
-    path("admin/", admin.site.urls),
     path("mail/dashboard/", include("hookrow.django.dashboard")),
-    path("mail/", include("hookrow.django.urls")),
+    *urls.urlpatterns,
 ]

@@ -1,4 +1,4 @@
-"""Homes behind the Django store: SQLAlchemy makes, fills and reads the tables of its models."""
+"""Homes behind the Django store: SQLAlchemy creates, fills and reads the models' tables."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ BARE = replace(
     subscriptions=Role("crm.Member", UNDATED.roles["subscriptions"].columns),
     log=OURS.log,
 )
-"""Bare keys; no table keeps when a suppression last changed."""
+"""Models without foreign keys; no table stores when a suppression last changed."""
 
 LEAN = replace(
     SPARSE,
     subscribers=replace(SPARSE.subscribers, table="crm.Reader"),
     dispatches=replace(SPARSE.dispatches, table="crm.Letter"),
 )
-"""No lists, nothing of a dispatch but its times, and no log."""
+"""No lists, only the times of a dispatch, and no log."""
 
 _TABLES = {
     "crm.Person": Role("crm_person", {"id": "uid", "email": "address", **MUTED}),
@@ -52,7 +52,7 @@ _TABLES = {
         "crm_membership", {"list_id": "group_id", "subscriber_id": "person_id", **MUTED}
     ),
 }
-"""Of the renamed models: what SQLAlchemy calls their tables and columns."""
+"""The tables and columns of the renamed models."""
 
 _BARE = {"crm.Reader": "people", "crm.Letter": "sends", "crm.Member": "members"}
 
@@ -60,7 +60,7 @@ KEYS = range(10)
 
 
 class DjangoHome(SQLHome):
-    """A home in an empty database, of whose tables Django has models."""
+    """A home in an empty database, with Django models of its tables."""
 
     def __init__(self, url: str, schema: Schema) -> None:
         roles = {
@@ -76,7 +76,7 @@ class DjangoHome(SQLHome):
             self._make_mails()
 
     def key(self, number: int) -> Key:
-        """Return a number for our own tables, for a host's a UUID."""
+        """Return a number for hookrow's tables, a UUID for a host's."""
         return number if self._ours else UUID(int=number)
 
     def close(self) -> None:
@@ -89,7 +89,7 @@ class DjangoHome(SQLHome):
         return found if self._ours or column not in _KEYS else Uuid()
 
     def _make_mails(self) -> None:
-        """Make a mail to each list, which has its key: a dispatch's mail then names the list."""
+        """Insert a mail to each list, with the key of the list."""
         mails = Table("crm_mail", MetaData(), Column("uid", Uuid()), Column("group_id", Uuid()))
         with self._engine.begin() as connection:
             mails.create(connection)
@@ -101,7 +101,7 @@ _KEYS = {"id", "subscriber_id", "list_id"}
 
 
 class _Closing(DjangoStore):
-    """Closes the connections of threads that end: Django closes those of requests alone."""
+    """Closes the connections of other threads: Django closes only those of requests."""
 
     @contextmanager
     def transaction(self, *, skip_locked: bool = False) -> Iterator[DjangoTransaction]:

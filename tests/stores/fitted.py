@@ -1,36 +1,21 @@
-"""A host's tables that need all that a `Schema` can say, at once, and a home in them.
+"""A host's tables that use everything a `Schema` can express at once, and a home in them.
 
-Every row that counts has a twin of the same name that does not.
+Every row that the schema's conditions select has a twin with the same email, message id or
+keys that they exclude.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-from uuid import UUID
 
-from homes import KEYS, Home, Row, Rows, SQLHome, columns_of, connect
-from sqlalchemy import (
-    Boolean,
-    Column,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    Text,
-    Uuid,
-    delete,
-    insert,
-    select,
-)
+from homes import KEYS, Row, Rows, SQLHome, columns_of
+from sqlalchemy import Boolean, Column, Connection, Integer, Text, select
 from sqlalchemy.types import TypeEngine
 
 from hookrow import Role, Schema
-from hookrow.migrations import upgrade
 from hookrow.notification import Key
 from hookrow.schema import OTHERWISE
-from hookrow.stores.sql import SQLStore
-from hookrow.stores.tables import UTCDateTime, log_table
 
 FITTED = Schema(
     subscribers=Role(
@@ -51,162 +36,98 @@ FITTED = Schema(
     reasons={"HardBounce": 1, "SpamComplaint": 2, "ManualSuppression": 3, OTHERWISE: 9},
 )
 
-COUNTS: Mapping[str, Row] = {
-    "subscribers": {"deleted_on": None, "tenant": "it's 100%"},
-    "dispatches": {"draft": False},
-    "subscriptions": {"state": 1},
-    "messages": {"withdrawn": False},
-}
-HIDDEN: Mapping[str, Row] = {
+EXCLUDED: Mapping[str, Row] = {
     "subscribers": {"deleted_on": "2026-03-04", "tenant": "it's 100%"},
     "dispatches": {"draft": True},
     "subscriptions": {"state": 2},
     "messages": {"withdrawn": True},
 }
-"""What the rows that count have, and what their twins have."""
+"""The values of the twins in the columns of the conditions."""
+
+_TYPES: Mapping[str, TypeEngine[Any]] = {
+    "draft": Boolean(),
+    "withdrawn": Boolean(),
+    "state": Integer(),
+    "suppression_reason": Integer(),
+}
 
 TWINS = 5_000
-"""Above the number of any row: a twin's is so much higher, and a message's twice as much."""
+"""Above the number of any row: added to it, the number of its twin; a message's is above both."""
 
 
-class FittedHome:
-    """A home in an empty database, in the tables of `FITTED`, without any key or index."""
-
-    schema = FITTED
+class FittedHome(SQLHome):
+    """A home in an empty database, in the tables of `FITTED`, without keys or indexes."""
 
     def __init__(self, url: str) -> None:
-        self._engine = connect(url)
-        metadata = MetaData()
-        self._tables = {name: self._table(metadata, name) for name in FITTED.roles}
-        self._log = log_table(FITTED.log or "", MetaData())
-        metadata.create_all(self._engine)
-        upgrade(self._engine, FITTED)
-        self.store = SQLStore(url, FITTED)
-
-    def key(self, number: int) -> Key:
-        """Return a UUID on PostgreSQL, and a text on SQLite."""
-        return UUID(int=number) if self._on_postgres else f"key-{number:05}"
+        super().__init__(url, FITTED)
 
     def fill(self, **rows: Sequence[Row]) -> None:
-        """Put in rows, twins and messages: a dispatch without a list has a message that is hidden.
+        """Replace the rows, with twins and messages.
 
-        The twin of a subscription is of the very pair.
+        The message of a dispatch without a list is excluded.
         """
-        messages = [{"id": self.key(2 * TWINS), "list_id": self.key(1), **HIDDEN["messages"]}]
-        dispatches = []
+        excluded = {"id": self.key(2 * TWINS), "list_id": self.key(1), **EXCLUDED["messages"]}
+        messages, dispatches = [excluded], []
         for number, row in enumerate(rows.get("dispatches", ()), 2 * TWINS + 1):
-            counts = row.get("list_id") is not None
-            id_ = self.key(number if counts else 2 * TWINS)
+            id_ = self.key(number if row.get("list_id") is not None else 2 * TWINS)
             dispatches.append({**row, "message_id": id_})
-            if counts:
-                message = {"id": id_, "list_id": row["list_id"]}
-                messages.append({**message, **COUNTS["messages"]})
-        with self._engine.begin() as connection:
-            connection.execute(delete(self._log))
-            for name, table in self._tables.items():
-                connection.execute(delete(table))
-                given = dispatches if name == "dispatches" else rows.get(name, ())
-                filled = (
-                    messages
-                    if name == "messages"
-                    else [
-                        *({**row, **COUNTS[name]} for row in given),
-                        *(self._twin(name, n, row) for n, row in enumerate(given, TWINS)),
-                    ]
-                )
-                if filled:
-                    connection.execute(insert(table), [self._named(name, row) for row in filled])
-
-    def rows(self) -> Rows:
-        """Read the rows that count, with the provider's words, and see that no twin was touched."""
-        with self._engine.connect() as connection:
-            all_ = {
-                name: [dict(row) for row in connection.execute(select(table)).mappings()]
-                for name, table in self._tables.items()
-            }
-        lists = {row["nr"]: row["title"] for row in all_.pop("messages") if not row["withdrawn"]}
-        assert not any(self._changed(name, row) for name, rows in all_.items() for row in rows)
-        return {
-            name: sorted(
-                (self._ours(name, row, lists) for row in rows if self._counts(name, row)),
-                key=lambda row: [row[key] for key in KEYS[name]],
-            )
-            for name, rows in all_.items()
+            messages.append({"id": self.key(number), "list_id": row.get("list_id")})
+        given = {**rows, "dispatches": dispatches}
+        twins = {
+            name: [self._twin(name, number, row) for number, row in enumerate(given[name], TWINS)]
+            for name in given
         }
+        super().fill(messages=messages, **{name: [*given[name], *twins[name]] for name in given})
 
-    def logged(self) -> list[dict[str, Any]]:
-        """Read the log's table through a connection of its own."""
-        with self._engine.connect() as connection:
-            rows = connection.execute(select(self._log).order_by(self._log.c.id))
-            return [dict(row) for row in rows.mappings()]
+    def _columns(self, name: str) -> list[Column[Any]]:
+        mapped = [Column(theirs, self._type(ours)) for ours, theirs in FITTED.columns(name).items()]
+        return [*mapped, *(Column(own, self._type(own)) for own in EXCLUDED[name])]
 
-    def close(self) -> None:
-        """Close every connection."""
-        self.store.close()
-        self._engine.dispose()
-
-    @property
-    def _on_postgres(self) -> bool:
-        return self._engine.dialect.name == "postgresql"
-
-    def _table(self, metadata: MetaData, name: str) -> Table:
-        columns = FITTED.columns(name)
-        return Table(
-            FITTED.roles[name].table,
-            metadata,
-            *(Column(theirs, self._type(ours)) for ours, theirs in columns.items()),
-            *(Column(column, _OWN.get(column, Text())) for column in COUNTS[name]),
-        )
-
-    def _type(self, ours: str) -> TypeEngine[Any]:
-        if ours.endswith("_at"):
-            return UTCDateTime()
-        if ours == "suppression_reason":
-            return Integer()
-        if ours in {"email", "provider_message_id"}:
+    def _type(self, column: str) -> TypeEngine[Any]:
+        if column in EXCLUDED["subscribers"]:
             return Text()
-        return Uuid() if self._on_postgres else String(20)
+        return _TYPES.get(column) or super()._type(column)
 
     def _twin(self, name: str, number: int, row: Row) -> Row:
         kept = {key: row[key] for key in row if key.endswith("_id") or key == "email"}
         id_ = {} if name == "subscriptions" else {"id": self.key(number)}
-        return {**kept, **id_, **HIDDEN[name]}
+        return {**kept, **id_, **EXCLUDED[name]}
 
-    def _named(self, name: str, row: Row) -> Row:
-        """Return the row as the table has it, complete."""
+    def _row(self, name: str, row: Row) -> dict[str, Any]:
         reason = FITTED.reason(row.get("suppression_reason"))
-        columns = FITTED.columns(name).items()
-        named = {theirs: row.get(ours) for ours, theirs in columns}
-        own = {column: row[column] for column in COUNTS[name]}
-        return {**named, **own} | (
-            {"suppression_reason": reason} if "suppression_reason" in named else {}
-        )
+        mapped = FITTED.columns(name).items()
+        return {
+            **FITTED.roles[name].where,
+            **{theirs: row.get(ours) for ours, theirs in mapped},
+            **({"suppression_reason": reason} if name != "messages" else {}),
+            **{own: row[own] for own in EXCLUDED[name] if own in row},
+        }
 
-    def _counts(self, name: str, row: Row) -> bool:
-        return all(row[column] == value for column, value in COUNTS[name].items())
+    def rows(self) -> Rows:
+        """Read the selected rows, with the provider's reasons; assert that no twin has changed."""
+        rows = super().rows()
+        lists = {row["nr"]: row["title"] for row in rows.pop("messages") if not row["withdrawn"]}
+        return {name: self._selected(name, rows[name], lists) for name in rows}
 
-    def _changed(self, name: str, row: Row) -> bool:
-        set_ = FITTED.columns(name).items()
-        return not self._counts(name, row) and any(
-            row[theirs] is not None for ours, theirs in set_ if ours.endswith(("_at", "_reason"))
-        )
+    def _read(self, connection: Connection, name: str) -> list[dict[str, Any]]:
+        return [dict(row) for row in connection.execute(select(self._tables[name])).mappings()]
 
-    def _ours(self, name: str, row: Row, lists: Mapping[Key, Key]) -> dict[str, Any]:
+    def _selected(
+        self, name: str, rows: Sequence[Row], lists: Mapping[Key, Key]
+    ) -> list[dict[str, Any]]:
+        selected = []
+        for row in rows:
+            ours = {ours: row[theirs] for ours, theirs in FITTED.columns(name).items()}
+            if all(row[own] == value for own, value in FITTED.roles[name].where.items()):
+                selected.append(self._unmapped(name, ours, lists))
+            else:
+                written = [column for column in ours if column.endswith(("_at", "_reason"))]
+                assert [ours[column] for column in written] == [None] * len(written)
+        return sorted(selected, key=lambda row: [row[key] for key in KEYS[name]])
+
+    def _unmapped(self, name: str, row: Row, lists: Mapping[Key, Key]) -> dict[str, Any]:
         words = {kept: word for word, kept in (FITTED.reasons or {}).items()}
-        ours = {ours: row[theirs] for ours, theirs in FITTED.columns(name).items()}
-        ours["suppression_reason"] = words.get(ours["suppression_reason"])
+        ours = {**row, "suppression_reason": words.get(row["suppression_reason"])}
         if name == "dispatches":
-            ours["list_id"] = lists.get(ours["message_id"])
+            ours["list_id"] = lists.get(row["message_id"])
         return {column: ours[column] for column in columns_of(FITTED, name)}
-
-
-_OWN: Mapping[str, TypeEngine[Any]] = {
-    "draft": Boolean(),
-    "withdrawn": Boolean(),
-    "state": Integer(),
-}
-
-
-def make_home(url: str, schema: Schema) -> Home:
-    """Make a home for the schema in an empty database."""
-    return FittedHome(url) if schema is FITTED else SQLHome(url, schema)

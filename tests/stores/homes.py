@@ -1,7 +1,7 @@
-"""Stores to test, each with the tables behind it, filled and read by our names for things.
+"""Stores to test, with the tables behind them.
 
-A `Home` is a store and its rows; a host's own tables differ from ours in every
-name, in the types of their keys, and in which columns there are.
+A `Home` is a store and its rows, which tests insert and read by hookrow's names. A host's
+tables differ from hookrow's in every name, in the types of keys, and in which columns exist.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from enum import Enum
 from itertools import chain
+from operator import itemgetter
 from typing import Any, Protocol, TypeAlias
 from uuid import UUID
 
 from sqlalchemy import (
     BigInteger,
     Column,
+    Connection,
     Engine,
     MetaData,
     String,
@@ -27,6 +29,7 @@ from sqlalchemy import (
     insert,
     make_url,
     select,
+    text,
 )
 from sqlalchemy.types import TypeEngine
 
@@ -41,7 +44,7 @@ from hookrow.stores.tables import UTCDateTime, log_table, metadata
 
 Row: TypeAlias = Mapping[str, Any]
 Rows: TypeAlias = dict[str, list[dict[str, Any]]]
-"""Of each role: its rows, by our names for its columns, in the order of their keys."""
+"""The rows of each role, by hookrow's names for the columns, in the order of their keys."""
 
 SUPPRESSION = ("suppressed_at", "suppression_reason", "suppression_changed_at")
 
@@ -57,15 +60,15 @@ KEYS = {"subscribers": ["id"], "dispatches": ["id"], "subscriptions": ["list_id"
 
 OURS = Schema()
 
+_MUTED = dict(zip(SUPPRESSION, ("muted", "mute_reason", "mute_changed"), strict=True))
+
 THEIRS = Schema(
     subscribers=Role(
         "People",
         {
             "id": "person id",
             "email": "e-mail",
-            "suppressed_at": "order",
-            "suppression_reason": "Why?",
-            "suppression_changed_at": "100%",
+            **dict(zip(SUPPRESSION, ("order", "Why?", "100%"), strict=True)),
         },
     ),
     dispatches=Role(
@@ -77,23 +80,12 @@ THEIRS = Schema(
             "list_id": "group",
             "delivered_at": "arrived",
             "opened_at": "seen",
-            "suppressed_at": "muted",
-            "suppression_reason": "mute_reason",
-            "suppression_changed_at": "mute_changed",
+            **_MUTED,
         },
     ),
-    subscriptions=Role(
-        "members",
-        {
-            "list_id": "group",
-            "subscriber_id": "person",
-            "suppressed_at": "muted",
-            "suppression_reason": "mute_reason",
-            "suppression_changed_at": "mute_changed",
-        },
-    ),
+    subscriptions=Role("members", {"list_id": "group", "subscriber_id": "person", **_MUTED}),
 )
-"""Every table and column under another name, some of which need quotes; and our log."""
+"""Every table and column has another name, some of which need quotes; hookrow's log."""
 
 UNDATED = Schema(
     subscribers=Role("people", {"suppression_changed_at": None, "suppression_reason": None}),
@@ -101,7 +93,7 @@ UNDATED = Schema(
     subscriptions=Role("members", {"suppression_changed_at": None}),
     log="The log",
 )
-"""No table keeps when a suppression last changed; the log is one that the host made."""
+"""No table stores when a suppression last changed; the host created the log."""
 
 SPARSE = Schema(
     subscribers=Role("people", {"suppression_reason": None}),
@@ -109,7 +101,7 @@ SPARSE = Schema(
     subscriptions=None,
     log=None,
 )
-"""No lists, nothing of a dispatch but its times, and no log."""
+"""No lists, only the times of a dispatch, and no log."""
 
 
 class Home(Protocol):
@@ -117,67 +109,66 @@ class Home(Protocol):
 
     @property
     def store(self) -> Store:
-        """The store, with nobody else in it."""
+        """The store."""
 
     @property
     def schema(self) -> Schema:
-        """Which columns there are."""
+        """The schema, with the names that the database has."""
 
     def key(self, number: int) -> Key:
-        """Return a key as these tables have it; keys sort as their numbers do."""
+        """Return a key of the type that these tables have; keys sort like their numbers."""
 
     def fill(self, **rows: Sequence[Row]) -> None:
-        """Put these rows in the place of all others; a column left out is null. Empty the log."""
+        """Replace all rows with these, with null in columns left out. Empty the log."""
 
     def rows(self) -> Rows:
-        """Read every row, by a way that is not the store's."""
+        """Read every row, without the store."""
 
     def logged(self) -> list[dict[str, Any]]:
-        """Read the log in the order of its ids, by a way that is not the store's."""
+        """Read the log in the order of its ids, without the store."""
 
     def close(self) -> None:
-        """Close what was opened."""
+        """Close all connections."""
 
 
 class MemoryHome:
-    """A home in memory: what the schema leaves out is not looked at."""
+    """A home in memory; columns that the schema leaves out are ignored."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        self._log = MemoryLog() if schema.log else None
-        self.store = MemoryStore(undated=schema.undated, log=self._log)
+        self.store = MemoryStore(undated=schema.undated, log=MemoryLog() if schema.log else None)
 
     def key(self, number: int) -> Key:
         """Return the number."""
         return number
 
     def fill(self, **rows: Sequence[Row]) -> None:
-        """Put the rows into the dicts, with only what the store says that it needs."""
-        if self._log is not None:
-            self._log.entries.clear()
-        for name, columns in self._columns().items():
-            table = self._tables()[name]
+        """Replace the rows, with only the columns that the store requires and those given."""
+        if self.store.log is not None:
+            self.store.log.entries.clear()
+            self.store.log._last_id = 0
+        for name, table in self._tables().items():
             table.clear()
+            columns = {*columns_of(self.schema, name)} - {"id"}
             for row in rows.get(name, ()):
-                needed = {"provider_message_id": None, "list_id": None}
-                table[_key(name, row)] = needed | {
-                    column: row[column] for column in columns if column in row and column != "id"
-                }
+                given = {column: row[column] for column in row if column in columns}
+                required = {"provider_message_id": None, "list_id": None}
+                table[itemgetter(*KEYS[name])(row)] = required | given
 
     def rows(self) -> Rows:
-        """Read the dicts, in the order of their keys."""
+        """Read the dicts."""
         return {
             name: [
-                {column: row.get(column) for column in columns}
+                {column: row.get(column) for column in columns_of(self.schema, name)}
                 | dict(zip(KEYS[name], key if isinstance(key, tuple) else (key,), strict=True))
-                for key, row in sorted(self._tables()[name].items())
+                for key, row in sorted(table.items())
             ]
-            for name, columns in self._columns().items()
+            for name, table in self._tables().items()
         }
 
     def logged(self) -> list[dict[str, Any]]:
-        """Read the dict, with enums as a database has them."""
-        entries = self._log.entries.values() if self._log else ()
+        """Read the dict, with the values of enums, as a database stores them."""
+        entries = self.store.log.entries.values() if self.store.log else ()
         return [
             {
                 name: value.value if isinstance(value, Enum) else value
@@ -189,26 +180,18 @@ class MemoryHome:
     def close(self) -> None:
         """Do nothing."""
 
-    def _columns(self) -> Mapping[str, list[str]]:
-        return {
-            name: columns_of(self.schema, name)
-            for name in self._tables()
-            if name in self.schema.roles
-        }
-
-    def _tables(self) -> Mapping[str, dict[Any, dict[str, Any]]]:
-        return {
-            "subscribers": self.store.subscribers,
-            "dispatches": self.store.dispatches,
-            "subscriptions": self.store.subscriptions,
-        }
+    def _tables(self) -> dict[str, dict[Any, dict[str, Any]]]:
+        return {name: getattr(self.store, name) for name in COLUMNS if name in self.schema.roles}
 
 
 class SQLHome:
-    """A home in an empty database, in the tables of the schema, which it makes."""
+    """A home in an empty database, in which it creates the tables of the schema.
 
-    def __init__(self, url: str, schema: Schema) -> None:
-        self.schema = schema
+    The store opens its own connections or, if `lent`, uses an engine as a host supplies it.
+    """
+
+    def __init__(self, url: str, schema: Schema, *, lent: bool = False) -> None:
+        self.url, self.schema = url, schema
         self._engine = connect(url)
         self._ours = schema.subscribers == OURS.subscribers
         tables = MetaData()
@@ -223,16 +206,16 @@ class SQLHome:
             upgrade(self._engine, schema)
         elif self._log is not None:
             self._log.create(self._engine)
-        self.store = SQLStore(url, schema)
+        self.store = SQLStore(self._engine if lent else url, schema)
 
     def key(self, number: int) -> Key:
-        """Return a number for our own tables, for a host's what else its database likes."""
+        """Return a number for hookrow's tables; for a host's, a UUID, or a text on SQLite."""
         if self._ours:
             return number
-        return UUID(int=number) if self._on_postgres else f"key-{number:04}"
+        return UUID(int=number) if self._on_postgres else f"key-{number:05}"
 
     def fill(self, **rows: Sequence[Row]) -> None:
-        """Delete all rows and insert these, and the lists that they name."""
+        """Replace the rows, and the lists that they refer to."""
         lists = metadata.tables["hookrow_lists"]
         with self._engine.begin() as connection:
             if self._log is not None:
@@ -243,30 +226,19 @@ class SQLHome:
                 ids = {row.get("list_id") for row in chain(*rows.values())} - {None}
                 connection.execute(delete(lists))
                 if ids:
-                    connection.execute(
-                        insert(lists), [{"id": id_, "name": "a list"} for id_ in ids]
-                    )
+                    named = [{"id": id_, "name": "a list"} for id_ in ids]
+                    connection.execute(insert(lists), named)
             for name, table in self._tables.items():
                 if rows.get(name):
                     connection.execute(insert(table), [self._row(name, row) for row in rows[name]])
 
     def rows(self) -> Rows:
-        """Read the tables through a connection of its own."""
+        """Read the tables through another connection than the store's."""
         with self._engine.connect() as connection:
-            return {
-                name: [
-                    dict(zip(columns_of(self.schema, name), row, strict=True))
-                    for row in connection.execute(
-                        select(table).order_by(
-                            *(table.c[self._name(name, key)] for key in KEYS[name])
-                        )
-                    )
-                ]
-                for name, table in self._tables.items()
-            }
+            return {name: self._read(connection, name) for name in self._tables}
 
     def logged(self) -> list[dict[str, Any]]:
-        """Read the log's table through a connection of its own."""
+        """Read the log's table through another connection than the store's."""
         if self._log is None:
             return []
         with self._engine.connect() as connection:
@@ -291,14 +263,14 @@ class SQLHome:
     def _type(self, column: str) -> TypeEngine[Any]:
         if column.endswith("_at"):
             return UTCDateTime()
-        if column != "id" and column.removesuffix("_id") not in {"subscriber", "list"}:
+        if column not in {"id", "subscriber_id", "list_id", "message_id"}:
             return Text()
         if self._ours:
             return BigInteger()
         return Uuid() if self._on_postgres else String(20)
 
     def _name(self, name: str, column: str) -> str:
-        theirs = self.schema.roles[name].columns.get(column, column)
+        theirs = self.schema.roles[name].column(column)
         assert theirs is not None
         return theirs
 
@@ -307,21 +279,29 @@ class SQLHome:
             self._name(name, column): row.get(column) for column in columns_of(self.schema, name)
         }
 
+    def _read(self, connection: Connection, name: str) -> list[dict[str, Any]]:
+        table, columns = self._tables[name], columns_of(self.schema, name)
+        order = [table.c[self._name(name, key)] for key in KEYS[name]]
+        rows = connection.execute(select(table).order_by(*order))
+        return [dict(zip(columns, row, strict=True)) for row in rows]
+
 
 def columns_of(schema: Schema, name: str) -> list[str]:
-    """List the columns that the schema has for a role, by our names."""
+    """List the columns that a role has in the schema, by hookrow's names."""
     columns = schema.roles[name].columns
     return [column for column in COLUMNS[name] if columns.get(column, column) is not None]
 
 
 def connect(url: str, **options: Any) -> Engine:  # noqa: ANN401 - create_engine's own
-    """Make an engine as a host might."""
+    """Create an engine as a host might."""
     parsed = make_url(url)
     if parsed.drivername == "postgresql":
         parsed = parsed.set(drivername="postgresql+psycopg")
     return create_engine(parsed, **options)
 
 
-def _key(name: str, row: Row) -> Any:  # noqa: ANN401 - one or two of any keys
-    key = tuple(row[column] for column in KEYS[name])
-    return key if len(key) > 1 else key[0]
+def run(engine: Engine, *statements: str) -> None:
+    """Execute statements as the host, each in a transaction of its own."""
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        for statement in statements:
+            connection.execute(text(statement))

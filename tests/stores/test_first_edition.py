@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +19,7 @@ from hookrow.schema import Schema
 from hookrow.spool import Spool
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
-from postgres import Server
+from postgres import Databases
 from wire import SECRET, eventually
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "first_edition"
@@ -43,53 +42,32 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     file = FOLDER / request.param
     if file.suffix == ".db":
         return f"sqlite:///{shutil.copy(file, tmp_path)}"
-    server: Server = request.getfixturevalue("postgres")
+    server: Databases = request.getfixturevalue("postgres")
     database: str = request.getfixturevalue("empty_postgres_url")
     server.execute(file.read_text(), url=database)
     return database
 
 
-@pytest.fixture
-def store(url: str) -> Iterator[SQLStore]:
-    """Open the database."""
-    with closing(SQLStore(url)) as store:
-        yield store
-
-
-def _post(receiver: Receiver, payload: testing.Payload) -> int:
-    head = Head("POST", receiver.endpoint, [(b"x-provider-secret", SECRET.encode())])
-    return receiver.answer(Request(head, json.dumps(payload).encode())).status
-
-
 def _outcomes(store: SQLStore) -> dict[Ending, int]:
-    entries = store.log.newest(Query(), limit=100) if store.log else ()
-    found = [each.outcome for each in entries]
+    assert store.log is not None
+    found = [each.outcome for each in store.log.newest(Query(), limit=100)]
     return {outcome: found.count(outcome) for outcome in Ending if outcome in found}
 
 
-def test_it_passes_the_check(store: SQLStore) -> None:
-    """`hookrow check` finds no error in the database."""
-    findings = check_database(store.engine, Schema())
-    assert [each.text for each in findings if each.level is Level.ERROR] == []
-
-
-def test_it_is_served(store: SQLStore, url: str) -> None:
-    """A notification is recorded, and the log keeps what it had."""
-    assert _outcomes(store) == OUTCOMES
-    receiver = Receiver(Postmark(SECRET), store)
-    assert _post(receiver, testing.delivery(ADA, ADAS, at=LATER)) == 200
-    [dispatch] = [
-        row for row in world.rows(url)["dispatches"] if row["provider_message_id"] == ADAS
-    ]
-    assert dispatch["delivered_at"] == LATER
-    assert _outcomes(store) == OUTCOMES | {Ending.RECORDED: 13}
-
-
-def test_its_spool_is_drained(store: SQLStore, tmp_path: Path) -> None:
-    """Two of its notifications are recorded and two are logged, one of them for the second time."""
+def test_it_is_served(url: str, tmp_path: Path) -> None:
+    """The check finds no error, a notification is recorded, and the spool is emptied."""
     path = shutil.copy(FOLDER / "spool.db", tmp_path)
-    receiver = Receiver(Postmark(SECRET), store, spool=path)
-    receiver.start()
-    eventually(lambda: Spool(path).count() == 0)
-    receiver.close()
-    assert _outcomes(store) == OUTCOMES | {Ending.RECORDED: 14, Ending.UNSUPPORTED: 17}
+    with closing(SQLStore(url)) as store:
+        findings = check_database(store.engine, Schema())
+        assert [each.text for each in findings if each.level is Level.ERROR] == []
+        assert _outcomes(store) == OUTCOMES
+        receiver = Receiver(Postmark(SECRET), store, spool=path)
+        head = Head("POST", receiver.endpoint, [(b"x-provider-secret", SECRET.encode())])
+        body = json.dumps(testing.delivery(ADA, ADAS, at=LATER)).encode()
+        assert receiver.answer(Request(head, body)).status == 200
+        rows = world.rows(url)["dispatches"]
+        assert LATER in [row["delivered_at"] for row in rows if row["provider_message_id"] == ADAS]
+        receiver.start()
+        eventually(lambda: Spool(path).count() == 0, seconds=30)
+        receiver.close()
+        assert _outcomes(store) == OUTCOMES | {Ending.RECORDED: 15, Ending.UNSUPPORTED: 17}

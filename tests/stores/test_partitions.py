@@ -1,7 +1,8 @@
-"""The SQL of the page on scale is run; a log in partitions, as it makes one, keeps the contract."""
+"""The SQL of the page on scale runs, and the log that it partitions fulfils the contract."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Callable, Iterator
@@ -14,10 +15,9 @@ import pytest
 from homes import OURS, SQLHome
 from log_contract import LogContract, entry, keep, reader
 
-from hookrow import migrations
-from hookrow.stores.engines import opened
+from hookrow.migrations import sql
 from hookrow.stores.log import Query
-from postgres import Server
+from postgres import Databases, find_binaries
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "scale.md").read_text(encoding="utf-8")
@@ -25,31 +25,22 @@ PAGE = (DOCS / "scale.md").read_text(encoding="utf-8")
 
 SCRIPT = (DOCS / "scale" / "partition.sql").read_text()
 BESIDE, LAST = SCRIPT.split("-- The last step")
-"""What goes on beside the receivers, and what holds them up."""
+"""What runs beside the receivers, and what holds them up."""
 
 LEFT = """
     SELECT proname FROM pg_proc WHERE proname LIKE 'hookrow%%'
     UNION SELECT relname FROM pg_class WHERE relname LIKE 'hookrow_before%%'
     UNION SELECT conname FROM pg_constraint WHERE conname LIKE 'hookrow_before%%'
 """
-"""The names of what the script has made of its own."""
+"""The names of what the script makes."""
 
 
-@pytest.fixture(scope="class")
-def url(postgres: Server, new_database: Callable[[str], str]) -> str:
-    """Make a database whose log was put into partitions."""
-    url = new_database("postgres")
-    with opened(url) as engine:
-        migrations.upgrade(engine, OURS)
-    assert partition(url, postgres) == ""
-    return url
-
-
-def partition(url: str, postgres: Server, script: str = SCRIPT, *, role: str = "postgres") -> str:
-    """Run the script, or a part of it; return what psql complains of."""
-    command = (postgres.binaries / "psql", url, "--no-psqlrc", "--quiet")
+def partition(url: str, script: str = SCRIPT, *, role: str = "postgres") -> str:
+    """Run the script, or a part of it; return psql's error, if any."""
+    binaries = find_binaries(os.environ)
+    assert binaries is not None
     done = subprocess.run(
-        [*command, "--command", f"SET ROLE {role}", "--file", "-"],
+        [binaries / "psql", url, "-Xq", "--command", f"SET ROLE {role}", "--file", "-"],
         input=script,
         capture_output=True,
         text=True,
@@ -59,153 +50,11 @@ def partition(url: str, postgres: Server, script: str = SCRIPT, *, role: str = "
     return "".join(re.findall(r"ERROR:  (.*)", done.stderr))
 
 
-@pytest.fixture(scope="class")
-def home(url: str) -> Iterator[SQLHome]:
-    """Open the log in partitions."""
-    with closing(SQLHome(url, OURS)) as home:
-        yield home
-
-
-class TestPartitionedLog(LogContract):
-    schema = OURS
-
-    def test_each_month_has_its_own(self, home: SQLHome, url: str, postgres: Server) -> None:
-        """What tells of another month goes to its partition; dropped with it, it is gone."""
-        keep(home, *(entry(fingerprint=of(month, postgres, url)) for month in (0, 1, 2, 9)))
-        counts = "SELECT tableoid::regclass::text, count(*) FROM hookrow_notifications GROUP BY 1"
-        named = {
-            "hookrow_before": 1,
-            month(1): 1,
-            month(2): 1,
-            "hookrow_notifications_rest": 1,
-        }
-        assert dict(postgres.execute(counts, url=url)) == named
-        postgres.execute(f"DROP TABLE {month(1)}", url=url)
-        assert len(reader(home).newest(Query(), limit=9)) == 3
-
-
-def test_a_receiver_goes_on(postgres_url: str, postgres: Server) -> None:
-    """Statements that it has prepared find the log in its new place."""
-    with closing(SQLHome(postgres_url, OURS)) as home:
-        for number in range(20):
-            keep(home, entry(number))
-        assert partition(postgres_url, postgres) == ""
-        for number in (19, 20):
-            keep(home, entry(number))
-        attempts = [each["attempts"] for each in home.logged()]
-    assert attempts == [1] * 19 + [2, 1]
-    where = "SELECT DISTINCT tableoid::regclass::text FROM hookrow_notifications"
-    assert postgres.execute(where, url=postgres_url) == [("hookrow_before",)]
-
-
-@pytest.fixture
-def half(postgres_url: str, postgres: Server) -> str:
-    """Make a database on which the script stopped before its last step."""
-    assert partition(postgres_url, postgres, BESIDE) == ""
-    return postgres_url
-
-
-@pytest.mark.parametrize("script", [SCRIPT, f"\\set ON_ERROR_STOP on\n--{LAST}"])
-@pytest.mark.parametrize("valid", [True, False])
-def test_it_is_run_again(half: str, postgres: Server, script: str, *, valid: bool) -> None:
-    """A reader's transaction ends it and receivers go on; later it does all, whatever is left."""
-    postgres.execute(
-        "UPDATE pg_index SET indisvalid = %s WHERE indexrelid = 'hookrow_before_id'::regclass",
-        valid,
-        url=half,
-    )
-    with closing(SQLHome(half, OURS)) as home, closing(psycopg.connect(half)) as reader:
-        reader.execute("SELECT FROM hookrow_notifications")
-        assert partition(half, postgres, script) == "canceling statement due to lock timeout"
-        keep(home, entry(1))
-        reader.rollback()
-        assert partition(half, postgres) == ""
-        keep(home, entry(1), entry(2))
-        assert len(home.logged()) == 2
-    assert partition(half, postgres) == "The log is in partitions already."
-
-
-def test_it_is_given_up(half: str, postgres: Server) -> None:
-    """What the page says leaves nothing of it."""
-    assert len(postgres.execute(LEFT, url=half)) == 4
-    postgres.execute(BACK, url=half)
-    assert postgres.execute(LEFT, url=half) == []
-
-
-@pytest.fixture
-def role(postgres_url: str, postgres: Server) -> Iterator[str]:
-    """Make a role that owns nothing, but may make tables; return its name."""
-    postgres.execute("CREATE ROLE app LOGIN; GRANT ALL ON SCHEMA public TO app", url=postgres_url)
-    yield "app"
-    postgres.execute("DROP OWNED BY app CASCADE; DROP ROLE app", url=postgres_url)
-
-
-def test_who_may_do_what(postgres_url: str, postgres: Server, role: str) -> None:
-    """Nobody loses a privilege: receivers with a role of their own write the log still."""
-    postgres.execute(
-        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role};"
-        f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {role};"
-        f"GRANT SELECT (id, outcome) ON hookrow_notifications TO {role} WITH GRANT OPTION;"
-        "GRANT SELECT (id) ON hookrow_notifications TO PUBLIC",
-        url=postgres_url,
-    )
-    privileges = """
-        SELECT '', aclexplode(relacl)::text FROM pg_class WHERE oid = '{0}'::regclass
-        UNION SELECT attname, aclexplode(attacl)::text
-        FROM pg_attribute WHERE attrelid = '{0}'::regclass ORDER BY 1, 2
-    """
-    before = postgres.execute(privileges.format("hookrow_notifications"), url=postgres_url)
-    assert partition(postgres_url, postgres) == ""
-    after = postgres.execute(privileges.format("hookrow_notifications"), url=postgres_url)
-    assert after == before
-    with closing(SQLHome(postgres_url.replace("postgres@", f"{role}@"), OURS)) as home:
-        keep(home, entry())
-
-
-def test_whose_it_is(postgres_url: str, postgres: Server, role: str) -> None:
-    """Only the owner runs it, whose the partitions are then, too."""
-    postgres.execute(f"ALTER TABLE hookrow_notifications OWNER TO {role}", url=postgres_url)
-    told = "The log is owned by app, and so its partitions have to be: SET ROLE app first."
-    assert partition(postgres_url, postgres) == told
-    assert postgres.execute(LEFT, url=postgres_url) == []
-    assert partition(postgres_url, postgres, role=role) == ""
-    owners = """
-        SELECT DISTINCT relowner::regrole::text
-        FROM pg_class JOIN pg_partition_tree('hookrow_notifications') ON oid = relid
-    """
-    assert postgres.execute(owners, url=postgres_url) == [(role,)]
-
-
-def test_the_settings_are_taken(postgres_url: str, postgres: Server) -> None:
-    """What the page tells our tables to have, they have; so has each partition of the log."""
-    for statement in SETTINGS:
-        postgres.execute(statement, url=postgres_url)
-    assert partition(postgres_url, postgres) == ""
-    told = "SELECT unnest(reloptions) FROM pg_class WHERE oid = '{}'::regclass"
-    options = {
-        table: {option for (option,) in postgres.execute(told.format(table), url=postgres_url)}
-        for table in ("hookrow_dispatches", "hookrow_before", month(1))
-    }
-    assert "fillfactor=85" in options["hookrow_dispatches"]
-    assert "autovacuum_vacuum_scale_factor=0.01" in options["hookrow_before"]
-    assert options[month(1)] == options["hookrow_before"]
-
-
-def test_a_month_is_made_and_dropped(url: str, postgres: Server) -> None:
-    """As the page says, but for which months they are."""
-    statements = re.sub(r"\d{4}([-_])\d\d", rf"{first(5):%Y}\g<1>{first(5):%m}", MONTHLY)
-    made, _, dropped, _ = statements.split(";")  # the last is what is said of it
-    there = f"SELECT to_regclass('{month(5)}') IS NOT NULL"
-    postgres.execute(made, url=url)
-    assert postgres.execute(there, url=url) == [(True,)]
-    postgres.execute(dropped, url=url)
-    assert postgres.execute(there, url=url) == [(False,)]
-
-
-def of(month: int, postgres: Server, url: str) -> bytes:
-    """Return a fingerprint of so many months after this one."""
-    ((prefix,),) = postgres.execute(f"SELECT hookrow_from('{first(month)}')", url=url)
-    return bytes(prefix) + month.to_bytes(12)
+def first(after: int) -> date:
+    """Return the first day of so many months after this one."""
+    today = datetime.now(UTC)
+    years, month = divmod(today.year * 12 + today.month - 1 + after, 12)
+    return date(years, month + 1, 1)
 
 
 def month(after: int) -> str:
@@ -213,8 +62,137 @@ def month(after: int) -> str:
     return f"hookrow_notifications_{first(after):%Y_%m}"
 
 
-def first(after: int) -> date:
-    """Return the first day of so many months after this one."""
-    today = datetime.now(UTC)
-    years, month = divmod(today.year * 12 + today.month - 1 + after, 12)
-    return date(years, month + 1, 1)
+@pytest.fixture(scope="module")
+def url(new_database: Callable[[str], str], postgres: Databases) -> str:
+    """Return the URL of a database whose log is partitioned."""
+    url = new_database("postgres")
+    postgres.execute(sql("postgresql"), url=url)
+    assert partition(url) == ""
+    return url
+
+
+@pytest.fixture(scope="module")
+def home(url: str) -> Iterator[SQLHome]:
+    """Open the partitioned log."""
+    with closing(SQLHome(url, OURS)) as home:
+        yield home
+
+
+class TestPartitionedLog(LogContract):
+    schema = OURS
+
+
+def test_each_month_has_its_own(home: SQLHome, url: str, postgres: Databases) -> None:
+    """Entries go to the partition of their month; the page's statements create and drop one."""
+    home.fill()
+    for after in (0, 1, 2, 9):
+        ((prefix,),) = postgres.execute(f"SELECT hookrow_from('{first(after)}')", url=url)
+        keep(home, entry(fingerprint=bytes(prefix) + after.to_bytes(12)))
+    counts = "SELECT tableoid::regclass::text, count(*) FROM hookrow_notifications GROUP BY 1"
+    named = ("hookrow_before", month(1), month(2), "hookrow_notifications_rest")
+    assert dict(postgres.execute(counts, url=url)) == dict.fromkeys(named, 1)
+    statements = re.sub(r"\d{4}([-_])\d\d", rf"{first(5):%Y}\g<1>{first(5):%m}", MONTHLY)
+    make, _, drop, _ = statements.split(";")  # a comment is the last
+    postgres.execute(make, url=url)
+    there = f"SELECT to_regclass('{month(5)}') IS NOT NULL"
+    assert postgres.execute(there, url=url) == [(True,)]
+    postgres.execute(drop, url=url)
+    assert postgres.execute(there, url=url) == [(False,)]
+    postgres.execute(f"TRUNCATE {month(1)}", url=url)
+    assert len(reader(home).newest(Query(), limit=9)) == 3
+
+
+def test_a_receiver_goes_on(postgres_url: str, postgres: Databases) -> None:
+    """The statements that it has prepared find the log in its new place."""
+    with closing(SQLHome(postgres_url, OURS)) as home:
+        for number in range(20):
+            keep(home, entry(number))
+        assert partition(postgres_url) == ""
+        keep(home, entry(19))
+        keep(home, entry(20))
+        assert [each["attempts"] for each in home.logged()] == [1] * 19 + [2, 1]
+    where = "SELECT DISTINCT tableoid::regclass::text FROM hookrow_notifications"
+    assert postgres.execute(where, url=postgres_url) == [("hookrow_before",)]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_it_is_run_again(postgres_url: str, postgres: Databases, *, whole: bool) -> None:
+    """A reader's transaction stops it, and receivers continue; it can be run again, or removed."""
+    assert partition(postgres_url, BESIDE) == ""
+    index = "UPDATE pg_index SET indisvalid = %s WHERE indexrelid = 'hookrow_before_id'::regclass"
+    postgres.execute(index, not whole, url=postgres_url)
+    script = SCRIPT if whole else f"\\set ON_ERROR_STOP on\n--{LAST}"
+    with (
+        closing(SQLHome(postgres_url, OURS)) as home,
+        closing(psycopg.connect(postgres_url)) as reader,
+    ):
+        reader.execute("SELECT FROM hookrow_notifications")
+        assert partition(postgres_url, script) == "canceling statement due to lock timeout"
+        keep(home, entry(1))
+        reader.rollback()
+        if whole:
+            assert len(postgres.execute(LEFT, url=postgres_url)) == 4
+            postgres.execute(BACK, url=postgres_url)
+            assert postgres.execute(LEFT, url=postgres_url) == []
+        assert partition(postgres_url) == ""
+        keep(home, entry(1), entry(2))
+        assert len(home.logged()) == 2
+    assert partition(postgres_url) == "The log is in partitions already."
+
+
+@pytest.fixture
+def role(postgres_url: str, postgres: Databases) -> Iterator[str]:
+    """Create a role that owns nothing, but may create tables; return its name."""
+    name = f"app_{os.getpid()}"
+    postgres.execute(f"CREATE ROLE {name} LOGIN", url=postgres_url)
+    postgres.execute(f"GRANT ALL ON SCHEMA public TO {name}", url=postgres_url)
+    yield name
+    postgres.execute(f"DROP OWNED BY {name} CASCADE; DROP ROLE {name}", url=postgres_url)
+
+
+PRIVILEGES = """
+    SELECT '', aclexplode(relacl)::text FROM pg_class
+    WHERE oid = 'hookrow_notifications'::regclass
+    UNION SELECT attname, aclexplode(attacl)::text
+    FROM pg_attribute WHERE attrelid = 'hookrow_notifications'::regclass ORDER BY 1, 2
+"""
+
+
+def test_privileges_and_settings(postgres_url: str, postgres: Databases, role: str) -> None:
+    """No role loses a privilege, and each partition has the settings of the page."""
+    postgres.execute(
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role};"
+        f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {role};"
+        f"GRANT SELECT (id, outcome) ON hookrow_notifications TO {role} WITH GRANT OPTION;"
+        "GRANT SELECT (id) ON hookrow_notifications TO PUBLIC",
+        url=postgres_url,
+    )
+    for statement in SETTINGS:
+        postgres.execute(statement, url=postgres_url)
+    before = postgres.execute(PRIVILEGES, url=postgres_url)
+    assert partition(postgres_url) == ""
+    assert postgres.execute(PRIVILEGES, url=postgres_url) == before
+    with closing(SQLHome(postgres_url.replace("postgres@", f"{role}@"), OURS)) as home:
+        keep(home, entry())
+    query = "SELECT unnest(reloptions) FROM pg_class WHERE oid = '{}'::regclass"
+    options = {
+        table: {option for (option,) in postgres.execute(query.format(table), url=postgres_url)}
+        for table in ("hookrow_dispatches", "hookrow_before", month(1))
+    }
+    assert "fillfactor=85" in options["hookrow_dispatches"]
+    assert "autovacuum_vacuum_scale_factor=0.01" in options["hookrow_before"]
+    assert options[month(1)] == options["hookrow_before"]
+
+
+def test_the_owner(postgres_url: str, postgres: Databases, role: str) -> None:
+    """Only the owner of the log can run it, and owns the partitions."""
+    postgres.execute(f"ALTER TABLE hookrow_notifications OWNER TO {role}", url=postgres_url)
+    told = f"The log is owned by {role}, and so its partitions have to be: SET ROLE {role} first."
+    assert partition(postgres_url) == told
+    assert postgres.execute(LEFT, url=postgres_url) == []
+    assert partition(postgres_url, role=role) == ""
+    owners = """
+        SELECT DISTINCT relowner::regrole::text
+        FROM pg_class JOIN pg_partition_tree('hookrow_notifications') ON oid = relid
+    """
+    assert postgres.execute(owners, url=postgres_url) == [(role,)]

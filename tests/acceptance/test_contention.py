@@ -1,0 +1,150 @@
+"""Other transactions lock the same rows: the host's, a second server's, another upgrade's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from threading import Event, Thread
+
+import psycopg
+import pytest
+from traffic import NEW_YEAR, Load, Note, fill, report
+
+from command import Command
+from hookrow import Schema
+from hookrow.migrations import current, heads, upgrade
+from hookrow.stores.engines import open_engine
+from hookrow.stores.limits import LOCK_TIMEOUT
+from postgres import Databases
+from wire import Connection, eventually, get, request
+
+
+def test_a_row_is_held(postgres: Databases, postgres_url: str, tmp_path: Path) -> None:
+    """The 63 others of its group are recorded; it is answered 503 and recorded by a later sweep."""
+    load, command = Load(postgres_url, pause=0.02), Command(tmp_path)
+    before, *group = [Note(row, "opening", NEW_YEAR) for row in range(1000, 1065)]
+    fill(postgres_url, [note.row for note in (before, *group)])
+    with (
+        command.serving("--database-url", postgres_url) as serving,
+        load.on(serving.port),
+        _holding(postgres_url, group[0]),
+        ExitStack() as stack,
+    ):
+        first, *connections = [
+            stack.enter_context(Connection(serving.port)) for _ in (before, *group)
+        ]
+        with _holding(postgres_url, before):  # while the server waits for this row, a group gathers
+            first.send(request(before.body))
+            postgres.wait_for_a_lock(postgres_url)
+            for connection, note in zip(connections, group, strict=True):
+                connection.send(request(note.body))
+            time.sleep(0.5)
+        answers = [connection.answer().status for connection in connections]
+        assert answers == [503] + [200] * 63
+        assert _outcomes(postgres, postgres_url) == {"recorded": 64, "failed": 1}
+        load.wait_for(100, 200)
+    with _swept(command, postgres, postgres_url):
+        eventually(
+            lambda: _outcomes(postgres, postgres_url) == {"recorded": 65},
+            seconds=30,
+        )
+    load.check(200, 503)
+    report(f"a group of 64, one row held: 63 times 200, once 503; beside it {load}")
+
+
+@contextmanager
+def _swept(command: Command, postgres: Databases, url: str) -> Iterator[None]:
+    """Make everything parked due, and run a server, which sweeps when it starts."""
+    due = "UPDATE hookrow_notifications SET retry_at = now() WHERE retry_at IS NOT NULL"
+    postgres.execute(due, url=url)
+    with command.serving("--database-url", url):
+        yield
+
+
+@contextmanager
+def _holding(url: str, note: Note) -> Iterator[None]:
+    """Lock the dispatch of a notification in another transaction."""
+    with psycopg.connect(url) as host:
+        host.execute("SELECT FROM hookrow_dispatches WHERE id = %s FOR UPDATE", [note.row])
+        yield
+
+
+def _outcomes(postgres: Databases, url: str) -> dict[str, int]:
+    """Count the outcomes of those that are not of the load."""
+    counted = (
+        "SELECT outcome, count(*) FROM hookrow_notifications "
+        "WHERE length(message_id) > 4 GROUP BY outcome"
+    )
+    return dict(postgres.execute(counted, url=url))
+
+
+def test_rows_are_taken_in_the_opposite_order(
+    postgres: Databases, postgres_url: str, tmp_path: Path
+) -> None:
+    """The host's transactions deadlock with hookrow's, which are run again."""
+    load, command, over = Load(postgres_url, rows=2), Command(tmp_path), Event()
+
+    def host() -> None:
+        """Lock all rows one by one, the last one first."""
+        take = "SELECT FROM hookrow_dispatches WHERE id = %s FOR UPDATE"
+        with psycopg.connect(postgres_url) as connection:
+            while not over.wait(0.2):
+                with suppress(psycopg.errors.DeadlockDetected), connection.transaction():
+                    for row in range(32, 0, -1):
+                        connection.execute(take, [row])
+                        time.sleep(0.002)
+
+    def deadlocks() -> int:
+        counted = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+        ((number,),) = postgres.execute(counted, url=postgres_url)
+        return int(number)
+
+    thread = Thread(target=host)
+    with command.serving("--database-url", postgres_url) as serving:
+        with load.on(serving.port):
+            thread.start()
+            eventually(lambda: deadlocks() > 1, seconds=60)
+        over.set()
+        thread.join()
+    report(f"{deadlocks()} deadlocks: {load}")
+    load.check(200, 503)
+    with _swept(command, postgres, postgres_url):
+        load.wait_until_recorded()
+    assert load.unposted() == []
+
+
+def test_two_servers_at_the_same_50_rows(database_url: str, tmp_path: Path) -> None:
+    """The rows end as if the notifications arrived one by one: no error, no lost update."""
+    load, command = Load(database_url, rows=50, shared=True), Command(tmp_path)
+    with (
+        command.serving("--database-url", database_url) as one,
+        command.serving("--database-url", database_url) as another,
+    ):
+        with load.on(one.port, another.port):
+            load.wait_for(1000, 200)
+        assert get(one.port, "/readyz").status == get(another.port, "/readyz").status == 200
+    load.check(200, 503)
+    assert load.miscounted() == []
+    report(load)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_several_upgrade_at_once(kind: str, request: pytest.FixtureRequest) -> None:
+    """Workers that start together all succeed, even if one holds the lock for long."""
+    url: str = request.getfixturevalue(f"empty_{kind}_url")
+    engines = [open_engine(url) for _ in range(3)]
+    with ThreadPoolExecutor() as threads:
+        with ExitStack() as stack:
+            if kind == "postgres":
+                other = stack.enter_context(psycopg.connect(url))
+                other.execute("SELECT pg_advisory_xact_lock(%s)", [0x686F6F6B726F77])
+            upgrades = [threads.submit(upgrade, engine, Schema()) for engine in engines]
+            time.sleep(LOCK_TIMEOUT + 0.5 if kind == "postgres" else 0)
+        for each in upgrades:
+            each.result(60)
+    assert current(engines[0]) == heads(Schema())
+    for engine in engines:
+        engine.dispose()

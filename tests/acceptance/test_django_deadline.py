@@ -1,0 +1,122 @@
+"""Django's default mode on a PostgreSQL server that does not respond: a 503 in time."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Timer
+
+import pytest
+from django.db import close_old_connections, connections
+
+import django_host
+import world
+from django_project.site import post
+from hookrow.django import receiver, store
+from hookrow.notification import Mentioned
+from hookrow.spool import Spool
+from hookrow.stores import StoreError
+from hookrow.stores.limits import limited_to
+from hookrow.stores.watch import TRANSACTION_TIMEOUT
+from postgres import Server
+from wire import ADA, DELIVERY, eventually
+
+DEADLINE = 1.0
+"""In seconds. Without it, each response here would take `TRANSACTION_TIMEOUT`, ten times that."""
+
+
+def status() -> int:
+    """Post Ada's delivery; return the status. Fail if the deadline does not apply."""
+    began = time.monotonic()
+    response = post(DELIVERY)
+    assert time.monotonic() - began < TRANSACTION_TIMEOUT
+    return int(response.status_code)
+
+
+def recorded() -> None:
+    """Wait until notifications are recorded again."""
+    eventually(lambda: status() == 200)
+
+
+def backend(alias: str) -> int:
+    """Return the id of the server's process for the project's own connection."""
+    with connections[alias].cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        (pid,) = cursor.fetchone()
+        return int(pid)
+
+
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """Stop a process during the block, but for no more than 30 s, lest a failing test hang."""
+    timer = Timer(30, os.kill, (pid, signal.SIGCONT))
+    timer.start()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+        timer.cancel()
+
+
+@pytest.fixture
+def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the path of a spool that is not drained."""
+    monkeypatch.setattr("hookrow.drain.Drain.__call__", lambda _: None)
+    return tmp_path / "spool.db"
+
+
+@pytest.fixture
+def alias(own_postgres_url: str, spool: Path) -> Iterator[str]:
+    """Have the project record in PostgreSQL, with a spool."""
+    world.fill(own_postgres_url)
+    with django_host.project(own_postgres_url, SPOOL=spool, DEADLINE=DEADLINE) as alias:
+        recorded()
+        yield alias
+
+
+def test_a_frozen_connection(alias: str, spool: Path) -> None:
+    """The project's connection is closed, also while the dashboard reads, and Django reconnects."""
+    frozen = backend(alias)
+    with stopped(frozen):
+        assert status() == 503
+        close_old_connections()  # as Django does between two requests
+        assert backend(alias) != frozen
+    assert Spool(spool).count() == 1
+    recorded()
+    began = time.monotonic()
+    with stopped(backend(alias)):
+        with pytest.raises(StoreError), limited_to(0.5), store().reading() as reading:
+            reading.find(Mentioned({ADA}, (), ()))
+        assert time.monotonic() - began < TRANSACTION_TIMEOUT
+    recorded()
+
+
+def test_a_frozen_server(alias: str, spool: Path, own_postgres: Server) -> None:
+    """A new connection is given up as well, and is closed once the server continues."""
+    with own_postgres.frozen():
+        assert status() == 503
+        close_old_connections()
+    assert Spool(spool).count() == 1
+    recorded()
+    name = connections[alias].settings_dict["NAME"]
+    count = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s"
+    eventually(lambda: own_postgres.execute(count, name) == [(1,)])
+
+
+@pytest.mark.filterwarnings("ignore:.*:ResourceWarning")
+def test_a_frozen_server_with_group_commit(own_postgres_url: str, own_postgres: Server) -> None:
+    """The response does not wait for the thread that records."""
+    world.fill(own_postgres_url)
+    with django_host.project(own_postgres_url, GROUP_COMMIT=True, DEADLINE=DEADLINE):
+        recorded()
+        with own_postgres.frozen():
+            assert status() == 503
+        recorded()
+        receiver().close()
+    gc.collect()  # the connection of the thread, lest another test be warned of it

@@ -1,0 +1,220 @@
+"""Hostile clients: the 16 clients of the load are answered; memory and the log stay bounded."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Event, Thread
+
+import psycopg
+import pytest
+from traffic import NEW_YEAR, Load, report, spooled
+
+from command import Command, Serving
+from hookrow import testing
+from hookrow.migrations import sql
+from postgres import Databases
+from wire import SECRET, Connection, ask, chunk, eventually, head, request
+
+MIB = 1024 * 1024
+
+IN_TIME = 5.0
+"""In seconds; others are answered within this time."""
+
+MOST, MOST_MORE = 400, 100
+"""In MiB; the limit of the server's memory, and of its growth."""
+
+LINES = 40
+"""The limit of lines that the server may log: a few at first, then one of a kind each 10 s."""
+
+GUESSES = 8_000
+
+# A body may take 3 seconds instead of 15.
+HASTY = """
+import hookrow.http
+hookrow.http.SLOWEST_BODY = 3.0
+
+from hookrow.__main__ import main
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def many_files() -> Iterator[None]:
+    """Let this process open as many files as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 4096:
+        pytest.skip(f"only {hard} files may be open here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+class Service:
+    """A server on PostgreSQL for several sieges, one after the other."""
+
+    def __init__(self, url: str, serving: Serving) -> None:
+        self._url = url
+        self._serving = serving
+        self._numbers = count(1, 1000)
+        self.port = serving.port
+
+    @contextmanager
+    def besieged(self) -> Iterator[None]:
+        """Put the server under load; check that others do not wait, its memory and its log."""
+        load = Load(self._url, first=next(self._numbers), pause=0.02)
+        _forget_peak(self._serving)
+        before, logged = _peak(self._serving), len(self._serving.log)
+        with load.on(self.port):
+            load.wait_for(100, 200)
+            yield
+            load.wait_for(100, 200)
+        after, log = _peak(self._serving), self._serving.log[logged:]
+        report(f"{load}; {before} to {after} MiB; {len(log.splitlines())} lines logged")
+        load.check(200)
+        assert load.slowest < IN_TIME, str(load)
+        assert after < MOST
+        assert after - before < MOST_MORE
+        assert len(log.splitlines()) < LINES, log[-2000:]
+
+
+@pytest.fixture(scope="module")
+def service(postgres: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """Run the server."""
+    url, folder = postgres.create(), tmp_path_factory.mktemp("service")
+    postgres.execute(sql("postgresql"), url=url)
+    (folder / "hasty.py").write_text(HASTY)
+    command = Command(folder, (sys.executable, folder / "hasty.py"))
+    with command.serving("--database-url", url) as serving:
+        yield Service(url, serving)
+
+
+def _peak(serving: Serving) -> int:
+    """Return the most memory that the process has used, in MiB."""
+    status = Path(f"/proc/{serving.pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) // 1024
+
+
+def _forget_peak(serving: Serving) -> None:
+    Path(f"/proc/{serving.pid}/clear_refs").write_text("5")  # proc(5)
+
+
+@pytest.mark.usefixtures("many_files")
+def test_idle_connections_and_slow_bodies(service: Service) -> None:
+    """2,000 connections on which nothing is sent, and 200 bodies that never end: 408 for these."""
+    with service.besieged(), ExitStack() as stack:
+        for _ in range(2000):
+            stack.enter_context(Connection(service.port))
+        slow = [stack.enter_context(Connection(service.port)) for _ in range(200)]
+        for connection in slow:
+            connection.send(head(length=1000))
+        for _ in range(8):
+            time.sleep(0.5)
+            for connection in slow:
+                with suppress(OSError):  # it was answered and closed
+                    connection.send(b"{")
+        assert [connection.answer().status for connection in slow] == [408] * 200
+
+
+def test_endless_bodies(service: Service) -> None:
+    """20 clients send chunks without end, and come back each time they are cut off."""
+    part, over = chunk(b"x" * 65536), Event()
+    begun: list[Connection] = []
+
+    def endless(_: int) -> None:
+        while not over.is_set():
+            with suppress(OSError), Connection(service.port) as connection:
+                begun.append(connection)
+                connection.send(head(extra=[b"Transfer-Encoding: chunked"]))
+                while not over.is_set():
+                    connection.send(part)
+
+    with service.besieged(), ThreadPoolExecutor(20) as threads:
+        attack = threads.map(endless, range(20))
+        try:
+            eventually(lambda: len(begun) > 60, seconds=60)
+        finally:
+            over.set()
+        assert len(list(attack)) == 20
+    report(f"{len(begun)} bodies were cut off")
+
+
+def test_requests_without_the_secret(service: Service) -> None:
+    """16 clients guess the secret; each guess is answered 401, and a few of them are logged."""
+    pipelined = 50
+    guesses = head(secret=SECRET.swapcase(), length=0) * pipelined
+
+    def guess(_: int) -> list[int]:
+        with Connection(service.port) as connection:
+            statuses = []
+            for _turn in range(GUESSES // 16 // pipelined):
+                connection.send(guesses)
+                statuses += [connection.answer().status for _guess in range(pipelined)]
+            return statuses
+
+    with service.besieged(), ThreadPoolExecutor(16) as threads:
+        answers = [status for each in threads.map(guess, range(16)) for status in each]
+    assert answers == [401] * GUESSES
+
+
+def _large_bodies() -> Iterator[bytes]:
+    """Make 64 bodies of 1 MiB.
+
+    They are control characters, no UTF-8, or NUL with an emoji, all of which grow when they are
+    escaped or decoded, or deliveries to an unknown subscriber.
+    """
+    for number in range(16):
+        begun = json.dumps({"Tag": number}).encode()
+        yield begun.ljust(MIB, b"\x01")
+        yield begun.ljust(MIB, b"\xff")
+        yield begun.ljust(MIB - 4, b"\0") + "\N{OPEN MAILBOX WITH RAISED FLAG}".encode()
+        delivery = testing.delivery("eve@example.com", f"m{number}", at=NEW_YEAR)
+        yield json.dumps({**delivery, "Details": "\N{EURO SIGN}" * (MIB // 6 - 100)}).encode()
+
+
+def test_large_bodies_while_the_log_is_locked(
+    postgres_url: str, postgres: Databases, tmp_path: Path
+) -> None:
+    """All of them are in the log in the end, and the server uses less than 300 MiB of memory."""
+    waiting: SimpleQueue[bytes] = SimpleQueue()
+    for body in _large_bodies():
+        waiting.put(body)
+    answers: Counter[int] = Counter()
+
+    def post() -> None:
+        """Post as the provider does: what is answered 503 is posted again later."""
+        while not waiting.empty():
+            body = waiting.get()
+            answer = ask(serving.port, request(body))
+            answers[answer.status] += 1
+            if answer.status == 503:
+                waiting.put(body)
+                time.sleep(2)
+
+    spool = tmp_path / "spool.db"
+    arguments = ("--database-url", postgres_url, "--spool", spool)
+    with Command(tmp_path).serving(*arguments) as serving:
+        clients = [Thread(target=post, daemon=True) for _ in range(64)]
+        with psycopg.connect(postgres_url) as host:
+            host.execute("LOCK TABLE hookrow_notifications")
+            for client in clients:
+                client.start()
+            eventually(lambda: answers[503] > 40, seconds=60)
+        for client in clients:
+            client.join(120)
+        eventually(lambda: spooled(spool) == 0, seconds=120)
+        memory = _peak(serving)
+    [(number,)] = postgres.execute("SELECT count(*) FROM hookrow_notifications", url=postgres_url)
+    report(f"{dict(answers)}; {number} recorded; {memory} MiB")
+    assert set(answers) == {404, 422, 503}
+    assert number == 64
+    assert memory < 300

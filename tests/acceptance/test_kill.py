@@ -1,0 +1,41 @@
+"""The server is killed at random moments: everything it answered 200 is recorded."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+from random import uniform
+
+from traffic import Load, report
+
+from command import Command
+
+ROUNDS = 6
+
+
+def test_what_was_answered_survives_a_kill(database_url: str, tmp_path: Path) -> None:
+    """After each kill every 200 is on its row and in the log, and nothing is counted twice.
+
+    The clients post again to the next server whatever was not answered, as the provider does.
+    """
+    load, command = Load(database_url, pause=0.002), Command(tmp_path)
+    for _ in range(ROUNDS):
+        with command.serving("--database-url", database_url) as serving, load.on(serving.port):
+            load.wait_for(1, 200)
+            time.sleep(uniform(0.1, 0.4))
+            serving.send(signal.SIGKILL)
+            assert serving.ended() == -signal.SIGKILL
+        if database_url.startswith("sqlite"):
+            assert _integrity(tmp_path / "hookrow.db") == ("ok",)
+        load.check(200, None)
+        assert load.miscounted() == []
+    report(f"{ROUNDS} kills: {load}")
+
+
+def _integrity(file: Path) -> tuple[str]:
+    with closing(sqlite3.connect(file)) as connection:
+        found: tuple[str] = connection.execute("PRAGMA integrity_check").fetchone()
+    return found

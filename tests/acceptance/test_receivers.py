@@ -1,0 +1,148 @@
+"""Several receivers behind one nginx, with the configuration that comes with hookrow."""
+
+from __future__ import annotations
+
+import re
+import signal
+import ssl
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import pytest
+from traffic import Load, report
+
+from command import Command, Serving
+from hookrow.migrations import sql
+from nginx import installed, running
+from postgres import Databases
+from wire import ENDPOINT, SECRET, Connection, eventually, free_port, head
+
+CONFIGURATION = Path(__file__).parents[2] / "deploy" / "nginx.conf"
+
+OFTEN = "keepalive_requests 100;"
+"""nginx closes a connection after so many, not a thousand, so that all end during a restart."""
+
+DEADLINE = 5.0
+"""In seconds; a receiver that does not hang answers within this time."""
+
+
+class Secured(Connection):
+    """A connection with TLS to a server whose certificate is in that file."""
+
+    def __init__(self, certificate: Path, port: int) -> None:
+        super().__init__(port)
+        context = ssl.create_default_context(cafile=certificate)
+        self._socket = context.wrap_socket(self._socket, server_hostname="127.0.0.1")
+        self._file = self._socket.makefile("rb")
+
+
+class Receivers:
+    """The receivers that nginx.conf names, on one database, and nginx in front of them."""
+
+    def __init__(self, folder: Path, url: str, ending: ExitStack) -> None:
+        self._command = Command(folder)
+        self._url = url
+        self._ending = ending
+        self._numbers = count(1, 1000)
+        self._certificate = folder / "fullchain.pem"
+        self._certify(folder)
+        text = CONFIGURATION.read_text().replace("/etc/ssl/hookrow", str(folder))
+        ports = {int(port): free_port() for port in re.findall(r"127\.0\.0\.1:(\d+)", text)}
+        for port, free in ports.items():
+            text = text.replace(f":{port} ", f":{free} ")
+        self.port = free_port()
+        text = text.replace("listen 443 ", f"listen 127.0.0.1:{self.port} ")
+        text = text.replace("listen [::]:443 ", f"listen unix:{folder}/ipv6 ")  # not all have it
+        self.each = {port: self._start(port) for port in ports.values()}
+        ending.enter_context(running(folder, self.port, f"{OFTEN} {text}"))
+        self.connect = partial(Secured, self._certificate)
+
+    def load(self) -> Load:
+        """Return a load for rows of its own."""
+        return Load(self._url, first=next(self._numbers), pause=0.02)
+
+    def replace(self, port: int, how: signal.Signals) -> int:
+        """End a receiver with a signal, start another at its port; return the exit status."""
+        self.each[port].send(how)
+        status = self.each[port].ended()
+        self.each[port] = self._start(port)
+        return status
+
+    def check(self) -> str:
+        """Check the webhook from outside; return what is printed."""
+        trusted = {"SSL_CERT_FILE": str(self._certificate), "HOOKROW_SECRET": SECRET}
+        address = f"https://127.0.0.1:{self.port}{ENDPOINT}"
+        done = self._command.run("check", address, **trusted)
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    def _start(self, port: int) -> Serving:
+        at = {"HOOKROW_DATABASE_URL": self._url, "HOOKROW_PORT": str(port)}
+        return self._ending.enter_context(self._command.serving(**at))
+
+    def _certify(self, folder: Path) -> None:
+        curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+        names = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1")
+        made = ("-keyout", folder / "privkey.pem", "-out", self._certificate)
+        openssl = installed("openssl", "openssl")
+        done = self._command.execute(openssl, "req", "-x509", *curve, *names, *made)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def receivers(postgres: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receivers]:
+    """Run two receivers on one PostgreSQL, and nginx in front of them, for clients with TLS."""
+    url = postgres.create()
+    postgres.execute(sql("postgresql"), url=url)
+    with ExitStack() as ending:
+        yield Receivers(tmp_path_factory.mktemp("receivers"), url, ending)
+
+
+def _replace_each(receivers: Receivers, how: signal.Signals, status: int) -> Load:
+    """End each receiver in turn with a signal, and start it again; check that all is recorded."""
+    load = receivers.load()
+    with load.on(receivers.port, connect=receivers.connect):
+        for port in receivers.each:
+            load.wait_for(100, 200)
+            assert receivers.replace(port, how) == status
+        load.wait_for(100, 200)
+    report(f"Each of two ended by {how.name}: {load}")
+    load.check(200)
+    return load
+
+
+def test_each_is_restarted_in_turn(receivers: Receivers) -> None:
+    """The provider notices nothing: everything is answered 200, recorded, and counted once."""
+    assert _replace_each(receivers, signal.SIGTERM, 0).miscounted() == []
+
+
+def test_each_is_killed_in_turn(receivers: Receivers) -> None:
+    """The provider notices nothing: the other receiver gets what was in progress."""
+    _replace_each(receivers, signal.SIGKILL, -signal.SIGKILL)
+
+
+def test_one_hangs(receivers: Receivers) -> None:
+    """Nginx passes on to the other what it waited for, and sends few more to the first."""
+    load, first = receivers.load(), next(iter(receivers.each))
+    with load.on(receivers.port, connect=receivers.connect):
+        load.wait_for(100, 200)
+        receivers.each[first].send(signal.SIGSTOP)
+        eventually(lambda: load.slowest > DEADLINE, seconds=30)
+        receivers.replace(first, signal.SIGKILL)
+    waited = sum(each.seconds > DEADLINE for note in load.notes for each in note.tries)
+    report(f"One hangs: {load}, {waited} of which waited for it")
+    load.check(200)
+    assert waited <= len(load.clients)
+
+
+def test_from_outside(receivers: Receivers) -> None:
+    """`hookrow check` finds no fault, on a machine that is not public; no other page is served."""
+    findings = re.findall(r"^(?!ok)\w+ +\w+", receivers.check(), re.MULTILINE)
+    assert findings == ["warning  dns"]
+    for path in ("/metrics", "/readyz", "/provider"):
+        with receivers.connect(receivers.port) as connection:
+            connection.send(head(path, method="GET", secret=None))
+            assert connection.answer().status == 404

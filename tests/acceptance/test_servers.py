@@ -1,0 +1,247 @@
+"""The core of the hosts' contract under the servers that people use, each in one process.
+
+The rest of the contract is proven without servers, in `hosts/test_host_contract.py`.
+"""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import process
+import world
+from command import Serving
+from hookrow.http import LARGEST_BODY
+from wire import (
+    AT,
+    DELIVERY,
+    ENDPOINT,
+    SECRET,
+    STRANGER,
+    TEXT,
+    Answer,
+    Connection,
+    ask,
+    chunk,
+    eventually,
+    head,
+    request,
+)
+
+PATH = f"/mail{ENDPOINT}"
+
+SERVERS = {
+    "uvicorn": (process.uvicorn, "fastapi_app"),
+    "granian": (process.granian, "litestar_app"),
+    "hypercorn": (process.hypercorn, "quart_app"),
+    "gunicorn": (process.gunicorn, "flask_app"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A running server."""
+
+    name: str
+    serving: Serving
+    file: Path
+
+    @property
+    def is_eager(self) -> bool:
+        """Whether the server sends "100 Continue" before the application has seen the head.
+
+        These servers also close a connection with a large unread body.
+        """
+        return self.name in {"hypercorn", "gunicorn"}
+
+    @property
+    def port(self) -> int:
+        """The server's port."""
+        return self.serving.port
+
+    @property
+    def delivered_at(self) -> object:
+        """The delivery time of the first dispatch."""
+        return world.rows(f"sqlite:///{self.file}")["dispatches"][0]["delivered_at"]
+
+    def post(self, body: bytes, *, secret: str = SECRET) -> Answer:
+        """Post a body on a connection of its own."""
+        return ask(self.port, request(body, PATH, secret=secret))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the database's write lock, so that notifications wait."""
+        with closing(sqlite3.connect(self.file)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            yield
+
+    def wait_until_read(self) -> None:
+        """Wait until the server has read what was sent to it before."""
+        for _ in range(2):
+            assert ask(self.port, request(b"{", PATH + "/x")).status == 404
+
+
+@pytest.fixture(params=SERVERS)
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    """Run an example under a server, with little patience for bodies."""
+    command, app = SERVERS[request.param]
+    (tmp_path / "hasty.py").write_text(
+        f"import hookrow.http\nhookrow.http.SLOWEST_BODY = 1.5\nfrom {app} import app\n"
+    )
+    file = tmp_path / "hookrow.db"
+    variables = {"HOOKROW_DATABASE_URL": f"sqlite:///{file}", "HOOKROW_SECRET": SECRET}
+    with process.running(command, "hasty:app", tmp_path, variables) as serving:
+        yield Site(request.param, serving, file)
+
+
+def test_server(site: Site) -> None:
+    """The server answers, limits, survives its clients and stops as the contract says."""
+    for check in CHECKS:
+        world.fill(f"sqlite:///{site.file}")
+        check(site)
+        assert not any(word in site.serving.log for word in ("Traceback", "ERROR", "CRITICAL"))
+
+
+def check_answers(site: Site) -> None:
+    """Check each response to the byte, on one connection, for requests sent at once."""
+    name = b"X-PROVIDER-secret: \t " + SECRET.encode() + b" \t"
+    exchanges = [
+        (request(DELIVERY, f"{PATH}/?a=b", secret=None, extra=[name]), 200, b""),
+        (request(DELIVERY, PATH, secret=b"\xff"), 401, b"Cannot verify webhook"),
+        (request(DELIVERY, PATH, extra=[name]), 401, b"Cannot verify webhook"),
+        (request(b"{", PATH), 422, b"Webhook payload not supported"),
+        (request(STRANGER, PATH), 404, b"Engine::Subscriber not found"),
+        (request(DELIVERY, PATH, method="PUT"), 405, b"Method Not Allowed"),
+    ]
+    with Connection(site.port) as connection:
+        connection.send(b"".join(sent for sent, *_ in exchanges))
+        for _, status, body in exchanges:
+            answer = connection.answer()
+            assert (answer.status, answer.body) == (status, body)
+            assert answer.header("content-type") == TEXT
+        connection.send(head(PATH, method="HEAD", extra=[b"X-Request-Id: r-1"]))
+        answer = connection.answer(of_head=True)
+        assert (answer.status, answer.header("allow")) == (405, "POST")
+        assert answer.header("x-request-id") == "r-1"
+    assert site.delivered_at == AT
+
+
+def check_before_the_body(site: Site) -> None:
+    """Check that the head decides before the body arrives, and "100 Continue"."""
+    expect = b"Expect: 100-continue"
+    for path, method, secret, length, status in (
+        ("/mail/nowhere", "POST", SECRET, 1000, 404),
+        (PATH, "POST", "wrong", 1000, 401),
+        (PATH, "POST", SECRET, LARGEST_BODY + 1, 413),
+    ):
+        for extra, begin in (((), b"{"), ((expect,), b"")):
+            with Connection(site.port) as connection:
+                begun = head(path, method=method, secret=secret, length=length, extra=extra)
+                connection.send(begun + begin)
+                if extra and site.is_eager:
+                    connection.interim(100)
+                assert connection.answer().status == status
+    with Connection(site.port) as connection:
+        connection.send(head(PATH, length=len(DELIVERY), extra=[expect]))
+        connection.interim(100)
+        connection.send(DELIVERY)
+        assert connection.answer().status == 200
+
+
+def check_size(site: Site) -> None:
+    """Check that 1 MiB is recorded, also in chunks, and a larger body answered 413."""
+    largest = DELIVERY.ljust(LARGEST_BODY)
+    chunks = [chunk(largest[at : at + 65536]) for at in range(0, LARGEST_BODY, 65536)]
+    streamed = head(PATH, extra=[b"Transfer-Encoding: chunked"]) + b"".join(chunks)
+    assert site.post(largest).status == ask(site.port, streamed + chunk(b"")).status == 200
+    assert ask(site.port, streamed + chunk(b" " * 1024)).status == 413
+    with Connection(site.port) as connection:
+        with suppress(ConnectionError):
+            connection.send(request(b"x" * (2 * LARGEST_BODY), PATH))
+        answer = connection.answer()
+        assert (answer.status, answer.body) == (413, b"Webhook payload too large")
+        if site.is_eager:
+            assert connection.is_over()
+        else:
+            connection.send(request(DELIVERY, PATH))
+            assert connection.answer().status == 200
+
+
+def check_slow_bodies(site: Site) -> None:
+    """Check that a body that stops or drips is answered 408 after the time limit."""
+    with Connection(site.port) as stopped, Connection(site.port) as dripping:
+        stopped.send(head(PATH, length=len(DELIVERY)) + DELIVERY[:50])
+        dripping.send(head(PATH, length=len(DELIVERY)))
+        # gunicorn passes on each piece that arrives with a time limit of its own.
+        drops = deque(DELIVERY[: 5 if site.name == "gunicorn" else -1])
+
+        def answered() -> bool:
+            with suppress(ConnectionError):
+                dripping.send(bytes([drops.popleft()]) if drops else b"")
+            return dripping.is_readable()
+
+        eventually(answered)
+        assert stopped.answer().status == dripping.answer().status == 408
+    assert site.delivered_at is None
+
+
+def check_clients_that_leave(site: Site) -> None:
+    """Check that a whole request of a client that left is recorded, and no other."""
+    for leave in (Connection.close, Connection.reset):
+        world.fill(f"sqlite:///{site.file}")
+        connection = Connection(site.port)
+        connection.send(head(PATH, length=len(DELIVERY)) + DELIVERY[:-1])
+        site.wait_until_read()
+        leave(connection)
+        assert site.post(STRANGER).status == 404
+        assert site.delivered_at is None
+        with site.locked():
+            connection = Connection(site.port)
+            connection.send(request(DELIVERY, PATH))
+            site.wait_until_read()
+            leave(connection)
+        eventually(lambda: site.delivered_at == AT)
+
+
+def check_many_connections(site: Site) -> None:
+    """Check that many notifications wait at once, and hold up nothing that need not wait."""
+    with ExitStack() as stack:
+        connections = [stack.enter_context(Connection(site.port)) for _ in range(63)]
+        with site.locked():
+            for connection in connections:
+                connection.send(request(DELIVERY, PATH))
+            assert site.post(DELIVERY, secret="wrong").status == 401
+        answers = [connection.answer().status for connection in connections]
+    assert answers == [200] * len(connections)
+
+
+def check_stop(site: Site) -> None:
+    """Check that SIGTERM ends the server after waiting notifications are answered."""
+    with Connection(site.port) as waiting:
+        with site.locked():
+            waiting.send(request(DELIVERY, PATH))
+            site.wait_until_read()
+            site.serving.send(signal.SIGTERM)
+            time.sleep(0.2)  # it knows by then; if it does not, the same holds
+        assert waiting.answer().status == 200
+    assert site.serving.ended() in {0, -signal.SIGTERM}  # uvicorn sends it to itself again
+    assert site.delivered_at == AT
+
+
+CHECKS: list[Callable[[Site], None]] = [
+    check_answers,
+    check_before_the_body,
+    check_size,
+    check_slow_bodies,
+    check_clients_that_leave,
+    check_many_connections,
+    check_stop,
+]

@@ -1,0 +1,114 @@
+"""The SQLite file: the host writes to it, too; its disk is full; it is read-only."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import sqlite3
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+from traffic import Load, report
+
+from command import HOOKROW, Command
+from wire import eventually
+
+
+def test_the_host_writes_to_the_same_file(sqlite_url: str, tmp_path: Path) -> None:
+    """The writes of both take turns and none is lost; whatever waits too long is answered 503."""
+    load, over = Load(sqlite_url), Event()
+    file, spool = tmp_path / "hookrow.db", tmp_path / "spool"
+    written = 0
+
+    def host() -> None:
+        """Write again and again, and once lock the file for longer than hookrow waits."""
+        nonlocal written
+        with closing(sqlite3.connect(file, timeout=30, isolation_level=None)) as connection:
+            while not over.wait(0.01):
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute("INSERT INTO hookrow_lists (name) VALUES ('of the host')")
+                time.sleep(3 if written == 10 else 0.02)
+                connection.execute("COMMIT")
+                written += 1
+
+    thread = Thread(target=host)
+    with Command(tmp_path).serving("--database-url", sqlite_url, "--spool", spool) as serving:
+        with load.on(serving.port):
+            thread.start()
+            eventually(lambda: written > 15, seconds=60)
+            load.wait_for(200, 200)
+        over.set()
+        thread.join()
+    report(f"{written} transactions of the host; {load}")
+    load.check(200, 503)
+    assert load.miscounted() == []
+    with closing(sqlite3.connect(file)) as connection:
+        theirs = "SELECT count(*) FROM hookrow_lists WHERE name = 'of the host'"
+        assert connection.execute(theirs).fetchone() == (written,)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """Mount a disk of 32 MiB in memory, which only root may do."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("only root may mount a disk")
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+@pytest.mark.usefixtures("sqlite_url")
+def test_the_disk_is_full(small_disk: Path, tmp_path: Path) -> None:
+    """While the disk is full, notifications are answered 503 and spooled on another disk."""
+    shutil.move(tmp_path / "hookrow.db", small_disk)
+    url, spool, ballast = f"sqlite:///{small_disk}/hookrow.db", tmp_path / "spool", small_disk / "b"
+    load = Load(url, pause=0.02)
+    with (
+        Command(tmp_path).serving("--database-url", url, "--spool", spool) as serving,
+        load.interrupted(serving.port, spool),
+    ):
+        with ballast.open("wb", buffering=0) as file, suppress(OSError):
+            while True:
+                file.write(bytes(4096))
+        load.wait_for(200, 503)
+        ballast.unlink()
+
+
+def test_files_may_not_grow(sqlite_url: str, tmp_path: Path) -> None:
+    """The same without root: by RLIMIT_FSIZE, SQLite's write-ahead log may not become longer."""
+    load, spool = Load(sqlite_url, pause=0.02), tmp_path / "spool"
+    unlimited = resource.RLIM_INFINITY
+    with (
+        Command(tmp_path).serving("--database-url", sqlite_url, "--spool", spool) as serving,
+        load.interrupted(serving.port, spool),
+    ):
+        resource.prlimit(serving.pid, resource.RLIMIT_FSIZE, (1024 * 1024, unlimited))
+        load.wait_for(200, 503)
+        resource.prlimit(serving.pid, resource.RLIMIT_FSIZE, (unlimited, unlimited))
+
+
+def test_the_file_may_only_be_read(sqlite_url: str, tmp_path: Path) -> None:
+    """A server whose file is read-only answers 503 and spools, until it may be written."""
+    load, spool, file = Load(sqlite_url, pause=0.02), tmp_path / "spool", tmp_path / "hookrow.db"
+    # Root may write to a read-only file, but not without this capability.
+    powerless = ["setpriv", "--bounding-set=-dac_override"] if os.geteuid() == 0 else []
+    command = Command(tmp_path, [*powerless, HOOKROW])
+    arguments = ("--database-url", sqlite_url, "--spool", spool)
+    with command.serving(*arguments) as serving, load.on(serving.port):
+        load.wait_for(200, 200)
+    file.chmod(0o400)
+    with command.serving(*arguments) as serving:
+        with load.on(serving.port):
+            load.wait_for(200, 503)
+            for each in tmp_path.glob("hookrow.db*"):  # those that SQLite made beside it, too
+                each.chmod(0o600)
+            load.wait_until_well()
+        load.see_through(spool)

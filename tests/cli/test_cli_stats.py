@@ -1,0 +1,120 @@
+"""`hookrow stats`: what is printed for people, and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+import world
+from command import Command
+from hookrow import Arrival, Postmark, testing
+from hookrow.cli import hookrow
+from hookrow.recording import record
+from hookrow.stores.sql import SQLStore
+
+ADA, ADAS = "ada@example.com", "6f1d0a4e-3b52-4c8e-9a17-0c5be2d4f901"
+PROVIDER = Postmark("a-secret-of-the-tests")
+SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
+
+
+@pytest.fixture
+def command(tmp_path: Path, sqlite_url: str) -> Command:
+    """Return the command, on a database that received notifications up to two months ago."""
+    world.fill(sqlite_url)
+    now = datetime.now(UTC)
+    with closing(SQLStore(sqlite_url)) as store:
+        for ago, payload in (
+            (60 * DAY, testing.opening(ADA, ADAS, at=now - 60 * DAY)),
+            (5 * DAY, {"RecordType": "\x1b[31mRed"}),
+            (5 * DAY, testing.opening(ADA, ADAS, at=now - DAY)),
+            (1.5 * HOUR, testing.opening(ADA, "not-saved", at=now)),
+            (0 * DAY, testing.delivery(ADA, ADAS, at=now + HOUR - 30 * SECOND)),
+            (0 * DAY, testing.opening(ADA, ADAS, at=now)),
+        ):
+            body = msgspec.json.encode(payload)
+            unsupported = PROVIDER.describe(body)
+            arrival = Arrival(PROVIDER.parse(body), body, now - ago, unsupported=unsupported)
+            record(store, [arrival])
+    return Command(tmp_path)
+
+
+def figures(lines: Sequence[str]) -> dict[str, str]:
+    """Return the second column of the printed lines by the first."""
+    return {line[:20].strip(): line[20:].split()[0] for line in lines if line}
+
+
+ROWS = {
+    "sent": "6",
+    "delivered": "16.7%",
+    "opened": "16.7%",
+    "suppressed": "1",
+    "HardBounce": "1",
+    "list": "sent",
+    "news": "6",
+    "offers": "0",
+}
+"""What is printed of the rows; without the log this is all."""
+
+
+def test_text(command: Command) -> None:
+    """It prints the state, counts by type and result, rates, the delay and suppressions."""
+    lines = command.call("stats", "--period", "week").stdout.splitlines()
+    assert lines[0].startswith("The last notification came ")
+    assert lines[0].endswith(
+        " ago; 2 of the last 6 were refused: 1 for dispatches not yet saved, "
+        "1 for what is not supported."
+    )
+    assert lines[2].startswith("5 notifications from ")
+    printed = figures(lines[3:])
+    assert printed == {
+        "type": "count",
+        "Open": "3",
+        "Delivery": "1",
+        r"\x1b[31mRed": "1",
+        "outcome": "count",
+        "recorded": "3",
+        "dispatch_not_found": "1",
+        "unsupported": "1",
+        "parked": "1",
+        "median": printed["median"],
+        **ROWS,
+    }
+    bars = {line[:20].strip(): line[20:].split(maxsplit=1)[1] for line in lines[3:] if line}
+    assert bars["delivered"] == "█" * 5
+    assert bars["recorded"].endswith("█|")
+    assert bars["median"].startswith("s  from sent to delivered; 95 % within 3,5")
+
+
+@pytest.mark.parametrize(("period", "total"), [("hour", 2), ("WEEK", 5)])
+def test_json(command: Command, monkeypatch: pytest.MonkeyPatch, period: str, total: int) -> None:
+    """Each period has its totals, also if it is counted in ranges; the output is one object."""
+    monkeypatch.setattr("hookrow.figures.reading.WIDEST", 2)
+    found = json.loads(command.call("stats", "--json", "--period", period).stdout)
+    assert (found["period"], found["total"]) == (period.lower(), total)
+    assert sum(map(sum, found["by_type"].values())) == total
+    assert {len(row) for row in found["by_outcome"].values()} == {len(found["starts"])}
+    assert (found["parked"], found["sent"], found["suppressed"]) == (1, 6, {"HardBounce": 1})
+    assert found["delivery_rate"] == pytest.approx(1 / 6)
+    assert found["lists"][0]["delivered"] == 1
+
+
+def test_no_log(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a log the rows alone are counted; bars are ASCII if the encoding has no blocks."""
+    (command.folder / "hookrow.toml").write_text("[tables]\nlog = false")
+    monkeypatch.chdir(command.folder)
+    printed = CliRunner(charset="latin-1").invoke(hookrow, ["stats"]).stdout
+    first, *lines = printed.splitlines()
+    assert first == "There is no log, which would tell what came."
+    assert figures(lines) == ROWS
+    assert printed.isascii()
+    assert "@@@@@" in printed
+    found = json.loads(command.call("stats", "--json").stdout)
+    assert (found["total"], found["last_heard"], found["parked"]) == (None, None, None)
+    assert (found["sent"], found["suppressed"]) == (6, {"HardBounce": 1})

@@ -1,0 +1,394 @@
+"""The dashboard's pages: what they show, and their forms."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from visitor import ADA, ADAS, AT, HOSTILE, Visitor, ended, head, opened, receive
+
+import world
+from hookrow import Head, Postmark, Receiver, Request, testing
+from hookrow.dashboard import Dashboard
+from hookrow.stores import Unavailable
+from hookrow.stores.log import Query
+from hookrow.stores.memory import MemoryStore
+from hookrow.stores.memory_census import MemoryCensus
+from hookrow.stores.memory_log import MemoryLog
+from hookrow.stores.sql import SQLStore
+from wire import PATIENCE, SECRET, eventually
+
+
+@pytest.fixture(params=["memory"])
+def store(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Return a store with a subscriber and a dispatch; a database has the rows of the cases."""
+    if request.param == "memory":
+        made: Any = MemoryStore(
+            subscribers={1: {"email": ADA}},
+            dispatches={1: {"provider_message_id": ADAS, "subscriber_id": 1, "list_id": 1}},
+        )
+    else:
+        url = request.getfixturevalue(f"{request.param}_url")
+        world.fill(url)
+        made = SQLStore(url)
+    yield made
+    while opened:
+        opened.pop().close(PATIENCE)
+    if isinstance(made, SQLStore):
+        made.close()
+
+
+with_postgres = pytest.mark.parametrize("store", ["memory", "postgres"], indirect=True)
+"""Marks tests of input that PostgreSQL could reject."""
+
+
+class TestPaths:
+    @pytest.mark.parametrize(
+        ("path", "root", "mount"),
+        [
+            ("/mail/dashboard/notifications", "/mail/dashboard", ""),
+            ("/mail/dashboard/notifications", "/api/mail/dashboard", ""),
+            ("/mail/dashboard/notifications", "", "mail/dashboard/"),
+            ("/notifications/", "", ""),
+        ],
+    )
+    def test_mount_paths(self, path: str, root: str, mount: str) -> None:
+        """Pages are found below any mount path, even if a proxy changes or drops the root path."""
+        dashboard = Dashboard(MemoryStore(), authorize=lambda _: True, mount_path=mount)
+        assert ended(dashboard(Request(Head("GET", path, (), root), b""))).status == 200
+
+    @pytest.mark.parametrize(
+        ("method", "path", "mount", "status", "headers"),
+        [
+            ("GET", "", "", 303, {"Location": "./dashboard/"}),  # because links are relative
+            ("GET", "/nowhere", "", 404, {}),
+            ("GET", "/notifications", "/other", 404, {}),
+            ("GET", "/static/../handler.py", "", 404, {}),
+            ("POST", "/notifications", "", 405, {"Allow": "GET, HEAD"}),
+            ("DELETE", "/subscriber", "", 405, {"Allow": "GET, HEAD, POST"}),
+            ("HEAD", "/notifications", "", 200, {}),
+            ("GET", "/static/charts.js", "", 200, {"Cache-Control": "private, max-age=3600"}),
+        ],
+    )
+    def test_statuses(
+        self, method: str, path: str, mount: str, status: int, headers: dict[str, str]
+    ) -> None:
+        """Unknown paths return 404, wrong methods 405; browsers may cache static files."""
+        dashboard = Dashboard(MemoryStore(), authorize=lambda _: True, mount_path=mount)
+        response = ended(dashboard(Request(head(path, method=method), b"")))
+        assert response.status == status
+        assert headers.items() <= response.headers.items()
+
+
+@with_postgres
+def test_wrong_queries(store: Any) -> None:  # noqa: ANN401 - either store
+    """A missing or impossible argument returns 400, an unknown row or notification 404."""
+    visitor = Visitor(store)
+    wrong: list[tuple[str, dict[str, str], int]] = [
+        ("/", {"period": "year"}, 400),
+        ("/lists", {"sort": "x"}, 400),
+        ("/notification", {}, 400),
+        ("/notification", {"id": "x"}, 400),
+        ("/notification", {"id": "7"}, 404),
+        ("/dispatch", {}, 400),
+        ("/dispatch", {"message_id": "none"}, 404),
+        ("/subscriber", {"email": "\0"}, 400),
+        ("/subscriber", {"email": "x" * 400}, 404),
+    ]
+    assert [(path, query, visitor.get(path, **query).status) for path, query, _ in wrong] == wrong
+
+
+@with_postgres
+def test_hostile_payloads(store: Any) -> None:  # noqa: ANN401 - either store
+    """Hostile payloads are escaped and shortened on every page."""
+    long = f"{HOSTILE}{'x' * 900_000}"
+    receive(
+        store,
+        {"RecordType": long, "Recipient": long, "MessageID": long},
+        {**testing.delivery(HOSTILE, HOSTILE, at=AT), "Tag": "\0</pre><img src=x>"},
+        testing.suppression(ADA, ADAS, at=AT, reason=long),
+    )
+    visitor = Visitor(store)
+    pages = [
+        visitor.shows("/notifications"),
+        *(visitor.shows("/notification", id=n) for n in (1, 2, 3)),
+        visitor.shows("/subscriber", email=HOSTILE),
+        visitor.shows("/subscriber", email=ADA),
+        visitor.shows("/dispatch", message_id=HOSTILE),
+        visitor.shows("/dispatch", message_id=ADAS),
+    ]
+    for page in pages:
+        assert not re.search("<script>|<img|\u202e|\x07|\0", page)
+        assert "alert(1)" in page
+        assert len(page) < 200_000
+
+
+class TestNotifications:
+    def test_filters_and_paging(self, store: MemoryStore) -> None:
+        """Notifications are listed newest first, filtered, and paged by id."""
+        receive(store, *(testing.delivery(ADA, f"x-{n}", at=AT) for n in range(60)))
+        receive(store, testing.delivery(ADA, ADAS, at=AT))
+        visitor = Visitor(store)
+
+        def listed(**query: object) -> list[int]:
+            page = visitor.shows("/notifications", **query)
+            return [int(each) for each in re.findall(r'data-id="(\d+)"', page)]
+
+        assert listed() == listed(after=11) == [*range(61, 11, -1)]
+        assert listed(before=12) == [*range(11, 0, -1)]
+        assert listed(after=9, outcome="dispatch_not_found") == [*range(59, 9, -1)]
+        assert listed(outcome="recorded") == listed(message_id=ADAS) == [61]
+        assert listed(type="Open") == listed(until="2026-03-04T05:06") == []
+        assert len(listed(recipient=ADA.upper(), parked=1, since="2026-03-04T05:06")) == 50
+        rows = visitor.shows("/notifications", rows=59)
+        assert "<html" not in rows
+        assert 'data-seen="61"' in rows
+        assert re.findall(r'data-id="(\d+)"', rows) == ["61", "60"]
+        assert listed(rows=61) == listed(before=1) == listed(after=61) == []
+
+    def test_a_long_log(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A search stops at its budget: the page says so and links to the rest."""
+        monkeypatch.setattr("hookrow.figures.searching.BUDGET", 0)
+        monkeypatch.setattr("hookrow.figures.searching.NARROWEST", 1)
+        monkeypatch.setattr("hookrow.dashboard.listing.WIDEST", 1)
+        store = MemoryStore()
+        rare = testing.delivery("eve@example.com", "old", at=AT)
+        receive(store, {"x": 1}, {"x": 2}, rare, {"x": 4}, {"x": 5})
+        visitor = Visitor(store)
+        page = visitor.shows("/notifications", message_id="old")
+        assert "no such notifications among those that were looked through" in page
+        assert 'href="?message_id=old&amp;before=5">Look further back' in page
+        assert 'data-id="3"' in visitor.shows("/notifications", message_id="old", before=4)
+        asked = {"/subscriber": {"email": "eve@example.com"}, "/dispatch": {"message_id": "old"}}
+        for path, query in asked.items():
+            page = visitor.shows(path, **query)
+            assert "The log has nothing of it among what was looked through." in page
+            assert "before=5" in page
+            assert "subscriber not found" in visitor.shows(path, before=4, **query)
+            assert "The log has nothing of it." in visitor.shows(path, before=2, **query)
+
+    @pytest.mark.parametrize(
+        ("query", "says"),
+        [
+            ({"before": "x"}, "before is the number of a notification, not"),
+            ({"after": "9" * 19}, "after is the number"),
+            ({"outcome": "good"}, "No outcome is called"),
+            ({"since": "yesterday"}, "since is a time such as"),
+            ({"until": "0001-01-01T00:00+14:00"}, "until is a time such as"),
+            ({"parked": "yes"}, "parked is 1, or left out"),
+            ({"type": "a\0b"}, "A type has no NUL characters"),
+            ({"recipient": "x" * 1001}, "A recipient has no NUL characters, and 1000 others"),
+            ({"<b>": "1"}, "There is no field"),
+            ({str(n): "1" for n in range(101)}, "There are too many fields"),
+        ],
+    )
+    def test_wrong_filters(self, query: dict[str, str], says: str) -> None:
+        """An invalid filter or cursor returns 400 with the reason."""
+        response = Visitor(MemoryStore()).get("/notifications", **query)
+        assert response.status == 400
+        assert says in response.body.decode()
+        assert "<b>" not in response.body.decode()
+
+
+class TestNotification:
+    def test_replay(self, store: MemoryStore) -> None:
+        """A parked notification shows its reason; a replay records it once its dispatch exists."""
+        receive(store, testing.delivery(ADA, "m-1", at=AT))
+        visitor = Visitor(store)
+        page = visitor.shows("/notification", id=1)
+        assert "No dispatch had the id m-1 when it came; 1 attempt" in page
+        assert "Engine::Dispatch not found" in page
+        page = visitor.send("/notification", {"action": "replay"}, id=1)
+        assert "Not recorded: there is no such dispatch." in page
+        row = {"provider_message_id": "m-1", "subscriber_id": 1, "list_id": 1}
+        store.dispatches[9] = row
+        page = visitor.send("/notification", {"action": "replay"}, id=1)
+        assert "Recorded once more." in page
+        assert row["delivered_at"] == AT
+
+    def test_a_body_that_is_not_kept(self) -> None:
+        """A notification without its body cannot be replayed."""
+        store = MemoryStore()
+        receiver = Receiver(Postmark(SECRET), store, keep_bodies=False)
+        receiver.answer(Request(Head("POST", "/", ()), b"{}"))
+        page = Visitor(store).shows("/notification", id=1)
+        assert "Its body is not kept" in page
+        assert "<form" not in page
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "says"),
+    [(Unavailable("It is gone."), 503, "gone."), (KeyError(), 500, "This page failed: KeyError")],
+)
+def test_a_store_that_fails(
+    fault: Exception, status: int, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store error returns 503, a bug 500, both with an explanation."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(MemoryStore, "reading", fail)
+    response = Visitor(MemoryStore()).get("/subscriber", email=ADA)
+    assert response.status == status
+    assert says in response.body.decode()
+
+
+def test_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a database pages return 503, or the last figures marked as outdated."""
+
+    def fail(*_: object) -> None:
+        raise Unavailable("gone")
+
+    visitor = Visitor(MemoryStore())
+    with monkeypatch.context() as broken:
+        broken.setattr(MemoryLog, "bounds", fail)
+        broken.setattr(MemoryCensus, "lists", fail)
+        eventually(lambda: visitor.get("/").status == visitor.get("/lists").status == 503)
+    eventually(lambda: visitor.get("/").status == visitor.get("/lists").status == 200)
+    says = "The database cannot be asked just now (gone): what is below was known before."
+    eventually(lambda: says not in visitor.shows("/"))
+    monkeypatch.setattr(MemoryLog, "bounds", fail)
+    eventually(lambda: says in visitor.shows("/"))
+    visitor.dashboard.close(PATIENCE)
+
+
+class TestSuppression:
+    def test_subscriber(self, store: MemoryStore) -> None:
+        """A manual suppression sets the row and logs who did it and why."""
+        visitor = Visitor(store)
+        page = visitor.send("/subscriber", {"action": "suppress", "reason": "a <b>"}, email=ADA)
+        assert ">Suppressed.<" in page
+        assert "by notification 1" in page
+        assert "suppressed for a <b>, by ada: a <b>" in page
+        assert store.log is not None
+        [entry] = store.log.newest(Query(recipient=ADA), limit=9)
+        body = json.loads(entry.body or "")
+        assert (body["ChangedBy"], body["Note"]) == ("ada", "a <b>")
+        page = visitor.send("/subscriber", {"action": "lift", "reason": "asked"}, email=ADA)
+        assert "The suppression is lifted." in page
+        assert ">active<" in page
+        assert "suppression lifted, by ada: asked" in page
+
+    def test_dispatch(self, store: MemoryStore) -> None:
+        """A manual suppression of a message changes what the provider's would."""
+        receive(store, testing.delivery(ADA, ADAS, at=AT))
+        visitor = Visitor(store)
+        page = visitor.shows("/dispatch", message_id=ADAS)
+        assert "by notification 1" in page
+        assert "2026-03-04 05:06:07Z" in page
+        form = {"action": "suppress", "reason": "x", "email": ADA}
+        page = visitor.send("/dispatch", form, message_id=ADAS)
+        assert "Suppressed." in page
+        assert page.count("by notification 2") == 2
+        assert ">suppressed<" in visitor.shows("/subscriber", email=ADA)
+        page = visitor.send("/dispatch", {**form, "action": "lift"}, message_id=ADAS)
+        assert "The suppression is lifted." in page
+
+    def test_undated(self, store: MemoryStore) -> None:
+        """An undated suppression is attributed by its arrival time, as long as the log has it."""
+        visitor, undated = Visitor(store), testing.suppression(ADA, None, at=AT)
+        del undated["ChangedAt"]
+        receive(store, testing.delivery(ADA, "m-1", at=AT), undated)
+        assert visitor.shows("/subscriber", email=ADA).count("by notification 2") == 2
+        assert store.log is not None
+        store.log.forget(ADA)
+        page = visitor.shows("/subscriber", email=ADA)
+        assert page.count("by none that the log has") == 2
+
+    @pytest.mark.parametrize(
+        ("user", "named"),
+        [("ops@example.com", "o***@example.com"), ("a\nERROR b", "a\\nERROR b")],
+    )
+    def test_log_lines(self, caplog: pytest.LogCaptureFixture, user: str, named: str) -> None:
+        """Log lines contain the user, masked and escaped."""
+        visitor = Visitor(MemoryStore(subscribers={1: {"email": ADA}}), user)
+        with caplog.at_level("INFO", "hookrow"):
+            visitor.send("/subscriber", {"action": "suppress", "reason": "x"}, email=ADA)
+        assert caplog.messages == [f"{named} asked to suppress by hand: suppressed, request ."]
+
+    @pytest.mark.parametrize(
+        ("form", "headers", "status"),
+        [
+            ({"action": "delete"}, {}, 400),
+            ({"reason": " "}, {}, 400),
+            ({"reason": "x" * 201}, {}, 400),
+            ({"reason": "a\0b"}, {}, 400),
+            ({"more": "x"}, {}, 400),
+            ({"token": "guessed"}, {}, 403),
+            ({}, {"sec_fetch_site": "same-site"}, 403),
+            ({}, {"origin": "http://evil.example"}, 403),
+            ({}, {"origin": "null"}, 403),
+            ({}, {"cookie": "hookrow_dashboard=; x=y"}, 403),
+            ({}, {"cookie": "hookrow_dashboard=other"}, 403),
+            ({}, {}, 303),
+            ({}, {"origin": "http://localhost"}, 303),
+            ({}, {"sec_fetch_site": "same-origin", "origin": "https://behind.example"}, 303),
+        ],
+    )
+    def test_forms(
+        self, store: MemoryStore, form: dict[str, str], headers: dict[str, str], status: int
+    ) -> None:
+        """A form needs its fields, the cookie's token and the same origin; or changes nothing.
+
+        The token is found among the host's own cookies, even malformed ones.
+        """
+        visitor = Visitor(store)
+        token = visitor.token("/subscriber", email=ADA)
+        visitor.headers["cookie"] = f'odd={{"a", ";; é; {visitor.headers["cookie"]}; more='
+        visitor.headers |= headers
+        sent = {"token": token, "action": "suppress", "reason": "x", **form}
+        assert visitor.post("/subscriber", sent, email=ADA).status == status
+        assert ("suppressed_at" in store.subscribers[1]) is (status == 303)
+
+
+def test_overview(store: MemoryStore) -> None:
+    """The overview shows types, outcomes, refusals and reasons in each period."""
+    visitor, bounce = Visitor(store), testing.suppression(ADA, ADAS, at=AT, reason="<i>")
+    receive(store, testing.delivery(ADA, ADAS, at=AT), testing.opening(ADA, ADAS, at=AT))
+    receive(store, bounce, testing.delivery(ADA, "m-9", at=AT), {"RecordType": "<b>"})
+    eventually(lambda: "Last heard of" in visitor.shows("/"))
+    eventually(lambda: "as of" in visitor.shows("/"))
+    for period in ("hour", "day", "week", "month"):
+        page = visitor.shows("/", period=period)
+        for name in ("Delivery", "Open", "SubscriptionChange", "&lt;b&gt;", "unsupported"):
+            assert f'class="number"><bdi>{name}</bdi></th>' in page
+        assert "2 of the last 5 were refused" in page
+        assert '<a href="./notifications?parked=1">1</a>' in page
+        assert "<bdi>&lt;i&gt;</bdi>" in page
+
+
+def test_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The largest lists show what was sent and delivered, and the total number of lists."""
+    monkeypatch.setattr("hookrow.dashboard.pages.LISTS", 1)
+    dispatches: dict[Any, dict[str, Any]] = {
+        number: {"subscriber_id": 1, "list_id": number, "provider_message_id": f"m-{number}"}
+        for number in (1, 2)
+    }
+    store = MemoryStore(subscribers={1: {"email": ADA}}, dispatches=dispatches)
+    dispatches[3] = {**dispatches[2], "provider_message_id": "m-3"}
+    receive(store, testing.delivery(ADA, "m-3", at=AT))
+    visitor = Visitor(store)
+    eventually(lambda: "As of" in visitor.shows("/lists"))
+    page = visitor.shows("/lists")
+    cells = re.findall(r'data-label="(\w+)"[^>]*><(?:span|bdi)>(.+?)<', page)
+    assert cells[:3] == [("List", "2"), ("Sent", "2"), ("Delivered", "1 ")]
+    assert page.count('data-label="Sent"') == 1
+    assert "The 1 to which the most was sent, of 2." in page
+
+
+def test_without_a_log() -> None:
+    """Without a log the dashboard shows rows and says what is missing."""
+    row = {"provider_message_id": ADAS, "subscriber_id": 1}
+    store = MemoryStore(subscribers={1: {"email": ADA}}, dispatches={1: row}, log=None)
+    visitor = Visitor(store)
+    asked = {"/subscriber": {"email": ADA}, "/dispatch": {"message_id": ADAS}}
+    for path in ("/", "/notifications", *asked):
+        assert "This store keeps no log" in visitor.shows(path, **asked.get(path, {}))
+    visitor.dashboard.close(PATIENCE)
+    visitor.send("/subscriber", {"action": "suppress", "reason": "x"}, email=ADA)
+    assert store.subscribers[1]["suppression_reason"] == "x"
+    assert visitor.get("/notification", id=1).status == 404

@@ -1,0 +1,120 @@
+"""The deadline in Django's default mode: locks and statements, also in a transaction of the host.
+
+A server that does not respond at all is in `acceptance/test_django_deadline.py`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, nullcontext
+from typing import Any
+
+import psycopg
+import pytest
+from django.conf import settings
+from django.db import connections
+from django.db.transaction import atomic
+from django.test import override_settings
+from sqlalchemy import make_url
+
+import django_host
+import world
+from django_project.site import post
+from hookrow.django import store
+from wire import DELIVERY, SECRET
+
+LIMITS = "SELECT current_setting('lock_timeout'), current_setting('statement_timeout')"
+
+SET_LIMITS = """
+    SELECT set_config('lock_timeout', '{}', true), set_config('statement_timeout', '{}', true)
+"""
+
+SLOW = """
+    CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN PERFORM pg_sleep(0.3); RETURN NEW; END $$;
+    CREATE TRIGGER slow BEFORE UPDATE ON hookrow_dispatches
+        FOR EACH ROW EXECUTE FUNCTION slow();
+    CREATE TRIGGER slow BEFORE INSERT ON hookrow_notifications
+        FOR EACH ROW EXECUTE FUNCTION slow();
+"""
+
+
+def status() -> int:
+    """Post Ada's delivery; return the status."""
+    return int(post(DELIVERY).status_code)
+
+
+def row(alias: str, statement: str) -> Any:  # noqa: ANN401 - a row
+    """Return the row of a statement on the project's own connection."""
+    with connections[alias].cursor() as cursor:
+        cursor.execute(statement)
+        return cursor.fetchone()
+
+
+def hasty() -> override_settings:
+    """Shorten the deadline during a block."""
+    return override_settings(HOOKROW={**settings.HOOKROW, "DEADLINE": 0.5})
+
+
+@pytest.fixture
+def alias(postgres_url: str) -> Iterator[str]:
+    """Have the project record in PostgreSQL."""
+    world.fill(postgres_url)
+    with django_host.project(postgres_url) as alias:
+        yield alias
+
+
+@pytest.mark.parametrize(
+    ("theirs", "within"),
+    [(("0", "0"), ("2s", "4s")), (("500ms", "3s"), ("500ms", "3s"))],
+)
+def test_limits_in_a_transaction_of_the_host(
+    alias: str, theirs: tuple[str, str], within: tuple[str, str]
+) -> None:
+    """The lower limits apply until the savepoint is released or rolled back."""
+    recording = store()
+    with atomic(alias):
+        row(alias, SET_LIMITS.format(*theirs))
+        with recording.transaction():
+            assert row(alias, LIMITS) == within
+        assert row(alias, LIMITS) == theirs
+        with pytest.raises(ZeroDivisionError), recording.transaction():
+            raise ZeroDivisionError
+        assert row(alias, LIMITS) == theirs
+        assert (status(), row(alias, LIMITS)) == (200, theirs)
+
+
+def test_a_locked_row_in_a_transaction_of_the_host(alias: str, postgres_url: str) -> None:
+    """A row that stays locked results in a 503, and the host's transaction continues."""
+    assert status() == 200
+    with psycopg.connect(postgres_url) as other, hasty(), atomic(alias):
+        other.execute("SELECT FROM hookrow_notifications FOR UPDATE")
+        assert (status(), row(alias, "SELECT 1")) == (503, (1,))
+
+
+def test_slow_statements_in_a_transaction_of_the_host(alias: str) -> None:
+    """The deadline limits all statements together: a 503, though each of them is short."""
+    with atomic(alias):
+        connections[alias].cursor().execute(SLOW)
+        with hasty(), atomic(alias):
+            assert status() == 503
+        assert row(alias, LIMITS) == ("0", "0")
+
+
+def test_a_locked_file(sqlite_url: str) -> None:
+    """SQLite's file is waited for until the deadline; the project's own timeout is restored."""
+    world.fill(sqlite_url)
+    with (
+        closing(sqlite3.connect(make_url(sqlite_url).database or "")) as other,
+        django_host.alias(sqlite_url, OPTIONS={"timeout": 120}) as alias,
+        override_settings(HOOKROW={"SECRET": SECRET, "DEADLINE": 0.2, "DATABASE": alias}),
+    ):
+        connections[alias].ensure_connection()
+        other.execute("BEGIN IMMEDIATE")
+        began = time.monotonic()
+        for block in (nullcontext(), atomic(alias)):
+            with block:
+                assert (status(), row(alias, "PRAGMA busy_timeout")) == (503, (120_000,))
+        assert time.monotonic() - began < 60  # the project's own timeout was not waited for

@@ -1,0 +1,31 @@
+"""The page on Django, and the projects that it shows."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from command import Command
+from session import ROOT
+
+PAGE = "docs/hosts/django.md"
+
+TEXT = (ROOT / PAGE).read_text(encoding="utf-8")
+
+TRY, _, GO_ON = TEXT.partition("## Good to know")
+"""The project of a newcomer, and what follows, with the project that has models of its own."""
+
+FILES = re.compile(r"^```python\n# (\S+\.py)(?:, at its end)?\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def start(folder: Path, text: str) -> None:
+    """Start a project as a part of the page says; settings are added to Django's own."""
+    new = ("-m", "django", "startproject", "project", ".")
+    assert Command(folder).execute(sys.executable, *new).returncode == 0
+    for name, code in FILES.findall(text):
+        file = folder / name
+        file.parent.mkdir(exist_ok=True)
+        (file.parent / "__init__.py").touch()
+        before = file.read_text() if file.name == "settings.py" else ""
+        file.write_text(before + code)

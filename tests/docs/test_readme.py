@@ -1,0 +1,146 @@
+"""The README is run: its session at the terminal, its snippets, its tables."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+import hookrow
+from hookrow import Refusal, settings, testing
+from hookrow.cli import hookrow as command
+from session import ROOT, read_blocks, read_commands, terminal
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    """Return the README's code blocks in a language."""
+    return read_blocks("README.md", language)
+
+
+def test_the_session_prints_what_it_says(tmp_path: Path) -> None:
+    """Each command prints what stands below it; the Python between them runs, too."""
+    (tmp_path / "save.py").write_text(blocks("python")[0])
+    first, *others = blocks("console")
+    before, after = read_commands(first), read_commands("".join(others))
+    assert len(before + after) == 13
+    with terminal(tmp_path) as shell:
+        for line, expected in [*before, ("python save.py", ""), *after]:
+            if not line.startswith("pip install"):
+                assert with_port_8000(shell.type(line), shell.port) == expected, line
+
+
+def with_port_8000(printed: str, port: int) -> str:
+    """Return the output as it is for a reader, whose port is the default."""
+    setting = f"ok       setting     port is {port}, from the variable HOOKROW_PORT.\n"
+    if setting in printed:
+        printed = printed.replace(setting, "").replace(" sweep true", " port 8000, sweep true")
+    return printed
+
+
+def test_the_mounted_application_records(
+    tmp_path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The snippets that save a dispatch and mount the receiver record a notification."""
+    secret = "a-secret-for-the-readme"
+    monkeypatch.setenv("HOOKROW_SECRET", secret)
+    monkeypatch.chdir(tmp_path)
+    assert sqlite_url.endswith("hookrow.db")
+    exec(blocks("python")[0], {})
+    names: dict[str, Any] = {}
+    exec(blocks("python")[1], names)
+    payload = testing.delivery("ada@example.com", "m-1", at=datetime.now(UTC))
+    for given, expected in ((secret, (200, "")), ("another", (401, "Cannot verify webhook"))):
+        posted = partial(testing.post, path="/mail/provider/webhooks", secret=given)
+        assert posted(names["app"], payload) == expected
+
+
+def test_the_schema_and_the_settings(tmp_path: Path) -> None:
+    """The snippet that maps tables runs, and `hookrow serve` accepts the settings file."""
+    names: dict[str, object] = {}
+    exec(blocks("python")[2], names)
+    assert isinstance(names["schema"], hookrow.Schema)
+    file = tmp_path / "hookrow.toml"
+    file.write_text(blocks("toml")[0])
+    known = {parameter.name or "" for parameter in command.commands["serve"].params}
+    values, schema = settings.read(file, known)
+    assert values["mount_path"] == "/mail"
+    assert schema.subscriptions is None
+
+
+def test_every_setting_is_in_the_table() -> None:
+    """Each setting of `hookrow serve` is in the table with its variable."""
+    table = README.partition("## Settings")[2].partition("```")[0]
+    serve = command.commands["serve"]
+    for parameter in serve.params:
+        assert f"`{parameter.name}`" in table
+        for variable in [parameter.envvar] if isinstance(parameter.envvar, str) else []:
+            assert f"`{variable}`" in table
+
+
+def test_every_argument_of_the_receiver_is_in_the_table() -> None:
+    """Each keyword argument of `Receiver` is documented."""
+    table = README.partition("## Mount it")[2].partition("## The contract")[0]
+    for name, parameter in inspect.signature(hookrow.Receiver).parameters.items():
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            assert f"`{name}" in table, name
+
+
+def test_every_command_is_in_the_table() -> None:
+    """The table lists the commands that exist, and no others."""
+    table = README.partition("## The command")[2].partition("## Settings")[0]
+    documented = set(re.findall(r"^\| `hookrow ([\w ]+)` \|", table, re.MULTILINE))
+    assert documented == set(_names(command))
+
+
+def test_every_refusal_is_in_the_table() -> None:
+    """The contract lists each status and text."""
+    table = README.partition("## The contract")[2]
+    for refusal in Refusal:
+        text = re.sub(r"\{\w+\}", "...", refusal.text)
+        assert f"| {refusal.status} | `{text}` |" in table
+
+
+def test_what_it_names_exists() -> None:
+    """The extras, the targets of the Makefile and the linked files exist."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = set(re.findall(r"hookrow\[(\w+)\]", README))
+    assert extras
+    assert extras <= set(project["optional-dependencies"])
+    makefile = (ROOT / "Makefile").read_text()
+    for make, target in map(shlex.split, blocks("sh")[0].splitlines()):
+        assert make == "make"
+        assert f"\n{target}:" in makefile
+    for linked in re.findall(r"\]\((?!http)([^)#]+)\)", README):
+        assert (ROOT / linked).is_file(), linked
+
+
+@pytest.mark.parametrize(("page", "tests", "seen"), [("reliability", 29, 25), ("deploy", 4, 3)])
+def test_every_test_that_proves_a_promise_exists(page: str, tests: int, seen: int) -> None:
+    """Each test that the page names exists, and each row has a count."""
+    told = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", told)
+    assert len(named) == tests
+    for file, name in named:
+        assert f"def {name}(" in (ROOT / "tests" / "acceptance" / file).read_text()
+    rows = re.findall(r"^\|.*`test_\w+\.py::test_\w+` \| (.*) \|$", told, re.MULTILINE)
+    assert len(rows) == seen
+    assert all(re.search(r"\d", row) for row in rows)
+
+
+def _names(group: click.Group) -> Iterator[str]:
+    for name, member in group.commands.items():
+        if not isinstance(member, click.Group) or member.invoke_without_command:
+            yield name
+        if isinstance(member, click.Group):
+            yield from (f"{name} {rest}" for rest in _names(member))

@@ -1,0 +1,211 @@
+"""ASGI by itself: its messages, its event loops, and handlers that block."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from threading import Barrier, Event
+
+import pytest
+from drivers import GatedStore, asgi_body, asgi_scope, call_asgi, receiving
+
+from hookrow import Head, Promise, Request, Response
+from hookrow.asgi import ASGI, LARGEST_REST, Message, Scope
+from hookrow.http import LARGEST_BODY
+from wire import DELIVERY, ENDPOINT, PATIENCE
+
+DONE = Response(200, b"done", {})
+
+
+class Answering:
+    """A handler that admits everything and returns a function's response."""
+
+    blocking = False
+
+    def __init__(self, answer: Callable[[Request], Response | Promise[Response]]) -> None:
+        self._answer = answer
+
+    def admit(self, head: Head) -> None:
+        """Admit every request."""
+
+    def __call__(self, request: Request) -> Response | Promise[Response]:
+        """Respond."""
+        return self._answer(request)
+
+
+@pytest.fixture
+def store() -> GatedStore:
+    """Return a store that can be made to wait."""
+    return GatedStore()
+
+
+@pytest.fixture
+def app(store: GatedStore) -> Iterator[ASGI]:
+    """Return the application with a receiver."""
+    with receiving(store) as receiver:
+        yield ASGI(receiver)
+
+
+async def ask(app: ASGI) -> int:
+    """Post a delivery; return the status."""
+    return (await call_asgi(app, asgi_body(DELIVERY))).status
+
+
+class TestMessages:
+    @pytest.mark.parametrize(
+        ("more", "text"),
+        [({}, b"False "), ({"scheme": "https", "query_string": b"a=%2F"}, b"True a=%2F")],
+    )
+    def test_optional_keys(self, more: Scope, text: bytes) -> None:
+        """Root path, scheme and query are optional; the query is passed on undecoded."""
+
+        def echo(request: Request) -> Response:
+            return Response(200, f"{request.head.secure} {request.head.query}".encode(), {})
+
+        scope = asgi_scope()
+        for name in ("root_path", "scheme", "query_string"):
+            del scope[name]
+        answer = asyncio.run(call_asgi(ASGI(Answering(echo)), asgi_body(b""), {**scope, **more}))
+        assert answer.body == text
+
+    def test_rest_of_a_large_body(self, app: ASGI) -> None:
+        """Some of the rest of a body that is too large is read before the end of the response.
+
+        A proxy that is still sending would otherwise lose the response.
+        """
+        rest = iter(asgi_body(b" " * LARGEST_BODY, b" ", *[b" " * (LARGEST_REST // 4)] * 6))
+        assert asyncio.run(call_asgi(app, rest)).status == 413
+        assert len([*rest]) == 2
+
+    @pytest.mark.parametrize("error", [OSError("gone"), RuntimeError("fault")])
+    def test_error_of_the_server(self, app: ASGI, error: Exception) -> None:
+        """An `OSError` means that the client is gone, which is no error; any other is raised."""
+
+        async def receive() -> Message:
+            return asgi_body(b"{")[0]
+
+        async def send(_: Message) -> None:
+            raise error
+
+        with nullcontext() if isinstance(error, OSError) else pytest.raises(type(error)):
+            asyncio.run(app(asgi_scope(), receive, send))
+
+    def test_error_of_a_promise(self) -> None:
+        """An error in place of a promised response is raised, so that the request ends."""
+        promise: Promise[Response] = Promise()
+        promise.set_exception(LookupError("a fault"))
+        with pytest.raises(LookupError, match="a fault"):
+            asyncio.run(ask(ASGI(Answering(lambda _: promise))))
+
+    @pytest.mark.parametrize(
+        ("kind", "sent"),
+        [
+            ("websocket", ["websocket.close"]),
+            ("webtransport", []),
+            ("lifespan", ["lifespan.startup.complete", "lifespan.shutdown.complete"]),
+        ],
+    )
+    def test_other_scopes(self, app: ASGI, kind: str, sent: list[str]) -> None:
+        """Websockets are declined, lifespan events confirmed, unknown scopes ignored."""
+        remaining, replies = iter(["lifespan.startup", "lifespan.shutdown"]), list[str]()
+
+        async def receive() -> Message:
+            return {"type": next(remaining)}
+
+        async def send(message: Message) -> None:
+            replies.append(message["type"])
+
+        asyncio.run(app({"type": kind, "path": ENDPOINT}, receive, send))
+        assert replies == sent
+
+
+class TestLoops:
+    def test_two_loops(self, app: ASGI, store: GatedStore) -> None:
+        """Two loops in two threads that wait at the same time each get their own responses."""
+        barrier = Barrier(2, action=store.gate.set)
+
+        async def talk() -> list[int]:
+            tasks = [asyncio.create_task(ask(app)) for _ in range(20)]
+            await asyncio.to_thread(barrier.wait, PATIENCE)
+            return await asyncio.gather(*tasks)
+
+        store.gate.clear()
+        with ThreadPoolExecutor(2) as pool:
+            loops = [pool.submit(asyncio.run, talk()) for _ in range(2)]
+            assert [each.result(PATIENCE) for each in loops] == [[200] * 20] * 2
+
+    @pytest.mark.parametrize("closes", [True, False])
+    def test_cancelled(
+        self, app: ASGI, store: GatedStore, caplog: pytest.LogCaptureFixture, *, closes: bool
+    ) -> None:
+        """A request cancelled while it waits is recorded, and disturbs no other.
+
+        This holds even if its event loop closes before the response.
+        """
+
+        async def cancel() -> None:
+            cancelled = asyncio.create_task(ask(app))
+            await asyncio.to_thread(store.entered.wait, PATIENCE)
+            cancelled.cancel()
+            if not closes:
+                store.gate.set()
+                assert await ask(app) == 200
+
+        store.gate.clear()
+        asyncio.run(cancel())
+        store.gate.set()
+        assert asyncio.run(ask(app)) == 200
+        assert store.log is not None
+        (entry,) = store.log.entries.values()
+        assert entry.attempts == (2 if closes else 3)
+        assert caplog.records == []
+
+
+class TestBlocking:
+    @pytest.mark.parametrize("name", ["admit", "__call__"])
+    def test_runs_in_a_thread(self, name: str) -> None:
+        """A handler that blocks in one of its methods does not hold up other requests."""
+        barrier = Barrier(2)
+
+        def wait(self: Answering, _: object) -> Response:
+            del self
+            barrier.wait(PATIENCE)
+            return DONE
+
+        app = ASGI(type("Slow", (Answering,), {name: wait, "blocking": True})(lambda _: DONE))
+
+        async def talk() -> list[int]:
+            return [*await asyncio.gather(ask(app), ask(app))]
+
+        # Neither passes the barrier before the other arrives.
+        assert asyncio.run(talk()) == [200, 200]
+
+    def test_all_threads_busy(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Requests which wait too long, even for a thread, are answered 503 and logged.
+
+        The threads of the host's event loop are not used.
+        """
+        monkeypatch.setattr("hookrow.asgi.THREADS", 2)
+        monkeypatch.setattr("hookrow.asgi.SLOWEST_CALL", 0.2)
+        go_on = Event()
+
+        class Stuck(Answering):
+            blocking = True
+
+            def admit(self, head: Head) -> None:
+                del head
+                go_on.wait(PATIENCE)
+
+        async def talk() -> list[int]:
+            app = ASGI(Stuck(lambda _: DONE))
+            statuses = await asyncio.gather(*(ask(app) for _ in range(5)))
+            assert await asyncio.to_thread(lambda: "done") == "done"
+            return statuses
+
+        assert asyncio.run(talk()) == [503] * 5
+        go_on.set()
+        assert "request_id" in vars(caplog.records[0])

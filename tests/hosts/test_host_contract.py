@@ -1,0 +1,258 @@
+"""What every host does, in this process: one contract over ASGI, WSGI and the server's protocol.
+
+`acceptance/test_servers.py` runs the core of it under the servers that people use.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64decode
+from collections.abc import Iterator
+
+import pytest
+from drivers import MOUNT, ASGIHost, Body, GatedStore, Header, Host, SocketHost, Webhook, WSGIHost
+from fastapi import FastAPI
+from flask import Flask
+
+import world
+from hookrow import Postmark, Receiver, testing
+from hookrow.asgi import ASGI
+from hookrow.direct import DirectProtocol
+from hookrow.fastapi import router
+from hookrow.flask import blueprint
+from hookrow.http import LARGEST_BODY
+from hookrow.wsgi import WSGI
+from wire import ADA, ADAS, AT, DELIVERY, ENDPOINT, SECRET, TEXT, uvicorn_serving
+
+PREVIOUS = "the-secret-of-last-year"
+
+BEA, BEAS = "bea+news@example.org", "0d9c7b36-52ae-4f0b-8d31-7a6e94c1b802"
+ZOE, ZOES = "zoë.müller@example.net", "c47e2f18-9b06-4d5a-b3f2-18d05a7ce603"
+
+CASES = [
+    (
+        b64decode(case["body_base64"]) if "body_base64" in case else case["body"].encode(),
+        case["accept"],
+    )
+    for case in map(json.loads, (world.CASES / "notifications.jsonl").read_text().splitlines())
+]
+
+
+def mounted(kind: str, receiver: Receiver) -> Host:
+    """Mount a receiver in a host."""
+    match kind:
+        case "asgi":
+            return ASGIHost(ASGI(receiver), root=MOUNT)
+        case "wsgi":
+            return WSGIHost(WSGI(receiver), root=MOUNT)
+        case "fastapi":
+            fastapi = FastAPI()
+            fastapi.include_router(router(receiver), prefix=MOUNT)
+            return ASGIHost(fastapi)
+        case _:
+            flask = Flask(__name__)
+            flask.register_blueprint(blueprint(receiver), url_prefix=MOUNT)
+            return WSGIHost(flask)
+
+
+@pytest.fixture(scope="module")
+def store() -> GatedStore:
+    """Return the store of all receivers of this module."""
+    return GatedStore()
+
+
+@pytest.fixture(scope="module", params=["asgi", "fastapi", "wsgi", "flask", "direct"])
+def running(request: pytest.FixtureRequest, store: GatedStore) -> Iterator[Host]:
+    """Run a host for all tests; "direct" is the protocol of `hookrow serve`."""
+    mount_path = MOUNT if request.param == "direct" else ""
+    receiver = Receiver(Postmark(SECRET, PREVIOUS), store, mount_path=mount_path, deadline=60)
+    if request.param == "direct":
+        with uvicorn_serving(Webhook(receiver), http=DirectProtocol) as port:
+            yield SocketHost(port)
+    else:
+        yield mounted(request.param, receiver)
+    receiver.close()
+
+
+@pytest.fixture
+def host(running: Host, store: GatedStore, monkeypatch: pytest.MonkeyPatch) -> Host:
+    """Return a host on a fresh world, which does not wait for the rest of a large body."""
+    store.reset()
+    monkeypatch.setattr("hookrow.asgi.SLOWEST_REST", 0.05)
+    return running
+
+
+@pytest.mark.parametrize(
+    ("payload", "status", "text"),
+    [
+        (testing.delivery(ADA, ADAS, at=AT), 200, ""),
+        (testing.opening(BEA, BEAS, at=AT), 200, ""),
+        (testing.suppression(ADA, ADAS, at=AT), 200, ""),
+        (testing.reactivation(ADA, None, at=AT), 200, ""),
+        (
+            testing.delivery(ZOE, ADAS, at=AT),
+            400,
+            f"Dispatch subscriber {ADA} does not match payload recipient {ZOE}",
+        ),
+        (testing.delivery("eve@example.com", ADAS, at=AT), 404, "Engine::Subscriber not found"),
+        (testing.opening(ADA, "m-unknown", at=AT), 404, "Engine::Dispatch not found"),
+        ({"RecordType": "Click", "Recipient": ADA}, 422, "Webhook payload not supported"),
+        ([], 422, "Webhook payload not supported"),
+    ],
+)
+def test_status_and_text(host: Host, payload: object, status: int, text: str) -> None:
+    """Each outcome has its status and its text, as plain text in UTF-8 with its length."""
+    answer = host.ask(json.dumps(payload).encode())
+    assert (answer.status, answer.body) == (status, text.encode())
+    assert answer.header("content-type") == TEXT
+    assert answer.header("content-length") == str(len(text.encode()))
+
+
+def test_cases(host: Host) -> None:
+    """Each of the 150 cases gets one of its allowed responses."""
+    assert [case for case in CASES if host.ask(case[0]).status not in case[1]] == []
+
+
+def test_cases_without_the_secret(host: Host, store: GatedStore) -> None:
+    """Without the secret each case is answered 401, and nothing reaches the database."""
+    assert {host.ask(body, secret=None).status for body, _ in CASES} == {401}
+    assert not store.entered.is_set()
+
+
+@pytest.mark.parametrize("end", ["", "?", "/?a=b"])
+def test_path(host: Host, end: str) -> None:
+    """A slash at the end is no redirect; neither query nor content type matters."""
+    answer = host.ask(DELIVERY, MOUNT + ENDPOINT + end, extra=[("Content-Type", b"\xff")])
+    assert (answer.status, answer.header("location")) == (200, None)
+
+
+@pytest.mark.parametrize("path", ["/", f"{ENDPOINT}/x", f"/x{ENDPOINT}"])
+@pytest.mark.parametrize(("method", "secret"), [("POST", SECRET), ("GET", None)])
+def test_another_path(host: Host, path: str, method: str, secret: str | None) -> None:
+    """Another path is answered 404 without a redirect, whatever the method and the secret."""
+    answer = host.ask(DELIVERY, MOUNT + path, method=method, secret=secret)
+    assert (answer.status, answer.header("location")) == (404, None)
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"])
+@pytest.mark.parametrize("secret", [SECRET, None])
+def test_another_method(host: Host, method: str, secret: str | None) -> None:
+    """Another method is answered 405 with the allowed one, whatever the secret."""
+    answer = host.ask(DELIVERY, method=method, secret=secret)
+    assert (answer.status, answer.header("allow")) == (405, "POST")
+    assert answer.header("content-type") == TEXT
+    assert method == "HEAD" or answer.body == b"Method Not Allowed"
+
+
+@pytest.mark.parametrize(
+    ("secret", "challenge"),
+    [
+        (None, "missing"),
+        (b"", "missing"),
+        (SECRET[:-1], "wrong"),
+        (SECRET.upper(), "wrong"),
+        (f"{SECRET}, {PREVIOUS}", "wrong"),
+        (b"\xff\xfe", "wrong"),
+    ],
+)
+def test_wrong_secret(
+    host: Host, store: GatedStore, secret: str | bytes | None, challenge: str
+) -> None:
+    """Anything but the secret is answered 401, which says if there was one, and changes nothing."""
+    answer = host.ask(DELIVERY, secret=secret)
+    assert (answer.status, answer.body) == (401, b"Cannot verify webhook")
+    assert answer.header("www-authenticate") == f'Secret error="{challenge}"'
+    assert store.delivered_at is None
+
+
+def test_rotated_secret(host: Host) -> None:
+    """Both secrets are accepted, but not two in one request."""
+    assert host.ask(DELIVERY, secret=PREVIOUS).status == 200
+    for one, two in ((SECRET, SECRET), (SECRET, PREVIOUS), ("wrong", SECRET), (SECRET, "")):
+        assert host.ask(DELIVERY, secret=one, extra=[("X-Provider-Secret", two)]).status == 401
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "secret", "status"),
+    [
+        ("/nowhere", "GET", "wrong", 404),
+        (ENDPOINT, "GET", "wrong", 405),
+        (ENDPOINT, "POST", "wrong", 401),
+        (ENDPOINT, "POST", SECRET, 413),
+    ],
+)
+@pytest.mark.parametrize("begin", [b"", b"{"])
+@pytest.mark.usefixtures("_impatient")
+def test_order(host: Host, path: str, method: str, secret: str, status: int, begin: bytes) -> None:
+    """Path, method, secret and declared size are checked in this order, before the body is read."""
+    unread = Body([begin], LARGEST_BODY + 1, "waits")
+    assert host.ask(unread, MOUNT + path, method=method, secret=secret).status == status
+
+
+@pytest.fixture
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for bodies for a moment only."""
+    for module in ("asgi", "wsgi"):
+        monkeypatch.setattr(f"hookrow.{module}.SLOWEST_BODY", 0.05)
+
+
+@pytest.mark.parametrize(
+    ("given", "secret", "size", "status"),
+    [
+        ("r-1", SECRET, 2, 422),
+        ("r-1", SECRET, LARGEST_BODY + 1, 413),
+        ("ada@example.com", SECRET, 2, 422),
+    ],
+)
+def test_request_id(host: Host, given: str, secret: str, size: int, status: int) -> None:
+    """The response has the id of its request if that is harmless, or else a new one."""
+    extra: list[Header] = [("X-Request-Id", given)]
+    answer = host.ask(b"x" * size, secret=secret, extra=extra)
+    id_ = answer.header("x-request-id") or ""
+    assert answer.status == status
+    assert id_ == given if given == "r-1" else re.fullmatch("[0-9a-f]{16}", id_)
+
+
+LARGEST = DELIVERY.ljust(LARGEST_BODY)
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (LARGEST, 200),
+        (LARGEST + b" ", 413),
+        (Body([LARGEST[at : at + 65536] for at in range(0, LARGEST_BODY, 65536)]), 200),
+        (Body([LARGEST, b" "]), 413),
+        (Body([b"", DELIVERY[:1], b"", DELIVERY[1:], b""]), 200),
+        (Body([b""]), 422),
+    ],
+    ids=["1 MiB", "too large", "in pieces", "pieces too large", "empty pieces", "empty"],
+)
+def test_size(host: Host, store: GatedStore, body: bytes | Body, status: int) -> None:
+    """A body may have 1 MiB and not a byte more, with or without a declared length."""
+    answer = host.ask(body)
+    assert answer.status == status
+    assert (store.delivered_at == AT) == (status == 200)
+    assert status != 413 or (answer.body, answer.header("content-type")) == (
+        b"Webhook payload too large",
+        TEXT,
+    )
+
+
+@pytest.mark.parametrize("begin", [b"", DELIVERY[:-1]])
+@pytest.mark.usefixtures("_impatient")
+def test_slow_body(host: Host, store: GatedStore, begin: bytes) -> None:
+    """A body which is not complete in time is answered 408, and changes nothing."""
+    answer = host.ask(Body([begin], len(DELIVERY), "waits"))
+    assert (answer.status, answer.body) == (408, b"Request Timeout")
+    assert answer.header("content-type") == TEXT
+    assert store.delivered_at is None
+
+
+@pytest.mark.parametrize("begin", [b"", DELIVERY[:-1]])
+def test_client_leaves(host: Host, store: GatedStore, begin: bytes) -> None:
+    """A client that leaves within its body changes nothing, and the next one is served."""
+    assert host.ask(Body([begin], len(DELIVERY), "leaves")).status in {0, 408}
+    assert host.ask(b"{").status == 422
+    assert store.delivered_at is None

@@ -1,0 +1,35 @@
+"""The places where a store's rows can be, by name, and how to open a home in each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django_home import DjangoHome
+from fitted import FITTED, FittedHome
+from homes import Home, MemoryHome, SQLHome
+
+from hookrow import Schema
+
+PLACES = (
+    "memory",
+    "sqlite",
+    "postgres",
+    "lent-sqlite",
+    "lent-postgres",
+    "django-sqlite",
+    "django-postgres",
+)
+
+
+def open_home(place: str, schema: Schema, new_database: Callable[[str], str]) -> Home:
+    """Open a home in a new database.
+
+    The store uses its own connections, an engine that a host supplies (`lent`), or Django.
+    """
+    if place == "memory":
+        return MemoryHome(schema)
+    through, _, database = place.rpartition("-")
+    url = new_database(database)
+    if through == "django":
+        return DjangoHome(url, schema)
+    return FittedHome(url) if schema is FITTED else SQLHome(url, schema, lent=through == "lent")

@@ -1,0 +1,243 @@
+"""The migrations: the tables that they create, and what they leave to the host."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import psycopg
+import pytest
+from sqlalchemy import Engine, inspect, select, text
+from sqlalchemy.exc import IntegrityError
+
+from hookrow import ConfigurationError, Role, Schema
+from hookrow.migrations import VERSION_TABLE, current, heads, sql, upgrade
+from hookrow.stores import Unavailable, tables
+from hookrow.stores.engines import opened
+from structure import structure
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Skipped unsupported reflection of expression-based index"  # `structure` reads them
+)
+
+OURS = Schema()
+FOUR = {"hookrow_subscribers", "hookrow_lists", "hookrow_subscriptions", "hookrow_dispatches"}
+LOG = "hookrow_notifications"
+NAMES = {*FOUR, LOG}
+
+SIX_DIGITS = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}")
+
+
+@pytest.fixture
+def engine(empty_database_url: str) -> Iterator[Engine]:
+    """Open an empty database."""
+    with opened(empty_database_url) as engine:
+        yield engine
+
+
+def _names(engine: Engine) -> set[str]:
+    return set(inspect(engine).get_table_names()) - {VERSION_TABLE}
+
+
+def _execute(engine: Engine, *statements: str) -> None:
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.execute(text(statement))
+
+
+def _scalar(engine: Engine, query: str) -> object:
+    with engine.connect() as connection:
+        return connection.scalar(text(query))
+
+
+class TestUpgrade:
+    def test_an_empty_database(self, engine: Engine) -> None:
+        """All tables are created; a second upgrade changes nothing."""
+        assert not current(engine)
+        upgrade(engine, OURS)
+        assert _names(engine) == NAMES
+        assert current(engine) == heads(OURS)
+        _execute(engine, "INSERT INTO hookrow_lists (name) VALUES ('news')")
+        upgrade(engine, OURS)
+        assert current(engine) == heads(OURS)
+        assert _scalar(engine, "SELECT count(*) FROM hookrow_lists") == 1
+
+    def test_the_hosts_migrations(self, engine: Engine) -> None:
+        """A host's Alembic keeps its revision, and its tables."""
+        _execute(
+            engine,
+            "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)",
+            "INSERT INTO alembic_version VALUES ('of-the-host')",
+            "CREATE TABLE people (id INTEGER PRIMARY KEY)",
+        )
+        upgrade(engine, OURS)
+        assert _names(engine) == {*NAMES, "alembic_version", "people"}
+        assert _scalar(engine, "SELECT version_num FROM alembic_version") == "of-the-host"
+
+    def test_a_table_of_the_host_with_that_name(self, engine: Engine) -> None:
+        """A table of the host with one of our names is named in the error, and kept."""
+        _execute(engine, "CREATE TABLE hookrow_lists (id INTEGER PRIMARY KEY)")
+        with pytest.raises(ConfigurationError, match="already has hookrow_lists, which"):
+            upgrade(engine, OURS)
+        assert _names(engine) == {"hookrow_lists"}
+
+    @pytest.mark.parametrize(
+        "schema",
+        [
+            Schema(subscriptions=None),
+            Schema(dispatches=Role("hookrow_dispatches", {"opened_at": "seen_at"})),
+        ],
+        ids=["without-a-role", "another-column"],
+    )
+    def test_tables_of_the_host(self, engine: Engine, schema: Schema) -> None:
+        """If any table belongs to the host, only the log is created; the others can follow."""
+        for log in (None, "journal"):
+            with pytest.raises(ConfigurationError, match="your own migrations"):
+                upgrade(engine, replace(schema, log=log))
+        assert not _names(engine)
+        upgrade(engine, schema)
+        assert _names(engine) == {LOG}
+        assert current(engine) == heads(schema)
+        upgrade(engine, OURS)
+        assert _names(engine) == NAMES
+
+    def test_the_log_comes_later(self, engine: Engine) -> None:
+        """Tables that were created without a log keep their rows and get one."""
+        upgrade(engine, Schema(log=None))
+        assert _names(engine) == FOUR
+        _execute(engine, "INSERT INTO hookrow_lists (name) VALUES ('news')")
+        upgrade(engine, OURS)
+        assert _names(engine) == NAMES
+        assert _scalar(engine, "SELECT count(*) FROM hookrow_lists") == 1
+
+    def test_a_failure_leaves_nothing(self, engine: Engine) -> None:
+        """If a migration fails half way, no table is created."""
+        _execute(
+            engine,
+            "CREATE TABLE people (id INTEGER PRIMARY KEY)",
+            "CREATE INDEX hookrow_dispatches_list_id ON people (id)",
+        )
+        with pytest.raises(Unavailable, match="hookrow_dispatches_list_id"):
+            upgrade(engine, OURS)
+        assert _names(engine) == {"people"}
+
+    def test_a_newer_database(self, engine: Engine) -> None:
+        """An older hookrow names the unknown revision and changes nothing."""
+        upgrade(engine, OURS)
+        later = f"UPDATE {VERSION_TABLE} SET version_num = '9999' WHERE version_num = '0001'"
+        _execute(engine, later)
+        with pytest.raises(ConfigurationError, match="9999"):
+            upgrade(engine, OURS)
+        assert current(engine) == ["0002", "9999"]
+
+    def test_an_engine_of_the_host(self, engine: Engine) -> None:
+        """No connection stays open, and no setting stays on it."""
+        upgrade(engine, OURS)
+        assert engine.pool.status().endswith("Current Checked out connections: 0")
+        with engine.connect() as connection:
+            assert not connection.in_transaction()
+            if connection.dialect.name == "postgresql":
+                assert connection.scalar(text("SHOW lock_timeout")) == "0"
+
+    def test_a_database_out_of_reach(self, tmp_path: Path) -> None:
+        """Neither `current` nor `upgrade` raises the driver's own errors."""
+        with opened(f"sqlite:///{tmp_path}") as engine:  # a folder
+            with pytest.raises(Unavailable, match="unable to open"):
+                current(engine)
+            with pytest.raises(Unavailable, match="unable to open"):
+                upgrade(engine, OURS)
+
+
+@pytest.mark.parametrize(
+    ("schema", "made"),
+    [
+        (OURS, NAMES),
+        (Schema(log="journal"), FOUR),
+        (Schema(subscriptions=None), {LOG}),
+        (Schema(subscriptions=None, log=None), set()),
+    ],
+)
+def test_the_sql_of_a_schema(schema: Schema, made: set[str]) -> None:
+    """The printed SQL creates those of hookrow's tables that the schema has."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(sql("sqlite", schema))
+        names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        assert {name for (name,) in names} - {VERSION_TABLE} == made
+
+
+def _by_hand(engine: Engine) -> None:
+    """Run the printed SQL without SQLAlchemy."""
+    if engine.dialect.name == "sqlite":
+        with closing(sqlite3.connect(engine.url.database or "")) as connection:
+            connection.executescript(sql("sqlite"))
+    else:
+        url = engine.url.set(drivername="postgresql").render_as_string()
+        with psycopg.connect(url) as by_hand:
+            by_hand.execute(sql("postgresql").encode())
+    assert current(engine) == heads(OURS)
+
+
+def test_all_migrations_equal_the_tables(engine: Engine) -> None:
+    """Upgrade, the printed SQL and `stores/tables.py` create the same tables.
+
+    Columns, types, nullability, keys, uniqueness and indexes are equal. SQLite's own times have
+    six digits, as hookrow writes them.
+    """
+    made = []
+    for make in (partial(upgrade, schema=OURS), _by_hand, tables.metadata.create_all):
+        make(engine)
+        made.append({name: each for name, each in structure(engine).items() if name in NAMES})
+        if engine.dialect.name == "sqlite":
+            _execute(engine, "INSERT INTO hookrow_lists (name) VALUES ('news')")
+            now = "SELECT CAST(created_at AS TEXT) FROM hookrow_lists"
+            assert SIX_DIGITS.fullmatch(str(_scalar(engine, now)))
+        tables.metadata.drop_all(engine)
+        _execute(engine, f"DROP TABLE IF EXISTS {VERSION_TABLE}")
+        assert not _names(engine)
+    assert made[0] == made[1] == made[2]
+    assert {*made[0]} == NAMES
+
+
+INSERTS = (
+    "INSERT INTO hookrow_subscribers (email) VALUES ('ada@example.com')",
+    "INSERT INTO hookrow_lists (name) VALUES ('news')",
+    "INSERT INTO hookrow_subscriptions (list_id, subscriber_id) VALUES (1, 1)",
+    "INSERT INTO hookrow_dispatches (provider_message_id, subscriber_id) VALUES ('m', 1)",
+    "INSERT INTO hookrow_dispatches (subscriber_id) VALUES (1)",
+    "INSERT INTO hookrow_dispatches (subscriber_id) VALUES (1)",
+    # Beyond ASCII two cases are two emails, and a message id is compared to the letter.
+    "INSERT INTO hookrow_subscribers (email) VALUES ('ZOË@example.com'), ('ZOë@example.com')",
+    "INSERT INTO hookrow_dispatches (provider_message_id, subscriber_id) VALUES ('M', 1)",
+)
+
+
+def test_rows_that_a_host_inserts(database_url: str) -> None:
+    """The database assigns ids from one and `created_at`, and refuses what must not be.
+
+    That is an email twice in any case, a subscription or a message id twice, no owner.
+    """
+    with opened(database_url) as engine:
+        _execute(engine, *INSERTS)
+        assert _scalar(engine, "SELECT max(id) FROM hookrow_dispatches") == 4
+        for name in FOUR:
+            with engine.connect() as connection:
+                made = connection.scalar(select(tables.metadata.tables[name].c.created_at))
+            assert made is not None
+            assert abs(datetime.now(UTC) - made) < timedelta(minutes=5)
+        for row in (
+            "subscribers (email) VALUES ('ADA@example.com')",
+            "subscriptions (list_id, subscriber_id) VALUES (1, 1)",
+            "dispatches (provider_message_id, subscriber_id) VALUES ('m', 1)",
+            "dispatches (subscriber_id) VALUES (9)",
+            "dispatches (subscriber_id) VALUES (NULL)",
+            "subscribers (email) VALUES (NULL)",
+            "notifications (fingerprint) VALUES (NULL)",
+        ):
+            with pytest.raises(IntegrityError):
+                _execute(engine, f"INSERT INTO hookrow_{row}")

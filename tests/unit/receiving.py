@@ -1,0 +1,186 @@
+"""Support for the unit tests of the receiver: requests, and a store in memory that can fail."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from threading import Event, Thread
+from typing import Any
+
+from hookrow import Head, Postmark, Receiver, Request, Response, testing
+from hookrow.entry import Entry, Logged
+from hookrow.notification import Change, Mentioned, RowId, Rows, Suppressible
+from hookrow.promise import Promise
+from hookrow.stores import Locked, Rejected, StoreError, Unavailable
+from hookrow.stores.log import Query
+from hookrow.stores.memory import MemoryReading, MemoryStore, MemoryTransaction, Row
+from hookrow.stores.memory_log import MemoryLog
+
+LIMIT = 20.0
+"""In seconds; how long a test waits for something that usually comes at once."""
+
+SECRET = "the-secret-of-the-tests"
+NOON = datetime(2026, 3, 5, 12, tzinfo=UTC)
+PROVIDER = Postmark(SECRET)
+
+
+class Database(MemoryStore):
+    """A store in memory that fails as a database does, when a test says so.
+
+    Attributes:
+        away: whether the database cannot be reached.
+        faults: what the next transactions raise as they commit, one each; None is no fault.
+        held: the rows that another transaction has locked.
+        refuses: tells which changes and log entries the database refuses, with `error`.
+        opened: if it is cleared, transactions wait until it is set; `reached` tells that one does.
+        begun, threads, groups, locks: what each transaction was asked for.
+
+    """
+
+    def __init__(self, **tables: Any) -> None:  # noqa: ANN401 - of MemoryStore
+        super().__init__(**tables)
+        self.away = False
+        self.faults: Iterator[Exception | None] = iter(())
+        self.held: set[RowId] = set()
+        self.refuses: Callable[[Change | Entry], bool] = lambda _: False
+        self.error: StoreError = Rejected("CheckViolation 23514")
+        self.opened, self.reached = Event(), Event()
+        self.opened.set()
+        self.begun: list[bool] = []
+        self.threads: list[Thread] = []
+        self.groups: list[set[str]] = []
+        self.locks: list[set[RowId]] = []
+
+    @contextmanager
+    def transaction(self, *, skip_locked: bool = False) -> Iterator[MemoryTransaction]:
+        """Begin a transaction, and fail if a test said so."""
+        self.begun.append(skip_locked)
+        self.threads.append(threading.current_thread())
+        self.reached.set()
+        assert self.opened.wait(LIMIT)
+        if self.away:
+            raise Unavailable("gone")
+        with self._lock:
+            transaction = _Transaction(self, skip_locked=skip_locked)
+            try:
+                yield transaction
+                self._commit()
+            except BaseException:
+                transaction.rollback()
+                raise
+
+    @contextmanager
+    def reading(self) -> Iterator[MemoryReading]:
+        """Read rows, unless the database is away."""
+        if self.away:
+            raise Unavailable("gone")
+        with super().reading() as reading:
+            yield reading
+
+    def _commit(self) -> None:
+        if (fault := next(self.faults, None)) is not None:
+            raise fault
+
+    def logged(self) -> Sequence[Logged]:
+        """Read the log, oldest first."""
+        assert self.log is not None
+        return self.log.oldest(Query(), limit=10_000)
+
+    def ends(self) -> dict[str | None, tuple[str, int]]:
+        """Return the outcome and the attempts of each log entry, by message id."""
+        return {each.message_id: (each.outcome.value, each.attempts) for each in self.logged()}
+
+
+class _Transaction(MemoryTransaction):
+    def __init__(self, database: Database, *, skip_locked: bool) -> None:
+        super().__init__(database)
+        self._database = database
+        self._skip_locked = skip_locked
+
+    def find(self, mentioned: Mentioned) -> Rows:
+        self._database.groups.append(set(mentioned.emails))
+        return super().find(mentioned)
+
+    def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
+        self._database.locks.append(set(rows))
+        held = self._database.held & set(rows)
+        if held and not self._skip_locked:
+            raise Locked("LockNotAvailable 55P03")
+        return held
+
+    def write(self, changes: Sequence[Change], entries: Sequence[Entry] = ()) -> None:
+        self.lock([change.row for change in changes])
+        if any(map(self._database.refuses, (*changes, *entries))):
+            raise self._database.error
+        super().write(changes, entries)
+
+
+def people(*names: str, log: bool = True, **more: Any) -> Database:  # noqa: ANN401 - of MemoryStore
+    """Return a database with a subscriber and a dispatch for each name, ids from 1 on."""
+    return Database(
+        log=MemoryLog() if log else None,
+        subscribers={id_: {"email": f"{name}@example.com"} for id_, name in enumerate(names, 1)},
+        dispatches={id_: sent(name, id_) for id_, name in enumerate(names, 1)},
+        **more,
+    )
+
+
+def receive(database: Database, **options: Any) -> Receiver:  # noqa: ANN401 - of Receiver
+    """Return a receiver with a deadline that no machine misses."""
+    return Receiver(PROVIDER, database, **{"deadline": LIMIT, **options})
+
+
+def sent(name: str, subscriber: int) -> Row:
+    """Return the dispatch of a message that was sent to a subscriber."""
+    return {"provider_message_id": f"m-{name}", "subscriber_id": subscriber, "list_id": None}
+
+
+def dispatch(id_: int) -> RowId:
+    """Return the row of a dispatch."""
+    return Suppressible.DISPATCH, id_
+
+
+def delivery(name: str, at: datetime = NOON, **more: object) -> dict[str, Any]:
+    """Return a payload: the message to this person was delivered."""
+    return testing.delivery(f"{name}@example.com", f"m-{name}", at=at) | more
+
+
+def suppression(name: str, at: datetime = NOON, **more: object) -> dict[str, Any]:
+    """Return a payload: this person is suppressed."""
+    return testing.suppression(f"{name}@example.com", f"m-{name}", at=at) | more
+
+
+def head(
+    path: str = "/provider/webhooks",
+    method: str = "POST",
+    secret: str | None = SECRET,
+    root: str = "",
+) -> Head:
+    """Return the head of a request; without a secret its header is left out."""
+    headers = [(b"content-type", b"application/json")]
+    if secret is not None:
+        headers.append((b"x-provider-secret", secret.encode()))
+    return Head(method, path, headers, root)
+
+
+def encode(payload: bytes | Mapping[str, Any]) -> bytes:
+    """Return the body of a request."""
+    return payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+
+
+def request(payload: bytes | Mapping[str, Any]) -> Request:
+    """Return an admitted request."""
+    return Request(head(), encode(payload))
+
+
+def post(receiver: Receiver, payload: bytes | Mapping[str, Any]) -> Response:
+    """Queue a request, and wait for the response."""
+    return result(receiver(request(payload)))
+
+
+def result(answer: Response | Promise[Response]) -> Response:
+    """Return the response; wait for it if it is still to come."""
+    return answer.result(LIMIT) if isinstance(answer, Promise) else answer

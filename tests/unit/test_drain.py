@@ -1,0 +1,291 @@
+"""The drain: what waits in the spool during an outage is recorded once the database is back."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Never
+
+import pytest
+from receiving import (
+    LIMIT,
+    NOON,
+    delivery,
+    dispatch,
+    encode,
+    people,
+    receive,
+    request,
+)
+
+from hookrow import Arrival, Outcome, testing
+from hookrow.drain import FAILED_AFTER, Drain
+from hookrow.entry import Ending, Entry
+from hookrow.notification import Change, SetTime
+from hookrow.postmark import parse
+from hookrow.spool import Spool
+from hookrow.stores import StoreError, Unavailable
+from wire import eventually
+
+BROKEN = Unavailable("InternalError_ XX000")
+"""An error of the database at one row, though it can be reached."""
+
+ADA = encode(delivery("ada"))
+BEA = encode(testing.opening("bea@example.com", "m-bea", at=NOON))
+STRANGER = encode(delivery("eve"))
+CLICK = encode({"RecordType": "Click", "Recipient": "ada@example.com"})
+
+
+def _opening(number: int) -> bytes:
+    body = testing.opening("ada@example.com", "m-ada", at=NOON + timedelta(hours=number))
+    return encode(body)
+
+
+def _nothing(_: Change | Entry) -> bool:
+    return False
+
+
+def _of_ada(each: Change | Entry) -> bool:
+    return isinstance(each, SetTime) and each.dispatch == 1
+
+
+def _in_log_of_ada(each: Change | Entry) -> bool:
+    return isinstance(each, Entry) and each.recipient == "ada@example.com"
+
+
+class Site:
+    """A spool, and a database in memory."""
+
+    def __init__(self, path: Path, *, log: bool = True) -> None:
+        self.path = path
+        self.spool = Spool(path)
+        self.database = people("ada", "bea", log=log)
+
+    def drain(
+        self,
+        tell: Callable[[Sequence[Arrival], Sequence[Outcome]], object] = lambda *_: None,
+        spool: Spool | None = None,
+        *,
+        bodies: bool = True,
+        swept: bool = False,
+    ) -> Drain:
+        """Return a drain of the spool."""
+
+        def read(body: bytes, at: datetime) -> Arrival:
+            return Arrival(parse(body), body, at)
+
+        return Drain(spool or self.spool, self.database, read, tell, bodies=bodies, swept=swept)
+
+    def put(self, *bodies: bytes, at: datetime | None = None) -> None:
+        """Put notifications into the spool that arrived at a time, or now."""
+        at = at or datetime.now(UTC)
+        self.spool.put([Arrival(parse(body), body, at) for body in bodies])
+
+    def waiting(self) -> Mapping[bytes, int]:
+        """Return the attempts of what waits."""
+        return {each.body: each.attempts for each in self.spool.after(0, limit=1000)}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    """Return an empty spool, and a database with a log."""
+    return Site(tmp_path / "spool.db")
+
+
+@pytest.fixture(autouse=True)
+def _no_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not rest after a failure, and look at the spool all the time."""
+    for name in ("drain.PAUSE", "drain.REST", "retry.REST"):
+        monkeypatch.setattr(f"hookrow.{name}", 0.0)
+    monkeypatch.setattr("hookrow.drain.DRAIN_EVERY", 0.01)
+
+
+def test_outage(site: Site) -> None:
+    """During an outage notifications get 503 and are kept; the next process records them.
+
+    Hooks are called only then.
+    """
+    heard: list[bytes] = []
+    receiver, other = (
+        receive(site.database, spool=site.path, on_recorded=lambda each, _: heard.append(each.body))
+        for _ in range(2)
+    )
+    site.database.away = True
+    bodies = (ADA, BEA, ADA, STRANGER, CLICK, ADA)
+    statuses = [receiver.answer(request(body)).status for body in bodies]
+    assert statuses == [503, 503, 503, 503, 422, 503]
+    assert site.waiting() == {ADA: 3, BEA: 1, STRANGER: 1, CLICK: 1}
+    assert not heard
+    site.database.away = False
+    other.start()
+    eventually(lambda: not site.waiting(), seconds=LIMIT)
+    rows = site.database.dispatches
+    assert rows[1]["delivered_at"] == rows[2]["opened_at"] == NOON
+    assert site.database.ends() == {
+        "m-ada": ("recorded", 3),
+        "m-bea": ("recorded", 1),
+        "m-eve": ("subscriber_not_found", 1),
+        None: ("unsupported", 1),
+    }
+    other.close(LIMIT)
+    assert heard == [ADA, BEA]
+
+
+def test_refusal_without_a_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Without a log, what ends in a refusal is logged as a warning, without the address."""
+    site = Site(tmp_path / "spool.db", log=False)
+    site.put(STRANGER, ADA)
+    site.drain()()
+    assert not site.waiting()
+    assert site.database.dispatches[1]["delivered_at"] == NOON
+    [record] = caplog.records
+    assert record.levelno == logging.WARNING
+    assert record.message.startswith("Dropped from the spool")
+    assert "eve@" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("refuses", "swept", "ends"),
+    [
+        (None, False, {"m-ada": ("failed", 2)}),
+        (_of_ada, False, {"m-ada": ("failed", 2)}),
+        (_of_ada, True, {"m-ada": ("failed", 2)}),
+        (_in_log_of_ada, True, {}),
+    ],
+    ids=["its row is locked", "its row refuses it", "the sweep takes over", "the log refuses it"],
+)
+def test_entry_that_fails(
+    site: Site,
+    refuses: Callable[[Change | Entry], bool] | None,
+    ends: dict[str, tuple[str, int]],
+    caplog: pytest.LogCaptureFixture,
+    *,
+    swept: bool,
+) -> None:
+    """It holds up no other, and stays unless the log has it for the sweep; it is counted once."""
+    if refuses is None:
+        site.database.held.add(dispatch(1))
+    site.database.refuses = refuses or _nothing
+    site.put(ADA, BEA, ADA)
+    drain = site.drain(swept=swept, bodies=refuses is not None)
+    for _ in range(5):
+        drain()
+    assert site.database.dispatches[2]["opened_at"] == NOON
+    stays = not (swept and ends)
+    assert list(site.waiting()) == [ADA] * stays
+    assert site.database.ends() == {"m-bea": ("recorded", 1)} | ends
+    assert sum("Cannot record Delivered" in each for each in caplog.messages) == bool(refuses)
+    assert "ada@" not in caplog.text
+    site.database.refuses = _nothing
+    site.database.held.clear()
+    drain()
+    assert not site.waiting()
+    assert ("delivered_at" in site.database.dispatches[1]) is stays
+    assert site.database.ends()["m-ada"] == ("recorded" if stays else "failed", 2)
+
+
+def test_order(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries are recorded in order of arrival, group by group, with their times."""
+    monkeypatch.setattr("hookrow.drain.GROUP", 2)
+    bodies = [encode(delivery(f"n{number}")) for number in range(5)]
+    site.put(*bodies, at=NOON + timedelta(minutes=3))
+    site.put(bodies[0], at=NOON + timedelta(minutes=9))
+    groups: list[list[bytes]] = []
+    site.drain(lambda told, _: groups.append([each.body for each in told]))()
+    assert groups == [bodies[:2], bodies[2:4], bodies[4:]]
+    [first] = [each for each in site.database.logged() if each.message_id == "m-n0"]
+    assert first.received_at == NOON + timedelta(minutes=3)
+    assert first.last_received_at == NOON + timedelta(minutes=9)
+
+
+def test_given_up(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    """What cannot be recorded for three days is dropped, with a warning."""
+    site.database.refuses = _of_ada
+    site.put(ADA, at=datetime.now(UTC) - timedelta(days=3))
+    site.put(_opening(0), at=datetime.now(UTC) - timedelta(days=2.9))
+    site.drain()()
+    assert list(site.waiting()) == [_opening(0)]
+    [dropped] = [message for message in caplog.messages if "Dropped" in message]
+    assert dropped.endswith(": failed")
+    assert "ada@" not in caplog.text
+
+
+def test_entries_that_keep_failing(site: Site) -> None:
+    """Entries at which the database itself fails hold up no others.
+
+    After a minute they are logged as failed.
+    """
+    site.database.refuses, site.database.error = _of_ada, BROKEN
+    site.put(*map(_opening, range(1, 71)), BEA, at=datetime.now(UTC) - FAILED_AFTER)
+    site.put(_opening(0))
+    with pytest.raises(StoreError, match=r"Opened.*InternalError_ XX000") as raised:
+        site.drain(swept=True)()
+    assert "ada@" not in str(raised.value)
+    assert list(site.waiting()) == [_opening(0)]
+    logged = site.database.logged()
+    assert Counter(each.outcome for each in logged) == {Ending.FAILED: 70, Ending.RECORDED: 1}
+    assert {each.attempts for each in logged} == {1}
+
+
+def test_entries_that_cannot_be_logged(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They stay; if nothing can be recorded for a while, the next call begins behind them."""
+    monkeypatch.setattr("hookrow.drain.FAILING", -1.0)
+    site.database.refuses, site.database.error = _in_log_of_ada, BROKEN
+    failing = [_opening(number) for number in range(3)]
+    site.put(*failing, BEA, at=datetime.now(UTC) - FAILED_AFTER)
+    drain = site.drain()
+    for _ in failing:
+        with pytest.raises(StoreError):
+            drain()
+    drain()
+    assert list(site.waiting()) == failing
+    assert site.database.dispatches[2]["opened_at"] == NOON
+    site.database.refuses = _nothing
+    drain()
+    assert not site.waiting()
+    assert {each.attempts for each in site.database.logged()} == {1}
+
+
+def test_outage_in_the_middle(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the database goes away again, the rest waits for the next call, and is counted once."""
+    monkeypatch.setattr("hookrow.drain.GROUP", 1)
+    site.put(ADA, BEA)
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            site.drain(lambda *_: setattr(site.database, "away", True))()
+        assert site.waiting() == {BEA: 1}
+    site.database.away = False
+    site.drain()()
+    assert not site.waiting()
+    assert site.database.ends() == {"m-ada": ("recorded", 1), "m-bea": ("recorded", 1)}
+
+
+@pytest.mark.parametrize("step", ["take", "remove"])
+def test_process_that_dies(site: Site, step: str) -> None:
+    """Wherever a process dies, the next one records what waits; nothing is counted twice."""
+
+    def die(*_: object) -> Never:
+        raise KeyboardInterrupt
+
+    site.put(ADA, ADA)
+    dying = Spool(site.path)
+    setattr(dying, step, die)
+    with pytest.raises(KeyboardInterrupt):
+        site.drain(spool=dying)()
+    assert ("delivered_at" in site.database.dispatches[1]) is (step == "remove")
+    site.put(ADA)
+    site.drain()()
+    assert not site.waiting()
+    assert site.database.dispatches[1]["delivered_at"] == NOON
+    assert site.database.ends() == {"m-ada": ("recorded", 3)}
+
+
+def test_one_drain_at_a_time(site: Site) -> None:
+    """While another process drains the spool, this one does nothing."""
+    site.put(ADA)
+    with site.spool.drained():
+        site.drain()()
+    assert site.waiting() == {ADA: 1}

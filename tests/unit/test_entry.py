@@ -1,0 +1,297 @@
+"""What the log keeps of a notification: its rules, without a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import astuple, replace
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
+from typing import Any
+
+import pytest
+
+from hookrow import Arrival, Delivered, Opened, Reactivated, Recorded, Suppressed
+from hookrow import entry as rules
+from hookrow.decide import PROBE
+from hookrow.entry import PARKED, Ending, Entry, Logged, body_of, entries, fingerprint, followed
+from hookrow.notification import Notification, Outcome, Refusal, Unsupported
+
+NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MOMENT = timedelta(microseconds=1)
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+DAY = timedelta(days=1)
+
+OPEN = Opened("Ada@Example.com", "m-ada", NOON)
+DONE: Outcome = Recorded(())
+GONE: Outcome = Refusal.DISPATCH_NOT_FOUND.refused()
+
+
+def arrival(notification: Notification | None = OPEN, body: bytes = b"{}") -> Arrival:
+    """Return a notification that arrives at noon."""
+    return Arrival(notification, body, NOON)
+
+
+def entry(arrival: Arrival, outcome: Outcome = DONE, *, bodies: bool = True) -> Entry:
+    """Return the one entry of an arrival that ended a second after noon."""
+    [made] = entries([arrival], [outcome], NOON + SECOND, bodies=bodies)
+    return made
+
+
+# -- entries ---------------------------------------------------------------------------
+
+FIRST = Entry(
+    fingerprint=fingerprint(arrival()),
+    record_type="Open",
+    message_id="m-ada",
+    recipient="ada@example.com",
+    occurred_at=NOON,
+    outcome=Ending.RECORDED,
+    status=200,
+    attempts=1,
+    received_at=NOON,
+    last_received_at=NOON,
+    ended_at=NOON + SECOND,
+    retry_at=None,
+    body="{}",
+)
+PARKED_ENTRY = replace(
+    FIRST,
+    outcome=Ending.DISPATCH_NOT_FOUND,
+    status=404,
+    retry_at=NOON + SECOND + MINUTE + SECOND,
+)
+
+
+def test_entry() -> None:
+    """An entry has what came, when and how it ended; without a body it is not retried."""
+    assert entry(arrival()) == FIRST
+    assert entry(arrival(), bodies=False) == replace(FIRST, body=None)
+    assert entry(arrival(), GONE) == PARKED_ENTRY
+    parked = replace(PARKED_ENTRY, body=None, retry_at=None)
+    assert entry(arrival(), GONE, bodies=False) == parked
+    spooled: Any = {"attempts": 3, "last_received_at": NOON + DAY}
+    assert entry(replace(arrival(), **spooled)) == replace(FIRST, **spooled)
+    assert entry(replace(arrival(), attempts=0)) == replace(FIRST, attempts=0)
+
+
+@pytest.mark.parametrize(
+    ("notification", "record_type", "at"),
+    [
+        (Delivered("a@x", "m", NOON), "Delivery", NOON),
+        (Suppressed("a@x", "m", None, "HardBounce"), "SubscriptionChange", None),
+        (Reactivated("a@x", "m", NOON), "SubscriptionChange", NOON),
+        (None, "Bounce", None),
+    ],
+)
+def test_record_type(notification: Notification | None, record_type: str, at: datetime) -> None:
+    """An entry has the provider's name of the type, and the time of the event if known."""
+    said = Unsupported("Bounce", "A@X", "m")
+    made = entry(replace(arrival(notification), unsupported=said))
+    assert (made.record_type, made.occurred_at) == (record_type, at)
+    assert (made.recipient, made.message_id) == ("a@x", "m")
+
+
+@pytest.mark.parametrize("ending", Ending)
+def test_what_is_parked(ending: Ending) -> None:
+    """All refusals keep their names; those that may end otherwise later are retried."""
+    final = ending in {Ending.RECORDED, Ending.UNSUPPORTED}
+    assert (ending in PARKED) is not final
+    if ending is not Ending.RECORDED:
+        made = entry(arrival(), Refusal[ending.name].refused(owner="", recipient=""))
+        assert (made.outcome, made.status) == (ending, Refusal[ending.name].status)
+        assert (made.retry_at is None) is final
+
+
+@pytest.mark.parametrize(
+    ("notification", "parked"),
+    [
+        (Opened("ada@x", "m", NOON), True),
+        (Opened("ada@x", None, NOON), False),
+        (Delivered("ada@x", "m\0", NOON), False),
+        (Delivered("ada@x", "m", NOON), True),
+        (Opened("", "m", NOON), False),
+        (Opened("a" * 321, "m", NOON), False),
+        (Opened("a" * 320, "m" * 255, NOON), True),
+        (Reactivated("ada@x", None, NOON), True),
+        (Reactivated(None, "m", NOON), False),
+        (Suppressed("ada@x", "", NOON, "HardBounce"), True),
+        (Suppressed(PROBE, "m", NOON, "HardBounce"), False),
+        (None, False),
+    ],
+)
+@pytest.mark.parametrize("refusal", [Refusal.SUBSCRIBER_NOT_FOUND, Refusal.FAILED])
+def test_what_cannot_end_otherwise(
+    notification: Notification | None, refusal: Refusal, *, parked: bool
+) -> None:
+    """Probes and what names no row that could exist are not retried."""
+    assert (entry(arrival(notification), refusal.refused()).retry_at is not None) is parked
+
+
+def test_one_entry_per_fingerprint() -> None:
+    """A group's entries are sorted, and a repeated notification has one with its last result."""
+    others = [arrival(body=bytes([number])) for number in range(9)]
+    group = [arrival(), *others, replace(arrival(), received_at=NOON - DAY, live=False)]
+    made = entries(group, [GONE] + [DONE] * 10, NOON + SECOND)
+    assert [each.fingerprint for each in made] == sorted(map(fingerprint, group[:-1]))
+    [twice] = [each for each in made if each.attempts == 2]
+    assert twice == replace(FIRST, attempts=2, received_at=NOON - DAY)
+    with pytest.raises(ValueError, match="shorter"):
+        entries(group, [DONE], NOON)
+
+
+# -- repeats ---------------------------------------------------------------------------
+
+ERASED = replace(PARKED_ENTRY, body=None, recipient=None)
+NEXT_DAY: Any = {"ended_at": NOON + DAY}
+DAY_BEFORE: Any = {"received_at": NOON - DAY, "last_received_at": NOON - DAY}
+OTHER = replace(entry(arrival(Delivered("b@x", "other", NOON + DAY), b"[]")), attempts=3)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "expected"),
+    [
+        # The later result counts, and the content stays.
+        (PARKED_ENTRY, OTHER, replace(FIRST, attempts=4)),
+        (FIRST, replace(PARKED_ENTRY, **NEXT_DAY), replace(PARKED_ENTRY, **NEXT_DAY, attempts=2)),
+        # What was recorded before was recorded then.
+        (FIRST, replace(FIRST, **NEXT_DAY), replace(FIRST, attempts=2)),
+        (PARKED_ENTRY, replace(FIRST, **NEXT_DAY), replace(FIRST, **NEXT_DAY, attempts=2)),
+        # A retry is no further attempt.
+        (
+            PARKED_ENTRY,
+            replace(PARKED_ENTRY, **NEXT_DAY, attempts=0),
+            replace(PARKED_ENTRY, **NEXT_DAY),
+        ),
+        # The first and the last arrival are the least and the greatest time.
+        (FIRST, replace(FIRST, **DAY_BEFORE), replace(FIRST, received_at=NOON - DAY, attempts=2)),
+        (replace(FIRST, **DAY_BEFORE), FIRST, replace(FIRST, received_at=NOON - DAY, attempts=2)),
+        # What was erased is there again if it came again; nothing is erased.
+        (ERASED, PARKED_ENTRY, replace(PARKED_ENTRY, attempts=2)),
+        (ERASED, replace(PARKED_ENTRY, attempts=0), ERASED),
+        (PARKED_ENTRY, ERASED, replace(PARKED_ENTRY, attempts=2)),
+    ],
+)
+def test_followed(earlier: Entry, later: Entry, expected: Entry) -> None:
+    """A notification that comes again is merged into its entry."""
+    assert followed(earlier, later) == expected
+
+
+def test_followed_in_the_log() -> None:
+    """An entry of the log keeps its id and its first result."""
+    logged, both = (
+        Logged(*(*astuple(each), 7, Ending.FAILED))
+        for each in (PARKED_ENTRY, followed(PARKED_ENTRY, FIRST))
+    )
+    assert followed(logged, FIRST) == both
+
+
+# -- fingerprints ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("at", "second"),
+    [
+        *((None, 0), (EPOCH, 0), (EPOCH + SECOND, 1), (EPOCH - DAY, 0)),
+        *((datetime(1, 1, 1, tzinfo=UTC), 0), (datetime(9999, 12, 31, tzinfo=UTC), 2**32 - 1)),
+        *((EPOCH + n * SECOND, min(n, 2**32 - 1)) for n in range(2**32 - 2, 2**32 + 1)),
+        (NOON + SECOND - MOMENT, int(NOON.timestamp())),
+    ],
+)
+def test_fingerprint(at: datetime | None, second: int) -> None:
+    """It is the event's second in 32 bits and 96 bits of the body's digest."""
+    suppressed = Suppressed("a@x", "m", at, "HardBounce")
+    assert rules.second_of(at) == second.to_bytes(4)
+    for body in (b"{}", b"{ }"):
+        digest = blake2b(body, digest_size=12).digest()
+        assert fingerprint(arrival(suppressed, body)) == rules.second_of(at) + digest
+    assert fingerprint(arrival(None))[:4] == bytes(4)
+    known = replace(arrival(suppressed), fingerprint=b"x" * 16)
+    assert fingerprint(known) == b"x" * 16
+
+
+def test_fingerprints() -> None:
+    """All fingerprints of a second lie between its lowest and its highest."""
+    second = int(NOON.timestamp()).to_bytes(4)
+    assert rules.fingerprints(NOON) == (second + bytes(12), second + b"\xff" * 12)
+
+
+# -- sizes -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "size"),
+    [
+        *((b"", 0), (b"x", 2), (b"xxxxx", 10), (b" ~\t\n\r", 10)),
+        *((b"\x1f", 8), (b"\x7f", 8), (b"\0\0\0\0\0", 40), (b"x\0", 10)),
+        *(("é".encode(), 32), ("xxxé".encode(), 44), (b"\xff", 16)),
+    ],
+)
+def test_sizes(body: bytes, size: int) -> None:
+    """A body is estimated by the longest text that it can become, a reason threefold."""
+    opened, suppressed = arrival(body=body), arrival(Suppressed("a", "m", None, "x" * 5), body)
+    assert rules.text_size(body) == rules.written_size(opened) == size
+    assert rules.written_size(suppressed) == size + 60
+    assert rules.largest_written_size(body) == size + 12 * len(body)
+    assert (rules.held_size(opened), rules.held_size(suppressed)) == (len(body), len(body) + 20)
+
+
+# -- retries ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("age", "pause"),
+    [
+        *((timedelta(0), MINUTE), (MINUTE, 2 * MINUTE), (3 * MINUTE, 4 * MINUTE)),
+        *((58 * MINUTE, 59 * MINUTE), (59 * MINUTE, 60 * MINUTE), (60 * MINUTE, 60 * MINUTE)),
+        *((3 * DAY - MOMENT, 60 * MINUTE), (3 * DAY, None), (4 * DAY, None)),
+        (-DAY, MINUTE),  # the clock was set back
+    ],
+)
+def test_retry_at(age: timedelta, pause: timedelta | None) -> None:
+    """The pauses are the age and a minute, an hour at most, until the third day is over."""
+    assert rules.retry_at(NOON, NOON + age) == (None if pause is None else NOON + age + pause)
+
+
+# -- texts -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "kept"),
+    [
+        *((b"", ""), (b"{}", "{}"), ("é€😀".encode(), "é€😀"), (b"\x1b\r\n", "\x1b\r\n")),
+        *((b"a\0", r"a\x00"), (b"\0", r"\x00"), ("é\0".encode(), r"\xc3\xa9\x00")),
+        *((b"\xff", r"\xff"), ("é".encode() + b"\x80", r"\xc3\xa9\x80")),
+        (b"\xed\xa0\x80", r"\xed\xa0\x80"),
+    ],
+)
+def test_body(body: bytes, kept: str) -> None:
+    """Text is kept as it is; other bodies are kept escaped, and not returned as the original."""
+    made = entry(arrival(body=body))
+    assert made.body == kept
+    assert body_of(made) == (body if kept.encode() == body else None)
+    assert body_of(replace(made, body=None)) is None
+
+
+@pytest.mark.parametrize(
+    ("keep", "longest"),
+    [(rules.kept_record_type, 64), (rules.kept_message_id, 255), (rules.kept_recipient, 320)],
+)
+def test_texts(keep: Callable[[str | None], str | None], longest: int) -> None:
+    """Texts are cut, and escaped if a database could not store them."""
+    assert keep(None) is None
+    for text, kept in (
+        *(("", ""), ("a b", "a b"), ("x" * longest, "x" * longest), ("ß😀", "ß😀")),
+        *(("x" * (longest + 1), "x" * longest), ("ß" * (longest + 1), "ß" * longest)),
+        *(("a\0b", r"a\x00b"), ("\ud800", r"\ud800"), ("é\0", r"é\x00")),
+        ("\0" * longest, (r"\x00" * longest)[:longest]),
+    ):
+        assert keep(text) == kept
+    email = keep is rules.kept_recipient  # which is kept as it is looked for
+    assert keep("ZOË@Example.COM") == ("zoË@example.com" if email else "ZOË@Example.COM")
+
+
+def test_quoted() -> None:
+    """An address is searched for as it is written in a body, and in an escaped one."""
+    assert rules.quoted("zoë@x") == {'"zoë@x"', r'"zo\xc3\xab@x"'}

@@ -1,0 +1,174 @@
+"""Hooks: the host's functions are called after the commit, and can neither delay nor harm."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+from receiving import (
+    LIMIT,
+    NOON,
+    delivery,
+    encode,
+    people,
+    post,
+    receive,
+    request,
+    result,
+    suppression,
+)
+
+from hookrow import Arrival, ConfigurationError, Recorded, Refusal, Refused, Suppressed
+from hookrow.hooks import Hook
+from wire import eventually
+
+ADA = "ada@example.com"
+
+
+class Heard:
+    """A host's hook that keeps what it is called with, and where; it may wait at a gate."""
+
+    def __init__(self, *, opened: bool = True) -> None:
+        self.calls: list[tuple[Arrival, Any]] = []
+        self.threads: set[Thread] = set()
+        self.reached, self.opened = Event(), Event()
+        if opened:
+            self.opened.set()
+
+    def __call__(self, arrival: Arrival, outcome: Recorded | Refused) -> None:
+        """Wait at the gate, and keep the call."""
+        self.reached.set()
+        assert self.opened.wait(LIMIT)
+        self.threads.add(threading.current_thread())
+        self.calls.append((arrival, outcome))
+
+
+def call(hook: Hook[Any], times: int) -> None:
+    """Call a hook."""
+    for number in range(times):
+        hook(Arrival(None, b"%d" % number, NOON), Recorded(()))
+
+
+def counts(hook: Hook[Any]) -> tuple[int, int, int]:
+    """Return how many calls failed, hung and were left out."""
+    return hook.failed, hook.hung, hook.left_out
+
+
+@pytest.mark.parametrize("fault", [ValueError(ADA), SystemExit(ADA)], ids=repr)
+def test_exception(fault: BaseException, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever a hook raises is counted, and logged once without its text; calls go on in order."""
+    heard = Heard()
+
+    def fail(arrival: Arrival, outcome: Recorded) -> None:
+        heard(arrival, outcome)
+        if len(heard.calls) % 2:
+            raise fault
+
+    with closing(Hook(fail, "on_recorded")) as hook:
+        call(hook, 10)
+    assert [each.body for each, _ in heard.calls] == [b"%d" % number for number in range(10)]
+    assert counts(hook) == (5, 0, 0)
+    assert caplog.messages == [f"on_recorded raised {type(fault).__name__}."]
+    assert all(record.exc_info is None for record in caplog.records)
+
+
+async def _notify(*_: object) -> None:
+    """Do what a host would do."""
+
+
+class _Notifier:
+    async def __call__(self, *_: object) -> None:
+        """Do what a host would do."""
+
+
+def test_async_result(caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder) -> None:
+    """An async result of a plain function is counted and logged once, with advice."""
+    hook: Hook[Recorded] = Hook(lambda *_: _notify(), "on_recorded")
+    with closing(hook):
+        call(hook, 4)
+    gc.collect()
+    assert counts(hook) == (4, 0, 0)
+    [message] = caplog.messages
+    assert message.startswith("on_recorded returned an async result (coroutine)")
+    assert "Pass a plain function" in message
+    assert not recwarn.list  # that a coroutine was never awaited
+
+
+@pytest.mark.parametrize("hook", [_notify, _Notifier(), _Notifier, partial(_Notifier(), 1)])
+def test_async_function(hook: Callable[..., Any]) -> None:
+    """An async function, which would never run, is refused with advice."""
+    advice = "^on_refused is an async function.*run_coroutine_threadsafe"
+    with pytest.raises(ConfigurationError, match=advice):
+        receive(people(), on_refused=hook)
+
+
+@pytest.mark.parametrize(("reason", "room"), [("", 10), ("x" * 1024 * 1024, 64 // 5)])
+def test_overflow(
+    reason: str, room: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If too many calls wait, or more than 64 MiB, further ones are left out and logged once.
+
+    A reason counts four bytes a character, as with an emoji.
+    """
+    monkeypatch.setattr("hookrow.hooks.BACKLOG", 10 if not reason else 100)
+    arrival = Arrival(Suppressed(ADA, "m-ada", NOON, reason), reason.encode(), NOON)
+    heard = Heard(opened=False)
+    with closing(Hook(heard, "on_refused")) as hook:
+        call(hook, 1)
+        assert heard.reached.wait(LIMIT)
+        for _ in range(20):
+            hook(arrival, Recorded(()))
+        heard.opened.set()
+    assert len(heard.calls) == 1 + room
+    assert counts(hook) == (0, 0, 20 - room)
+    assert caplog.messages == ["on_refused is too slow, or closed: calls are left out."]
+
+
+@pytest.mark.parametrize("queue", [True, False])
+def test_calls_of_a_receiver(*, queue: bool) -> None:
+    """Each end is told once, in order, after the commit, in a thread of the hook's own."""
+    database, refused, recorded, seen = people("ada", "bea"), Heard(), Heard(), []
+
+    def on_recorded(arrival: Arrival, outcome: Recorded) -> None:
+        with database.reading():  # nobody is in a transaction
+            seen.append(database.dispatches[1]["delivered_at"])
+        recorded(arrival, outcome)
+
+    receiver = receive(database, on_recorded=on_recorded, on_refused=refused)
+    send = receiver if queue else receiver.answer
+    ends = {
+        200: [delivery("ada"), suppression("ada"), suppression("ada")],
+        404: [delivery("eve")],
+        422: [{"RecordType": "Click"}],
+    }
+    for status, payloads in ends.items():
+        assert [result(send(request(each))).status for each in payloads] == [status] * len(payloads)
+    receiver.close(LIMIT)
+    assert [each.body for each, _ in recorded.calls] == [encode(each) for each in ends[200]]
+    assert all(outcome.changes for _, outcome in recorded.calls)
+    assert [(each.body, outcome.refusal) for each, outcome in refused.calls] == [
+        (encode(*ends[404]), Refusal.SUBSCRIBER_NOT_FOUND),
+        (encode(*ends[422]), Refusal.UNSUPPORTED),
+    ]
+    assert seen == [NOON] * 3
+    assert len({*recorded.threads, *refused.threads, threading.current_thread()}) == 3
+
+
+def test_hook_that_hangs() -> None:
+    """While one hook hangs, responses come and the other hook is called."""
+    hanging, other = Heard(opened=False), Heard()
+    receiver = receive(people("ada"), on_recorded=hanging, on_refused=other)
+    for _ in range(2):
+        assert post(receiver, delivery("ada")).status == 200
+        assert post(receiver, delivery("eve")).status == 404
+    eventually(lambda: len(other.calls) == 2, seconds=LIMIT)
+    assert not hanging.calls
+    hanging.opened.set()
+    receiver.close(LIMIT)
+    assert len(hanging.calls) == 2

@@ -1,0 +1,130 @@
+"""Who may import whom: the core has no I/O and no clock, and hookrow alone needs no extra."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import hookrow
+
+SOURCE = Path(hookrow.__file__).parent
+
+CORE = ("notification", "decide", "entry", "postmark", "http", "schema", "errors")
+
+# What the core may use besides itself: values and their types, and msgspec for reading.
+# `Promise` is only a type there.
+HARMLESS = {
+    *("__future__", "collections", "collections.abc", "contextlib", "dataclasses", "datetime"),
+    *("difflib", "enum", "hashlib", "hmac", "hookrow.promise", "msgspec", "types", "typing"),
+    "uuid",
+}
+FORBIDDEN = {
+    *("now", "utcnow", "today", "time", "time_ns", "monotonic", "monotonic_ns", "sleep"),
+    *("open", "print", "input", "exec", "eval", "__import__"),
+}
+
+
+def _tree(module: str) -> ast.Module:
+    return ast.parse((SOURCE / f"{module}.py").read_text())
+
+
+def _imports(module: str) -> Iterator[str]:
+    for node in ast.walk(_tree(module)):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            assert node.module is not None
+            yield node.module
+
+
+@pytest.mark.parametrize("module", CORE)
+def test_core(module: str) -> None:
+    """The core imports only itself and harmless modules, reads no clock and opens nothing."""
+    assert {*_imports(module)} <= HARMLESS | {f"hookrow.{name}" for name in CORE}
+    called = {
+        node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
+        for node in ast.walk(_tree(module))
+        if isinstance(node, ast.Call)
+    }
+    assert not called & FORBIDDEN
+
+
+STEPS = (
+    "import hookrow",
+    "from hookrow.__main__ import main",
+    "from hookrow import *",
+    "import hookrow.asgi, hookrow.wsgi, hookrow.stores.memory",
+    "import hookrow.cli",
+    "from hookrow import health",
+)
+
+
+@pytest.fixture(scope="module")
+def loaded() -> dict[str, set[str]]:
+    """Run the steps one after the other; return the modules that are loaded after each."""
+    script = f"""
+import json, sys
+before, loaded = {{*sys.modules}}, {{}}
+for step in {STEPS}:
+    exec(step, {{}})
+    loaded[step] = [*{{*sys.modules}} - before]
+print(json.dumps(loaded))
+"""
+    done = subprocess.run(
+        [sys.executable, "-Wignore", "-c", script], capture_output=True, text=True, check=True
+    )
+    return {step: {*modules} for step, modules in json.loads(done.stdout).items()}
+
+
+def _foreign(modules: set[str]) -> set[str]:
+    """Return the modules that are not the standard library's."""
+    return {name for name in modules if name.partition(".")[0] not in sys.stdlib_module_names}
+
+
+def _packages(modules: set[str]) -> set[str]:
+    return {name.partition(".")[0] for name in _foreign(modules)}
+
+
+def test_loaded(loaded: dict[str, set[str]]) -> None:
+    """Little is loaded: the package takes no time, and public names need no extra.
+
+    The command line starts without SQLAlchemy and a server: Django projects lack them.
+    """
+    package, script, names, hosts, cli, _ = loaded.values()
+    assert _foreign(package) == {"hookrow"}
+    assert _foreign(script) == {"hookrow", "hookrow.__main__", "hookrow.errors", "hookrow.hangup"}
+    assert not script & {"asyncio", "dataclasses", "logging", "typing"}
+    # msgspec looks at `typing_extensions` if something else installed it.
+    for modules in (names, hosts):
+        assert _packages(modules) <= {"hookrow", "msgspec", "typing_extensions"}
+    assert not names & {"asyncio", "sqlite3", "ssl"}
+    ours = {name.split(".")[1] for name in names if name.startswith("hookrow.")}
+    assert not ours & {"asgi", "wsgi", "fastapi", "flask", "server", "dashboard", "django", "cli"}
+    assert not names & {"hookrow.stores.memory", "hookrow.stores.sql"}
+    assert "click" in _packages(cli)
+    assert not _packages(cli) & {"sqlalchemy", "alembic", "psycopg", "uvicorn", "jinja2", "django"}
+
+
+def test_public_names(loaded: dict[str, set[str]]) -> None:
+    """Every public name can be imported, listed and type-checked; others raise as usual."""
+    typed = {
+        name.name: node.module
+        for node in ast.walk(_tree("__init__"))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hookrow.")
+        for name in node.names
+    }
+    assert typed == hookrow._MODULES
+    assert sorted(typed) == hookrow.__all__
+    assert all(hasattr(hookrow, name) for name in hookrow.__all__)
+    assert {*hookrow.__all__} <= {*dir(hookrow)}
+    assert hookrow.__version__.count(".") == 2
+    assert "hookrow.health" in loaded["from hookrow import health"]
+    with pytest.raises(AttributeError, match="module 'hookrow' has no attribute 'Reciever'"):
+        hookrow.Reciever  # type: ignore[attr-defined]  # noqa: B018 - the name is what fails

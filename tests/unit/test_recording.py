@@ -1,0 +1,190 @@
+"""Recording: one transaction for the rows and the log, and what is kept if the work fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from threading import Thread
+
+import pytest
+from receiving import LIMIT, NOON, Database, dispatch, people
+
+from hookrow import Arrival, Delivered, Recorded, recording
+from hookrow.entry import Ending, Entry, written_size
+from hookrow.notification import Refusal, SetTime
+from hookrow.recording import is_reachable, keep_failed, record
+from hookrow.sizes import LARGEST_GROUP
+from hookrow.stores import Conflict, Locked, Rejected, Unavailable
+from hookrow.stores.limits import limited_to
+from hookrow.stores.memory import MemoryStore
+
+STORE_ERRORS = [Conflict("40001"), Locked("55P03"), Rejected("23502"), Unavailable("gone")]
+Work = Callable[[MemoryStore, Sequence[Arrival]], object]
+
+
+def arrival(name: str, message: str | None = None) -> Arrival:
+    """Return a delivery to a person of noon that arrives now."""
+    message = message or f"m-{name}"
+    told = Delivered(f"{name}@example.com", message, NOON)
+    return Arrival(told, f"{name} {message}".encode(), datetime.now(UTC))
+
+
+def sized(size: int) -> Arrival:
+    """Return an arrival of which so many bytes are written, an even number."""
+    made = Arrival(None, b"x" * (size // 2), NOON)
+    assert written_size(made) == size
+    return made
+
+
+LARGEST, LARGE = sized(LARGEST_GROUP), sized(LARGEST_GROUP + 2)
+
+
+def test_outcomes() -> None:
+    """Each arrival has its outcome, in order, and a log entry with its body and its end."""
+    database, begun = people("ada", "bea"), datetime.now(UTC)
+    arrivals = [arrival("bea"), arrival("nobody"), arrival("ada"), arrival("ada", "m-bea")]
+    first, second, third, fourth = record(database, arrivals)
+    assert isinstance(first, Recorded)
+    assert second == Refusal.SUBSCRIBER_NOT_FOUND.refused()
+    assert isinstance(third, Recorded)
+    assert fourth == Refusal.RECIPIENT_MISMATCH.refused(
+        owner="bea@example.com", recipient="ada@example.com"
+    )
+    assert [row["delivered_at"] for row in database.dispatches.values()] == [NOON] * 2
+    assert {each.body: each.outcome for each in database.logged()} == {
+        "ada m-ada": Ending.RECORDED,
+        "ada m-bea": Ending.RECIPIENT_MISMATCH,
+        "bea m-bea": Ending.RECORDED,
+        "nobody m-nobody": Ending.SUBSCRIBER_NOT_FOUND,
+    }
+    assert all(begun <= each.ended_at <= datetime.now(UTC) for each in database.logged())
+    assert database.begun == [False]
+
+
+@pytest.mark.parametrize("skip_locked", [False, True])
+def test_held_row(*, skip_locked: bool) -> None:
+    """With `skip_locked` only those fail that need a locked row; else nothing is changed."""
+    database = people("ada", "bea")
+    database.held.add(dispatch(1))
+    arrivals = [arrival("ada"), arrival("bea"), arrival("nobody")]
+    if skip_locked:
+        failed, recorded, refused = record(database, arrivals, skip_locked=True)
+        assert failed == Refusal.FAILED.refused()
+        assert isinstance(recorded, Recorded)
+        assert refused == Refusal.SUBSCRIBER_NOT_FOUND.refused()
+    else:
+        with pytest.raises(Locked):
+            record(database, arrivals)
+    assert database.begun == [skip_locked]
+    assert "delivered_at" not in database.dispatches[1]
+    assert ("delivered_at" in database.dispatches[2]) is skip_locked
+    kept = {"m-ada": "failed", "m-bea": "recorded", "m-nobody": "subscriber_not_found"}
+    assert database.ends() == (
+        {name: (end, 1) for name, end in kept.items()} if skip_locked else {}
+    )
+
+
+@pytest.mark.parametrize("fault", [*STORE_ERRORS, ValueError("what")], ids=repr)
+@pytest.mark.parametrize("work", [record, keep_failed])
+def test_fault(work: Work, fault: Exception) -> None:
+    """Any exception passes; then no row and no log entry is changed."""
+    database = people("ada", "bea")
+    database.faults = iter([fault])
+    with pytest.raises(type(fault)) as raised:
+        work(database, [arrival("ada"), arrival("bea")])
+    assert raised.value is fault
+    assert not any("delivered_at" in row for row in database.dispatches.values())
+    assert database.logged() == []
+
+
+@pytest.mark.parametrize("bodies", [True, False])
+def test_bodies(*, bodies: bool) -> None:
+    """Bodies are logged unless the caller says no; without them nothing is tried again."""
+    database = people("ada", "bea")
+    options = {} if bodies else {"bodies": False}
+    record(database, [arrival("ada"), arrival("ada", "m-x")], **options)
+    keep_failed(database, [arrival("bea")], **options)
+    kept = {each.message_id: (each.body, each.retry_at is not None) for each in database.logged()}
+    assert kept == {
+        "m-ada": ("ada m-ada" if bodies else None, False),
+        "m-x": ("ada m-x" if bodies else None, bodies),
+        "m-bea": ("bea m-bea" if bodies else None, bodies),
+    }
+
+
+def test_failed_work() -> None:
+    """Failed work is logged with its bodies, and unsupported payloads as such; no row changes."""
+    database = people("ada")
+    database.refuses = lambda each: isinstance(each, SetTime)
+    keep_failed(database, [arrival("ada"), Arrival(None, b"{}", NOON)])
+    kept = {each.body: (each.outcome, each.retry_at is not None) for each in database.logged()}
+    assert kept == {"ada m-ada": (Ending.FAILED, True), "{}": (Ending.UNSUPPORTED, False)}
+    assert "delivered_at" not in database.dispatches[1]
+
+
+def test_without_a_log() -> None:
+    """Without a log rows are recorded; failed work needs no transaction."""
+    database = people("ada", log=False)
+    database.refuses = lambda each: isinstance(each, Entry)
+    assert isinstance(record(database, [arrival("ada")])[0], Recorded)
+    assert database.dispatches[1]["delivered_at"] == NOON
+    keep_failed(database, [arrival("ada")])
+    assert database.begun == [False]
+
+
+@pytest.mark.parametrize("fault", [None, *STORE_ERRORS], ids=repr)
+def test_is_reachable(fault: Exception | None) -> None:
+    """A store can be reached if it commits a transaction in which something was asked."""
+    database = people("ada")
+    database.faults = iter([fault])
+    assert is_reachable(database) is (fault is None)
+    assert database.locks == [set()]  # on PostgreSQL, only this asks the server something
+    database.away = True
+    assert not is_reachable(database)
+    assert database.begun == [False, False]
+
+
+@pytest.fixture
+def large_one() -> Iterator[Database]:
+    """Return a store that records a large notification, and goes on when it is opened."""
+    slow = Database()
+    slow.opened.clear()
+    thread = Thread(target=record, args=(slow, [LARGE]))
+    thread.start()
+    assert slow.reached.wait(LIMIT)
+    yield slow
+    slow.opened.set()
+    thread.join(LIMIT)
+    assert len(slow.logged()) == 1
+
+
+@pytest.mark.parametrize("work", [record, keep_failed])
+def test_large_notifications(large_one: Database, work: Work) -> None:
+    """Only one that is larger than a group, and alone, waits for others; then it is `Locked`."""
+    database = people()
+    for others in ([LARGEST], [LARGE, LARGEST], [LARGEST, LARGE]):
+        work(database, others)
+    with limited_to(0.01), pytest.raises(Locked):
+        work(database, [LARGE])
+    assert len(database.begun) == 3
+    assert large_one.begun == [False]
+
+
+@pytest.mark.parametrize("fault", [None, Unavailable("gone")])
+def test_after_a_large_one(fault: Exception | None) -> None:
+    """However it ends, the next large one is recorded."""
+    database = people()
+    database.faults = iter([fault])
+    if fault:
+        with pytest.raises(Unavailable):
+            record(database, [LARGE])
+    with limited_to(0):
+        assert len(record(database, [LARGE])) == 1
+
+
+def test_large_one_after_a_fork(large_one: Database) -> None:
+    """A large one of the parent's does not hold up those of a child process."""
+    recording._one_large.renew()
+    with limited_to(0):
+        assert len(record(people(), [LARGE])) == 1
+    assert not large_one.logged()

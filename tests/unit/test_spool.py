@@ -1,0 +1,220 @@
+"""The spool: it keeps each notification once, on the disk, for its owner only."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import stat
+from contextlib import closing, suppress
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from receiving import NOON
+
+from hookrow import Arrival, ConfigurationError
+from hookrow.notification import Delivered
+from hookrow.spool import Spool, Spooled
+from hookrow.stores.limits import limited_to
+
+
+def _arrival(name: str = "ada", *, minutes: float = 0, size: int = 0) -> Arrival:
+    at = NOON + timedelta(minutes=minutes)
+    return Arrival(Delivered("a@b.c", name, NOON), name.encode().ljust(size), at)
+
+
+def _everything(spool: Spool) -> list[Spooled]:
+    found: list[Spooled] = []
+    while more := spool.after(found[-1].id if found else 0, limit=1_000_000):
+        found += more
+    return found
+
+
+def _bodies(spool: Spool) -> list[str]:
+    return [each.body.decode().rstrip() for each in _everything(spool)]
+
+
+def _empty(spool: Spool) -> None:
+    found = _everything(spool)
+    spool.take(found)
+    spool.remove(found)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return where the spool is, in a folder of its own."""
+    (tmp_path / "folder").mkdir()
+    return tmp_path / "folder" / "spool.db"
+
+
+@pytest.fixture
+def spool(path: Path) -> Spool:
+    """Return an empty spool."""
+    return Spool(path)
+
+
+def test_order(spool: Spool, path: Path) -> None:
+    """Entries come back unchanged, in the order in which they were put, page by page."""
+    bodies = [b"", b"\xff\x00", b"x" * 1024, b"one", b"two"]
+    arrivals = [Arrival(None, body, NOON - timedelta(minutes=n)) for n, body in enumerate(bodies)]
+    spool.put(arrivals[:2])
+    spool.put(arrivals[2:])
+    first = Spool(path).after(0, limit=3)
+    rest = spool.after(first[-1].id, limit=3)
+    kept = [(each.body, each.received_at) for each in (*first, *rest)]
+    assert kept == [(each.body, each.received_at) for each in arrivals]
+    assert spool.after(rest[-1].id, limit=3) == []
+    assert spool.count() == 5
+
+
+def test_once_each(spool: Spool) -> None:
+    """A repeated notification adds to the attempts, and keeps its first and last time."""
+    spool.put([_arrival(minutes=2), _arrival("bea"), _arrival(minutes=1)])
+    spool.put([_arrival(minutes=3)])
+    ada, bea = _everything(spool)
+    assert (ada.body, ada.attempts, bea.attempts) == (b"ada", 3, 1)
+    assert ada.received_at == NOON + timedelta(minutes=1)
+    assert ada.last_received_at == NOON + timedelta(minutes=3)
+
+
+def test_remove(spool: Spool) -> None:
+    """Entries are removed once their attempts were taken, unless these were put back."""
+    spool.put([_arrival(name) for name in ("ada", "ada", "bea", "carl")])
+    found = _everything(spool)
+    spool.take(found[:2])
+    assert [each.attempts for each in _everything(spool)] == [0, 0, 1]
+    spool.put_back(found[:1])
+    spool.remove(found)
+    assert _everything(spool) == [found[0], found[2]]
+
+
+def test_came_again(spool: Spool) -> None:
+    """What came again since it was read stays, with the attempts that were not read."""
+    spool.put([_arrival(), _arrival()])
+    found = _everything(spool)
+    spool.put([_arrival(minutes=4)])
+    spool.take(found)
+    spool.put([_arrival(minutes=5)])
+    spool.remove(found)
+    [kept] = _everything(spool)
+    assert (kept.attempts, kept.last_received_at) == (2, NOON + timedelta(minutes=5))
+    _empty(spool)
+    spool.put([_arrival()])
+    spool.take(found)
+    spool.remove(found)  # it is another entry now
+    assert [each.attempts for each in _everything(spool)] == [1]
+
+
+def test_permissions(path: Path) -> None:
+    """Only the owner may use the spool, and the lock beside it, whoever might before."""
+    before = os.umask(0)
+    try:
+        spool = Spool(path)
+        with spool.drained():
+            path.chmod(0o666)
+            spool.put([_arrival()])
+            files = path.parent.iterdir()
+            assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    finally:
+        os.umask(before)
+
+
+def test_relative_path(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file stays where it was when it was named, if the process changes its folder."""
+    monkeypatch.chdir(path.parent)
+    spool = Spool("spool.db")
+    monkeypatch.chdir(path.parent.parent)
+    spool.put([_arrival()])
+    assert _bodies(Spool(path)) == ["ada"]
+
+
+def test_synced(spool: Spool) -> None:
+    """A put is on the disk when it returns, and so is the folder's entry of the journal."""
+    with spool._open() as connection:
+        assert connection.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+
+
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        ("CREATE TABLE arrivals (id INTEGER)", "another database"),
+        ("PRAGMA user_version = 2", "a newer version of hookrow"),
+    ],
+)
+def test_unsuitable_database(path: Path, statement: str, says: str) -> None:
+    """Another database, or a spool of a later version, is refused and left as it was."""
+    if "version" in says:
+        Spool(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(statement)
+    before = path.read_bytes()
+    with pytest.raises(ConfigurationError, match=says):
+        Spool(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["no/such/spool.db", "text", "a\0b"])
+def test_impossible_file(tmp_path: Path, name: str) -> None:
+    """A path at which there can be no spool is refused by name."""
+    (tmp_path / "text").write_text("no database, but long enough to look like one " * 99)
+    with pytest.raises(ConfigurationError, match="cannot be written") as raised:
+        Spool(tmp_path / name)
+    assert str(tmp_path / name) in str(raised.value)
+
+
+def test_full(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """At the limit what was kept stays, and the log says once that no more can be kept."""
+    spool = Spool(path, limit=200_000)
+    for number in range(30):
+        spool.put([_arrival(f"n{number:02}", size=10_000)])
+    assert path.stat().st_size <= 200_000
+    kept = _bodies(spool)
+    assert 10 <= len(kept) < 20
+    assert kept == [f"n{number:02}" for number in range(len(kept))]
+    [message] = caplog.messages
+    assert "full" in message
+    _empty(spool)
+    assert path.stat().st_size < 40_000
+    spool.put([_arrival("again", size=10_000)])
+    assert _bodies(spool) == ["again"]
+
+
+def test_one_that_does_not_fit(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A body that is too large for what is left loses none of those it came with."""
+    spool = Spool(path, limit=200_000)
+    names = ["ada", "bea", "huge", "ada", "carl"]
+    spool.put([_arrival(name, size=300_000 if name == "huge" else 10) for name in names])
+    assert _bodies(spool) == ["ada", "bea", "carl"]
+    [message] = caplog.messages
+    assert "1 notifications" in message
+
+
+def test_faults(spool: Spool, path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What it cannot keep is logged once, as an error; afterwards it works as before."""
+    spool.put([_arrival()])
+    away = path.rename(path.parent.parent / "spool.db")
+    path.write_bytes(b"nothing of the kind" * 1000)
+    for _ in range(2):
+        spool.put([_arrival("bea"), _arrival("carl")])
+    assert path.read_bytes() == b"nothing of the kind" * 1000
+    away.rename(path)
+    with closing(sqlite3.connect(path)) as other, limited_to(0):  # it waits no longer than it must
+        other.execute("BEGIN EXCLUSIVE")
+        spool.put([_arrival("bea"), _arrival("carl")])
+    [record] = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert "2 notifications" in record.message
+    assert "not a database" in record.message
+    spool.put([_arrival("bea")])
+    assert _bodies(spool) == ["ada", "bea"]
+
+
+def test_one_drain_at_a_time(spool: Spool, path: Path) -> None:
+    """Only one block at a time drains the spool; meanwhile it can be filled."""
+    with suppress(ValueError), spool.drained() as alone, Spool(path).drained() as as_well:
+        assert (alone, as_well) == (True, False)
+        spool.put([_arrival()])
+        raise ValueError
+    with Spool(path).drained() as alone:
+        assert alone

@@ -1,0 +1,244 @@
+"""The tools for a host's tests: sample payloads, and the ways to post one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta, timezone
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any, ClassVar
+from wsgiref.types import StartResponse
+
+import pytest
+
+from hookrow import (
+    ConfigurationError,
+    Delivered,
+    HookrowError,
+    Notification,
+    Opened,
+    Postmark,
+    Reactivated,
+    Receiver,
+    Suppressed,
+    testing,
+)
+from hookrow.asgi import ASGI
+from hookrow.notification import Unsupported
+from hookrow.testing import SECRET, NotPosted, Payload, post
+from hookrow.wsgi import WSGI
+from small_world import store
+from wire import free_port
+
+ADA = "ada@example.com"
+AT = datetime(2026, 3, 4, 5, 6, 7, 123456, tzinfo=UTC)
+LOCAL = AT.astimezone(timezone(timedelta(hours=-4)))
+NAMES = {"RecordType", "MessageStream", "ServerID", "MessageID", "Recipient", "Tag", "Metadata"}
+CHANGE = {"ChangedAt", "Origin", "SuppressSending", "SuppressionReason"}
+COMPLAINT = testing.suppression(ADA, "m-1", at=AT, reason="SpamComplaint")
+
+
+@pytest.mark.parametrize(
+    ("payload", "notification", "names"),
+    [
+        (testing.delivery(ADA, "m-1", at=LOCAL), Delivered(ADA, "m-1", AT), {"Details"}),
+        (testing.opening(ADA, None, at=AT), Opened(ADA, None, AT), {"FirstOpen", "Client", "Geo"}),
+        (COMPLAINT, Suppressed(ADA, "m-1", AT, "SpamComplaint"), CHANGE),
+        (testing.suppression(ADA, "m", at=AT), Suppressed(ADA, "m", AT, "HardBounce"), CHANGE),
+        (testing.reactivation(ADA, None, at=AT), Reactivated(ADA, None, AT), CHANGE),
+    ],
+)
+def test_payloads(payload: Payload, notification: Notification, names: set[str]) -> None:
+    """Each payload is parsed as its notification, has the provider's other fields, and UTC."""
+    assert Postmark("a-secret").parse(json.dumps(payload).encode()) == notification
+    assert set(payload) >= NAMES | names
+    assert "2026-03-04T05:06:07.123456Z" in payload.values()
+
+
+@pytest.mark.parametrize(
+    ("payload", "unsupported"),
+    [
+        (testing.bounce(ADA, "m-1", at=AT), Unsupported("Bounce", ADA, "m-1")),
+        (testing.complaint(ADA, "m-1", at=AT), Unsupported("SpamComplaint", ADA, "m-1")),
+        (testing.click(ADA, "m-1", at=AT), Unsupported("Click", ADA, "m-1")),
+        (testing.inbound(ADA, "m-1", at=AT), Unsupported(None, None, "m-1")),
+    ],
+)
+def test_unsupported(payload: Payload, unsupported: Unsupported) -> None:
+    """The provider's other payloads are not supported, and are described as far as possible."""
+    body, provider = json.dumps(payload).encode(), Postmark("a-secret")
+    assert (provider.parse(body), provider.describe(body)) == (None, unsupported)
+
+
+class Provoked(BaseHTTPRequestHandler):
+    """Keeps each request, and responds with the status and the text in its path."""
+
+    posted: ClassVar[list[tuple[str, Message, bytes]]] = []
+
+    def do_POST(self) -> None:
+        """Respond; a redirect leads to a GET, which is refused."""
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.posted.append((self.path, self.headers, body))
+        if self.path != "/silent":
+            self.send_response(int(self.path[1:4]))
+            self.send_header("Location", "/200/elsewhere")
+            self.end_headers()
+            self.wfile.write(self.path[5:].encode())
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the parent's name
+        """Log nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    """Run a server; return its address."""
+    Provoked.posted.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Provoked) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+class TestOverHTTP:
+    def test_request(self, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The request has the secret, if any, and JSON, and follows no proxy."""
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
+        monkeypatch.delenv("no_proxy", raising=False)
+        assert post(f"{server}/200?a=b&c", {"größe": [1, None]}, secret="s") == (200, "a=b&c")
+        assert post(f"{server}/301/so", {}, secret=None) == (301, "so")  # it is not followed
+        (path, headers, body), (_, without, _) = Provoked.posted
+        assert (path, json.loads(body)) == ("/200?a=b&c", {"größe": [1, None]})
+        assert (headers["X-Provider-Secret"], without["X-Provider-Secret"]) == ("s", None)
+        assert (headers["Content-Type"], headers["User-Agent"]) == ("application/json", "Postmark")
+
+    def test_no_response(self, server: str) -> None:
+        """An error says that nobody listens, or that no response came, or not in time."""
+        with pytest.raises(NotPosted, match="Connection refused"):
+            post(f"http://127.0.0.1:{free_port()}/", {})
+        with pytest.raises(NotPosted, match="No answer from"):
+            post(f"{server}/silent", {})
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+            with pytest.raises(NotPosted, match="timed out"):
+                post(url, {}, timeout=0.02)
+
+    @pytest.mark.parametrize(
+        ("url", "text"),
+        [
+            ("file:///etc/passwd", "begin it with http://"),
+            ("http://127.0.0.1/größe", "http://127.0.0.1/größe"),
+            ("http://ada:hunter2@127.0.0.1/", "Leave the user"),
+        ],
+    )
+    def test_invalid_address(self, url: str, text: str) -> None:
+        """An invalid address is refused, and a password in it is not shown."""
+        with pytest.raises(HookrowError) as raised:
+            post(url, {})
+        assert text in str(raised.value)
+        assert "hunter2" not in str(raised.value)
+
+
+def test_refused_arguments() -> None:
+    """A payload that is not JSON, a second path and another target are refused."""
+
+    async def pair(one: object, two: object) -> None:
+        """Be neither ASGI nor WSGI."""
+
+    with pytest.raises(ConfigurationError, match="cannot be written as JSON"):
+        post("http://127.0.0.1/", object())
+    with pytest.raises(ConfigurationError, match="leave it out"):
+        post("http://127.0.0.1/", {}, path="/404")
+    for target in (None, len, lambda: None, pair):
+        with pytest.raises(ConfigurationError, match="give a web address, a receiver"):
+            post(target, {})  # type: ignore[arg-type] # that is what is tried
+
+
+@pytest.mark.parametrize("secret", ["hunter2\nX: y", "hunter2-€"])
+def test_invalid_secret(secret: str) -> None:
+    """A secret that no header can contain is refused and not shown, whatever the target."""
+    for target in ("http://127.0.0.1/", ASGI(Receiver(Postmark(SECRET), store()))):
+        with pytest.raises(ConfigurationError, match="no header carries") as raised:
+            post(target, {}, secret=secret)
+        assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize("host", [Receiver, ASGI, WSGI])
+def test_applications(host: type) -> None:
+    """An application records what is posted, and its texts are returned, beyond ASCII too."""
+    rows = store()
+    rows.subscribers[2] = {"email": "größe@example.com"}
+    opening = testing.opening("größe@example.com", "m-1", at=AT)
+    with closing(Receiver(Postmark(SECRET), rows)) as receiver:
+        target: Any = receiver if host is Receiver else host(receiver)
+        assert post(target, testing.delivery(ADA, "m-1", at=AT)) == (200, "")
+        assert rows.dispatches[1]["delivered_at"] == AT
+        mismatch = f"Dispatch subscriber {ADA} does not match payload recipient größe@example.com"
+        assert post(target, opening) == (400, mismatch)
+        for secret in (None, "another", "größe"):
+            assert post(target, opening, secret=secret) == (401, "Cannot verify webhook")
+        assert post(target, {}, path="/elsewhere/größe")[0] == 404
+
+
+class TestASGI:
+    def test_no_response(self) -> None:
+        """Without a response in time there is an error; the application's own are raised."""
+
+        async def application(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's
+            del receive, send
+            if scope["path"] == "/late":
+                await asyncio.Event().wait()
+            if scope["path"] == "/fault":
+                raise TimeoutError("so")
+
+        for path, raised, text in (
+            ("/", NotPosted, "without an answer"),
+            ("/late", NotPosted, r"No answer within 0\.02 seconds"),
+            ("/fault", TimeoutError, "so"),
+        ):
+            with pytest.raises(raised, match=text):
+                post(application, {}, path=path, timeout=0.02)
+
+    def test_event_loops(self) -> None:
+        """Inside a running event loop, the error names `to_thread`, which works."""
+        application = ASGI(Receiver(Postmark(SECRET), store()))
+
+        async def test() -> int:
+            with pytest.raises(ConfigurationError, match=r"write `await asyncio\.to_thread\(post"):
+                post(application, {}, path="/")
+            return (await asyncio.to_thread(post, application, {}, path="/"))[0]
+
+        assert asyncio.run(test()) == 404
+
+
+def test_wsgi() -> None:
+    """A WSGI application may write its text; one without a status is an error."""
+
+    def application(environ: dict[str, Any], start_response: StartResponse) -> list[bytes]:
+        if environ["PATH_INFO"] != "/":
+            start_response("202 So", [], None)(environ["HTTP_USER_AGENT"].encode())
+        return [b"."]
+
+    assert post(application, {}) == (202, "Postmark.")
+    with pytest.raises(NotPosted, match="without an answer"):
+        post(application, {}, path="/")
+
+
+def test_memory_receiver() -> None:
+    """It records in the store, and has called all hooks at the end of the block."""
+    rows, heard = store(), list[object]()
+    with testing.memory_receiver(
+        rows,
+        on_recorded=lambda arrival, _: heard.append(arrival.notification),
+        on_refused=lambda _, refused: heard.append(refused.text),
+    ) as receiver:
+        post(receiver, {})
+        post(receiver, testing.opening(ADA, "m-1", at=AT))
+    assert sorted(heard, key=str) == [Opened(ADA, "m-1", AT), "Webhook payload not supported"]
+    assert rows.dispatches[1]["opened_at"] == AT
