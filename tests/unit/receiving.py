@@ -1,7 +1,5 @@
 """Support for the unit tests of the receiver: requests, and a store in memory that can fail."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -24,7 +22,6 @@ LIMIT = 20.0
 
 SECRET = "the-secret-of-the-tests"
 NOON = datetime(2026, 3, 5, 12, tzinfo=UTC)
-PROVIDER = Postmark(SECRET)
 
 
 class Database(MemoryStore):
@@ -56,7 +53,6 @@ class Database(MemoryStore):
 
     @contextmanager
     def transaction(self, *, skip_locked: bool = False) -> Iterator[MemoryTransaction]:
-        """Begin a transaction, and fail if a test said so."""
         self.begun.append(skip_locked)
         self.threads.append(threading.current_thread())
         self.reached.set()
@@ -72,20 +68,18 @@ class Database(MemoryStore):
                 transaction.rollback()
                 raise
 
+    def _commit(self) -> None:
+        if (fault := next(self.faults, None)) is not None:
+            raise fault
+
     @contextmanager
     def reading(self) -> Iterator[MemoryReading]:
-        """Read rows, unless the database is away."""
         if self.away:
             raise Unavailable("gone")
         with super().reading() as reading:
             yield reading
 
-    def _commit(self) -> None:
-        if (fault := next(self.faults, None)) is not None:
-            raise fault
-
     def logged(self) -> Sequence[Logged]:
-        """Read the log, oldest first."""
         assert self.log is not None
         return self.log.oldest(Query(), limit=10_000)
 
@@ -130,44 +124,32 @@ def people(*names: str, log: bool = True, **more: Any) -> Database:  # noqa: ANN
 
 def receive(database: Database, **options: Any) -> Receiver:  # noqa: ANN401 - of Receiver
     """Return a receiver with a deadline that no machine misses."""
-    return Receiver(PROVIDER, database, **{"deadline": LIMIT, **options})
+    return Receiver(Postmark(SECRET), database, **{"deadline": LIMIT, **options})
 
 
 def sent(name: str, subscriber: int) -> Row:
-    """Return the dispatch of a message that was sent to a subscriber."""
     return {"provider_message_id": f"m-{name}", "subscriber_id": subscriber, "list_id": None}
 
 
 def dispatch(id_: int) -> RowId:
-    """Return the row of a dispatch."""
     return Suppressible.DISPATCH, id_
 
 
 def delivery(name: str, at: datetime = NOON, **more: object) -> dict[str, Any]:
-    """Return a payload: the message to this person was delivered."""
     return testing.delivery(f"{name}@example.com", f"m-{name}", at=at) | more
 
 
 def suppression(name: str, at: datetime = NOON, **more: object) -> dict[str, Any]:
-    """Return a payload: this person is suppressed."""
     return testing.suppression(f"{name}@example.com", f"m-{name}", at=at) | more
 
 
 def head(
-    path: str = "/provider/webhooks",
-    method: str = "POST",
-    secret: str | None = SECRET,
-    root: str = "",
+    path: str = "/provider/webhooks", method: str = "POST", secret: str = SECRET, root: str = ""
 ) -> Head:
-    """Return the head of a request; without a secret its header is left out."""
-    headers = [(b"content-type", b"application/json")]
-    if secret is not None:
-        headers.append((b"x-provider-secret", secret.encode()))
-    return Head(method, path, headers, root)
+    return Head(method, path, [(b"x-provider-secret", secret.encode())], root)
 
 
 def encode(payload: bytes | Mapping[str, Any]) -> bytes:
-    """Return the body of a request."""
     return payload if isinstance(payload, bytes) else json.dumps(payload).encode()
 
 

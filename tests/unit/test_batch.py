@@ -1,23 +1,19 @@
 """Group commit: which items form a group, and what becomes of them, with real threads."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from threading import Event, Thread
 from typing import Any
 
 import pytest
+from receiving import LIMIT
 
 from hookrow.batch import GroupCommit, Overloaded
 from hookrow.promise import Promise
 from hookrow.sizes import LARGEST_GROUP
-
-PATIENCE = 20.0
-"""In seconds; how long a test waits for what should happen at once, on a busy machine."""
 
 
 class _Gate:
@@ -35,7 +31,7 @@ class _Gate:
     def __call__(self, items: Sequence[int]) -> Sequence[int]:
         self.groups.append(list(items))
         self.reached.set()
-        assert self.opened.wait(PATIENCE)
+        assert self.opened.wait(LIMIT)
         if 13 not in items:
             return [item * 10 for item in items]
         if isinstance(self._ends, BaseException):
@@ -45,41 +41,28 @@ class _Gate:
     def hold(self, commit: GroupCommit[int, int]) -> Promise[int]:
         """Submit a 0, and return when it is at the gate, alone."""
         first = commit.submit(0)
-        assert self.reached.wait(PATIENCE)
+        assert self.reached.wait(LIMIT)
         return first
 
 
-def _threads() -> set[Thread]:
-    return {thread for thread in threading.enumerate() if thread.name == "hookrow"}
-
-
-def _submit(commit: GroupCommit[int, int], items: Iterable[int]) -> list[Promise[int]]:
-    """Submit items; return the promises of those that are not refused."""
-    promises = []
+def _submit(commit: GroupCommit[int, int], items: Iterable[int]) -> Iterator[Promise[int]]:
+    """Submit items; yield the promises of those that are not refused."""
     for item in items:
         with suppress(Overloaded):
-            promises.append(commit.submit(item))
-    return promises
+            yield commit.submit(item)
 
 
 def _result(promise: Promise[int]) -> object:
     """Wait for the result; return it, or the error, or the type of a `ValueError`."""
     try:
-        return promise.result(PATIENCE)
+        return promise.result(LIMIT)
     except ValueError:
         return ValueError
     except BaseException as error:  # noqa: BLE001 - some are no `Exception`
         return error
 
 
-# -- groups ----------------------------------------------------------------------------
-
-
-class _Exit(BaseException):
-    """No `Exception`, like the end of an interpreter."""
-
-
-EXIT = _Exit()
+EXIT = SystemExit()
 
 
 @pytest.mark.parametrize(
@@ -112,47 +95,44 @@ EXIT = _Exit()
         ({"group": 2}, EXIT, [13, 1, 2, 3], [[13, 1], [2, 3]], [EXIT, EXIT, 20, 30]),
         *(
             ({"group": 2}, ends, [13, 1, 2], [[13, 1], [2]], [ValueError, ValueError, 20])
-            for ends in (ValueError("no"), [], [1], [1, 2, 3])
+            for ends in (ValueError("no"), [1], [1, 2, 3])
         ),
     ],
 )
-def test_groups(
+def test_what_arrives_while_a_group_works_forms_the_next_groups(
     options: dict[str, Any],
     ends: Sequence[int] | BaseException,
     items: list[int],
     groups: list[list[int]],
     results: list[object],
 ) -> None:
-    """What arrives while a group works forms the next groups, in order and within the limits."""
     gate = _Gate(ends)
     with closing(GroupCommit(gate, **options)) as commit:
         first = gate.hold(commit)
-        promises = _submit(commit, items)
+        promises = [*_submit(commit, items)]
         assert commit.waiting() == len(promises)
         gate.opened.set()
         assert [*map(_result, promises)] == results
         assert (first.result(), commit.waiting()) == (0, 0)
         for item in (9, 10):  # with nobody at work, an item is a group of its own
-            assert commit.submit(item).result(PATIENCE) == item * 10
+            assert commit.submit(item).result(LIMIT) == item * 10
     assert gate.groups == [[0], *groups, [9], [10]]
 
 
-def test_many_callers() -> None:
-    """Many threads share one writer; each gets its own results, in its own order."""
+def test_many_threads_get_their_own_results_in_their_own_order() -> None:
     gate = _Gate()
     gate.opened.set()
     ended: dict[int, list[object]] = {}
 
     def call(start: int) -> None:
-        promises = _submit(commit, range(start, start + 100))
-        ended[start] = [*map(_result, promises)]
+        ended[start] = [*map(_result, [*_submit(commit, range(start, start + 100))])]
 
     with closing(GroupCommit(gate, group=7)) as commit:
         callers = [Thread(target=call, args=(start,)) for start in range(100, 500, 100)]
         for caller in callers:
             caller.start()
         for caller in callers:
-            caller.join(PATIENCE)
+            caller.join(LIMIT)
     assert ended == {
         start: [item * 10 for item in range(start, start + 100)] for start in range(100, 500, 100)
     }
@@ -161,13 +141,9 @@ def test_many_callers() -> None:
     assert sorted(worked, key=lambda item: item // 100) == [*range(100, 500)]
 
 
-# -- threads ---------------------------------------------------------------------------
-
-
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_thread_that_ended() -> None:
-    """The next item starts a new thread, which continues with the queue."""
-    gate, before, ended = _Gate(), _threads(), list[Thread]()
+def test_after_a_thread_ended_the_next_item_starts_another_for_the_same_queue() -> None:
+    gate, ended = _Gate(), list[Thread]()
 
     def size(item: int) -> int:
         if item == 1 and not ended:
@@ -177,17 +153,18 @@ def test_a_thread_that_ended() -> None:
 
     with closing(GroupCommit(gate, work_size=size)) as commit:
         promises = [gate.hold(commit), commit.submit(1), commit.submit(2)]
-        (thread,) = _threads() - before
+        thread = commit._thread
+        assert thread is not None
         gate.opened.set()
-        thread.join(PATIENCE)
+        thread.join(LIMIT)
         assert ended == [thread]
         promises.append(commit.submit(3))
         assert [*map(_result, promises)] == [0, 10, 20, 30]
 
 
-def test_no_thread_available(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the system has no thread left the item is refused, and not recorded later."""
-
+def test_without_a_thread_an_item_is_refused_and_not_recorded_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def start(_: Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -198,12 +175,11 @@ def test_no_thread_available(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(Overloaded):
             commit.submit(1)
         monkeypatch.undo()
-        assert commit.submit(2).result(PATIENCE) == 20
+        assert commit.submit(2).result(LIMIT) == 20
     assert gate.groups == [[2]]
 
 
-def test_a_promise_that_has_ended() -> None:
-    """A promise that was ended meanwhile, for example by a deadline, keeps its result."""
+def test_a_promise_that_a_deadline_ended_keeps_its_result() -> None:
     gate = _Gate()
     with closing(GroupCommit(gate)) as commit:
         late, other = gate.hold(commit), commit.submit(1)
@@ -212,27 +188,18 @@ def test_a_promise_that_has_ended() -> None:
         assert (_result(late), _result(other)) == (-1, 10)
 
 
-# -- the end ---------------------------------------------------------------------------
-
-
-@pytest.fixture
-def exit_calls(monkeypatch: pytest.MonkeyPatch) -> dict[object, tuple[object, ...]]:
-    """Return what would be called when the interpreter exits, with its arguments."""
+def test_an_interpreter_that_exits_finishes_the_queue_for_ten_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     calls: dict[object, tuple[object, ...]] = {}
     monkeypatch.setattr(atexit, "register", lambda call, *values: calls.update({call: values}))
     monkeypatch.setattr(atexit, "unregister", lambda call: calls.pop(call, None))
-    return calls
-
-
-def test_exit(exit_calls: dict[object, tuple[object, ...]]) -> None:
-    """An interpreter that exits finishes what is queued first, within 10 seconds."""
     gate = _Gate()
     commit = GroupCommit(gate, group=2)
-    assert exit_calls == {}
+    assert calls == {}
     promises = [gate.hold(commit), *map(commit.submit, range(1, 6))]
-    assert exit_calls == {commit.close: (10.0,)}
     commit.close(0.01)
-    assert exit_calls == {commit.close: (10.0,)}
+    assert calls == {commit.close: (10.0,)}
     assert not any(promise.done() for promise in promises)
     with pytest.raises(Overloaded):
         commit.submit(6)
@@ -240,11 +207,10 @@ def test_exit(exit_calls: dict[object, tuple[object, ...]]) -> None:
     commit.close()
     assert [promise.done() for promise in promises] == [True] * 6
     assert gate.groups == [[0], [1, 2], [3, 4], [5]]
-    assert exit_calls == {}
+    assert calls == {}
 
 
-def test_close_again() -> None:
-    """A batch may be closed before it was used, twice, and by its own work."""
+def test_it_may_be_closed_unused_twice_and_by_its_own_work() -> None:
     unused = GroupCommit[int, int](lambda items: items)
 
     def work(items: Sequence[int]) -> Sequence[int]:
@@ -252,7 +218,7 @@ def test_close_again() -> None:
         return items
 
     used = GroupCommit(work)
-    assert used.submit(1).result(PATIENCE) == 1
+    assert used.submit(1).result(LIMIT) == 1
     for commit in (unused, used):
         commit.close()
         commit.close()
@@ -260,31 +226,29 @@ def test_close_again() -> None:
             commit.submit(2)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_fork() -> None:
-    """A child process has a lock, queue and thread of its own; the parent's are unchanged."""
+def test_a_child_process_has_a_lock_queue_and_thread_of_its_own() -> None:
     parent, reached, opened = os.getpid(), Event(), Event()
 
     def size(_: int) -> int:
         if os.getpid() == parent:  # while it is called, the queue is locked
             reached.set()
-            assert opened.wait(PATIENCE)
+            assert opened.wait(LIMIT)
         return 0
 
     commit = GroupCommit[int, tuple[int, int]](
         lambda items: [(os.getpid(), item) for item in items], work_size=size, backlog=1
     )
     first = commit.submit(1)
-    assert reached.wait(PATIENCE)
+    assert reached.wait(LIMIT)
     if (child := os.fork()) == 0:
         try:
-            same = commit.submit(2).result(PATIENCE) == (os.getpid(), 2)
+            same = commit.submit(2).result(LIMIT) == (os.getpid(), 2)
             os._exit(0 if same and not first.done() else 1)
         finally:
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     opened.set()
-    assert first.result(PATIENCE) == (parent, 1)
+    assert first.result(LIMIT) == (parent, 1)
     with closing(commit):
-        assert commit.submit(3).result(PATIENCE) == (parent, 3)
+        assert commit.submit(3).result(LIMIT) == (parent, 3)
