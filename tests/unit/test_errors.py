@@ -1,30 +1,31 @@
-"""Errors: which ones a caller catches together, and what they say to do."""
-
-from __future__ import annotations
+"""Errors: what they say to do, and what those of a database mean to the store."""
 
 import importlib
+import sqlite3
 import sys
 
+import psycopg
 import pytest
+from sqlalchemy import exc
 
 from hookrow import ConfigurationError, HookrowError, MissingExtra, SchemaMismatch
-from hookrow.stores import Conflict, Locked, Rejected, StoreError, Unavailable
-
-CONFIGURATION = (ConfigurationError, SchemaMismatch, MissingExtra)
-
-
-@pytest.mark.parametrize(
-    "kind", [*CONFIGURATION, StoreError, Conflict, Locked, Rejected, Unavailable]
-)
-def test_ancestors(kind: type[Exception]) -> None:
-    """All errors are hookrow's, and either the configuration's or a store's."""
-    assert issubclass(kind, HookrowError)
-    assert issubclass(kind, ConfigurationError) is (kind in CONFIGURATION)
-    assert issubclass(kind, StoreError) is (kind not in CONFIGURATION)
+from hookrow.stores import Conflict, Locked, Rejected, SchemaChanged, StoreError, Unavailable
+from hookrow.stores.causes import cause
+from hookrow.stores.faults import fault
 
 
-def test_missing_extra() -> None:
-    """The message is the line that installs the extra; it is an `ImportError`, too."""
+def test_each_error_is_the_configurations_or_a_stores() -> None:
+    assert issubclass(ConfigurationError, HookrowError)
+    assert issubclass(StoreError, HookrowError)
+    for kind in (SchemaMismatch, MissingExtra):
+        assert issubclass(kind, ConfigurationError)
+        assert not issubclass(kind, StoreError)
+    for store_kind in (Conflict, Locked, Rejected, Unavailable):
+        assert issubclass(store_kind, StoreError)
+        assert not issubclass(store_kind, ConfigurationError)
+
+
+def test_missing_extra_is_an_import_error_with_the_line_that_installs_it() -> None:
     with pytest.raises(
         ImportError, match=r"^PostgreSQL needs an extra: pip install 'hookrow\[pg\]'"
     ):
@@ -45,13 +46,83 @@ def test_missing_extra() -> None:
         ("tracing", "opentelemetry", r"'hookrow\[tracing\]'"),
     ],
 )
-def test_missing_package(
+def test_a_module_without_its_package_says_how_to_install_it(
     module: str, missing: str, install: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A module whose package is not installed says how to install it."""
     for name in [*sys.modules]:
         if f"{name}.".startswith((f"{missing}.", f"hookrow.{module}.")):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(ConfigurationError, match=f"pip install {install}$"):
         importlib.import_module(f"hookrow.{module}")
+
+
+# -- of a database, by what the store does about them ----------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (exc.TimeoutError("no connection is free"), Unavailable),
+        (exc.StatementError("a value that its type refuses", None, None, TypeError()), Rejected),
+    ],
+)
+def test_sqlalchemys_own_errors_are_named_by_their_class(
+    error: Exception, kind: type[StoreError]
+) -> None:
+    """Their text may quote a value."""
+    assert str(fault(error)) == type(error).__name__
+    assert type(fault(error)) is kind
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (psycopg.OperationalError("ada@example.com"), Unavailable),
+        (psycopg.DataError("ada@example.com"), Rejected),
+        (sqlite3.ProgrammingError("ada@example.com"), Rejected),
+        (sqlite3.OperationalError("ada@example.com"), Unavailable),
+    ],
+)
+def test_without_a_code(error: Exception, kind: type[StoreError]) -> None:
+    assert type(cause(error)) is kind
+
+
+@pytest.mark.parametrize(
+    ("states", "kind"),
+    [
+        (
+            "08000 08006 08P01 25006 28P01 3D000 53100 53200 53300 57P01 57P03 58030 F0000 XX000",
+            Unavailable,
+        ),
+        ("42P01 42703 42501 3F000", SchemaChanged),
+        ("40001 40P01 26000", Conflict),
+        ("55P03 57014", Locked),
+        ("AB001 0A000 21000 22001 22P02 23505 23514 27000 2F002 38000 44000", Rejected),
+        ("54000 55000 57000 P0001 HV000", Rejected),
+    ],
+)
+def test_postgresql_by_sqlstate_without_a_word_of_the_row(
+    states: str, kind: type[StoreError]
+) -> None:
+    for state in states.split():
+        error = Exception("ada@example.com")
+        error.sqlstate = state  # type: ignore[attr-defined] # as psycopg's errors have one
+        assert type(cause(error)) is kind
+        assert str(cause(error)) == f"Exception {state}"
+
+
+@pytest.mark.parametrize(
+    ("names", "kind"),
+    [
+        ("CANTOPEN IOERR FULL READONLY CORRUPT NOTADB NOMEM IOERR_WRITE", Unavailable),
+        ("BUSY LOCKED BUSY_SNAPSHOT PROTOCOL SCHEMA", Conflict),
+        ("CONSTRAINT MISMATCH TOOBIG AUTH RANGE CONSTRAINT_TRIGGER", Rejected),
+        ("ERROR", SchemaChanged),
+    ],
+)
+def test_sqlite_by_result_code(names: str, kind: type[StoreError]) -> None:
+    for name in names.split():
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = getattr(sqlite3, f"SQLITE_{name}")
+        assert type(cause(error)) is kind

@@ -1,32 +1,19 @@
 """Parked notifications: recorded once their rows exist, by a sweep or when the host says so."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from receiving import (
-    LIMIT,
-    NOON,
-    Database,
-    encode,
-    people,
-    post,
-    receive,
-    request,
-    sent,
-    suppression,
-)
+from receiving import LIMIT, NOON, Database, encode, people, post, receive, sent, suppression
 
-from hookrow import Arrival, ConfigurationError, Outcome, Recorded, testing
+from hookrow import Arrival, ConfigurationError, Outcome, testing
 from hookrow.entry import Ending
 from hookrow.notification import SetTime, Suppressible
 from hookrow.parked import Parked
 from hookrow.postmark import parse
-from hookrow.recording import record
+from hookrow.recording import keep_failed, record
 from hookrow.replay import record_ready
 from hookrow.stores import Unavailable
 from wire import eventually
@@ -37,6 +24,11 @@ ADA = "ada@example.com"
 def opening(number: int) -> dict[str, Any]:
     """Return an open of one of several messages to Ada."""
     return testing.opening(ADA, f"m-{number}", at=NOON)
+
+
+def arrivals(*payloads: Any, ago: timedelta = timedelta()) -> list[Arrival]:  # noqa: ANN401 - payloads
+    at = datetime.now(UTC) - ago
+    return [Arrival(parse(encode(each)), encode(each), at) for each in payloads]
 
 
 class Site:
@@ -53,21 +45,16 @@ class Site:
         assert len(arrivals) == len(outcomes)
         self.told.append([each.body for each in arrivals])
 
-    def arrive(self, *payloads: Any, ago: timedelta = timedelta(), **options: bool) -> None:  # noqa: ANN401 - payloads
-        """Record what arrives."""
-        bodies, at = [encode(payload) for payload in payloads], datetime.now(UTC) - ago
-        record(self.database, [Arrival(parse(body), body, at) for body in bodies], **options)
-
     def send(self, *numbers: int) -> None:
         """Insert dispatches, as the host does when it has sent a mail."""
-        rows = self.database.dispatches
-        rows |= {number: sent(str(number), 1) for number in numbers}
+        self.database.dispatches |= {number: sent(str(number), 1) for number in numbers}
 
-    def fall_due(self) -> None:
-        """Have everything that is parked be due."""
+    def sweep(self) -> int:
+        """Have everything that is parked be due, and sweep."""
         for each in self.database.logged():
             if each.status != 200:
                 self.log.entries[each.fingerprint] = replace(each, retry_at=NOON)
+        return self.parked.sweep()
 
     def opened(self) -> dict[int, datetime]:
         """Return when dispatches were opened."""
@@ -82,18 +69,15 @@ def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def site() -> Site:
-    """Return a database with one subscriber."""
     return Site(people("ada"))
 
 
-def test_sweep(site: Site) -> None:
-    """A sweep records what is due and has its rows; everything else stays parked for later."""
-    site.arrive(opening(1), opening(2), suppression("eve"))
+def test_a_sweep_records_what_is_due_and_has_its_rows(site: Site) -> None:
+    record(site.database, arrivals(opening(1), opening(2), suppression("eve")))
     site.send(2)
     assert site.parked.sweep() == 0  # nothing is due yet
-    site.fall_due()
     before = {each.fingerprint: each for each in site.database.logged()}
-    assert site.parked.sweep() == 1
+    assert site.sweep() == 1
     assert site.opened() == {2: NOON}
     for each in site.database.logged():
         if each.message_id == "m-2":
@@ -106,11 +90,11 @@ def test_sweep(site: Site) -> None:
     assert site.parked.sweep() == 0
 
 
-def test_order_of_arrival() -> None:
-    """Of two changes of a row without a date the last to arrive wins, whichever fell due first."""
+def test_of_two_changes_without_a_date_the_last_to_arrive_wins_whichever_fell_due_first() -> None:
     site = Site(people(undated=[Suppressible.SUBSCRIBER]))
-    site.arrive(testing.reactivation(ADA, None, at=NOON), ago=timedelta(minutes=2))
-    site.arrive(suppression("ada"), ago=timedelta(minutes=1))
+    lift = testing.reactivation(ADA, None, at=NOON)
+    record(site.database, arrivals(lift, ago=timedelta(minutes=2)))
+    record(site.database, arrivals(suppression("ada"), ago=timedelta(minutes=1)))
     site.database.subscribers[1] = {"email": ADA}
     for each, hours in zip(site.database.logged(), (1, 0), strict=True):
         entry = replace(each, retry_at=NOON + timedelta(hours=hours))
@@ -120,81 +104,74 @@ def test_order_of_arrival() -> None:
     assert (row["suppressed_at"], row["suppression_reason"]) == (NOON, "HardBounce")
 
 
-def test_many(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sweep takes a limited number, in groups; the next one takes more."""
+def test_a_sweep_takes_a_limited_number_in_groups(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hookrow.parked.MOST", 10)
     monkeypatch.setattr("hookrow.parked.GROUP", 4)
     numbers = range(2, 14)
-    site.arrive(*map(opening, numbers))
+    record(site.database, arrivals(*map(opening, numbers)))
     site.send(*numbers)
-    site.fall_due()
-    assert [site.parked.sweep(), site.parked.sweep()] == [10, 2]
+    assert [site.sweep(), site.sweep()] == [10, 2]
     assert [len(group) for group in site.told] == [4, 4, 2, 2]
     assert {each.attempts for each in site.database.logged()} == {1}
 
 
-def test_failed_work(site: Site) -> None:
-    """What the database refused is recorded when it no longer does, and counted once."""
+def test_what_the_database_refused_is_recorded_when_it_no_longer_does(site: Site) -> None:
     site.send(2)
     site.database.refuses = lambda each: isinstance(each, SetTime)
-    assert receive(site.database).answer(request(opening(2))).status == 503
-    site.fall_due()
-    assert site.parked.sweep() == 0
+    keep_failed(site.database, arrivals(opening(2)))
+    assert site.sweep() == 0
     site.database.refuses = lambda _: False
-    site.fall_due()
-    assert site.parked.sweep() == 1
+    assert site.sweep() == 1
     assert site.database.ends() == {"m-2": ("recorded", 1)}
 
 
-def test_erased_body(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What has no body is left alone; a person who is forgotten meanwhile stays forgotten."""
-    site.arrive(opening(2))
-    site.arrive(opening(3), bodies=False)
+def test_a_person_who_is_forgotten_meanwhile_stays_forgotten(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(site.database, arrivals(opening(2)))
+    record(site.database, arrivals(opening(3)), bodies=False)
     site.send(2, 3)
-    site.fall_due()
 
     def forgetting(*arguments: Any, **options: Any) -> object:  # noqa: ANN401 - passed on
         site.log.forget(ADA)
         return record_ready(*arguments, **options)
 
     monkeypatch.setattr("hookrow.parked.record_ready", forgetting)
-    assert site.parked.sweep() == 1
+    assert site.sweep() == 1  # what has no body is left alone
     assert {(each.recipient, each.body) for each in site.database.logged()} == {(None, None)}
 
 
-def test_outage(site: Site) -> None:
-    """A sweep that cannot reach the rows raises; what it took is due again later."""
-    site.arrive(opening(2))
+def test_what_an_outage_interrupts_is_due_again(site: Site) -> None:
+    record(site.database, arrivals(opening(2)))
     site.send(2)
-    site.fall_due()
     site.database.away = True
     with pytest.raises(Unavailable):
-        site.parked.sweep()
+        site.sweep()
     site.database.away = False
-    site.fall_due()
-    assert site.parked.sweep() == 1
+    assert site.sweep() == 1
 
 
-def test_receiver_that_sweeps(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With `sweep=True` a receiver sweeps by itself once it is started, and calls its hooks."""
+def test_a_receiver_sweeps_by_itself_and_calls_its_hooks(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hookrow.receiver.SWEEP_EVERY", 0.01)
-    heard: list[tuple[bytes, type]] = []
-    site.arrive(opening(2))
+    heard: list[bytes] = []
+    record(site.database, arrivals(opening(2), ago=timedelta(minutes=2)))
+    [entry] = site.database.logged()
+    site.log.entries[entry.fingerprint] = replace(entry, retry_at=NOON)
     site.send(2)
-    site.fall_due()
     receiver = receive(
-        site.database,
-        sweep=True,
-        on_recorded=lambda arrival, outcome: heard.append((arrival.body, type(outcome))),
+        site.database, sweep=True, on_recorded=lambda arrival, _: heard.append(arrival.body)
     )
     receiver.start()
     eventually(lambda: site.opened() == {2: NOON}, seconds=LIMIT)
     receiver.close(LIMIT)
-    assert heard == [(encode(opening(2)), Recorded)]
+    assert heard == [encode(opening(2))]
 
 
-def test_revisit(site: Site) -> None:
-    """`revisit` records what came before the host's commit; what has no rows stays as it is."""
+def test_revisit_records_what_came_before_the_hosts_commit(site: Site) -> None:
     receiver = receive(site.database)
     numbers = range(2, 100)  # more than a group
     for payload in (testing.delivery(ADA, "m-2", at=NOON), *map(opening, numbers)):
@@ -212,8 +189,7 @@ def test_revisit(site: Site) -> None:
     assert receiver.revisit("m-2").result(LIMIT) == 0  # nor is that an error
 
 
-def test_impossible() -> None:
-    """Without a log nothing is parked, and without bodies there is nothing to sweep."""
+def test_without_a_log_nothing_is_parked_and_without_bodies_nothing_is_swept() -> None:
     with pytest.raises(ConfigurationError, match="Without a log"):
         receive(people(log=False)).revisit("m-1")
     with pytest.raises(ConfigurationError, match="Without a log"):

@@ -1,69 +1,68 @@
-"""Replay: what comes from the log, how it is recorded, and what follows if that fails."""
+"""What is recorded late, from the log or the spool, and what the host changes by hand."""
 
-from __future__ import annotations
-
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from receiving import NOON, PROVIDER, Database, people
+from receiving import NOON, Database, people
 
 from hookrow import Arrival, Recorded, Suppressed
-from hookrow.entry import Ending, Entry, Logged, entries
+from hookrow.byhand import change_by_hand
+from hookrow.entry import Ending, Entry, Logged
 from hookrow.notification import Change, Outcome, Refusal, SetSuppression, Suppressible
+from hookrow.postmark import parse
 from hookrow.quiet import Quiet
-from hookrow.replay import arrivals_of, matching, record_late
-from hookrow.stores import Rejected, Unavailable
-from hookrow.stores.log import Query
-from hookrow.stores.memory import MemoryStore
+from hookrow.recording import keep_failed
+from hookrow.replay import arrivals_of, record_late
+from hookrow.stores import Conflict, Locked, Rejected, Unavailable
 
+ADA = "ada@example.com"
 FAILED, LATER = Refusal.FAILED.refused(), Refusal.UNAVAILABLE.refused()
 HELD = (Suppressible.SUBSCRIBER, 1)
+AT = datetime(2026, 3, 4, 5, 6, 7, 123456, tzinfo=UTC)
 BODY = (
     b'{"RecordType": "SubscriptionChange", "Recipient": "ada@example.com", '
     b'"SuppressSending": true, "SuppressionReason": "HardBounce"}'
 )
 
 
+@pytest.fixture
+def database() -> Database:
+    return people("Ada", "bea", "zoe")
+
+
 def logged(body: bytes) -> Logged:
     """Return the log entry of a body that came at noon and was refused."""
-    store = MemoryStore()
-    told = Arrival(PROVIDER.parse(body), body, NOON)
-    with store.transaction() as transaction:
-        transaction.write((), entries([told], [FAILED], NOON))
-    assert store.log is not None
-    [[entry]] = matching(store.log, Query())
+    database = people()
+    keep_failed(database, [Arrival(parse(body), body, NOON)])
+    [entry] = database.logged()
     return entry
 
 
-def test_arrivals() -> None:
-    """An entry arrives again as it came, with its fingerprint: not live, and no attempt more."""
+def test_an_entry_arrives_again_as_it_came_but_not_live() -> None:
     entry = logged(BODY)
-    suppressed = Suppressed("ada@example.com", None, None, "HardBounce")
-    assert arrivals_of([entry], PROVIDER.parse) == [
+    suppressed = Suppressed(ADA, None, None, "HardBounce")
+    assert arrivals_of([entry], parse) == [
         Arrival(suppressed, BODY, NOON, live=False, attempts=0, fingerprint=entry.fingerprint)
     ]
 
 
 @pytest.mark.parametrize("body", [b"\xff", b"\0", None])
-def test_bodies_that_are_gone(body: bytes | None) -> None:
-    """Entries whose body was escaped or erased are left out, their neighbours are not."""
+def test_entries_without_their_body_are_left_out(body: bytes | None) -> None:
     gone = logged(body) if body else replace(logged(BODY), body=None)
-    [again] = arrivals_of([gone, logged(BODY), gone], PROVIDER.parse)
+    [again] = arrivals_of([gone, logged(BODY), gone], parse)
     assert again.body == BODY
 
 
-@pytest.fixture
-def database() -> Database:
-    """Return a database with three subscribers."""
-    return people("ada", "bea", "zoe")
+# -- recording late --------------------------------------------------------------------
 
 
-def suppressions(*names: str, reason: str = "HardBounce") -> list[Arrival]:
+def suppressions(*names: str) -> list[Arrival]:
     """Return suppressions of these people that came an hour ago."""
     at = datetime.now(UTC) - timedelta(hours=1)
-    told = [Suppressed(f"{name}@example.com", None, at, reason) for name in names]
+    told = [Suppressed(f"{name}@example.com", None, at, "HardBounce") for name in names]
     return [Arrival(each, repr(each).encode(), at, live=False, attempts=0) for each in told]
 
 
@@ -85,9 +84,9 @@ def poisons(*keys: int) -> Callable[[Change | Entry], bool]:
 
 
 @pytest.mark.parametrize("error", [Rejected("23514"), ValueError("bea@example.com")], ids=repr)
-def test_poisoned(database: Database, error: Exception, caplog: pytest.LogCaptureFixture) -> None:
-    """What cannot be recorded fails alone, and is logged without its text and its address."""
-
+def test_what_cannot_be_recorded_fails_alone(
+    database: Database, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
     def refuses(each: Change | Entry) -> bool:
         if poisons(2)(each):
             raise error
@@ -103,19 +102,16 @@ def test_poisoned(database: Database, error: Exception, caplog: pytest.LogCaptur
     assert "bea@" not in message
 
 
-def test_what_the_log_refuses_too(database: Database) -> None:
-    """It ends as unavailable, because nothing keeps it; the rest of the group is recorded."""
+def test_what_the_log_refuses_too_ends_as_unavailable(database: Database) -> None:
     database.refuses = lambda each: isinstance(each, Entry) and each.recipient == "bea@example.com"
     assert letters(record_late(database, suppressions("ada", "bea", "zoe"), quiet=Quiet())) == "RLR"
     assert ends(database).keys() == {"a", "z"}
 
 
 @pytest.mark.parametrize("released", [True, False])
-def test_held_row(database: Database, monkeypatch: pytest.MonkeyPatch, *, released: bool) -> None:
-    """A locked row holds up no others: it is waited for afterwards, and parked if that fails.
-
-    It is counted once.
-    """
+def test_a_locked_row_is_waited_for_behind_the_others_and_counted_once(
+    database: Database, monkeypatch: pytest.MonkeyPatch, *, released: bool
+) -> None:
     database.held.add(HELD)
 
     def release(*_: object, **__: object) -> float:
@@ -127,12 +123,11 @@ def test_held_row(database: Database, monkeypatch: pytest.MonkeyPatch, *, releas
     late = [replace(each, attempts=1) for each in suppressions("ada", "bea")]
     assert letters(record_late(database, late, quiet=Quiet())) == ("RR" if released else "FR")
     assert database.begun[:2] == [True, False]
-    entry = next(each for each in database.logged() if each.recipient == "ada@example.com")
+    entry = next(each for each in database.logged() if each.recipient == ADA)
     assert (entry.attempts, entry.retry_at is None) == (1, released)
 
 
-def test_outage(database: Database) -> None:
-    """During a split, what was recorded by then ends so; if nothing can be, the error passes."""
+def test_what_was_recorded_before_an_outage_ends_so(database: Database) -> None:
     database.faults = iter([Rejected("poisoned"), None, *[Unavailable("gone")] * 9])
     assert letters(record_late(database, suppressions("ada", "bea", "zoe"), quiet=Quiet())) == "RLL"
     assert ends(database).keys() == {"a"}
@@ -141,8 +136,62 @@ def test_outage(database: Database) -> None:
         record_late(database, suppressions("ada", "bea"), quiet=Quiet())
 
 
-def test_without_bodies(database: Database) -> None:
-    """No body is logged, neither of what is recorded nor of what fails."""
+def test_without_bodies_none_is_logged(database: Database) -> None:
     database.refuses = poisons(1, 2)
     record_late(database, suppressions("ada", "bea", "zoe"), quiet=Quiet(), bodies=False)
     assert {each.body for each in database.logged()} == {None}
+
+
+# -- by hand ---------------------------------------------------------------------------
+
+
+def test_a_suppression_by_hand_is_recorded_and_logged_as_a_change_of_the_hosts(
+    database: Database,
+) -> None:
+    outcome = change_by_hand(database, ADA, reason="a letter", by="eve", at=AT, message_id="m-Ada")
+    assert isinstance(outcome, Recorded)
+    expected = {"suppressed_at": AT, "suppression_reason": "a letter", "suppression_changed_at": AT}
+    assert database.subscribers[1] == {"email": "Ada@example.com"} | expected
+    assert database.dispatches[1].items() >= expected.items()
+    [entry] = database.logged()
+    assert (entry.outcome, entry.recipient, entry.occurred_at) == (Ending.RECORDED, ADA, AT)
+    body = json.loads(entry.body or "")
+    assert [body[name] for name in ("Origin", "ChangedBy", "SuppressionReason")] == [
+        *("Host", "eve", "a letter")
+    ]
+
+
+def test_a_replay_does_not_undo_a_later_change_by_hand(database: Database) -> None:
+    change_by_hand(database, ADA, reason="a mistake", by="eve", at=AT)
+    later = AT + timedelta(microseconds=1)
+    change_by_hand(database, ADA, reason=None, by="eve", at=later, note="she wrote")
+    entries = database.logged()
+    assert [json.loads(entry.body or "")["Note"] for entry in entries] == [None, "she wrote"]
+    record_late(database, arrivals_of(entries[:1], parse), quiet=Quiet())
+    assert database.subscribers[1]["suppressed_at"] is None
+
+
+@pytest.mark.parametrize(
+    ("email", "reason", "refusal", "kept"),
+    [
+        ("eve@example.com", "a letter", Refusal.SUBSCRIBER_NOT_FOUND, 1),
+        (ADA, " ", Refusal.UNSUPPORTED, 0),
+    ],
+)
+def test_a_change_by_hand_may_be_refused(
+    database: Database, email: str, reason: str, refusal: Refusal, kept: int
+) -> None:
+    assert change_by_hand(database, email, reason=reason, by="eve", at=AT) == refusal.refused()
+    assert len(database.logged()) == kept
+
+
+def test_a_change_by_hand_that_meets_live_notifications_is_tried_again(database: Database) -> None:
+    database.faults = iter([Conflict("40001")])
+    outcome = change_by_hand(database, ADA, reason="x", by="eve", at=AT)
+    assert isinstance(outcome, Recorded)
+    database.held.add(HELD)
+    assert change_by_hand(database, ADA, reason="y", by="eve", at=AT) == FAILED
+    database.faults = iter([Locked("57014")] * 2)
+    database.held.clear()
+    with pytest.raises(Locked):
+        change_by_hand(database, ADA, reason="z", by="eve", at=AT)

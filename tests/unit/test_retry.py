@@ -1,7 +1,5 @@
 """Retry: which attempts follow a failed one, who gets 503, where it is kept, and the log lines."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from itertools import repeat
@@ -24,9 +22,7 @@ from hookrow.stores import Conflict, Locked, Rejected, StoreError, Unavailable
 from hookrow.stores.limits import limited_to
 
 ADA = "ada@example.com"
-
 RECORDED = Recorded(())
-
 LETTERS = {RECORDED: "R", Refusal.FAILED.refused(): "F", Refusal.UNAVAILABLE.refused(): "L"}
 """Recorded; failed: kept in the log; later: kept in the spool."""
 
@@ -37,17 +33,14 @@ GONE = Unavailable("gone")
 class Clock:
     """Time that passes only in sleep and in attempts."""
 
-    def __init__(self) -> None:
-        self.now = 1000.0
+    now = 1000.0
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass."""
         self.now += seconds
 
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Replace the clock of the module."""
     clock = Clock()
     monkeypatch.setattr(retry, "monotonic", lambda: clock.now)
     monkeypatch.setattr(retry, "sleep", clock.sleep)
@@ -122,7 +115,6 @@ def _names(arrivals: Sequence[Arrival]) -> str:
         ([CONFLICT] * 4, "abc abc abc abc abc", "RRR"),
         ([CONFLICT] * 5, "abc abc abc abc abc", "FFF"),
         # Locked rows: once more without them (+), however many conflicts there were.
-        ([LOCKED], "abc abc+", "RRR"),
         ([LOCKED] * 2, "abc abc+", "FFF"),
         ([*[CONFLICT] * 4, LOCKED], "abc abc abc abc abc abc+", "RRR"),
         # The database refuses the data: one by one, each with all its attempts.
@@ -136,8 +128,9 @@ def _names(arrivals: Sequence[Arrival]) -> str:
         ([ValueError("what")], "abc", "FFF"),
     ],
 )
-def test_attempts(faults: list[Exception], asked: str, ended: str) -> None:
-    """Each fault has its attempts; each arrival that is not recorded is kept in one place."""
+def test_attempts_follow_the_fault_and_each_failure_is_kept_in_one_place(
+    faults: list[Exception], asked: str, ended: str
+) -> None:
     rig = Rig(*faults)
     assert (rig("abc"), " ".join(rig.asked)) == (ended, asked)
     letters = list(zip("abc", ended, strict=True))
@@ -145,25 +138,13 @@ def test_attempts(faults: list[Exception], asked: str, ended: str) -> None:
     assert "".join(rig.spooled) == "".join(name for name, letter in letters if letter == "L")
 
 
-@pytest.mark.parametrize(("poisoned", "ended"), [("b", "RFR"), ("ac", "FRF")])
-def test_poisoned(poisoned: str, ended: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Only what the database refuses fails; the log names the first such, without traceback."""
-    assert Rig(REJECTED, poisoned=poisoned)("abc") == ended
-    [record] = caplog.records
-    assert f"m-{poisoned[0]}" in record.message
-    assert "NotNullViolation 23502" in record.message
-    assert record.exc_info is None
-
-
-def test_unavailable_to_one() -> None:
-    """If a store that can be reached fails for one notification, only that one is spooled."""
+def test_if_a_reachable_store_fails_for_one_notification_only_that_one_is_spooled() -> None:
     rig = Rig(GONE, poisoned="b", reachable=True)
     assert [rig("abc"), rig("b"), rig("abc")] == ["RLR", "L", "RLR"]  # it does not rest
     assert rig.spooled == ["b", "b", "b"]
 
 
-def test_unavailable_to_all() -> None:
-    """After three in succession the others are spooled together, without an attempt."""
+def test_after_three_failures_in_succession_the_others_are_spooled_together() -> None:
     rig = Rig(*[Unavailable("DiskFull 53100")] * 99, reachable=True)
     assert rig("abcdefghij") == "L" * 10
     assert rig.asked == ["abcdefghij", "a", "b", "c"]
@@ -173,8 +154,9 @@ def test_unavailable_to_all() -> None:
 @pytest.mark.parametrize(
     ("fault", "rests"), [(LOCKED, False), (REJECTED, False), (GONE, True), (ValueError(), True)]
 )
-def test_rest(fault: Exception, clock: Clock, *, rests: bool) -> None:
-    """A store that is away, or of which nobody knows what is wrong, is left alone for a while."""
+def test_a_store_that_is_away_is_left_alone_for_a_while(
+    fault: Exception, clock: Clock, *, rests: bool
+) -> None:
     rig = Rig(fault)
     rig("a")
     asked = len(rig.asked)
@@ -184,10 +166,10 @@ def test_rest(fault: Exception, clock: Clock, *, rests: bool) -> None:
     assert rig("a") == "R"
 
 
-@pytest.mark.parametrize("limited", [False, True])
-def test_out_of_time(clock: Clock, *, limited: bool) -> None:
-    """No attempt begins once the time is over: the rest is spooled. The caller may limit it."""
-    seconds = (9.0, 0.9) if limited else (0.9, 9.0)
+@pytest.mark.parametrize("seconds", [(9.0, 0.9), (0.9, 9.0)])
+def test_no_attempt_begins_once_the_time_of_the_group_or_of_the_caller_is_over(
+    clock: Clock, seconds: tuple[float, float]
+) -> None:
     for fault in (CONFLICT, LOCKED, REJECTED):
         rig = Rig(*[fault] * 99, takes=lambda: clock.sleep(1.0), seconds=seconds[0])
         with limited_to(seconds[1]):
@@ -196,8 +178,9 @@ def test_out_of_time(clock: Clock, *, limited: bool) -> None:
 
 
 @pytest.mark.parametrize("fault", [GONE, TypeError(ADA)], ids=repr)
-def test_log_that_cannot_be_written(fault: Exception, caplog: pytest.LogCaptureFixture) -> None:
-    """What the log cannot keep goes to the spool, and a log line says so."""
+def test_what_the_log_cannot_keep_goes_to_the_spool(
+    fault: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.ERROR, "hookrow")
     rig = Rig(*[CONFLICT] * 5, log_fault=fault)
     assert (rig("abc"), rig.spooled) == ("FFF", ["abc"])
@@ -206,15 +189,13 @@ def test_log_that_cannot_be_written(fault: Exception, caplog: pytest.LogCaptureF
 
 
 @pytest.mark.parametrize("fault", [CONFLICT, GONE], ids=repr)
-def test_unsupported(fault: Exception) -> None:
-    """An unsupported payload gets 422 whatever happens to the store, and is kept, too."""
+def test_unsupported_payloads_get_422_whatever_happens_and_are_kept(fault: Exception) -> None:
     rig = Rig(*[fault] * 5)
     assert rig.run([Arrival(None, b"{}", NOON)]) == [Refusal.UNSUPPORTED.refused()]
     assert [rig.failed, *rig.spooled].count("{}") == 1
 
 
-def test_logged_once(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """What happens to every group of an outage is logged once."""
+def test_an_outage_is_logged_once(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     rig = Rig(*[GONE] * 250)
     for _ in range(50):
         assert rig("abc") == "LLL"
@@ -222,36 +203,35 @@ def test_logged_once(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.messages == ["Answering 3 notifications 503: gone"]
 
 
-@pytest.mark.parametrize("fault", [KeyError(ADA), RecursionError()], ids=repr)
-def test_bug_is_logged(fault: Exception, caplog: pytest.LogCaptureFixture) -> None:
-    """Any other exception is logged with its type and place, but without what it quotes."""
-    Rig(fault)("abc")
+def test_a_bug_is_logged_with_its_type_and_place_but_not_what_it_quotes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    Rig(KeyError(ADA))("abc")
     [record] = caplog.records
     assert (record.name, record.levelno) == ("hookrow", logging.ERROR)
-    assert type(fault).__name__ in caplog.text
+    assert "KeyError" in caplog.text
     assert "test_retry.py" in caplog.text
     assert ADA not in caplog.text
 
 
 @pytest.mark.parametrize(
-    ("notification", "parts"),
+    ("notification", "named"),
     [
-        (None, ["unsupported"]),
-        (Suppressed(ADA, None, None, "HardBounce"), ["Suppressed", "None", "of 'a***@example.com"]),
-        (Delivered('"ada@home"@example.com', "m-1", NOON), ["of '\"***@example.com"]),
-        (Delivered("postmaster", "m-1", NOON), ["of 'p***"]),
-        (Delivered(None, None, NOON), ["Delivered", "None"]),
-        (Delivered(f"{ADA}\nERROR", "m\n1", NOON), ["of 'a***@example.com\\nERROR", "m\\n1"]),
-        (Delivered("a@\r\x1b[2Jb", "\x1b", NOON), [r"of 'a***@\r\x1b[2Jb"]),
+        (None, "an unsupported notification"),
+        (Suppressed(ADA, None, None, "HardBounce"), "Suppressed None of 'a***@example.com'"),
+        (Delivered('"ada@home"@x', "m-1", NOON), "Delivered 'm-1' of '\"***@x'"),
+        (Delivered("postmaster", "m-1", NOON), "Delivered 'm-1' of 'p***'"),
+        (Delivered(None, None, NOON), "Delivered None of '***'"),
+        (
+            Delivered(f"{ADA}\nERROR\x1b[2J", "m\n1", NOON),
+            r"Delivered 'm\n1' of 'a***@example.com\nERROR\x1b[2J'",
+        ),
     ],
     ids=str,
 )
-def test_name_of_a_notification(
-    notification: Notification | None, parts: Sequence[str], caplog: pytest.LogCaptureFixture
+def test_a_notification_is_named_in_one_line_without_a_full_address(
+    notification: Notification | None, named: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A log line names type, message and domain in one line, and never a full address."""
     Rig(REJECTED).run([Arrival(notification, b"", NOON)])
-    [message] = caplog.messages
-    assert all(part in message for part in [*parts, "23502"])
-    assert message.isprintable()
-    assert ADA not in message
+    assert caplog.messages == [f"The database refuses {named}: NotNullViolation 23502"]
+    assert caplog.records[0].exc_info is None

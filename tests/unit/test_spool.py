@@ -1,11 +1,10 @@
 """The spool: it keeps each notification once, on the disk, for its owner only."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sqlite3
 import stat
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -43,19 +42,23 @@ def _empty(spool: Spool) -> None:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Return where the spool is, in a folder of its own."""
     (tmp_path / "folder").mkdir()
     return tmp_path / "folder" / "spool.db"
 
 
 @pytest.fixture
 def spool(path: Path) -> Spool:
-    """Return an empty spool."""
     return Spool(path)
 
 
-def test_order(spool: Spool, path: Path) -> None:
-    """Entries come back unchanged, in the order in which they were put, page by page."""
+@pytest.fixture
+def _no_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def test_entries_come_back_unchanged_and_in_order(spool: Spool, path: Path) -> None:
     bodies = [b"", b"\xff\x00", b"x" * 1024, b"one", b"two"]
     arrivals = [Arrival(None, body, NOON - timedelta(minutes=n)) for n, body in enumerate(bodies)]
     spool.put(arrivals[:2])
@@ -68,8 +71,7 @@ def test_order(spool: Spool, path: Path) -> None:
     assert spool.count() == 5
 
 
-def test_once_each(spool: Spool) -> None:
-    """A repeated notification adds to the attempts, and keeps its first and last time."""
+def test_a_repeated_notification_is_kept_once(spool: Spool) -> None:
     spool.put([_arrival(minutes=2), _arrival("bea"), _arrival(minutes=1)])
     spool.put([_arrival(minutes=3)])
     ada, bea = _everything(spool)
@@ -78,8 +80,7 @@ def test_once_each(spool: Spool) -> None:
     assert ada.last_received_at == NOON + timedelta(minutes=3)
 
 
-def test_remove(spool: Spool) -> None:
-    """Entries are removed once their attempts were taken, unless these were put back."""
+def test_entries_are_removed_once_their_attempts_were_taken(spool: Spool) -> None:
     spool.put([_arrival(name) for name in ("ada", "ada", "bea", "carl")])
     found = _everything(spool)
     spool.take(found[:2])
@@ -89,8 +90,7 @@ def test_remove(spool: Spool) -> None:
     assert _everything(spool) == [found[0], found[2]]
 
 
-def test_came_again(spool: Spool) -> None:
-    """What came again since it was read stays, with the attempts that were not read."""
+def test_what_came_again_since_it_was_read_stays(spool: Spool) -> None:
     spool.put([_arrival(), _arrival()])
     found = _everything(spool)
     spool.put([_arrival(minutes=4)])
@@ -106,22 +106,27 @@ def test_came_again(spool: Spool) -> None:
     assert [each.attempts for each in _everything(spool)] == [1]
 
 
-def test_permissions(path: Path) -> None:
-    """Only the owner may use the spool, and the lock beside it, whoever might before."""
-    before = os.umask(0)
-    try:
-        spool = Spool(path)
-        with spool.drained():
-            path.chmod(0o666)
-            spool.put([_arrival()])
-            files = path.parent.iterdir()
-            assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
-    finally:
-        os.umask(before)
+def _modes(path: Path) -> dict[str, int]:
+    return {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
 
 
-def test_relative_path(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file stays where it was when it was named, if the process changes its folder."""
+@pytest.mark.usefixtures("_no_umask")
+def test_files_are_created_for_the_owner_only(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "chmod", lambda *_: None)  # it would come too late
+    spool = Spool(path)
+    with spool.drained(), spool._open() as connection:
+        connection.execute("DELETE FROM arrivals")
+        names = ("spool.db", "spool.db-journal", "spool.db.lock")
+        assert _modes(path) == dict.fromkeys(names, 0o600)
+
+
+def test_a_spool_that_others_could_read_becomes_the_owners(spool: Spool, path: Path) -> None:
+    path.chmod(0o666)
+    spool.put([_arrival()])
+    assert _modes(path) == {"spool.db": 0o600}
+
+
+def test_a_relative_path_stays_where_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(path.parent)
     spool = Spool("spool.db")
     monkeypatch.chdir(path.parent.parent)
@@ -129,8 +134,7 @@ def test_relative_path(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert _bodies(Spool(path)) == ["ada"]
 
 
-def test_synced(spool: Spool) -> None:
-    """A put is on the disk when it returns, and so is the folder's entry of the journal."""
+def test_a_put_is_on_the_disk_when_it_returns(spool: Spool) -> None:
     with spool._open() as connection:
         assert connection.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
@@ -143,8 +147,9 @@ def test_synced(spool: Spool) -> None:
         ("PRAGMA user_version = 2", "a newer version of hookrow"),
     ],
 )
-def test_unsuitable_database(path: Path, statement: str, says: str) -> None:
-    """Another database, or a spool of a later version, is refused and left as it was."""
+def test_an_unsuitable_database_is_refused_and_left_as_it_was(
+    path: Path, statement: str, says: str
+) -> None:
     if "version" in says:
         Spool(path)
     with closing(sqlite3.connect(path)) as connection:
@@ -156,16 +161,14 @@ def test_unsuitable_database(path: Path, statement: str, says: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["no/such/spool.db", "text", "a\0b"])
-def test_impossible_file(tmp_path: Path, name: str) -> None:
-    """A path at which there can be no spool is refused by name."""
+def test_an_impossible_file_is_refused_by_name(tmp_path: Path, name: str) -> None:
     (tmp_path / "text").write_text("no database, but long enough to look like one " * 99)
     with pytest.raises(ConfigurationError, match="cannot be written") as raised:
         Spool(tmp_path / name)
     assert str(tmp_path / name) in str(raised.value)
 
 
-def test_full(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """At the limit what was kept stays, and the log says once that no more can be kept."""
+def test_a_full_spool_keeps_what_it_has(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     spool = Spool(path, limit=200_000)
     for number in range(30):
         spool.put([_arrival(f"n{number:02}", size=10_000)])
@@ -181,8 +184,7 @@ def test_full(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert _bodies(spool) == ["again"]
 
 
-def test_one_that_does_not_fit(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A body that is too large for what is left loses none of those it came with."""
+def test_one_that_does_not_fit_loses_no_other(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     spool = Spool(path, limit=200_000)
     names = ["ada", "bea", "huge", "ada", "carl"]
     spool.put([_arrival(name, size=300_000 if name == "huge" else 10) for name in names])
@@ -191,8 +193,9 @@ def test_one_that_does_not_fit(path: Path, caplog: pytest.LogCaptureFixture) -> 
     assert "1 notifications" in message
 
 
-def test_faults(spool: Spool, path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """What it cannot keep is logged once, as an error; afterwards it works as before."""
+def test_what_it_cannot_keep_is_logged_once_and_then_it_works_again(
+    spool: Spool, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     spool.put([_arrival()])
     away = path.rename(path.parent.parent / "spool.db")
     path.write_bytes(b"nothing of the kind" * 1000)
@@ -211,10 +214,9 @@ def test_faults(spool: Spool, path: Path, caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_one_drain_at_a_time(spool: Spool, path: Path) -> None:
-    """Only one block at a time drains the spool; meanwhile it can be filled."""
     with suppress(ValueError), spool.drained() as alone, Spool(path).drained() as as_well:
         assert (alone, as_well) == (True, False)
-        spool.put([_arrival()])
+        spool.put([_arrival()])  # meanwhile it can be filled
         raise ValueError
     with Spool(path).drained() as alone:
         assert alone
