@@ -119,28 +119,6 @@ def test_what_arrives_while_a_group_works_forms_the_next_groups(
     assert gate.groups == [[0], *groups, [9], [10]]
 
 
-def test_many_threads_get_their_own_results_in_their_own_order() -> None:
-    gate = _Gate()
-    gate.opened.set()
-    ended: dict[int, list[object]] = {}
-
-    def call(start: int) -> None:
-        ended[start] = [*map(_result, [*_submit(commit, range(start, start + 100))])]
-
-    with closing(GroupCommit(gate, group=7)) as commit:
-        callers = [Thread(target=call, args=(start,)) for start in range(100, 500, 100)]
-        for caller in callers:
-            caller.start()
-        for caller in callers:
-            caller.join(LIMIT)
-    assert ended == {
-        start: [item * 10 for item in range(start, start + 100)] for start in range(100, 500, 100)
-    }
-    assert max(map(len, gate.groups)) <= 7
-    worked = [item for group in gate.groups for item in group]
-    assert sorted(worked, key=lambda item: item // 100) == [*range(100, 500)]
-
-
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_after_a_thread_ended_the_next_item_starts_another_for_the_same_queue() -> None:
     gate, ended = _Gate(), list[Thread]()

@@ -1,7 +1,5 @@
 """What all hosts share of HTTP: the endpoint, headers, lengths, and every response."""
 
-from __future__ import annotations
-
 import pytest
 
 from hookrow.http import (
@@ -22,69 +20,49 @@ ENDPOINT = "/provider/webhooks"
 
 
 @pytest.mark.parametrize(
-    ("path", "root"),
+    ("path", "root", "found"),
     [
-        *(("/provider/webhooks", ""), ("/provider/webhooks/", ""), ("/provider/webhooks", "/")),
-        *(
-            (f"/mail{ENDPOINT}", "/mail"),
-            (f"/mail{ENDPOINT}/", "/mail"),
-            (f"/mail{ENDPOINT}", "/mail/"),
-        ),
-        *((f"/a/b{ENDPOINT}", "/a/b"), (f"/größe{ENDPOINT}", "/größe"), (ENDPOINT * 2, ENDPOINT)),
-        (f"/mail{ENDPOINT}", "/api/mail"),  # FastAPI behind a proxy
-        (ENDPOINT, "/api"),  # a proxy removed the root
-        (ENDPOINT, "/pro"),  # the root is no segment of the path
+        *((ENDPOINT, "", True), (f"{ENDPOINT}/", "", True), (ENDPOINT, "/", True)),
+        *((f"/mail{ENDPOINT}/", "/mail", True), (f"/mail{ENDPOINT}", "/mail/", True)),
+        *((f"/größe{ENDPOINT}", "/größe", True), (ENDPOINT * 2, ENDPOINT, True)),
+        (f"/mail{ENDPOINT}", "/api/mail", True),  # FastAPI behind a proxy
+        (ENDPOINT, "/api", True),  # a proxy removed the root
+        (ENDPOINT, "/pro", True),  # the root is no segment of the path
+        *(("", "", False), ("/", "/", False), ("/mail", "/mail", False)),
+        *((f"/mail{ENDPOINT}", "", False), (f"/mail/x{ENDPOINT}", "/mail", False)),
+        *((f"{ENDPOINT}/x", "", False), (f"{ENDPOINT}//", "", False), (f"/{ENDPOINT}", "", False)),
+        *(("/Provider/Webhooks", "", False), ("provider/webhooks", "", False)),
+        *(("/xprovider/webhooks", "/api", False), (ENDPOINT, ENDPOINT, False)),
     ],
 )
-def test_at_the_endpoint(path: str, root: str) -> None:
-    """The endpoint is found below any mount, with or without a trailing slash."""
-    assert Head("POST", path, (), root).is_at(ENDPOINT)
-
-
-@pytest.mark.parametrize(
-    ("path", "root"),
-    [
-        *(("", ""), ("/", ""), ("/", "/"), ("/mail", "/mail"), ("/provider", "")),
-        *((f"/mail{ENDPOINT}", ""), (f"/mail/x{ENDPOINT}", "/mail"), (f"{ENDPOINT}/x", "")),
-        *((f"{ENDPOINT}//", ""), (f"/{ENDPOINT}", ""), ("/provider//webhooks", "")),
-        *(("/Provider/Webhooks", ""), ("provider/webhooks", "")),
-        *(("/xprovider/webhooks", "/api"), (ENDPOINT, ENDPOINT)),
-    ],
-)
-def test_elsewhere(path: str, root: str) -> None:
-    """Any other path is not the endpoint."""
-    assert not Head("POST", path, (), root).is_at(ENDPOINT)
+def test_the_endpoint_below_any_mount(path: str, root: str, *, found: bool) -> None:
+    assert Head("POST", path, (), root).is_at(ENDPOINT) is found
 
 
 @pytest.mark.parametrize(
     ("headers", "value"),
     [
-        ([(b"host", b"x")], None),
-        ([(b"x-secret", b"")], b""),
-        ([(b"X-SECRET", b"Abc")], b"Abc"),
-        ([(b"x-secret", b"1"), (b"b", b"2"), (b"X-Secret", b"\t3 ")], b"1, 3"),
-        ([(b"x-secret", b" \t A b\tc \t")], b"A b\tc"),
-        *(([(b"x-secret", value)], value) for value in (b"\xff\x00", b"\nAbc\x0b")),
+        *(([(b"host", b"x")], None), ([(b"x-secret", b"")], b"")),
+        ([(b"X-SECRET", b"\nAbc\xff\x0b")], b"\nAbc\xff\x0b"),
+        # Repeated headers are joined, and spaces and tabs around a value are removed.
+        ([(b"x-secret", b"1"), (b"b", b"2"), (b"X-Secret", b"\tA b\tc ")], b"1, A b\tc"),
     ],
 )
 @pytest.mark.parametrize("name", ["x-secret", "X-Secret"])
 def test_header(headers: list[tuple[bytes, bytes]], value: bytes | None, name: str) -> None:
-    """Names ignore case, repeated headers are joined, and spaces and tabs around are removed."""
     assert Head("POST", "/", headers).header(name) == value
 
 
 @pytest.mark.parametrize(
     ("value", "length"),
     [
-        *((b"0", 0), (b" 12 ", 12), (b"0012", 12), (b"0" * 5000 + b"7", 7)),
-        *((b"1048576", LARGEST_BODY), (b"1048577", LARGEST_BODY + 1), (b"1" + b"0" * 20, 10**19)),
-        *((b"9" * 5000, 10**20 - 1), (b"", None), (b"x", None), (b"-1", None), (b"+1", None)),
-        *((b"1, 1", None), (b"1_0", None), (b"1 0", None), (b"0x1", None), (b"\xd9\xa1", None)),
+        *((b"0", 0), (b" 12 ", 12), (b"0" * 5000 + b"7", 7), (b"9" * 5000, 10**20 - 1)),
+        *((b"1048576", LARGEST_BODY), (b"1048577", LARGEST_BODY + 1)),
+        *((each, None) for each in (b"", b"x", b"-1", b"1, 1", b"1_0", b"0x1", b"\xd9\xa1")),
     ],
     ids=lambda value: str(value)[:9],
 )
-def test_declared_length(value: bytes, length: int | None) -> None:
-    """A length is ASCII digits, however many, and may be 1 MiB; a body has 15 seconds."""
+def test_a_length_is_ascii_digits_and_may_be_1_mib(value: bytes, length: int | None) -> None:
     head = Head("POST", "/", [(b"content-length", value)])
     assert declared_length(head) == length
     assert oversized(head) is (length is not None and length > 1024 * 1024)
@@ -114,30 +92,29 @@ RESPONSES = {
 }
 
 
-def test_responses() -> None:
-    """Every outcome has the contract's status, text and headers, and no two are one."""
+def test_every_outcome_has_the_contracts_status_text_and_headers() -> None:
     assert respond(Recorded(())) == _plain(200, "")
-    assert [*Refusal.__members__.values()] == [*RESPONSES]
+    assert [*Refusal.__members__.values()] == [*RESPONSES]  # no two are one
     for refusal, expected in RESPONSES.items():
         assert respond(refusal.refused(owner="zoë@x", recipient="{x}@b")) == expected
 
 
-def test_refuse_body() -> None:
-    """A handler that has a method `refuse` makes the response to a refused body."""
+class Handler:
+    blocking = False
 
-    class Handler:
-        blocking = False
+    def admit(self, head: Head) -> None:
+        del head
 
-        def admit(self, head: Head) -> None:
-            """Admit every request."""
+    def __call__(self, request: Request) -> Response:
+        return _plain(200, request.head.path)
 
-        def __call__(self, request: Request) -> Response:
-            return _plain(200, request.head.path)
 
-    class Refusing(Handler):
-        def refuse(self, head: Head, refusal: Refusal) -> Response:
-            return _plain(refusal.status, head.path)
+class Refusing(Handler):
+    def refuse(self, head: Head, refusal: Refusal) -> Response:
+        return _plain(refusal.status, head.path)
 
+
+def test_a_handlers_refuse_makes_the_response_to_a_refused_body() -> None:
     head, expected = Head("POST", ENDPOINT, ()), RESPONSES[Refusal.TOO_LARGE]
     assert refuse_body(Handler(), head, Refusal.TOO_LARGE) == expected == refuse(Refusal.TOO_LARGE)
     assert refuse_body(Refusing(), head, Refusal.TOO_LARGE) == _plain(413, ENDPOINT)
