@@ -1,23 +1,23 @@
-"""Log lines: what is logged of each request at debug level, in JSON, and under which id."""
-
-from __future__ import annotations
+"""Log lines: what is logged of each request, under which id, in JSON, and how often."""
 
 import json
 import logging
 import re
 import sys
-from datetime import UTC, datetime
 
 import pytest
 
-from hookrow import Head, Postmark, Receiver, Request, testing
+from hookrow import Postmark, Receiver, Request
 from hookrow.logs import JSONFormatter, configuration
-from hookrow.quiet import Once
+from hookrow.periodic import Periodic
+from hookrow.quiet import Once, Quiet
 from hookrow.request_id import request_id
 from hookrow.stores import Unavailable
 from hookrow.stores.memory import MemoryStore
+from small_world import SECRET, head, request, store
+from wire import eventually
 
-SECRET = "a-secret-of-the-tests"
+STRANGER = "Somebody came without the secret, and was answered 401: request r-1."
 
 
 @pytest.fixture
@@ -29,40 +29,22 @@ def lines(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 
 @pytest.fixture
 def receiver() -> Receiver:
-    """Return a receiver with one subscriber and their dispatch."""
-    return Receiver(
-        Postmark(SECRET),
-        MemoryStore(
-            subscribers={1: {"email": "ada@example.com"}},
-            dispatches={1: {"provider_message_id": "m-1", "subscriber_id": 1}},
-        ),
-    )
-
-
-def _head(path: str = "/provider/webhooks", method: str = "POST", secret: str = SECRET) -> Head:
-    return Head(method, path, [(b"x-provider-secret", secret.encode())], request_id="r-1")
-
-
-def _request(recipient: str = "ada@example.com") -> Request:
-    body = testing.delivery(recipient, "m-1", at=datetime.now(UTC))
-    return Request(_head(), json.dumps(body).encode())
+    return Receiver(Postmark(SECRET), store())
 
 
 def _all_kinds(receiver: Receiver) -> None:
     """Send a request of each kind, and others that are refused three times."""
-    receiver.answer(_request())
-    receiver.answer(_request("eve@example.com"))
-    receiver.answer(Request(_head(), b"{}"))
+    receiver.answer(request())
+    receiver.answer(request("eve@example.com"))
+    receiver.answer(Request(head(), b"{}"))
     for _ in range(3):
-        for head in (_head("/x"), _head(method="GET"), _head(secret="x")):
-            receiver.admit(head)
+        for each in (head("/x"), head(method="GET"), head(secret="x")):
+            receiver.admit(each)
 
 
-STRANGER = "Somebody came without the secret, and was answered 401: request r-1."
-
-
-def test_debug(lines: pytest.LogCaptureFixture, receiver: Receiver) -> None:
-    """Each group and each refused notification has a line; what anybody can cause has one."""
+def test_at_debug_level_groups_and_refusals_are_logged_and_what_anybody_can_cause_once(
+    lines: pytest.LogCaptureFixture, receiver: Receiver
+) -> None:
     _all_kinds(receiver)
     assert [re.sub(r"took [\d.]+ ms", "took", message) for message in lines.messages] == [
         "A group of 1 took: 1 recorded; requests r-1",
@@ -80,23 +62,22 @@ def test_debug(lines: pytest.LogCaptureFixture, receiver: Receiver) -> None:
     assert {*lines.messages} <= {STRANGER}
 
 
-def test_outage(
-    lines: pytest.LogCaptureFixture, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+def test_a_group_that_is_answered_503_is_logged_with_its_requests(
+    caplog: pytest.LogCaptureFixture, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A group that is answered 503 is logged with its requests."""
-
     def transaction(*_: object, **__: object) -> None:
         raise Unavailable("gone")
 
     monkeypatch.setattr(MemoryStore, "transaction", transaction)
-    assert receiver.answer(_request()).status == 503
-    assert lines.messages[0] == "Answering 1 notifications 503, requests r-1: gone"
+    assert receiver.answer(request()).status == 503
+    assert caplog.messages[0] == "Answering 1 notifications 503, requests r-1: gone"
 
 
-def test_json(lines: pytest.LogCaptureFixture, receiver: Receiver) -> None:
-    """In JSON a line has its time, level, logger and message, and the ids of its requests."""
-    receiver.admit(_head(secret="x"))
-    receiver.answer(_request())
+def test_json_has_time_level_logger_message_and_request_ids(
+    lines: pytest.LogCaptureFixture, receiver: Receiver
+) -> None:
+    receiver.admit(head(secret="x"))
+    receiver.answer(request())
     first, second = (json.loads(JSONFormatter().format(record)) for record in lines.records)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", first.pop("time"))
     assert first == {
@@ -109,8 +90,7 @@ def test_json(lines: pytest.LogCaptureFixture, receiver: Receiver) -> None:
     assert "request_id" not in second
 
 
-def test_json_of_an_error() -> None:
-    """A traceback and control characters stay within one line of JSON."""
+def test_a_traceback_and_control_characters_stay_within_one_line_of_json() -> None:
     try:
         int("two\nlines")
     except ValueError:
@@ -122,8 +102,7 @@ def test_json_of_an_error() -> None:
     assert "ValueError: invalid literal" in json.loads(line)["error"]
 
 
-def test_configuration() -> None:
-    """Only the loggers of hookrow and uvicorn are configured, and repeated errors limited."""
+def test_only_the_loggers_of_hookrow_and_uvicorn_are_configured() -> None:
     made = configuration("debug", "json")
     assert made["disable_existing_loggers"] is False
     assert made["handlers"]["stderr"]["formatter"] == "json"
@@ -135,21 +114,101 @@ def test_configuration() -> None:
     ]
 
 
-# -- request ids -----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "given",
     [
-        *([], [b"a", b"a"], [b""], [b"x" * 65], [b"a b"], [b"ada@example.com"], [b"a\nb"]),
-        *([b"a\n"], [b"a\x00"], [b"<b>"], ["\u00e9".encode()]),
+        *([], [b"a", b"a"], [b""], [b"x" * 65], [b"a b"], [b"ada@example.com"], [b"a\n"]),
+        *([b"a\x00"], [b"<b>"], ["\u00e9".encode()]),
     ],
 )
-def test_request_id(given: list[bytes]) -> None:
-    """A request without a short and harmless id gets a new one of 16 hex digits."""
-    headers = [(b"x-request-id", value) for value in given]
-    made = [request_id(headers) for _ in range(2)]
+def test_a_request_without_a_short_harmless_id_gets_a_new_one(given: list[bytes]) -> None:
+    made = [request_id([(b"x-request-id", value) for value in given]) for _ in range(2)]
     assert all(re.fullmatch("[0-9a-f]{16}", each) for each in made)
     assert made[0] != made[1]
-    for kept in ("4bf92f3577b34da6", "A.b_c-9", "x" * 64):
-        assert request_id([(b"Host", b"x"), (b"X-Request-Id", kept.encode())]) == kept
+
+
+@pytest.mark.parametrize("given", ["4bf92f3577b34da6", "A.b_c-9", "x" * 64])
+def test_a_harmless_request_id_is_kept(given: str) -> None:
+    assert request_id([(b"Host", b"x"), (b"X-Request-Id", given.encode())]) == given
+
+
+# -- rate limits -----------------------------------------------------------------------
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("hookrow.quiet.monotonic", clock)
+    return clock
+
+
+def test_a_template_is_logged_once_in_ten_seconds_and_then_with_a_count(
+    lines: pytest.LogCaptureFixture, clock: Clock
+) -> None:
+    quiet, other = Quiet(), Quiet()
+    for number in range(6):
+        quiet.warning("again %d", number, request_id="r-1")
+    quiet.error("again %d", 0)
+    other.warning("again %d", 0)
+    quiet.debug("100 %% of %s", "%s")
+    for seconds in (9.99, 0.01, 0.0, 10.0, 10.0):
+        clock.now += seconds
+        quiet.warning("again %d", 7)
+    assert [(record.levelname, record.getMessage()) for record in lines.records] == [
+        ("WARNING", "again 0"),
+        ("ERROR", "again 0"),
+        ("WARNING", "again 0"),
+        ("DEBUG", "100 % of %s"),
+        ("WARNING", "again 7 (and 6 times more before)"),
+        ("WARNING", "again 7 (and 1 times more before)"),
+        ("WARNING", "again 7"),
+    ]
+    assert vars(lines.records[0])["request_id"] == "r-1"
+    assert {record.name for record in lines.records} == {"hookrow"}
+
+
+def test_the_silence_may_be_of_any_length(lines: pytest.LogCaptureFixture, clock: Clock) -> None:
+    quiet = Quiet(seconds=0.5)
+    for _ in range(3):
+        quiet.warning("now")
+        clock.now += 0.25
+    assert lines.messages == ["now", "now (and 1 times more before)"]
+
+
+def test_the_filter_limits_warnings_by_their_template(clock: Clock) -> None:
+    def passes(level: int, message: str, value: int) -> bool:
+        return once.filter(logging.LogRecord("uvicorn", level, "", 0, message, (value,), None))
+
+    once = Once()
+    assert [passes(logging.WARNING, "bad %d", number) for number in range(2)] == [True, False]
+    assert [passes(logging.INFO, "started %d", number) for number in range(2)] == [True, True]
+    clock.now += 10.0
+    assert passes(logging.WARNING, "bad %d", 3)
+
+
+def test_periodic_work_that_fails_goes_on_and_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    times: list[int] = []
+
+    def work() -> None:
+        times.append(len(times))
+        if len(times) < 3:
+            raise ValueError("what")
+
+    periodic = Periodic(work, seconds=0.001, name="sweep")
+    periodic.start()
+    eventually(lambda: len(times) >= 5)
+    periodic.close()
+    count = len(times)
+    periodic.start()
+    periodic.close()
+    assert len(times) == count
+    assert caplog.messages == ["The sweep failed: ValueError: what"]

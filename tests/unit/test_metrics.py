@@ -1,13 +1,9 @@
 """Metrics: what is counted, and how Prometheus reads it."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from importlib import import_module
 from unittest.mock import Mock
 
 import pytest
@@ -15,13 +11,10 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from hookrow import ConfigurationError, Postmark, Receiver, Refusal, Request
-from hookrow.errors import MissingExtra
 from hookrow.exposition import Exposition
 from hookrow.metrics import Metrics
 from hookrow.notification import Arrival, Delivered
 from hookrow.observing import Inside
-from hookrow.prepare import prepare
-from hookrow.settings import Settings
 from hookrow.stores import Conflict, Unavailable
 from hookrow.stores.memory_log import MemoryLog
 from small_world import AT, SECRET, head, request, store
@@ -31,8 +24,17 @@ NEWEST = "hookrow_newest_notification_timestamp_seconds{}"
 
 @pytest.fixture
 def registry() -> CollectorRegistry:
-    """Return an empty registry."""
     return CollectorRegistry()
+
+
+@pytest.fixture
+def metrics(registry: CollectorRegistry) -> Metrics:
+    return Metrics(registry)
+
+
+@pytest.fixture
+def receiver(metrics: Metrics) -> Receiver:
+    return Receiver(Postmark(SECRET), store(), observer=metrics)
 
 
 def page(registry: CollectorRegistry) -> str:
@@ -52,9 +54,7 @@ def values(registry: CollectorRegistry) -> dict[str, float]:
     }
 
 
-def test_notifications(registry: CollectorRegistry) -> None:
-    """Notifications are counted by type and outcome, with their groups, attempts and times."""
-    receiver = Receiver(Postmark(SECRET), store(), observer=Metrics(registry))
+def test_notifications_and_groups(registry: CollectorRegistry, receiver: Receiver) -> None:
     for each in (request(), request("eve@example.com"), Request(head(), b"{}")):
         receiver.answer(each)
     counted = values(registry)
@@ -69,10 +69,9 @@ def test_notifications(registry: CollectorRegistry) -> None:
     assert abs(counted[NEWEST] - datetime.now(UTC).timestamp()) < 60
 
 
-def test_refusals_attempts_and_late_responses(registry: CollectorRegistry) -> None:
-    """Refusals are counted by reason, attempts by result, and late responses."""
-    metrics = Metrics(registry)
-    receiver = Receiver(Postmark(SECRET), store(), observer=metrics)
+def test_refusals_attempts_and_late_responses(
+    registry: CollectorRegistry, receiver: Receiver, metrics: Metrics
+) -> None:
     for each in (head("/x"), head(method="GET"), head(secret="x"), head(secret="y"), head()):
         receiver.admit(each)
     for error in (Conflict(), KeyError()):
@@ -88,19 +87,21 @@ def test_refusals_attempts_and_late_responses(registry: CollectorRegistry) -> No
     }
 
 
-def test_lag(registry: CollectorRegistry) -> None:
-    """The lag is the time since the event, and zero if the provider's clock is ahead."""
+def test_the_lag_is_zero_if_the_providers_clock_is_ahead(
+    registry: CollectorRegistry, metrics: Metrics
+) -> None:
     late = Arrival(Delivered("a", "m", AT), b"", AT + timedelta(seconds=90))
     early = replace(late, received_at=AT - timedelta(seconds=90))
-    Metrics(registry).recording([early, late], [None, None])([Refusal.FAILED.refused()] * 2)
+    metrics.recording([early, late], [None, None])([Refusal.FAILED.refused()] * 2)
     counted = values(registry)
     assert (counted["hookrow_lag_seconds_sum{}"], counted["hookrow_lag_seconds_count{}"]) == (90, 2)
     assert counted[NEWEST] == late.received_at.timestamp()
 
 
-def test_gauges_and_secrets(registry: CollectorRegistry) -> None:
-    """A look sets what waits, and counts uses of secrets, also after a rotation began anew."""
-    metrics, matched, held = Metrics(registry), {0: 3, 1: 2}, store()
+def test_a_look_sets_what_waits_and_counts_secrets_also_after_a_rotation(
+    registry: CollectorRegistry, metrics: Metrics
+) -> None:
+    matched, held = {0: 3, 1: 2}, store()
     Receiver(Postmark(SECRET), held).answer(request("eve@example.com"))
     metrics.look()  # before there is anything to look at
     metrics.watch(Inside(lambda: 7, lambda: 5, lambda: matched, held.log))
@@ -118,11 +119,11 @@ def test_gauges_and_secrets(registry: CollectorRegistry) -> None:
     }
 
 
-def test_outage(registry: CollectorRegistry) -> None:
-    """Without the database and the spool's file, a look sets the other metrics."""
+def test_without_the_database_and_the_spool_a_look_sets_the_others(
+    registry: CollectorRegistry, metrics: Metrics
+) -> None:
     log = Mock(MemoryLog, count_parked=Mock(side_effect=Unavailable))
     spooled = Mock(side_effect=sqlite3.OperationalError)
-    metrics = Metrics(registry)
     metrics.watch(Inside(lambda: 7, spooled, lambda: {0: 1}, log))
     metrics.look()
     assert values(registry) == {
@@ -131,9 +132,9 @@ def test_outage(registry: CollectorRegistry) -> None:
     }
 
 
-def test_names_and_labels(registry: CollectorRegistry) -> None:
-    """Every name begins with `hookrow_`, and no request can add a series."""
-    receiver = Receiver(Postmark(SECRET), store(), observer=Metrics(registry))
+def test_no_request_adds_a_series_or_its_address(
+    registry: CollectorRegistry, receiver: Receiver
+) -> None:
     before = len(page(registry).splitlines())
     for number in range(50):
         receiver.admit(head(f"/{number}"))
@@ -145,18 +146,9 @@ def test_names_and_labels(registry: CollectorRegistry) -> None:
     assert all(name.startswith("hookrow_") for name in names)
 
 
-def test_one_receiver_per_registry(registry: CollectorRegistry) -> None:
-    """A second receiver in a registry is refused."""
-    Metrics(registry)
+def test_a_registry_has_the_metrics_of_one_receiver(
+    registry: CollectorRegistry, metrics: Metrics
+) -> None:
+    assert metrics
     with pytest.raises(ConfigurationError, match="One registry can have the metrics of one"):
         Metrics(registry)
-
-
-def test_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the client, an error of the import and of `serve` shows how to install it."""
-    monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    monkeypatch.delitem(sys.modules, "hookrow.metrics")
-    with pytest.raises(MissingExtra, match=r"pip install 'hookrow\[metrics\]'"):
-        import_module("hookrow.metrics")
-    with pytest.raises(MissingExtra, match=r"pip install 'hookrow\[metrics\]'"):
-        prepare(Settings(secrets=(SECRET,), database_url="sqlite://", metrics=True))

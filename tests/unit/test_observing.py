@@ -1,7 +1,5 @@
 """Observers are notified of everything that a receiver does, and cannot change a response."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Sequence
@@ -12,60 +10,49 @@ from typing import Never
 from unittest.mock import Mock
 
 import pytest
+from receiving import LIMIT, result
 
-from hookrow import Head, Postmark, Receiver, Refusal, Request, Response, testing
+from hookrow import Head, Postmark, Receiver, Refusal, testing
 from hookrow.asgi import ASGI
 from hookrow.http import LARGEST_BODY
 from hookrow.notification import Arrival, Outcome, Recorded
 from hookrow.observing import Ended, Inside, Observer, Observers
-from hookrow.promise import Promise
 from hookrow.stores import Conflict
 from hookrow.stores.memory import MemoryStore
 from hookrow.wsgi import WSGI
 from small_world import SECRET, head, request, store
 
-PATIENCE = 30.0
-
-ENDED = ("a", "r-1"), "recorded"
-"""What a `Noting` observer named "a" notes of a notification that is recorded."""
+ENDED = "r-1", "recorded"
 
 
 class Noting(Observer):
-    """Notes each call; `arrived` returns its name and the request's id."""
+    """Notes each call; `arrived` returns the request's id."""
 
-    def __init__(self, name: str = "a", heard: list[object] | None = None) -> None:
-        self.name = name
-        self.heard: list[object] = [] if heard is None else heard
+    def __init__(self) -> None:
+        self.heard: list[object] = []
         self.looked = Event()
 
     def watch(self, inside: Inside) -> None:
-        """Keep what can be looked at."""
         self.inside = inside
 
     def look(self) -> None:
-        """Note the call."""
         self.looked.set()
 
     def refused(self, head: Head, refusal: Refusal) -> None:
-        """Note the call."""
         self.heard.append((head.path, refusal))
 
     def arrived(self, head: Head) -> object:
-        """Return something that `recording` receives."""
-        return self.name, head.request_id
+        return head.request_id
 
     def recording(self, arrivals: Sequence[Arrival], seen: Sequence[object | None]) -> Ended:
-        """Note the outcomes at the end of a group."""
         del arrivals
         return lambda outcomes: self.heard.append((*seen, *map(_ending, outcomes)))
 
     def attempted(self, arrivals: Sequence[Arrival], error: Exception | None) -> None:
-        """Note the type of the exception."""
         del arrivals
         self.heard.append(type(error))
 
     def late(self) -> None:
-        """Note the call."""
         self.heard.append("late")
 
 
@@ -81,11 +68,10 @@ class Raising(Observer):
     look = refused = arrived = recording = attempted = late = _raise  # type: ignore[assignment] # it takes anything
 
 
-class EndingBadly(Noting):
+class EndingBadly(Observer):
     """Raises at the end of a group."""
 
     def recording(self, arrivals: Sequence[Arrival], seen: Sequence[object | None]) -> Ended:
-        """Raise at the end."""
         del arrivals, seen
         return lambda _: 1 / 0
 
@@ -94,17 +80,9 @@ def _ending(outcome: Outcome) -> str:
     return "recorded" if isinstance(outcome, Recorded) else outcome.refusal.name
 
 
-def status(receiver: Receiver, given: Request) -> int:
-    """Return the status of the response, which another thread may make."""
-    response = receiver(given)
-    if isinstance(response, Promise):
-        response = response.result(PATIENCE)
-    assert isinstance(response, Response)
-    return response.status
-
-
-def test_groups_and_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An observer receives each attempt, and each outcome with what `arrived` returned."""
+def test_each_attempt_and_each_outcome_with_what_arrived_returned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     observer, held = Noting(), store()
     receiver = Receiver(Postmark(SECRET), held, observer=observer)
     transactions = Mock(side_effect=[Conflict("once"), held.transaction()])
@@ -112,12 +90,11 @@ def test_groups_and_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
         patched.setattr(MemoryStore, "transaction", transactions)
         assert receiver.answer(request()).status == 200
     assert receiver.answer(request("eve@example.com")).status == 404
-    refused = (("a", "r-1"), "SUBSCRIBER_NOT_FOUND")
+    refused = ("r-1", "SUBSCRIBER_NOT_FOUND")
     assert observer.heard == [Conflict, type(None), ENDED, type(None), refused]
 
 
-def test_refused() -> None:
-    """An observer receives what is refused by its head or, in ASGI or WSGI, by its length."""
+def test_what_is_refused_by_its_head_or_its_length() -> None:
     observer = Noting()
     receiver = Receiver(Postmark(SECRET), store(), observer=observer)
     for each in (head("/x"), head(method="GET"), head(secret="x"), head()):
@@ -132,8 +109,7 @@ def test_refused() -> None:
     ]
 
 
-def test_full_queue(tmp_path: Path) -> None:
-    """An observer can count what waits, and receives what is refused for lack of room."""
+def test_what_waits_and_what_is_refused_for_lack_of_room(tmp_path: Path) -> None:
     observer, held = Noting(), store()
     receiver = Receiver(
         Postmark(SECRET), held, backlog=1, deadline=60, observer=observer, spool=tmp_path / "spool"
@@ -144,7 +120,7 @@ def test_full_queue(tmp_path: Path) -> None:
         assert (observer.inside.backlog(), observer.inside.spooled()) == (1, 1)
     receiver.admit(head())
     assert observer.inside.matched() == {0: 1}
-    assert (("a", "r-1"), "UNAVAILABLE") in observer.heard
+    assert ("r-1", "UNAVAILABLE") in observer.heard
 
 
 @pytest.mark.parametrize(
@@ -155,14 +131,15 @@ def test_full_queue(tmp_path: Path) -> None:
         (EndingBadly(), "ZeroDivisionError"),
     ],
 )
-def test_observer_that_raises(bad: Observer, named: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Its exception is logged once, and changes no response and no call of another observer."""
+def test_an_observer_that_raises_changes_nothing_for_others(
+    bad: Observer, named: str, caplog: pytest.LogCaptureFixture
+) -> None:
     good = Noting()
     receiver = Receiver(Postmark(SECRET), store(), observer=Observers(bad, good))
     with caplog.at_level(logging.ERROR), closing(receiver):
-        assert [status(receiver, request()) for _ in range(2)] == [200, 200]
+        assert [result(receiver(request())).status for _ in range(2)] == [200, 200]
         refusal = receiver.admit(head("/x"))
-        assert good.looked.wait(PATIENCE)
+        assert good.looked.wait(LIMIT)
     assert refusal is not None
     assert refusal.status == 404
     assert caplog.messages == [f"An observer raised {named}."]
@@ -170,12 +147,11 @@ def test_observer_that_raises(bad: Observer, named: str, caplog: pytest.LogCaptu
     assert good.heard.count(ENDED) == 2
 
 
-def test_late_response() -> None:
-    """An observer receives a response by the deadline, and then the outcome of the group."""
+def test_a_late_response_and_then_the_outcome_of_its_group() -> None:
     observer, held = Noting(), store()
     both = Observers(Raising(SystemExit), observer)
     receiver = Receiver(Postmark(SECRET), held, deadline=0.02, observer=both)
     with closing(receiver), held.transaction():
-        assert status(receiver, request()) == 503
+        assert result(receiver(request())).status == 503
         assert observer.heard == ["late"]
     assert observer.heard[1:] == [type(None), ENDED]

@@ -1,13 +1,71 @@
-"""How a body is shown: indented, printable, and cut."""
-
-from __future__ import annotations
+"""How an entry is explained, and how its body is shown: indented, printable, and cut."""
 
 import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 import pytest
 
-from hookrow.story import LONGEST_BODY, laid_out
+from hookrow.entry import Ending, Logged
+from hookrow.story import LONGEST_BODY, laid_out, story
+
+NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
+LATER = {"ended_at": NOON + timedelta(seconds=64), "attempts": 3}
+RETRIED = {**LATER, "retry_at": datetime(2026, 3, 4, 12, 3, 8, tzinfo=UTC)}
+NO_DISPATCH = Ending.DISPATCH_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "fields", "sentence"),
+    [
+        (Ending.RECORDED, Ending.RECORDED, {}, "1 attempt; recorded within 20 ms"),
+        (
+            *(NO_DISPATCH, Ending.RECORDED, LATER),
+            "no dispatch had the id m-1 when it came; 3 attempts; recorded 64 s later",
+        ),
+        (
+            *(Ending.SUBSCRIBER_NOT_FOUND, NO_DISPATCH, RETRIED),
+            (
+                "nobody had the address ada@example.com when it came; 3 attempts; 64 s later "
+                "no dispatch had the id m-1; tried again 2026-03-04 12:03:08Z"
+            ),
+        ),
+        (
+            *(NO_DISPATCH, NO_DISPATCH, {"message_id": None}),
+            (
+                "no dispatch had its id, for it named none when it came; 1 attempt; "
+                "not tried again any more"
+            ),
+        ),
+        (
+            *(Ending.UNSUPPORTED, Ending.UNSUPPORTED, {"recipient": None}),
+            (
+                "its type was not supported, or something that it needs was missing when it came; "
+                "1 attempt"
+            ),
+        ),
+    ],
+)
+def test_a_sentence_explains_an_entry(
+    first: Ending, last: Ending, fields: dict[str, Any], sentence: str
+) -> None:
+    values: dict[str, Any] = {
+        "fingerprint": b"",
+        "record_type": "Open",
+        "recipient": "ada@example.com",
+        "message_id": "m-1",
+        "occurred_at": NOON,
+        "received_at": NOON,
+        "last_received_at": NOON,
+        "ended_at": NOON + timedelta(milliseconds=20),
+        "status": 200,
+        "body": "{}",
+        "attempts": 1,
+        "retry_at": None,
+        **fields,
+    }
+    assert story(Logged(**values, id=1, outcome=last, first_outcome=first)) == sentence
 
 
 @pytest.mark.parametrize(
@@ -18,8 +76,7 @@ from hookrow.story import LONGEST_BODY, laid_out
         *([], {}, 1, "x", [[1, 2], [3]]),
     ],
 )
-def test_json_is_indented(value: object) -> None:
-    """JSON is indented, whatever its white space was."""
+def test_json_is_indented_whatever_its_white_space_was(value: object) -> None:
     for body in (json.dumps(value), json.dumps(value, indent=7), json.dumps(value) + " \r\n"):
         assert laid_out(body) == msgspec.json.format(json.dumps(value), indent=2)
 
@@ -28,16 +85,16 @@ def test_json_is_indented(value: object) -> None:
     ("body", "shown"),
     [("no JSON\n{", "no JSON\n{"), ('{"a":\u202e1}', '{"a":\\u202e1}'), ("", ""), ("\0", "\\x00")],
 )
-def test_other_bodies_are_escaped(body: str, shown: str) -> None:
-    """Other bodies are shown as they are, except for characters that hide or turn text."""
+def test_in_other_bodies_what_hides_or_turns_text_is_escaped(body: str, shown: str) -> None:
     assert laid_out(body) == shown
 
 
 @pytest.mark.parametrize(
     ("length", "indented"), [(LONGEST_BODY, True), (2**20, False)], ids=["indented", "as-it-is"]
 )
-def test_large_bodies_are_cut(length: int, *, indented: bool) -> None:
-    """A body that is large, or would be when indented, is cut, with its length at the end."""
+def test_a_body_that_is_large_or_would_be_when_indented_is_cut(
+    length: int, *, indented: bool
+) -> None:
     depth = 900
     body = "[" * depth + "1," * (length // 2 - depth - 1) + "1 " + "]" * depth
     assert len(body) == length
@@ -47,7 +104,6 @@ def test_large_bodies_are_cut(length: int, *, indented: bool) -> None:
     assert end == f"... (cut: the body has {length:,} characters)"
 
 
-def test_a_body_too_deep_for_the_json_library() -> None:
-    """A body nested deeper than the JSON library reads is shown as it is."""
+def test_a_body_nested_too_deep_for_the_json_library_is_shown_as_it_is() -> None:
     body = "[" * (LONGEST_BODY // 2) + "]" * (LONGEST_BODY // 2)
     assert laid_out(body) == body

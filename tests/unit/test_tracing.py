@@ -1,10 +1,7 @@
 """Traces: the spans that OpenTelemetry's SDK receives."""
 
-from __future__ import annotations
-
-import sys
 from collections.abc import Sequence
-from importlib import import_module
+from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
@@ -13,8 +10,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from hookrow import Head, Postmark, Receiver, Request
-from hookrow.errors import MissingExtra
+from hookrow import Postmark, Receiver, Request
 from hookrow.stores import Unavailable
 from hookrow.stores.memory import MemoryStore
 from hookrow.tracing import Tracing
@@ -41,19 +37,16 @@ class Traced:
 
 @pytest.fixture
 def traced() -> Traced:
-    """Return a receiver that is traced."""
     return Traced()
 
 
 def with_headers(*more: tuple[bytes, bytes]) -> Request:
-    """Return a request with more headers."""
     given = request()
     headers = [*given.head.headers, *more]
-    return Request(Head("POST", given.head.path, headers, request_id="r-1"), given.body)
+    return Request(replace(given.head, headers=headers), given.body)
 
 
-def test_notification(traced: Traced) -> None:
-    """A notification has a span from its arrival to its end, linked to the span of its group."""
+def test_a_span_from_arrival_to_end_is_linked_to_that_of_its_group(traced: Traced) -> None:
     traced.receiver.answer(request())
     group, span = traced.spans
     assert (group.name, span.name) == ("hookrow group", "hookrow Delivery")
@@ -70,8 +63,7 @@ def test_notification(traced: Traced) -> None:
     assert (span.start_time or 0) <= (group.start_time or 0)
 
 
-def test_trace_of_the_request(traced: Traced) -> None:
-    """With a `traceparent` the span belongs to that trace; the group's span does not."""
+def test_with_a_traceparent_the_span_belongs_to_that_trace(traced: Traced) -> None:
     traced.receiver.answer(with_headers(TRACEPARENT, (b"tracestate", b"vendor=1")))
     group, span = traced.spans
     assert span.parent is not None
@@ -81,14 +73,12 @@ def test_trace_of_the_request(traced: Traced) -> None:
 
 
 @pytest.mark.parametrize("value", [b"00-0-0-01", b"\xff\x00"])
-def test_invalid_traceparent(traced: Traced, value: bytes) -> None:
-    """With an invalid `traceparent` the span begins a trace of its own."""
+def test_an_invalid_traceparent_is_ignored(traced: Traced, value: bytes) -> None:
     assert traced.receiver.answer(with_headers((b"traceparent", value))).status == 200
     assert traced.spans[1].parent is None
 
 
-def test_span_of_the_host(traced: Traced) -> None:
-    """If the host traces the request, its span is the parent, whatever the `traceparent` is."""
+def test_the_hosts_span_is_the_parent_whatever_the_traceparent(traced: Traced) -> None:
     with traced.provider.get_tracer("host").start_as_current_span("POST") as host:
         traced.receiver.answer(with_headers(TRACEPARENT))
     group, span, _ = traced.spans
@@ -96,8 +86,7 @@ def test_span_of_the_host(traced: Traced) -> None:
     assert span.kind is SpanKind.INTERNAL
 
 
-def test_refused(traced: Traced) -> None:
-    """A refusal is not an error of the server, and no span contains an address."""
+def test_a_refusal_is_no_error_and_no_span_has_an_address(traced: Traced) -> None:
     traced.receiver.answer(request("eve@example.com"))
     traced.receiver.answer(Request(head(), b'{"Recipient": "eve@example.com"}'))
     spans = traced.spans[1::2]
@@ -107,16 +96,7 @@ def test_refused(traced: Traced) -> None:
     assert not any("@" in each.to_json() for each in traced.spans)
 
 
-def test_unavailable(traced: Traced, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A 503 is an error."""
+def test_a_503_is_an_error(traced: Traced, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryStore, "transaction", Mock(side_effect=Unavailable))
     assert traced.receiver.answer(request()).status == 503
     assert traced.spans[1].status.status_code is StatusCode.ERROR
-
-
-def test_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the API, the error shows the command that installs it."""
-    monkeypatch.setitem(sys.modules, "opentelemetry", None)
-    monkeypatch.delitem(sys.modules, "hookrow.tracing")
-    with pytest.raises(MissingExtra, match=r"pip install 'hookrow\[tracing\]'"):
-        import_module("hookrow.tracing")
