@@ -1,39 +1,40 @@
-"""Figures: the overview of a period, the counts of the host's tables, and when they are made."""
+"""Figures: the tally of a log, the search that it shortens, and the overview of a period."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
 from typing import Any
 from unittest.mock import Mock
 
-import msgspec
 import pytest
 
-from hookrow import Arrival, figures, testing
-from hookrow.entry import Ending
-from hookrow.figures import Counts, Figures, Heard, Period
+from hookrow import figures
+from hookrow.entry import Ending, Entry
+from hookrow.figures import Counts, Figures, Heard, Period, searching, tally
 from hookrow.figures.overview import OTHER, TYPES, ago, delays, health, overview
-from hookrow.notification import Key
-from hookrow.postmark import parse
-from hookrow.recording import record
+from hookrow.figures.searching import search
+from hookrow.figures.tally import Tally
 from hookrow.stores import Unavailable
 from hookrow.stores.census import ListCount
-from hookrow.stores.log import Cell
+from hookrow.stores.log import Cell, Query
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.memory_log import MemoryLog
 from wire import eventually
 
-ADA = "ada@example.com"
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 AT = datetime(2026, 3, 4, 12, 30, 15, 5, tzinfo=UTC)
 NOON = AT.replace(minute=0, second=0, microsecond=0)
+NOW = datetime.now(UTC)
+EVER = NOW - 4000 * DAY
 RECORDED, UNSUPPORTED, FAILED = Ending.RECORDED, Ending.UNSUPPORTED, Ending.FAILED
 NOT_SAVED, UNKNOWN = Ending.DISPATCH_NOT_FOUND, Ending.SUBSCRIBER_NOT_FOUND
-NOW = datetime.now(UTC)
+
+
+# -- the overview ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -45,15 +46,15 @@ NOW = datetime.now(UTC)
         (Period.MONTH, 30, NOON - 29 * DAY - 12 * HOUR, NOON - 12 * HOUR),
     ],
 )
-def test_buckets(period: Period, number: int, first: datetime, last: datetime) -> None:
-    """Buckets begin at whole units of UTC, whatever the time zone; the last one is not over."""
+def test_buckets_begin_at_whole_units_of_utc(
+    period: Period, number: int, first: datetime, last: datetime
+) -> None:
     starts = period.starts(AT.astimezone(timezone(timedelta(hours=5, minutes=45))))
     assert (len(starts), starts[0], starts[-1]) == (number, first, last)
     assert {later - start for start, later in pairwise(starts)} == {period.bucket}
 
 
-def test_cells() -> None:
-    """Cells are counted by type and outcome; a time in the future is in the last bucket."""
+def test_cells_are_counted_by_type_and_outcome_and_the_future_in_the_last_bucket() -> None:
     cells = {
         Cell(NOON - 24 * HOUR, "Open", RECORDED): 99,
         Cell(NOON - 23 * HOUR, "Open", RECORDED): 1,
@@ -70,8 +71,7 @@ def test_cells() -> None:
     assert (seen.total, seen.health) == (11, "The log is being read.")
 
 
-def test_many_types() -> None:
-    """Only the most frequent types are listed, however many a sender makes up."""
+def test_only_the_most_frequent_types_are_listed() -> None:
     cells = {Cell(AT, f"Made-{n}", UNSUPPORTED): 100 - n for n in range(90)}
     seen = overview(cells, Period.HOUR, AT, complete=1.0, heard=None, counts=None)
     assert [*seen.by_type] == [OTHER, *(f"Made-{n}" for n in range(TYPES - 1))]
@@ -86,8 +86,9 @@ def test_many_types() -> None:
         ({FAILED: 1, UNKNOWN: 2, RECORDED: 1}, "3 of the last 4 were refused: 2 for addresses"),
     ],
 )
-def test_health(recent: Mapping[Ending, int], text: str) -> None:
-    """A sentence says when the last notification came, what was refused and why, and as of when."""
+def test_a_sentence_says_when_the_last_one_came_and_what_was_refused(
+    recent: Mapping[Ending, int], text: str
+) -> None:
     heard = Heard(as_of=AT, last=AT - 40 * SECOND, recent=recent, parked=0)
     sentence = health(heard, AT)
     assert sentence.startswith("The last notification came 40 s ago; ")
@@ -96,14 +97,12 @@ def test_health(recent: Mapping[Ending, int], text: str) -> None:
     assert later.health.startswith("The log was last read 2 min ago. By then: ")
 
 
-def test_ago() -> None:
-    """A duration is given in the largest unit that it fills twice."""
+def test_a_duration_is_given_in_the_largest_unit_that_it_fills_twice() -> None:
     times = (-SECOND, 119 * SECOND, 2 * MINUTE, 47 * HOUR, 9 * DAY)
     assert [*map(ago, times)] == ["0 s", "119 s", "2 min", "47 h", "9 days"]
 
 
-def test_delays_and_rates() -> None:
-    """Delays are a median and a 95th percentile, rates are shares, and neither is of nothing."""
+def test_delays_and_rates_are_never_of_nothing() -> None:
     found = delays([(AT, AT + n * SECOND) for n in range(101)])
     assert found is not None
     assert (found.median, found.p95, found.count) == (50 * SECOND, 95 * SECOND, 101)
@@ -119,55 +118,153 @@ def test_delays_and_rates() -> None:
     assert (none.delivery_rate, none.open_rate) == (None, None)
 
 
-def post(store: MemoryStore, *payloads: object) -> None:
-    """Record payloads, each in a group of its own."""
-    for payload in payloads:
-        body = msgspec.json.encode(payload)
-        record(store, [Arrival(parse(body), body, datetime.now(UTC))])
+def test_in_an_outage_the_overview_has_no_figures_and_does_not_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(figures, "LOOK", 0.01)
+    monkeypatch.setattr(MemoryLog, "bounds", Mock(side_effect=Unavailable))
+    with closing(Figures(MemoryStore())) as made:
+        seen = made.overview(Period.DAY, NOW)
+        assert (seen.health, seen.complete) == ("The log is being read.", 0.0)
+        eventually(lambda: made.fault is not None)
+
+
+# -- the tally: each entry counts once, none is missed ---------------------------------
 
 
 @pytest.fixture
-def store() -> MemoryStore:
-    """Return a store with 100 messages; message n was delivered after n seconds."""
-    dispatches: dict[Key, dict[str, Any]] = {
-        n: {"provider_message_id": f"m-{n}", "subscriber_id": 1, "sent_at": NOW - n * SECOND}
-        for n in range(100)
-    }
-    store = MemoryStore(subscribers={1: {"email": ADA}}, dispatches=dispatches)
-    post(store, *(testing.delivery(ADA, f"m-{n}", at=NOW) for n in range(100)))
-    return store
+def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
+    """Return a store with an empty log, counted in small chunks and without a rest."""
+    for name, value in {"CHUNK": 10, "UNSETTLED": 3, "RECENT": 5, "REST": 0, "TURN": 60.0}.items():
+        monkeypatch.setattr(tally, name, value)
+    monkeypatch.setattr(searching, "NARROWEST", 3)
+    return MemoryStore()
 
 
-class TestFigures:
-    @pytest.fixture(autouse=True)
-    def _times(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Count without pauses, and wait for it however busy the machine is."""
-        monkeypatch.setattr(figures, "LOOK", 0.01)
-        monkeypatch.setattr(Figures._ask, "__kwdefaults__", {"patience": 30.0})
+def entry(number: int, came: datetime, **columns: Any) -> Entry:  # noqa: ANN401 - of any column
+    """Return an entry that is identified by its number."""
+    given = Entry(
+        fingerprint=number.to_bytes(16),
+        record_type="Open",
+        message_id=f"m-{number}",
+        recipient="ada@example.com",
+        occurred_at=came,
+        outcome=Ending.RECORDED,
+        status=200,
+        attempts=1,
+        received_at=came,
+        last_received_at=came,
+        ended_at=came,
+        retry_at=None,
+        body=None,
+    )
+    return replace(given, **columns)
 
-    @pytest.fixture
-    def made(self, store: MemoryStore) -> Iterator[Figures]:
-        """Return the figures of the store."""
-        with closing(Figures(store)) as made:
-            yield made
 
-    def test_overview(self, store: MemoryStore, made: Figures) -> None:
-        """The first overview has the log's figures; those of the tables follow in a moment."""
-        post(store, testing.opening(ADA, "not-saved", at=NOW), {"RecordType": "Bounce"})
-        seen = made.overview(Period.WEEK, datetime.now(UTC))
-        ends = {each: sum(counts) for each, counts in seen.by_outcome.items()}
-        assert ends == {RECORDED: 100, NOT_SAVED: 1, UNSUPPORTED: 1}
-        assert (seen.total, seen.complete) == (102, 1.0)
-        assert seen.heard is not None
-        assert seen.heard.parked == 1
-        eventually(lambda: made.counts() is not None, seconds=30)
-        counts = made.overview(Period.DAY, datetime.now(UTC)).counts
-        assert counts is not None
-        assert (counts.sent, counts.delivery_rate, counts.open_rate) == (100, 1.0, 0.0)
+def keep(store: MemoryStore, *entries: Entry) -> MemoryLog:
+    """Write entries, each in a transaction of its own; return the log."""
+    for each in entries:
+        with store.transaction() as transaction:
+            transaction.write((), [each])
+    assert store.log is not None
+    return store.log
 
-    def test_outage(self, made: Figures, monkeypatch: pytest.MonkeyPatch) -> None:
-        """If the database fails, the overview has no figures, and does not wait for them."""
-        monkeypatch.setattr(MemoryLog, "bounds", Mock(side_effect=Unavailable))
-        seen = made.overview(Period.DAY, NOW)
-        assert (seen.health, seen.complete) == ("The log is being read.", 0.0)
-        eventually(lambda: made.fault is not None, seconds=30)
+
+def work(made: Tally, now: datetime = NOW, times: int = 1) -> None:
+    """Count everything that is not counted yet, and so many times something anew."""
+    for _ in range(times):
+        made.work(now)
+        while made._due:
+            made.work(now)
+
+
+def counted(made: Tally) -> dict[Ending, int]:
+    found: Counter[Ending] = Counter()
+    for cell, count in made.cells(EVER).items():
+        found[cell.outcome] += count
+    return dict(found)
+
+
+def test_every_entry_is_counted_by_hour_and_in_the_last_hour_by_minute(store: MemoryStore) -> None:
+    came = [NOW - 40 * DAY + n * 29 * HOUR for n in range(33)]
+    came += [NOW - 59 * MINUTE + n * 7 * MINUTE for n in range(8)]
+    made = Tally(keep(store, *(entry(n, at) for n, at in enumerate(came))))
+    assert (made.heard, made.complete(EVER, NOW)) == (None, 0.0)
+    work(made)
+    assert (counted(made), made.complete(EVER, NOW)) == ({RECORDED: 41}, 1.0)
+    minutes = [at.replace(second=0, microsecond=0) for at in came]
+    hours = {at.replace(minute=0) for at in minutes[:33]}
+    assert {cell.at for cell in made.cells(EVER)} == hours | {*minutes[33:]}
+
+
+def test_each_turn_adds_what_is_new_and_how_the_newest_ended(store: MemoryStore) -> None:
+    made = Tally(keep(store))
+    work(made)
+    assert (counted(made), made.complete(EVER, NOW)) == ({}, 1.0)
+    keep(store, *(entry(n, NOW - MINUTE) for n in range(25)))
+    work(made)
+    late = entry(30, NOW, outcome=Ending.FAILED, retry_at=NOW + HOUR)
+    keep(store, *(entry(n, NOW) for n in range(25, 30)), late)
+    work(made, NOW + SECOND)
+    assert counted(made) == {RECORDED: 30, FAILED: 1}
+    recent = {Ending.RECORDED: 4, Ending.FAILED: 1}
+    assert made.heard == Heard(as_of=NOW + SECOND, last=NOW, recent=recent, parked=1)
+
+
+def test_pruned_entries_are_no_longer_counted(store: MemoryStore) -> None:
+    log = keep(store, *(entry(n, NOW - (40 - n) * DAY) for n in range(40)))
+    made = Tally(log)
+    for before, count in ((EVER, 40), (NOW - 15 * DAY, 15), (NOW, 0)):
+        sum(log.prune(before=before, parked_before=before, bodies_only=False))
+        work(made, times=3)
+        assert sum(counted(made).values()) == count
+    keep(store, entry(1, NOW))
+    work(made)
+    assert counted(made) == {RECORDED: 1}
+
+
+def test_a_changed_outcome_is_noticed(store: MemoryStore) -> None:
+    first = entry(1, NOW - 9 * DAY, outcome=Ending.FAILED)
+    made = Tally(keep(store, first, *(entry(n, NOW) for n in range(2, 40))))
+    work(made)
+    assert counted(made) == {RECORDED: 38, FAILED: 1}
+    keep(store, replace(first, outcome=Ending.RECORDED))
+    work(made, times=4)
+    assert counted(made) == {RECORDED: 39}
+
+
+def test_an_entry_that_is_committed_behind_newer_ones_is_noticed(store: MemoryStore) -> None:
+    log = keep(store, *(entry(n, NOW) for n in range(1, 13)))
+    late = log.entries.pop((9).to_bytes(16))
+    made = Tally(log)
+    work(made)
+    assert counted(made) == {RECORDED: 11}
+    log.entries[late.fingerprint] = late
+    work(made, times=2)
+    assert counted(made) == {RECORDED: 12}
+
+
+@pytest.mark.parametrize(("limit", "budget"), [(2, 60.0), (50, 0.0)])
+def test_all_pages_of_a_search_have_each_entry_once_however_short_the_time(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, limit: int, budget: float
+) -> None:
+    monkeypatch.setattr(searching, "BUDGET", budget)
+    odd = {"outcome": UNSUPPORTED, "record_type": "Bounce"}
+    columns = {n: odd if n in {7, 50, 55} else {} for n in range(1, 101)}
+    log = keep(store, *(entry(n, NOW + n * MINUTE, **more) for n, more in columns.items()))
+    half, end = NOW + 50 * MINUTE, NOW + 100 * MINUTE
+    for query, expected in (
+        (Query(), [*range(100, 0, -1)]),
+        (Query(outcome=UNSUPPORTED), [55, 50, 7]),
+        (Query(recipient="nobody@example.com"), []),
+        (Query(since=half, outcome=UNSUPPORTED), [55, 50]),
+        (Query(until=half, record_type="Bounce"), [7]),
+        (Query(since=end - 2 * MINUTE, until=end), [99, 98]),
+    ):
+        found = search(log, query, limit=limit)
+        ids = [each.id for each in found.entries]
+        while found.before is not None:
+            found = search(log, query, before=found.before, limit=limit)
+            assert len(found.entries) <= limit
+            ids += [each.id for each in found.entries]
+        assert ids == expected

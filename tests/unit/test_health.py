@@ -1,78 +1,63 @@
-"""Health checks: what they respond, and how often the probe is called."""
-
-from __future__ import annotations
+"""Health checks, and the comparison of the database's clock with this machine's."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event
 from unittest.mock import Mock
 
-from hookrow import Head, Request, Response
+import pytest
+from receiving import LIMIT, result
+
+from hookrow import Head, Request, Response, clocks
+from hookrow.finding import Explained
 from hookrow.health import Liveness, Readiness
-from hookrow.promise import Promise
 from wire import TEXT, eventually
 
 REQUEST = Request(Head("GET", "/readyz", ()), b"")
-PATIENCE = 30.0
 READY = Response(200, b"ready\n", {"Content-Type": TEXT})
+NOW = 1_800_000_000.0
 
 
 @contextmanager
-def ready(probe: Callable[[], str | None], *, deadline: float = PATIENCE) -> Iterator[Readiness]:
-    """Return a check of readiness; end its thread afterwards."""
+def ready(probe: Callable[[], str | None], *, deadline: float = LIMIT) -> Iterator[Readiness]:
     readiness = Readiness(probe, deadline=deadline)
     try:
         yield readiness
     finally:
-        readiness._commit.close(PATIENCE)
+        readiness._commit.close(LIMIT)
 
 
-def response(given: Response | Promise[Response]) -> Response:
-    """Wait for the response."""
-    return given.result(PATIENCE) if isinstance(given, Promise) else given
-
-
-def test_liveness() -> None:
-    """A living process responds 200 to everybody."""
+def test_a_living_process_responds_to_everybody() -> None:
     liveness = Liveness()
     assert liveness.admit(REQUEST.head) is None
     assert liveness(REQUEST) == Response(200, b"ok\n", {"Content-Type": TEXT})
 
 
-def test_readiness() -> None:
-    """The response is 200, or 503 with the fault in UTF-8, and follows each probe."""
-    faults = iter(["The table 'größe' is missing.", None, "down again"])
-    with ready(lambda: next(faults)) as readiness:
+def test_readiness_follows_each_probe() -> None:
+    probe = Mock(side_effect=["The table 'größe' is missing.", None, LookupError])
+    with ready(probe) as readiness:
         assert readiness.admit(REQUEST.head) is None
         fault = "The table 'größe' is missing.\n".encode()
-        assert response(readiness(REQUEST)) == Response(503, fault, {"Content-Type": TEXT})
-        assert response(readiness(REQUEST)) == READY
-        assert response(readiness(REQUEST)).status == 503
+        assert result(readiness(REQUEST)) == Response(503, fault, {"Content-Type": TEXT})
+        assert result(readiness(REQUEST)) == READY
+        assert result(readiness(REQUEST)).status == 503
 
 
-def test_probe_that_hangs() -> None:
-    """If the probe does not return in time, the response is 503, and later 200 again."""
+def test_a_probe_that_hangs_is_503_and_later_200_again() -> None:
     go_on = Event()
-    with ready(lambda: None if go_on.wait(PATIENCE) else "late", deadline=0.02) as readiness:
-        late = response(readiness(REQUEST))
+    with ready(lambda: None if go_on.wait(LIMIT) else "late", deadline=0.02) as readiness:
+        late = result(readiness(REQUEST))
         assert (late.status, late.body) == (503, b"The database does not answer.\n")
         go_on.set()
-        eventually(lambda: response(readiness(REQUEST)) == READY, seconds=PATIENCE)
+        eventually(lambda: result(readiness(REQUEST)) == READY)
 
 
-def test_probe_that_raises() -> None:
-    """If the probe raises, the response is 503, each time."""
-    with ready(Mock(side_effect=LookupError)) as readiness:
-        assert [response(readiness(REQUEST)).status for _ in range(2)] == [503, 503]
-
-
-def test_many_requests() -> None:
-    """All requests that arrive during a probe share the next one; too many get 503 at once."""
+def test_all_requests_during_a_probe_share_the_next_one_and_too_many_get_503() -> None:
     probes, go_on = [], Event()
 
     def probe() -> None:
         probes.append(1)
-        assert go_on.wait(PATIENCE)
+        assert go_on.wait(LIMIT)
 
     with ready(probe) as readiness:
         waiting = [readiness(REQUEST) for _ in range(5000)]
@@ -80,5 +65,35 @@ def test_many_requests() -> None:
         assert isinstance(refused, Response)
         assert refused.status == 503
         go_on.set()
-        assert {response(each).status for each in waiting} == {200, 503}
+        assert {result(each).status for each in waiting} == {200, 503}
     assert len(probes) < 5000 / 100
+
+
+# -- clocks ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ahead", "text", "risk"),
+    [
+        (3 * 86_400, "3 days behind", "more than 24 hours ahead of it is not trusted"),
+        (70, "70 seconds behind", "is not trusted"),
+        (-5 * 3600, "5 hours ahead of", "overrides newer changes"),
+    ],
+)
+def test_clocks_that_differ_by_over_a_minute_are_a_warning_with_risk_and_remedy(
+    monkeypatch: pytest.MonkeyPatch, ahead: float, text: str, risk: str
+) -> None:
+    monkeypatch.setattr(clocks, "time", lambda: NOW)
+    [finding] = clocks.compare(lambda: NOW + ahead)
+    assert isinstance(finding, Explained)
+    assert finding.text == f"This machine's clock is {text} the database's."
+    assert risk in finding.means
+    assert "NTP" in finding.change
+
+
+@pytest.mark.parametrize(("before", "after"), [(-60, -60), (60, 60), (-600, 600)])
+def test_a_minute_and_the_duration_of_the_query_are_tolerated(
+    monkeypatch: pytest.MonkeyPatch, before: float, after: float
+) -> None:
+    monkeypatch.setattr(clocks, "time", Mock(side_effect=[NOW + before, NOW + after]))
+    assert not list(clocks.compare(lambda: NOW))

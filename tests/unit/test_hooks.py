@@ -1,7 +1,5 @@
 """Hooks: the host's functions are called after the commit, and can neither delay nor harm."""
 
-from __future__ import annotations
-
 import gc
 import threading
 from collections.abc import Callable
@@ -42,7 +40,6 @@ class Heard:
             self.opened.set()
 
     def __call__(self, arrival: Arrival, outcome: Recorded | Refused) -> None:
-        """Wait at the gate, and keep the call."""
         self.reached.set()
         assert self.opened.wait(LIMIT)
         self.threads.add(threading.current_thread())
@@ -50,19 +47,18 @@ class Heard:
 
 
 def call(hook: Hook[Any], times: int) -> None:
-    """Call a hook."""
     for number in range(times):
         hook(Arrival(None, b"%d" % number, NOON), Recorded(()))
 
 
 def counts(hook: Hook[Any]) -> tuple[int, int, int]:
-    """Return how many calls failed, hung and were left out."""
     return hook.failed, hook.hung, hook.left_out
 
 
 @pytest.mark.parametrize("fault", [ValueError(ADA), SystemExit(ADA)], ids=repr)
-def test_exception(fault: BaseException, caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever a hook raises is counted, and logged once without its text; calls go on in order."""
+def test_what_a_hook_raises_is_counted_and_logged_once_without_its_text(
+    fault: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
     heard = Heard()
 
     def fail(arrival: Arrival, outcome: Recorded) -> None:
@@ -79,16 +75,17 @@ def test_exception(fault: BaseException, caplog: pytest.LogCaptureFixture) -> No
 
 
 async def _notify(*_: object) -> None:
-    """Do what a host would do."""
+    pass
 
 
 class _Notifier:
     async def __call__(self, *_: object) -> None:
-        """Do what a host would do."""
+        pass
 
 
-def test_async_result(caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder) -> None:
-    """An async result of a plain function is counted and logged once, with advice."""
+def test_an_async_result_of_a_plain_function_is_counted_and_logged_with_advice(
+    caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
+) -> None:
     hook: Hook[Recorded] = Hook(lambda *_: _notify(), "on_recorded")
     with closing(hook):
         call(hook, 4)
@@ -101,21 +98,19 @@ def test_async_result(caplog: pytest.LogCaptureFixture, recwarn: pytest.Warnings
 
 
 @pytest.mark.parametrize("hook", [_notify, _Notifier(), _Notifier, partial(_Notifier(), 1)])
-def test_async_function(hook: Callable[..., Any]) -> None:
-    """An async function, which would never run, is refused with advice."""
+def test_an_async_function_which_would_never_run_is_refused(hook: Callable[..., Any]) -> None:
     advice = "^on_refused is an async function.*run_coroutine_threadsafe"
     with pytest.raises(ConfigurationError, match=advice):
         receive(people(), on_refused=hook)
 
 
-@pytest.mark.parametrize(("reason", "room"), [("", 10), ("x" * 1024 * 1024, 64 // 5)])
-def test_overflow(
+@pytest.mark.parametrize(
+    ("reason", "room"),
+    [("", 10), ("x" * 1024 * 1024, 64 // 5)],  # four bytes a character, as with an emoji
+)
+def test_if_too_many_calls_wait_or_64_mib_further_ones_are_left_out(
     reason: str, room: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If too many calls wait, or more than 64 MiB, further ones are left out and logged once.
-
-    A reason counts four bytes a character, as with an emoji.
-    """
     monkeypatch.setattr("hookrow.hooks.BACKLOG", 10 if not reason else 100)
     arrival = Arrival(Suppressed(ADA, "m-ada", NOON, reason), reason.encode(), NOON)
     heard = Heard(opened=False)
@@ -130,9 +125,25 @@ def test_overflow(
     assert caplog.messages == ["on_refused is too slow, or closed: calls are left out."]
 
 
+def test_a_call_that_takes_over_30_seconds_is_counted_and_logged(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard, now = Heard(opened=False), 1000.0
+    monkeypatch.setattr("hookrow.hooks.monotonic", lambda: now)
+    with closing(Hook(heard, "on_recorded")) as hook:
+        call(hook, 1)
+        assert heard.reached.wait(LIMIT)
+        for now in (1030.0, 1030.1, 1099.0):  # noqa: B007 - the clock
+            call(hook, 1)
+        heard.opened.set()
+    assert counts(hook) == (0, 1, 0)
+    assert caplog.messages == ["A call of on_recorded takes more than 30.0 s."]
+
+
 @pytest.mark.parametrize("queue", [True, False])
-def test_calls_of_a_receiver(*, queue: bool) -> None:
-    """Each end is told once, in order, after the commit, in a thread of the hook's own."""
+def test_each_end_is_told_once_in_order_after_the_commit_in_a_thread_of_its_own(
+    *, queue: bool
+) -> None:
     database, refused, recorded, seen = people("ada", "bea"), Heard(), Heard(), []
 
     def on_recorded(arrival: Arrival, outcome: Recorded) -> None:
@@ -160,14 +171,13 @@ def test_calls_of_a_receiver(*, queue: bool) -> None:
     assert len({*recorded.threads, *refused.threads, threading.current_thread()}) == 3
 
 
-def test_hook_that_hangs() -> None:
-    """While one hook hangs, responses come and the other hook is called."""
+def test_while_one_hook_hangs_responses_come_and_the_other_is_called() -> None:
     hanging, other = Heard(opened=False), Heard()
     receiver = receive(people("ada"), on_recorded=hanging, on_refused=other)
     for _ in range(2):
         assert post(receiver, delivery("ada")).status == 200
         assert post(receiver, delivery("eve")).status == 404
-    eventually(lambda: len(other.calls) == 2, seconds=LIMIT)
+    eventually(lambda: len(other.calls) == 2)
     assert not hanging.calls
     hanging.opened.set()
     receiver.close(LIMIT)

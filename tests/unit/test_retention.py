@@ -1,16 +1,13 @@
 """Retention: which entries and bodies are deleted from the log, and which never are."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from receiving import people
 
 from hookrow import Arrival, Opened, Recorded, Refusal
 from hookrow.entry import entries
 from hookrow.retention import pruned
-from hookrow.stores.log import Query
-from hookrow.stores.memory import MemoryStore
 
 DAY = timedelta(days=1)
 AGES = (0, 1, 10, 100)
@@ -28,20 +25,19 @@ AGES = (0, 1, 10, 100)
         (5 * DAY, 90 * DAY, 4, 4),
     ],
 )
-def test_pruned(
+def test_old_entries_or_their_bodies_are_deleted_but_nothing_that_is_to_be_retried(
     keep: timedelta | None, keep_bodies: timedelta | None, left: int, with_body: int
 ) -> None:
-    """Old entries or their bodies are deleted, but nothing that is still to be retried."""
-    store, now = MemoryStore(), datetime.now(UTC)
+    database, now = people(), datetime.now(UTC)
     for outcome in (Recorded(()), Refusal.SUBSCRIBER_NOT_FOUND.refused()):
         for days in AGES:
             notification = Opened("ada@example.com", "m-1", now)
             arrival = Arrival(notification, f"{outcome} {days}".encode(), now - days * DAY)
-            with store.transaction() as transaction:
+            with database.transaction() as transaction:
                 transaction.write((), entries([arrival], [outcome], arrival.received_at))
-    assert store.log is not None
-    counts = list(pruned(store.log, keep=keep, keep_bodies=keep_bodies))
-    kept = store.log.newest(Query(), limit=100)
+    assert database.log is not None
+    counts = list(pruned(database.log, keep=keep, keep_bodies=keep_bodies))
+    kept = database.logged()
     assert len(kept) == left
     assert sum(entry.body is not None for entry in kept) == with_body
     assert sum(counts) == (8 - left) + (left - with_body)
