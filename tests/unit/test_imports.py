@@ -1,12 +1,10 @@
 """Who may import whom: the core has no I/O and no clock, and hookrow alone needs no extra."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -29,6 +27,14 @@ FORBIDDEN = {
     *("open", "print", "input", "exec", "eval", "__import__"),
 }
 
+MACHINERY = {
+    "batch": {"hookrow.forks", "hookrow.promise", "hookrow.sizes"},
+    "promise": set[str](),
+    "sizes": set[str](),
+    "forks": set[str](),
+}
+"""What works in threads knows nothing of mail: the modules of hookrow that each may import."""
+
 
 def _tree(module: str) -> ast.Module:
     return ast.parse((SOURCE / f"{module}.py").read_text())
@@ -45,8 +51,7 @@ def _imports(module: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("module", CORE)
-def test_core(module: str) -> None:
-    """The core imports only itself and harmless modules, reads no clock and opens nothing."""
+def test_the_core_imports_only_itself_reads_no_clock_and_opens_nothing(module: str) -> None:
     assert {*_imports(module)} <= HARMLESS | {f"hookrow.{name}" for name in CORE}
     called = {
         node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
@@ -56,11 +61,17 @@ def test_core(module: str) -> None:
     assert not called & FORBIDDEN
 
 
+@pytest.mark.parametrize("module", MACHINERY)
+def test_group_commit_and_promises_know_nothing_of_mail(module: str) -> None:
+    ours = {name for name in _imports(module) if name.startswith("hookrow")}
+    assert ours <= MACHINERY[module]
+
+
 STEPS = (
     "import hookrow",
     "from hookrow.__main__ import main",
     "from hookrow import *",
-    "import hookrow.asgi, hookrow.wsgi, hookrow.stores.memory",
+    "import hookrow.asgi, hookrow.wsgi, hookrow.stores.memory, hookrow.testing",
     "import hookrow.cli",
     "from hookrow import health",
 )
@@ -83,20 +94,17 @@ print(json.dumps(loaded))
     return {step: {*modules} for step, modules in json.loads(done.stdout).items()}
 
 
-def _foreign(modules: set[str]) -> set[str]:
+def _foreign(modules: Collection[str]) -> set[str]:
     """Return the modules that are not the standard library's."""
     return {name for name in modules if name.partition(".")[0] not in sys.stdlib_module_names}
 
 
-def _packages(modules: set[str]) -> set[str]:
+def _packages(modules: Collection[str]) -> set[str]:
     return {name.partition(".")[0] for name in _foreign(modules)}
 
 
-def test_loaded(loaded: dict[str, set[str]]) -> None:
-    """Little is loaded: the package takes no time, and public names need no extra.
-
-    The command line starts without SQLAlchemy and a server: Django projects lack them.
-    """
+def test_little_is_loaded_and_public_names_need_no_extra(loaded: dict[str, set[str]]) -> None:
+    """The command line starts without SQLAlchemy and a server: Django projects lack them."""
     package, script, names, hosts, cli, _ = loaded.values()
     assert _foreign(package) == {"hookrow"}
     assert _foreign(script) == {"hookrow", "hookrow.__main__", "hookrow.errors", "hookrow.hangup"}
@@ -104,6 +112,7 @@ def test_loaded(loaded: dict[str, set[str]]) -> None:
     # msgspec looks at `typing_extensions` if something else installed it.
     for modules in (names, hosts):
         assert _packages(modules) <= {"hookrow", "msgspec", "typing_extensions"}
+    assert _packages({*_imports("pytest_plugin")}) == {"hookrow", "pytest"}
     assert not names & {"asyncio", "sqlite3", "ssl"}
     ours = {name.split(".")[1] for name in names if name.startswith("hookrow.")}
     assert not ours & {"asgi", "wsgi", "fastapi", "flask", "server", "dashboard", "django", "cli"}
@@ -112,8 +121,9 @@ def test_loaded(loaded: dict[str, set[str]]) -> None:
     assert not _packages(cli) & {"sqlalchemy", "alembic", "psycopg", "uvicorn", "jinja2", "django"}
 
 
-def test_public_names(loaded: dict[str, set[str]]) -> None:
-    """Every public name can be imported, listed and type-checked; others raise as usual."""
+def test_every_public_name_can_be_imported_listed_and_type_checked(
+    loaded: dict[str, set[str]],
+) -> None:
     typed = {
         name.name: node.module
         for node in ast.walk(_tree("__init__"))

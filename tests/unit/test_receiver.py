@@ -1,7 +1,5 @@
 """The receiver: what it admits, how it responds, and what is in the rows and the log then."""
 
-from __future__ import annotations
-
 import re
 import threading
 from contextlib import closing
@@ -40,10 +38,9 @@ from hookrow.spool import Spool
 ADA = "ada@example.com"
 CLICK = {"RecordType": "Click", "Recipient": ADA, "MessageID": "m-ada"}
 
-PLAIN = {"Content-Type": "text/plain; charset=utf-8"}
-OK = Response(200, b"", PLAIN)
-UNSUPPORTED = Response(422, b"Webhook payload not supported", PLAIN)
-LATER = Response(503, b"Try again later", PLAIN | {"Retry-After": "30"})
+
+def status(answer: Response | Promise[Response]) -> int:
+    return result(answer).status
 
 
 def queued(receiver: Receiver, payload: dict[str, Any]) -> Promise[Response]:
@@ -53,12 +50,10 @@ def queued(receiver: Receiver, payload: dict[str, Any]) -> Promise[Response]:
     return answer
 
 
-def fill_one_transaction(
-    receiver: Receiver, database: Database, payload: dict[str, Any]
-) -> Promise[Response]:
+def fill_one_transaction(receiver: Receiver, database: Database) -> Promise[Response]:
     """Queue a notification, and leave its transaction waiting: the next ones form a group."""
     database.opened.clear()
-    answer = queued(receiver, payload)
+    answer = queued(receiver, delivery("ada"))
     assert database.reached.wait(LIMIT)
     return answer
 
@@ -74,15 +69,15 @@ def fill_one_transaction(
         ("/mail/provider/webhooks", "", "post", 405),
     ],
 )
-def test_mount_path(path: str, root: str, method: str, status: int | None) -> None:
-    """A receiver compares the method, and with a mount path the whole path below the root."""
+def test_a_mount_path_is_part_of_the_path_below_the_root(
+    path: str, root: str, method: str, status: int | None
+) -> None:
     refused = receive(people(), mount_path="/mail").admit(head(path, method, root=root))
     assert (refused and refused.status) == status
 
 
 @pytest.mark.parametrize("text", ["/a?b", "/a%20b", "a\n", " "])
-def test_impossible_mount_path(text: str) -> None:
-    """A mount path that no request can have is refused with an example."""
+def test_a_mount_path_that_no_request_can_have_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="write for example /mail"):
         endpoint_path(text)
 
@@ -96,8 +91,7 @@ def test_impossible_mount_path(text: str) -> None:
     ],
     ids=str,
 )
-def test_wrong_option(option: dict[str, Any]) -> None:
-    """Numbers of a wrong type or range are refused by name, with the value."""
+def test_a_wrong_number_is_refused_by_name(option: dict[str, Any]) -> None:
     [(name, value)] = option.items()
     with pytest.raises(
         ConfigurationError, match=f"^{name} must be .*, not {re.escape(repr(value))}"
@@ -105,114 +99,105 @@ def test_wrong_option(option: dict[str, Any]) -> None:
         receive(people(), **option)
 
 
-def test_queued_notifications_share_a_transaction() -> None:
-    """What arrives during a commit is the next group; each gets its own response."""
+def test_what_arrives_during_a_commit_shares_the_next_transaction() -> None:
     database = people("ada", "bea", "carl")
     assert Receiver.blocking is False
     with closing(receive(database)) as receiver:
-        first = fill_one_transaction(receiver, database, delivery("ada"))
-        payloads = [
-            delivery("bea"),
-            delivery("nobody"),
-            delivery("carl", MessageID="m-ada"),
-            suppression("bea"),
-            delivery("carl", MessageID="m-x"),
-        ]
-        answers = [first, *(queued(receiver, payload) for payload in payloads)]
+        answers = [fill_one_transaction(receiver, database)]
+        mismatch = delivery("carl", MessageID="m-ada")
+        for payload in (delivery("bea"), delivery("nobody"), mismatch, suppression("bea")):
+            answers += [queued(receiver, payload)]
         assert not any(answer.done() for answer in answers)
         database.opened.set()
-        responses = [result(answer) for answer in answers]
-    assert [(response.status, response.body.decode()) for response in responses] == [
-        *((200, ""), (200, ""), (404, "Engine::Subscriber not found")),
-        (400, f"Dispatch subscriber {ADA} does not match payload recipient carl@example.com"),
-        *((200, ""), (404, "Engine::Dispatch not found")),
-    ]
+        assert [*map(status, answers)] == [200, 200, 404, 400, 200]
     assert database.groups == [{ADA}, {f"{each}@example.com" for each in ("bea", "carl", "nobody")}]
     assert threading.current_thread() not in database.threads
 
 
-def test_answer_records_in_the_calling_thread() -> None:
-    """`answer` starts no thread and works after `close`; building and refusing start none."""
+def test_answer_records_in_the_calling_thread_also_after_close() -> None:
     before = set(threading.enumerate())
     database = people("ada", log=False)
     receiver = receive(database)
     receiver.admit(head(secret="wrong"))
     receiver.close()
-    assert receiver.answer(request(delivery("ada"))) == OK
+    assert receiver.answer(request(delivery("ada"))).status == 200
     assert database.threads == [threading.current_thread()]
     assert not set(threading.enumerate()) - before
 
 
-def test_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the deadline the responses are 503, or 422; the group is recorded after all."""
+def test_at_the_deadline_responses_are_503_or_422_and_the_group_is_recorded_after_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ahead = count(0, 1000)
     monkeypatch.setattr("hookrow.deadline.monotonic", lambda: monotonic() + next(ahead))
     database = people("ada", "bea")
     with closing(receive(database)) as receiver:
-        answers = [fill_one_transaction(receiver, database, delivery("ada"))]
+        answers = [fill_one_transaction(receiver, database)]
         answers += [queued(receiver, each) for each in (delivery("bea"), CLICK)]
-        assert [result(answer) for answer in answers] == [LATER, LATER, UNSUPPORTED]
+        assert [*map(status, answers)] == [503, 503, 422]
         assert database.logged() == []
         database.opened.set()
-    assert [result(answer) for answer in answers] == [LATER, LATER, UNSUPPORTED]
+    assert [*map(status, answers)] == [503, 503, 422]
     assert all(row["delivered_at"] == NOON for row in database.dispatches.values())
     assert [entry.outcome for entry in database.logged()].count(Ending.UNSUPPORTED) == 1
 
 
-def test_full_backlog(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waits is limited in number and bytes; what is over gets 503, logged once."""
+@pytest.mark.parametrize(("backlog", "details", "room"), [(1, "", 1), (4096, "x" * 20_000, 3)])
+def test_what_waits_is_limited_in_number_and_bytes(
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    backlog: int,
+    details: str,
+    room: int,
+) -> None:
     monkeypatch.setattr("hookrow.intake.CAPACITY", 64 * 1024)
-    large = encode(delivery("ada", Details="x" * 20_000))
-    for backlog, payload, room in ((1, encode(delivery("ada")), 1), (4096, large, 3)):
-        database = people("ada", "bea")
-        with closing(receive(database, backlog=backlog)) as receiver:
-            answers = [fill_one_transaction(receiver, database, delivery("ada"))]
-            waiting = [receiver(request(payload)) for _ in range(room)]
-            assert receiver(request(payload)) == LATER
-            database.opened.set()
-            assert [result(answer) for answer in (*answers, *waiting)] == [OK] * (1 + room)
-            assert post(receiver, delivery("bea")) == OK
-        assert len(caplog.messages) == 1
-        caplog.clear()
+    database, payload = people("ada", "bea"), delivery("ada", Details=details)
+    with closing(receive(database, backlog=backlog)) as receiver:
+        answers = [fill_one_transaction(receiver, database)]
+        answers += [queued(receiver, payload) for _ in range(room)]
+        assert status(receiver(request(payload))) == 503
+        database.opened.set()
+        assert [*map(status, answers)] == [200] * (1 + room)
+        assert post(receiver, delivery("bea")).status == 200
+    assert len(caplog.messages) == 1
 
 
-def test_overflow_into_the_spool(tmp_path: Path) -> None:
-    """With a spool, notifications that find the backlog full get 503 or 422, and are kept."""
+def test_what_finds_the_backlog_full_is_kept_in_the_spool(tmp_path: Path) -> None:
     database = people("ada", "bea", "carl")
     spool = tmp_path / "spool.db"
     with closing(receive(database, backlog=1, spool=spool)) as receiver:
         receiver._tasks.clear()  # the spool stays as it was filled
-        answers = [fill_one_transaction(receiver, database, delivery("ada"))]
+        answers = [fill_one_transaction(receiver, database)]
         answers.append(queued(receiver, delivery("bea")))
         assert [post(receiver, each).status for each in (delivery("carl"), CLICK)] == [503, 422]
         database.opened.set()
-        assert [result(answer) for answer in answers] == [OK] * 2
+        assert [*map(status, answers)] == [200, 200]
     kept = [each.body for each in Spool(spool).after(0, limit=9)]
     assert kept == [encode(delivery("carl")), encode(CLICK)]
 
 
-def test_close(tmp_path: Path) -> None:
-    """Closing records what waits and ends all threads; later notifications get 503."""
+def test_closing_records_what_waits_and_ends_all_threads(tmp_path: Path) -> None:
     before = set(threading.enumerate())
     database = people("ada", "bea", "carl")
     receiver = receive(database, group=1, sweep=True, spool=tmp_path / "spool.db")
     receiver.start()
-    answers = [fill_one_transaction(receiver, database, delivery("ada"))]
+    answers = [fill_one_transaction(receiver, database)]
     answers += [queued(receiver, delivery(name)) for name in ("bea", "carl")]
     closer = Thread(target=receiver.close)
     closer.start()
     database.opened.set()
     closer.join(LIMIT)
-    assert [result(answer) for answer in answers] == [OK] * 3
+    assert [*map(status, answers)] == [200] * 3
     left = {thread.name for thread in set(threading.enumerate()) - before}
     assert left <= {"hookrow-deadline"}
     receiver.start()
-    assert receiver(request(delivery("ada"))) == LATER
+    assert status(receiver(request(delivery("ada")))) == 503
 
 
 @pytest.mark.parametrize("bodies", [True, False])
-def test_held_row_that_is_not_parked(tmp_path: Path, *, bodies: bool) -> None:
-    """Without a log, or without bodies in it, the spool keeps what met a locked row."""
+def test_without_a_log_or_its_bodies_the_spool_keeps_what_met_a_locked_row(
+    tmp_path: Path, *, bodies: bool
+) -> None:
     database, path = people("ada", "bea", log=not bodies), tmp_path / "spool.db"
     database.held.add(dispatch(1))
     with closing(receive(database, spool=path, keep_bodies=bodies)) as receiver:
@@ -222,20 +207,20 @@ def test_held_row_that_is_not_parked(tmp_path: Path, *, bodies: bool) -> None:
     assert (spooled.body, spooled.attempts) == (encode(delivery("ada")), 0)  # a log counts it
 
 
-def test_bug(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any other exception results in 503 and a log line; the thread goes on."""
+def test_after_a_bug_the_response_is_503_and_the_thread_goes_on(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with closing(receive(people("ada"))) as receiver:
         with monkeypatch.context() as patched:
             patched.setattr(receiver._intake, "_recorded", Mock(side_effect=ValueError(ADA)))
-            assert post(receiver, delivery("ada")) == LATER
-        assert post(receiver, delivery("ada")) == OK
+            assert post(receiver, delivery("ada")).status == 503
+        assert post(receiver, delivery("ada")).status == 200
     [message] = caplog.messages
     assert "ValueError, a bug, at" in message
     assert ADA not in message
 
 
-def test_without_bodies() -> None:
-    """With `keep_bodies=False` the log keeps no bodies, so that nothing is tried again."""
+def test_with_keep_bodies_false_no_body_is_logged_and_nothing_is_tried_again() -> None:
     database = people("ada", "bea")
     database.refuses = lambda each: isinstance(each, SetTime) and each.dispatch == 2
     receiver = receive(database, keep_bodies=False)

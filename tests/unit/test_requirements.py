@@ -1,7 +1,5 @@
 """The bounds in pyproject.toml, and the private names of libraries that upper bounds are for."""
 
-from __future__ import annotations
-
 from dis import get_instructions
 from importlib.metadata import version
 from inspect import isfunction

@@ -1,7 +1,6 @@
 """Settings: the file `hookrow.toml`, the file of secrets, and what a worker receives."""
 
-from __future__ import annotations
-
+import os
 import re
 from datetime import timedelta
 from pathlib import Path
@@ -10,59 +9,54 @@ import msgspec
 import pytest
 
 from hookrow import ConfigurationError, Role, Schema
+from hookrow.cli.serve import serve
+from hookrow.processes import VARIABLE, Handover, _settings_file, application
 from hookrow.settings import Settings, read
 
 KNOWN = {"secret", "database_url", "mount_path", "port", "log_level", "sweep"}
 PEOPLE = "[tables.subscribers]\ntable = 'people'\n"
+TABLES = """
+[tables]
+log = false
+messages = { table = "campaigns", columns = { list_id = "audience" } }
+reasons = { HardBounce = 1, "*" = 9 }
+[tables.subscribers]
+table = "crm.people"
+columns = { email = "address", suppression_reason = false }
+where = { deleted_at = false, active = true, tenant = "acme", state = 1 }
+fold = "lower"
+"""
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Return the path of a file that does not exist."""
     return tmp_path / "hookrow.toml"
 
 
-@pytest.mark.parametrize(
-    ("content", "settings", "schema"),
-    [
-        ("", {}, Schema()),
-        (
-            'port = 8001\nmount_path = "/größe"\nsweep = false',
-            {"port": 8001, "mount_path": "/größe", "sweep": False},
-            Schema(),
-        ),
-        (
-            """
-            [tables]
-            log = false
-            messages = { table = "campaigns", columns = { list_id = "audience" } }
-            reasons = { HardBounce = 1, "*" = 9 }
-            [tables.subscribers]
-            table = "crm.people"
-            columns = { email = "address", suppression_reason = false }
-            where = { deleted_at = false, active = true, tenant = "acme", state = 1 }
-            fold = "lower"
-            """,
-            {},
-            Schema(
-                subscribers=Role(
-                    "crm.people",
-                    {"email": "address", "suppression_reason": None},
-                    where={"deleted_at": False, "active": True, "tenant": "acme", "state": 1},
-                    fold="lower",
-                ),
-                messages=Role("campaigns", {"list_id": "audience"}),
-                reasons={"HardBounce": 1, "*": 9},
-                log=None,
+def test_the_file_has_plain_settings(file: Path) -> None:
+    file.write_text("")
+    assert read(file, KNOWN) == ({}, Schema())
+    file.write_text('port = 8001\nmount_path = "/größe"\nsweep = false', encoding="utf-8")
+    settings = {"port": 8001, "mount_path": "/größe", "sweep": False}
+    assert read(file, KNOWN) == (settings, Schema())
+
+
+def test_the_file_has_a_schema_in_which_false_is_a_missing_column_or_role(file: Path) -> None:
+    file.write_text(TABLES)
+    assert read(file, KNOWN) == (
+        {},
+        Schema(
+            subscribers=Role(
+                "crm.people",
+                {"email": "address", "suppression_reason": None},
+                where={"deleted_at": False, "active": True, "tenant": "acme", "state": 1},
+                fold="lower",
             ),
+            messages=Role("campaigns", {"list_id": "audience"}),
+            reasons={"HardBounce": 1, "*": 9},
+            log=None,
         ),
-    ],
-    ids=["empty", "values", "tables"],
-)
-def test_read(file: Path, content: str, settings: dict[str, object], schema: Schema) -> None:
-    """The file has plain settings and a schema, in which `false` is a missing column or role."""
-    file.write_text(content, encoding="utf-8")
-    assert read(file, KNOWN) == (settings, schema)
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,15 +74,14 @@ def test_read(file: Path, content: str, settings: dict[str, object], schema: Sch
         ("[tables]\ndispatches = false", "`$.dispatches`"),
         ("[tables.subscribers]\ntabel = 'people'", "'tabel'. Did you mean 'table'?"),
         (f"{PEOPLE}columns = {{ emial = 'x' }}", "no column 'emial'. Did you mean 'email'?"),
-        (f"{PEOPLE}columns = {{ email = false }}", "needs the column 'email'"),
         (f"{PEOPLE}fold = 'lowr'", "no fold 'lowr'. Did you mean 'lower'?"),
         (f"{PEOPLE}where = {{ state = 1.5 }}", "$.subscribers.where"),
         ("[tables.messages]\ncolumns = { list_id = 'x' }", "the messages have no table: name it"),
-        ("[tables]\nreasons = { HardBounce = 1 }", "numbers need one for all others"),
     ],
 )
-def test_refused_file(file: Path, content: str | bytes, text: str) -> None:
-    """A mistake in the file is reported in one line with the file's name, and without a secret."""
+def test_a_mistake_is_reported_in_one_line_with_the_file_and_without_a_secret(
+    file: Path, content: str | bytes, text: str
+) -> None:
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ConfigurationError) as raised:
         read(file, KNOWN)
@@ -99,29 +92,13 @@ def test_refused_file(file: Path, content: str | bytes, text: str) -> None:
     assert "hunter2" not in message
 
 
-def test_missing_file(file: Path) -> None:
-    """A missing file, or a folder in its place, is a mistake."""
+def test_a_missing_file_or_a_folder_in_its_place_is_a_mistake(file: Path) -> None:
     for path in (file, file.parent):
         with pytest.raises(ConfigurationError, match="cannot be read"):
             read(path, KNOWN)
 
 
-def test_handover() -> None:
-    """A worker decodes the same settings that its parent encoded."""
-    subscribers = Role("people", {"email": "address"}, where={"state": 1}, fold="citext")
-    settings = Settings(
-        secrets=("a", "b"),
-        database_url="sqlite:///größe.db",
-        keep=None,
-        keep_bodies=timedelta(0),
-        schema=Schema(subscribers=subscribers, subscriptions=None, reasons={"*": 9}),
-    )
-    assert msgspec.json.decode(msgspec.json.encode(settings), type=Settings) == settings
-
-
-def test_secrets_file(tmp_path: Path) -> None:
-    """Each line of the file is a secret without surrounding space; the file is read each time."""
-    file = tmp_path / "secrets"
+def test_each_line_of_the_file_of_secrets_is_one_and_it_is_read_each_time(file: Path) -> None:
     settings = Settings(database_url="sqlite://", secret_file=str(file))
     for content, secrets in (
         (b"one", ["one"]),
@@ -141,8 +118,9 @@ def test_secrets_file(tmp_path: Path) -> None:
         ("binary", ("another",), "keep one of the two"),
     ],
 )
-def test_refused_secrets(tmp_path: Path, name: str, secrets: tuple[str, ...], text: str) -> None:
-    """A file that cannot be read, or secrets besides a file, are refused, without a secret."""
+def test_a_file_of_secrets_that_cannot_be_read_is_refused_without_a_secret(
+    tmp_path: Path, name: str, secrets: tuple[str, ...], text: str
+) -> None:
     (tmp_path / "binary").write_bytes(b"hunter2\xff")
     file = str(tmp_path / name)
     settings = Settings(database_url="sqlite://", secrets=secrets, secret_file=file)
@@ -150,3 +128,38 @@ def test_refused_secrets(tmp_path: Path, name: str, secrets: tuple[str, ...], te
         settings.accepted()
     assert "hunter2" not in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+# -- what a worker receives ------------------------------------------------------------
+
+
+def test_a_worker_decodes_the_same_settings_that_its_parent_encoded() -> None:
+    subscribers = Role("people", {"email": "address"}, where={"state": 1}, fold="citext")
+    settings = Settings(
+        secrets=("a", "b"),
+        database_url="sqlite:///größe.db",
+        keep=None,
+        keep_bodies=timedelta(0),
+        schema=Schema(subscribers=subscribers, subscriptions=None, reasons={"*": 9}),
+    )
+    assert msgspec.json.decode(msgspec.json.encode(settings), type=Settings) == settings
+
+
+def test_workers_inherit_no_variable_with_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    names: set[str] = set()
+    for parameter in serve.params:
+        envvar = parameter.envvar or []
+        names.update([envvar] if isinstance(envvar, str) else envvar)
+    assert {"HOOKROW_SECRET", "DATABASE_URL"} <= names
+    monkeypatch.setattr(os, "environ", dict.fromkeys([*names, "PGPASSWORD"], "x"))
+    with _settings_file(Handover(Settings(database_url="sqlite://"))):
+        assert set(os.environ) == {"PGPASSWORD", VARIABLE}
+
+
+def test_a_worker_that_cannot_read_them_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(VARIABLE, "/nonexistent")
+    with pytest.raises(SystemExit):
+        application()
+    assert "/nonexistent cannot be read: No such file or directory. Restart" in caplog.text

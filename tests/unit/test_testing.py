@@ -1,6 +1,4 @@
-"""The tools for a host's tests: sample payloads, and the ways to post one."""
-
-from __future__ import annotations
+"""The tools for a host's tests: sample payloads, the ways to post one, and the pytest plugin."""
 
 import asyncio
 import json
@@ -19,17 +17,21 @@ import pytest
 from hookrow import (
     ConfigurationError,
     Delivered,
+    Head,
     HookrowError,
     Notification,
     Opened,
     Postmark,
     Reactivated,
     Receiver,
+    Request,
+    Response,
     Suppressed,
     testing,
 )
 from hookrow.asgi import ASGI
 from hookrow.notification import Unsupported
+from hookrow.stores.memory import MemoryStore
 from hookrow.testing import SECRET, NotPosted, Payload, post
 from hookrow.wsgi import WSGI
 from small_world import store
@@ -38,9 +40,9 @@ from wire import free_port
 ADA = "ada@example.com"
 AT = datetime(2026, 3, 4, 5, 6, 7, 123456, tzinfo=UTC)
 LOCAL = AT.astimezone(timezone(timedelta(hours=-4)))
+OPENING = testing.opening(ADA, "m-1", at=AT)
 NAMES = {"RecordType", "MessageStream", "ServerID", "MessageID", "Recipient", "Tag", "Metadata"}
 CHANGE = {"ChangedAt", "Origin", "SuppressSending", "SuppressionReason"}
-COMPLAINT = testing.suppression(ADA, "m-1", at=AT, reason="SpamComplaint")
 
 
 @pytest.mark.parametrize(
@@ -48,14 +50,19 @@ COMPLAINT = testing.suppression(ADA, "m-1", at=AT, reason="SpamComplaint")
     [
         (testing.delivery(ADA, "m-1", at=LOCAL), Delivered(ADA, "m-1", AT), {"Details"}),
         (testing.opening(ADA, None, at=AT), Opened(ADA, None, AT), {"FirstOpen", "Client", "Geo"}),
-        (COMPLAINT, Suppressed(ADA, "m-1", AT, "SpamComplaint"), CHANGE),
         (testing.suppression(ADA, "m", at=AT), Suppressed(ADA, "m", AT, "HardBounce"), CHANGE),
+        (
+            testing.suppression(ADA, "m", at=AT, reason="SpamComplaint"),
+            Suppressed(ADA, "m", AT, "SpamComplaint"),
+            CHANGE,
+        ),
         (testing.reactivation(ADA, None, at=AT), Reactivated(ADA, None, AT), CHANGE),
     ],
 )
-def test_payloads(payload: Payload, notification: Notification, names: set[str]) -> None:
-    """Each payload is parsed as its notification, has the provider's other fields, and UTC."""
-    assert Postmark("a-secret").parse(json.dumps(payload).encode()) == notification
+def test_a_payload_is_parsed_as_its_notification_and_has_the_providers_other_fields(
+    payload: Payload, notification: Notification, names: set[str]
+) -> None:
+    assert Postmark(SECRET).parse(json.dumps(payload).encode()) == notification
     assert set(payload) >= NAMES | names
     assert "2026-03-04T05:06:07.123456Z" in payload.values()
 
@@ -69,10 +76,14 @@ def test_payloads(payload: Payload, notification: Notification, names: set[str])
         (testing.inbound(ADA, "m-1", at=AT), Unsupported(None, None, "m-1")),
     ],
 )
-def test_unsupported(payload: Payload, unsupported: Unsupported) -> None:
-    """The provider's other payloads are not supported, and are described as far as possible."""
-    body, provider = json.dumps(payload).encode(), Postmark("a-secret")
+def test_the_providers_other_payloads_are_unsupported(
+    payload: Payload, unsupported: Unsupported
+) -> None:
+    body, provider = json.dumps(payload).encode(), Postmark(SECRET)
     assert (provider.parse(body), provider.describe(body)) == (None, unsupported)
+
+
+# -- posting over HTTP -----------------------------------------------------------------
 
 
 class Provoked(BaseHTTPRequestHandler):
@@ -91,7 +102,7 @@ class Provoked(BaseHTTPRequestHandler):
             self.wfile.write(self.path[5:].encode())
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the parent's name
-        """Log nothing."""
+        pass
 
 
 @pytest.fixture
@@ -106,63 +117,64 @@ def server() -> Iterator[str]:
         thread.join()
 
 
-class TestOverHTTP:
-    def test_request(self, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The request has the secret, if any, and JSON, and follows no proxy."""
-        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
-        monkeypatch.delenv("no_proxy", raising=False)
-        assert post(f"{server}/200?a=b&c", {"größe": [1, None]}, secret="s") == (200, "a=b&c")
-        assert post(f"{server}/301/so", {}, secret=None) == (301, "so")  # it is not followed
-        (path, headers, body), (_, without, _) = Provoked.posted
-        assert (path, json.loads(body)) == ("/200?a=b&c", {"größe": [1, None]})
-        assert (headers["X-Provider-Secret"], without["X-Provider-Secret"]) == ("s", None)
-        assert (headers["Content-Type"], headers["User-Agent"]) == ("application/json", "Postmark")
-
-    def test_no_response(self, server: str) -> None:
-        """An error says that nobody listens, or that no response came, or not in time."""
-        with pytest.raises(NotPosted, match="Connection refused"):
-            post(f"http://127.0.0.1:{free_port()}/", {})
-        with pytest.raises(NotPosted, match="No answer from"):
-            post(f"{server}/silent", {})
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
-            with pytest.raises(NotPosted, match="timed out"):
-                post(url, {}, timeout=0.02)
-
-    @pytest.mark.parametrize(
-        ("url", "text"),
-        [
-            ("file:///etc/passwd", "begin it with http://"),
-            ("http://127.0.0.1/größe", "http://127.0.0.1/größe"),
-            ("http://ada:hunter2@127.0.0.1/", "Leave the user"),
-        ],
-    )
-    def test_invalid_address(self, url: str, text: str) -> None:
-        """An invalid address is refused, and a password in it is not shown."""
-        with pytest.raises(HookrowError) as raised:
-            post(url, {})
-        assert text in str(raised.value)
-        assert "hunter2" not in str(raised.value)
+def test_the_request_has_the_secret_and_json_and_follows_no_proxy_and_no_redirect(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    assert post(f"{server}/200?a=b&c", {"größe": [1, None]}, secret="s") == (200, "a=b&c")
+    assert post(f"{server}/301/so", {}, secret=None) == (301, "so")
+    (path, headers, body), (_, without, _) = Provoked.posted
+    assert (path, json.loads(body)) == ("/200?a=b&c", {"größe": [1, None]})
+    assert (headers["X-Provider-Secret"], without["X-Provider-Secret"]) == ("s", None)
+    assert (headers["Content-Type"], headers["User-Agent"]) == ("application/json", "Postmark")
 
 
-def test_refused_arguments() -> None:
-    """A payload that is not JSON, a second path and another target are refused."""
+def test_no_response_or_none_in_time_is_an_error(server: str) -> None:
+    with pytest.raises(NotPosted, match="Connection refused"):
+        post(f"http://127.0.0.1:{free_port()}/", {})
+    with pytest.raises(NotPosted, match="No answer from"):
+        post(f"{server}/silent", {})
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        with pytest.raises(NotPosted, match="timed out"):
+            post(url, {}, timeout=0.02)
 
-    async def pair(one: object, two: object) -> None:
-        """Be neither ASGI nor WSGI."""
 
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("file:///etc/passwd", "begin it with http://"),
+        ("http://127.0.0.1/größe", "http://127.0.0.1/größe"),
+        ("http://ada:hunter2@127.0.0.1/", "Leave the user"),
+    ],
+)
+def test_an_invalid_address_is_refused_without_its_password(url: str, text: str) -> None:
+    with pytest.raises(HookrowError) as raised:
+        post(url, {})
+    assert text in str(raised.value)
+    assert "hunter2" not in str(raised.value)
+
+
+# -- posting to an application ---------------------------------------------------------
+
+
+async def _pair(one: object, two: object) -> None:
+    """Be neither ASGI nor WSGI."""
+
+
+def test_a_payload_that_is_no_json_a_second_path_and_another_target_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="cannot be written as JSON"):
         post("http://127.0.0.1/", object())
     with pytest.raises(ConfigurationError, match="leave it out"):
         post("http://127.0.0.1/", {}, path="/404")
-    for target in (None, len, lambda: None, pair):
+    for target in (None, len, _pair):
         with pytest.raises(ConfigurationError, match="give a web address, a receiver"):
             post(target, {})  # type: ignore[arg-type] # that is what is tried
 
 
 @pytest.mark.parametrize("secret", ["hunter2\nX: y", "hunter2-€"])
-def test_invalid_secret(secret: str) -> None:
-    """A secret that no header can contain is refused and not shown, whatever the target."""
+def test_a_secret_that_no_header_carries_is_refused_and_not_shown(secret: str) -> None:
     for target in ("http://127.0.0.1/", ASGI(Receiver(Postmark(SECRET), store()))):
         with pytest.raises(ConfigurationError, match="no header carries") as raised:
             post(target, {}, secret=secret)
@@ -170,8 +182,7 @@ def test_invalid_secret(secret: str) -> None:
 
 
 @pytest.mark.parametrize("host", [Receiver, ASGI, WSGI])
-def test_applications(host: type) -> None:
-    """An application records what is posted, and its texts are returned, beyond ASCII too."""
+def test_an_application_records_and_its_texts_are_returned(host: type) -> None:
     rows = store()
     rows.subscribers[2] = {"email": "größe@example.com"}
     opening = testing.opening("größe@example.com", "m-1", at=AT)
@@ -181,45 +192,46 @@ def test_applications(host: type) -> None:
         assert rows.dispatches[1]["delivered_at"] == AT
         mismatch = f"Dispatch subscriber {ADA} does not match payload recipient größe@example.com"
         assert post(target, opening) == (400, mismatch)
-        for secret in (None, "another", "größe"):
+        for secret in (None, "größe"):
             assert post(target, opening, secret=secret) == (401, "Cannot verify webhook")
         assert post(target, {}, path="/elsewhere/größe")[0] == 404
 
 
-class TestASGI:
-    def test_no_response(self) -> None:
-        """Without a response in time there is an error; the application's own are raised."""
-
-        async def application(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's
-            del receive, send
-            if scope["path"] == "/late":
-                await asyncio.Event().wait()
-            if scope["path"] == "/fault":
-                raise TimeoutError("so")
-
-        for path, raised, text in (
-            ("/", NotPosted, "without an answer"),
-            ("/late", NotPosted, r"No answer within 0\.02 seconds"),
-            ("/fault", TimeoutError, "so"),
-        ):
-            with pytest.raises(raised, match=text):
-                post(application, {}, path=path, timeout=0.02)
-
-    def test_event_loops(self) -> None:
-        """Inside a running event loop, the error names `to_thread`, which works."""
-        application = ASGI(Receiver(Postmark(SECRET), store()))
-
-        async def test() -> int:
-            with pytest.raises(ConfigurationError, match=r"write `await asyncio\.to_thread\(post"):
-                post(application, {}, path="/")
-            return (await asyncio.to_thread(post, application, {}, path="/"))[0]
-
-        assert asyncio.run(test()) == 404
+async def _asgi(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's
+    del receive, send
+    if scope["path"] == "/late":
+        await asyncio.Event().wait()
+    if scope["path"] == "/fault":
+        raise TimeoutError("so")
 
 
-def test_wsgi() -> None:
-    """A WSGI application may write its text; one without a status is an error."""
+@pytest.mark.parametrize(
+    ("path", "raised", "text"),
+    [
+        ("/", NotPosted, "without an answer"),
+        ("/late", NotPosted, r"No answer within 0\.02 seconds"),
+        ("/fault", TimeoutError, "so"),  # the application's own
+    ],
+)
+def test_an_asgi_application_without_a_response_is_an_error(
+    path: str, raised: type[Exception], text: str
+) -> None:
+    with pytest.raises(raised, match=text):
+        post(_asgi, {}, path=path, timeout=0.02)
 
+
+def test_inside_a_running_event_loop_the_error_names_to_thread_which_works() -> None:
+    application = ASGI(Receiver(Postmark(SECRET), store()))
+
+    async def test() -> int:
+        with pytest.raises(ConfigurationError, match=r"write `await asyncio\.to_thread\(post"):
+            post(application, {}, path="/")
+        return (await asyncio.to_thread(post, application, {}, path="/"))[0]
+
+    assert asyncio.run(test()) == 404
+
+
+def test_a_wsgi_application_may_write_its_text_and_has_to_give_a_status() -> None:
     def application(environ: dict[str, Any], start_response: StartResponse) -> list[bytes]:
         if environ["PATH_INFO"] != "/":
             start_response("202 So", [], None)(environ["HTTP_USER_AGENT"].encode())
@@ -230,8 +242,7 @@ def test_wsgi() -> None:
         post(application, {}, path="/")
 
 
-def test_memory_receiver() -> None:
-    """It records in the store, and has called all hooks at the end of the block."""
+def test_memory_receiver_has_called_all_hooks_at_the_end_of_the_block() -> None:
     rows, heard = store(), list[object]()
     with testing.memory_receiver(
         rows,
@@ -239,6 +250,36 @@ def test_memory_receiver() -> None:
         on_refused=lambda _, refused: heard.append(refused.text),
     ) as receiver:
         post(receiver, {})
-        post(receiver, testing.opening(ADA, "m-1", at=AT))
+        post(receiver, OPENING)
     assert sorted(heard, key=str) == [Opened(ADA, "m-1", AT), "Webhook payload not supported"]
     assert rows.dispatches[1]["opened_at"] == AT
+
+
+# -- the pytest plugin -----------------------------------------------------------------
+
+
+@pytest.fixture
+def receivers() -> Iterator[list[Receiver]]:
+    """Return a list for receivers; they have to be closed when the test has ended."""
+    kept: list[Receiver] = []
+    yield kept
+    given = Request(Head("POST", "/", []), json.dumps(OPENING).encode())
+    responses = [receiver(given) for receiver in kept]
+    assert [each.status for each in responses if isinstance(each, Response)] == [503]
+
+
+def test_the_plugins_receiver_records_in_its_store_and_is_closed_after_the_test(
+    receivers: list[Receiver], hookrow_store: MemoryStore, hookrow_receiver: Receiver
+) -> None:
+    receivers.append(hookrow_receiver)
+    assert hookrow_store == MemoryStore()
+    hookrow_store.subscribers, hookrow_store.dispatches = store().subscribers, store().dispatches
+    assert post(hookrow_receiver, OPENING) == (200, "")
+    assert hookrow_store.dispatches[1]["opened_at"] == AT
+
+
+def test_the_plugin_adds_two_fixtures_and_no_hook(pytestconfig: pytest.Config) -> None:
+    plugin = pytestconfig.pluginmanager.get_plugin("hookrow")
+    assert not pytestconfig.pluginmanager.get_hookcallers(plugin)
+    fixtures = {name for name in vars(plugin) if name.startswith("hookrow")}
+    assert fixtures == {"hookrow_store", "hookrow_receiver"}
