@@ -140,9 +140,7 @@ def test_after_a_thread_ended_the_next_item_starts_another_for_the_same_queue() 
         assert [*map(_result, promises)] == [0, 10, 20, 30]
 
 
-def test_without_a_thread_an_item_is_refused_and_not_recorded_later(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_a_thread_an_item_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(_: Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -166,9 +164,7 @@ def test_a_promise_that_a_deadline_ended_keeps_its_result() -> None:
         assert (_result(late), _result(other)) == (-1, 10)
 
 
-def test_an_interpreter_that_exits_finishes_the_queue_for_ten_seconds(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_at_exit_the_queue_is_finished_for_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: dict[object, tuple[object, ...]] = {}
     monkeypatch.setattr(atexit, "register", lambda call, *values: calls.update({call: values}))
     monkeypatch.setattr(atexit, "unregister", lambda call: calls.pop(call, None))

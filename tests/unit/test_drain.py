@@ -113,9 +113,7 @@ def test_what_came_during_an_outage_is_recorded_by_the_next_process(site: Site) 
     assert heard == [ADA, BEA]
 
 
-def test_without_a_log_a_refusal_is_a_warning_without_the_address(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_refusal_without_a_log_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     site = Site(tmp_path / "spool.db", log=False)
     site.put(STRANGER, ADA)
     site.drain()()
@@ -163,9 +161,7 @@ def test_an_entry_that_fails_holds_up_no_other_and_is_counted_once(
     assert site.database.ends()["m-ada"] == ("recorded" if stays else "failed", 2)
 
 
-def test_entries_are_recorded_in_order_of_arrival(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_entries_keep_their_order_and_times(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hookrow.drain.GROUP", 2)
     bodies = [encode(delivery(f"n{number}")) for number in range(5)]
     site.put(*bodies, at=NOON + timedelta(minutes=3))
@@ -178,9 +174,7 @@ def test_entries_are_recorded_in_order_of_arrival(
     assert first.last_received_at == NOON + timedelta(minutes=9)
 
 
-def test_what_cannot_be_recorded_for_three_days_is_dropped(
-    site: Site, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_after_three_days_entries_are_dropped(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     site.database.refuses = _of_ada
     site.put(ADA, at=datetime.now(UTC) - timedelta(days=3))
     site.put(_opening(0), at=datetime.now(UTC) - timedelta(days=2.9))
@@ -204,9 +198,7 @@ def test_entries_that_keep_failing_are_logged_as_failed_after_a_minute(site: Sit
     assert {each.attempts for each in logged} == {1}
 
 
-def test_if_nothing_can_be_recorded_the_next_call_begins_behind_the_failing_ones(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_next_call_begins_behind_the_failing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hookrow.drain.FAILING", -1.0)
     site.database.refuses, site.database.error = _in_log_of_ada, BROKEN
     failing = [_opening(number) for number in range(3)]
@@ -224,9 +216,7 @@ def test_if_nothing_can_be_recorded_the_next_call_begins_behind_the_failing_ones
     assert {each.attempts for each in site.database.logged()} == {1}
 
 
-def test_if_the_database_goes_away_again_the_rest_waits(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outage_in_the_middle(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hookrow.drain.GROUP", 1)
     site.put(ADA, BEA)
     for _ in range(2):
@@ -240,9 +230,7 @@ def test_if_the_database_goes_away_again_the_rest_waits(
 
 
 @pytest.mark.parametrize("step", ["take", "remove"])
-def test_wherever_a_process_dies_nothing_is_counted_twice(
-    site: Site, step: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_process_that_dies(site: Site, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def die(*_: object) -> Never:
         raise KeyboardInterrupt
 

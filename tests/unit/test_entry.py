@@ -80,9 +80,7 @@ def test_entry_has_what_came_when_and_how_it_ended() -> None:
         (None, "Bounce", None),
     ],
 )
-def test_record_type_is_the_providers(
-    notification: Notification | None, record_type: str, at: datetime
-) -> None:
+def test_record_type(notification: Notification | None, record_type: str, at: datetime) -> None:
     said = Unsupported("Bounce", "A@X", "m")
     made = entry(replace(arrival(notification), unsupported=said))
     assert (made.record_type, made.occurred_at) == (record_type, at)
@@ -111,7 +109,7 @@ def test_refusals_keep_their_names_and_are_retried_unless_final(ending: Ending) 
     ],
 )
 @pytest.mark.parametrize("refusal", [Refusal.SUBSCRIBER_NOT_FOUND, Refusal.FAILED])
-def test_probes_and_what_names_no_possible_row_are_not_retried(
+def test_what_is_retried(
     notification: Notification | None, refusal: Refusal, *, parked: bool
 ) -> None:
     assert (entry(arrival(notification), refusal.refused()).retry_at is not None) is parked
@@ -160,9 +158,7 @@ OTHER = replace(entry(arrival(Delivered("b@x", "other", NOON + DAY), b"[]")), at
         (PARKED_ENTRY, ERASED, replace(PARKED_ENTRY, attempts=2)),
     ],
 )
-def test_a_notification_that_comes_again_is_merged(
-    earlier: Entry, later: Entry, expected: Entry
-) -> None:
+def test_repeated_notifications_are_merged(earlier: Entry, later: Entry, expected: Entry) -> None:
     assert followed(earlier, later) == expected
     logged = Logged(*(*astuple(earlier), 7, Ending.FAILED))  # which keeps its id and first result
     assert followed(logged, later) == Logged(*(*astuple(expected), 7, Ending.FAILED))
@@ -179,9 +175,7 @@ def test_a_notification_that_comes_again_is_merged(
         (NOON + SECOND - MOMENT, int(NOON.timestamp())),
     ],
 )
-def test_a_fingerprint_is_the_second_in_32_bits_and_96_bits_of_the_digest(
-    at: datetime | None, second: int
-) -> None:
+def test_fingerprint_is_the_second_and_a_digest(at: datetime | None, second: int) -> None:
     suppressed = Suppressed("a@x", "m", at, "HardBounce")
     assert rules.second_of(at) == second.to_bytes(4)
     for body in (b"{}", b"{ }"):
@@ -224,9 +218,7 @@ def test_a_body_is_measured_by_the_longest_text_that_it_can_become(body: bytes, 
         (-DAY, MINUTE),  # the clock was set back
     ],
 )
-def test_pauses_grow_to_an_hour_and_end_after_three_days(
-    age: timedelta, pause: timedelta | None
-) -> None:
+def test_pauses_grow_to_an_hour_for_three_days(age: timedelta, pause: timedelta | None) -> None:
     assert rules.retry_at(NOON, NOON + age) == (None if pause is None else NOON + age + pause)
 
 
@@ -239,9 +231,7 @@ def test_pauses_grow_to_an_hour_and_end_after_three_days(
         (b"\xed\xa0\x80", r"\xed\xa0\x80"),
     ],
 )
-def test_a_body_that_is_no_text_is_escaped_and_not_returned_as_it_came(
-    body: bytes, kept: str
-) -> None:
+def test_a_body_that_is_no_text_is_escaped(body: bytes, kept: str) -> None:
     made = entry(arrival(body=body))
     assert made.body == kept
     assert body_of(made) == (body if kept.encode() == body else None)
@@ -256,9 +246,7 @@ def test_a_body_that_is_no_text_is_escaped_and_not_returned_as_it_came(
         (rules.kept_recipient, 320, "zoË@example.com"),  # as it is looked for
     ],
 )
-def test_texts_are_cut_and_escaped(
-    keep: Callable[[str | None], str | None], longest: int, recipient: str
-) -> None:
+def test_long_texts(keep: Callable[[str | None], str | None], longest: int, recipient: str) -> None:
     assert keep(None) is None
     for text, kept in (
         *(("", ""), ("ß😀", "ß😀"), ("ZOË@Example.COM", recipient)),

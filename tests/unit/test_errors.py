@@ -46,7 +46,7 @@ def test_missing_extra_is_an_import_error_with_the_line_that_installs_it() -> No
         ("tracing", "opentelemetry", r"'hookrow\[tracing\]'"),
     ],
 )
-def test_a_module_without_its_package_says_how_to_install_it(
+def test_no_package(
     module: str, missing: str, install: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [*sys.modules]:
@@ -67,9 +67,7 @@ def test_a_module_without_its_package_says_how_to_install_it(
         (exc.StatementError("a value that its type refuses", None, None, TypeError()), Rejected),
     ],
 )
-def test_sqlalchemys_own_errors_are_named_by_their_class(
-    error: Exception, kind: type[StoreError]
-) -> None:
+def test_sqlalchemys_errors_are_named_by_class(error: Exception, kind: type[StoreError]) -> None:
     """Their text may quote a value."""
     assert str(fault(error)) == type(error).__name__
     assert type(fault(error)) is kind
@@ -102,9 +100,7 @@ def test_without_a_code(error: Exception, kind: type[StoreError]) -> None:
         ("54000 55000 57000 P0001 HV000", Rejected),
     ],
 )
-def test_postgresql_by_sqlstate_without_a_word_of_the_row(
-    states: str, kind: type[StoreError]
-) -> None:
+def test_postgresql_by_sqlstate(states: str, kind: type[StoreError]) -> None:
     for state in states.split():
         error = Exception("ada@example.com")
         error.sqlstate = state  # type: ignore[attr-defined] # as psycopg's errors have one

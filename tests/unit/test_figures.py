@@ -46,9 +46,7 @@ NOT_SAVED, UNKNOWN = Ending.DISPATCH_NOT_FOUND, Ending.SUBSCRIBER_NOT_FOUND
         (Period.MONTH, 30, NOON - 29 * DAY - 12 * HOUR, NOON - 12 * HOUR),
     ],
 )
-def test_buckets_begin_at_whole_units_of_utc(
-    period: Period, number: int, first: datetime, last: datetime
-) -> None:
+def test_buckets_are_of_utc(period: Period, number: int, first: datetime, last: datetime) -> None:
     starts = period.starts(AT.astimezone(timezone(timedelta(hours=5, minutes=45))))
     assert (len(starts), starts[0], starts[-1]) == (number, first, last)
     assert {later - start for start, later in pairwise(starts)} == {period.bucket}
@@ -86,9 +84,7 @@ def test_only_the_most_frequent_types_are_listed() -> None:
         ({FAILED: 1, UNKNOWN: 2, RECORDED: 1}, "3 of the last 4 were refused: 2 for addresses"),
     ],
 )
-def test_a_sentence_says_when_the_last_one_came_and_what_was_refused(
-    recent: Mapping[Ending, int], text: str
-) -> None:
+def test_health_is_told_in_a_sentence(recent: Mapping[Ending, int], text: str) -> None:
     heard = Heard(as_of=AT, last=AT - 40 * SECOND, recent=recent, parked=0)
     sentence = health(heard, AT)
     assert sentence.startswith("The last notification came 40 s ago; ")
@@ -118,9 +114,7 @@ def test_delays_and_rates_are_never_of_nothing() -> None:
     assert (none.delivery_rate, none.open_rate) == (None, None)
 
 
-def test_in_an_outage_the_overview_has_no_figures_and_does_not_wait(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_in_an_outage_the_overview_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "LOOK", 0.01)
     monkeypatch.setattr(MemoryLog, "bounds", Mock(side_effect=Unavailable))
     with closing(Figures(MemoryStore())) as made:
@@ -245,7 +239,7 @@ def test_an_entry_that_is_committed_behind_newer_ones_is_noticed(store: MemorySt
 
 
 @pytest.mark.parametrize(("limit", "budget"), [(2, 60.0), (50, 0.0)])
-def test_all_pages_of_a_search_have_each_entry_once_however_short_the_time(
+def test_pages_of_a_search_have_each_entry_once(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch, limit: int, budget: float
 ) -> None:
     monkeypatch.setattr(searching, "BUDGET", budget)

@@ -56,9 +56,7 @@ def counts(hook: Hook[Any]) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize("fault", [ValueError(ADA), SystemExit(ADA)], ids=repr)
-def test_what_a_hook_raises_is_counted_and_logged_once_without_its_text(
-    fault: BaseException, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_hook_that_raises(fault: BaseException, caplog: pytest.LogCaptureFixture) -> None:
     heard = Heard()
 
     def fail(arrival: Arrival, outcome: Recorded) -> None:
@@ -83,9 +81,7 @@ class _Notifier:
         pass
 
 
-def test_an_async_result_of_a_plain_function_is_counted_and_logged_with_advice(
-    caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
-) -> None:
+def test_async_result(caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder) -> None:
     hook: Hook[Recorded] = Hook(lambda *_: _notify(), "on_recorded")
     with closing(hook):
         call(hook, 4)
@@ -108,7 +104,7 @@ def test_an_async_function_which_would_never_run_is_refused(hook: Callable[..., 
     ("reason", "room"),
     [("", 10), ("x" * 1024 * 1024, 64 // 5)],  # four bytes a character, as with an emoji
 )
-def test_if_too_many_calls_wait_or_64_mib_further_ones_are_left_out(
+def test_too_many_or_large_calls_are_left_out(
     reason: str, room: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hookrow.hooks.BACKLOG", 10 if not reason else 100)
@@ -125,9 +121,7 @@ def test_if_too_many_calls_wait_or_64_mib_further_ones_are_left_out(
     assert caplog.messages == ["on_refused is too slow, or closed: calls are left out."]
 
 
-def test_a_call_that_takes_over_30_seconds_is_counted_and_logged(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_call_that_hangs(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     heard, now = Heard(opened=False), 1000.0
     monkeypatch.setattr("hookrow.hooks.monotonic", lambda: now)
     with closing(Hook(heard, "on_recorded")) as hook:
@@ -141,9 +135,7 @@ def test_a_call_that_takes_over_30_seconds_is_counted_and_logged(
 
 
 @pytest.mark.parametrize("queue", [True, False])
-def test_each_end_is_told_once_in_order_after_the_commit_in_a_thread_of_its_own(
-    *, queue: bool
-) -> None:
+def test_each_end_is_told_once_in_order_and_after_the_commit(*, queue: bool) -> None:
     database, refused, recorded, seen = people("ada", "bea"), Heard(), Heard(), []
 
     def on_recorded(arrival: Arrival, outcome: Recorded) -> None:

@@ -42,9 +42,7 @@ def _all_kinds(receiver: Receiver) -> None:
             receiver.admit(each)
 
 
-def test_at_debug_level_groups_and_refusals_are_logged_and_what_anybody_can_cause_once(
-    lines: pytest.LogCaptureFixture, receiver: Receiver
-) -> None:
+def test_at_debug_level(lines: pytest.LogCaptureFixture, receiver: Receiver) -> None:
     _all_kinds(receiver)
     assert [re.sub(r"took [\d.]+ ms", "took", message) for message in lines.messages] == [
         "A group of 1 took: 1 recorded; requests r-1",
@@ -62,7 +60,7 @@ def test_at_debug_level_groups_and_refusals_are_logged_and_what_anybody_can_caus
     assert {*lines.messages} <= {STRANGER}
 
 
-def test_a_group_that_is_answered_503_is_logged_with_its_requests(
+def test_group_that_is_answered_503(
     caplog: pytest.LogCaptureFixture, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def transaction(*_: object, **__: object) -> None:
@@ -73,9 +71,7 @@ def test_a_group_that_is_answered_503_is_logged_with_its_requests(
     assert caplog.messages[0] == "Answering 1 notifications 503, requests r-1: gone"
 
 
-def test_json_has_time_level_logger_message_and_request_ids(
-    lines: pytest.LogCaptureFixture, receiver: Receiver
-) -> None:
+def test_json_with_request_ids(lines: pytest.LogCaptureFixture, receiver: Receiver) -> None:
     receiver.admit(head(secret="x"))
     receiver.answer(request())
     first, second = (json.loads(JSONFormatter().format(record)) for record in lines.records)
@@ -149,7 +145,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def test_a_template_is_logged_once_in_ten_seconds_and_then_with_a_count(
+def test_templates_are_logged_and_then_counted(
     lines: pytest.LogCaptureFixture, clock: Clock
 ) -> None:
     quiet, other = Quiet(), Quiet()
@@ -193,9 +189,7 @@ def test_the_filter_limits_warnings_by_their_template(clock: Clock) -> None:
     assert passes(logging.WARNING, "bad %d", 3)
 
 
-def test_periodic_work_that_fails_goes_on_and_is_logged_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_periodic_work_that_fails_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     times: list[int] = []
 
     def work() -> None:

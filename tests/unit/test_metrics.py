@@ -69,7 +69,7 @@ def test_notifications_and_groups(registry: CollectorRegistry, receiver: Receive
     assert abs(counted[NEWEST] - datetime.now(UTC).timestamp()) < 60
 
 
-def test_refusals_attempts_and_late_responses(
+def test_refusals_and_late_responses(
     registry: CollectorRegistry, receiver: Receiver, metrics: Metrics
 ) -> None:
     for each in (head("/x"), head(method="GET"), head(secret="x"), head(secret="y"), head()):
@@ -87,9 +87,7 @@ def test_refusals_attempts_and_late_responses(
     }
 
 
-def test_the_lag_is_zero_if_the_providers_clock_is_ahead(
-    registry: CollectorRegistry, metrics: Metrics
-) -> None:
+def test_lag_is_never_negative(registry: CollectorRegistry, metrics: Metrics) -> None:
     late = Arrival(Delivered("a", "m", AT), b"", AT + timedelta(seconds=90))
     early = replace(late, received_at=AT - timedelta(seconds=90))
     metrics.recording([early, late], [None, None])([Refusal.FAILED.refused()] * 2)
@@ -98,9 +96,7 @@ def test_the_lag_is_zero_if_the_providers_clock_is_ahead(
     assert counted[NEWEST] == late.received_at.timestamp()
 
 
-def test_a_look_sets_what_waits_and_counts_secrets_also_after_a_rotation(
-    registry: CollectorRegistry, metrics: Metrics
-) -> None:
+def test_look_at_what_waits_and_at_secrets(registry: CollectorRegistry, metrics: Metrics) -> None:
     matched, held = {0: 3, 1: 2}, store()
     Receiver(Postmark(SECRET), held).answer(request("eve@example.com"))
     metrics.look()  # before there is anything to look at
@@ -119,9 +115,7 @@ def test_a_look_sets_what_waits_and_counts_secrets_also_after_a_rotation(
     }
 
 
-def test_without_the_database_and_the_spool_a_look_sets_the_others(
-    registry: CollectorRegistry, metrics: Metrics
-) -> None:
+def test_look_without_database_and_spool(registry: CollectorRegistry, metrics: Metrics) -> None:
     log = Mock(MemoryLog, count_parked=Mock(side_effect=Unavailable))
     spooled = Mock(side_effect=sqlite3.OperationalError)
     metrics.watch(Inside(lambda: 7, spooled, lambda: {0: 1}, log))
@@ -132,9 +126,7 @@ def test_without_the_database_and_the_spool_a_look_sets_the_others(
     }
 
 
-def test_no_request_adds_a_series_or_its_address(
-    registry: CollectorRegistry, receiver: Receiver
-) -> None:
+def test_no_request_adds_a_series(registry: CollectorRegistry, receiver: Receiver) -> None:
     before = len(page(registry).splitlines())
     for number in range(50):
         receiver.admit(head(f"/{number}"))
@@ -146,9 +138,7 @@ def test_no_request_adds_a_series_or_its_address(
     assert all(name.startswith("hookrow_") for name in names)
 
 
-def test_a_registry_has_the_metrics_of_one_receiver(
-    registry: CollectorRegistry, metrics: Metrics
-) -> None:
+def test_one_receiver_per_registry(registry: CollectorRegistry, metrics: Metrics) -> None:
     assert metrics
     with pytest.raises(ConfigurationError, match="One registry can have the metrics of one"):
         Metrics(registry)

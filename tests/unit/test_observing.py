@@ -80,9 +80,7 @@ def _ending(outcome: Outcome) -> str:
     return "recorded" if isinstance(outcome, Recorded) else outcome.refusal.name
 
 
-def test_each_attempt_and_each_outcome_with_what_arrived_returned(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_attempts_and_outcomes(monkeypatch: pytest.MonkeyPatch) -> None:
     observer, held = Noting(), store()
     receiver = Receiver(Postmark(SECRET), held, observer=observer)
     transactions = Mock(side_effect=[Conflict("once"), held.transaction()])
@@ -131,7 +129,7 @@ def test_what_waits_and_what_is_refused_for_lack_of_room(tmp_path: Path) -> None
         (EndingBadly(), "ZeroDivisionError"),
     ],
 )
-def test_an_observer_that_raises_changes_nothing_for_others(
+def test_raising_changes_nothing(
     bad: Observer, named: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     good = Noting()

@@ -104,9 +104,7 @@ def test_of_two_changes_without_a_date_the_last_to_arrive_wins_whichever_fell_du
     assert (row["suppressed_at"], row["suppression_reason"]) == (NOON, "HardBounce")
 
 
-def test_a_sweep_takes_a_limited_number_in_groups(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sweeps_take_a_limited_number(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hookrow.parked.MOST", 10)
     monkeypatch.setattr("hookrow.parked.GROUP", 4)
     numbers = range(2, 14)
@@ -127,9 +125,7 @@ def test_what_the_database_refused_is_recorded_when_it_no_longer_does(site: Site
     assert site.database.ends() == {"m-2": ("recorded", 1)}
 
 
-def test_a_person_who_is_forgotten_meanwhile_stays_forgotten(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_is_forgotten_stays_forgotten(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     record(site.database, arrivals(opening(2)))
     record(site.database, arrivals(opening(3)), bodies=False)
     site.send(2, 3)
@@ -153,9 +149,7 @@ def test_what_an_outage_interrupts_is_due_again(site: Site) -> None:
     assert site.sweep() == 1
 
 
-def test_a_receiver_sweeps_by_itself_and_calls_its_hooks(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_receiver_sweeps_and_calls_hooks(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hookrow.receiver.SWEEP_EVERY", 0.01)
     heard: list[bytes] = []
     record(site.database, arrivals(opening(2), ago=timedelta(minutes=2)))

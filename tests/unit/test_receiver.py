@@ -69,9 +69,7 @@ def fill_one_transaction(receiver: Receiver, database: Database) -> Promise[Resp
         ("/mail/provider/webhooks", "", "post", 405),
     ],
 )
-def test_a_mount_path_is_part_of_the_path_below_the_root(
-    path: str, root: str, method: str, status: int | None
-) -> None:
+def test_mount_path_below_a_root(path: str, root: str, method: str, status: int | None) -> None:
     refused = receive(people(), mount_path="/mail").admit(head(path, method, root=root))
     assert (refused and refused.status) == status
 
@@ -125,9 +123,7 @@ def test_answer_records_in_the_calling_thread_also_after_close() -> None:
     assert not set(threading.enumerate()) - before
 
 
-def test_at_the_deadline_responses_are_503_or_422_and_the_group_is_recorded_after_all(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_after_the_deadline_the_group_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     ahead = count(0, 1000)
     monkeypatch.setattr("hookrow.deadline.monotonic", lambda: monotonic() + next(ahead))
     database = people("ada", "bea")
@@ -195,9 +191,7 @@ def test_closing_records_what_waits_and_ends_all_threads(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("bodies", [True, False])
-def test_without_a_log_or_its_bodies_the_spool_keeps_what_met_a_locked_row(
-    tmp_path: Path, *, bodies: bool
-) -> None:
+def test_locked_row_without_a_log_or_its_bodies(tmp_path: Path, *, bodies: bool) -> None:
     database, path = people("ada", "bea", log=not bodies), tmp_path / "spool.db"
     database.held.add(dispatch(1))
     with closing(receive(database, spool=path, keep_bodies=bodies)) as receiver:
@@ -207,9 +201,7 @@ def test_without_a_log_or_its_bodies_the_spool_keeps_what_met_a_locked_row(
     assert (spooled.body, spooled.attempts) == (encode(delivery("ada")), 0)  # a log counts it
 
 
-def test_after_a_bug_the_response_is_503_and_the_thread_goes_on(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bug(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     with closing(receive(people("ada"))) as receiver:
         with monkeypatch.context() as patched:
             patched.setattr(receiver._intake, "_recorded", Mock(side_effect=ValueError(ADA)))

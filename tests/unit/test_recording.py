@@ -114,9 +114,7 @@ def test_without_a_log_failed_work_needs_no_transaction() -> None:
 
 
 @pytest.mark.parametrize("fault", [None, *STORE_ERRORS], ids=repr)
-def test_a_store_is_reachable_if_it_commits_a_transaction_that_asked_something(
-    fault: Exception | None,
-) -> None:
+def test_reachable_is_a_store_that_commits_a_question(fault: Exception | None) -> None:
     database = people("ada")
     database.faults = iter([fault])
     assert is_reachable(database) is (fault is None)
@@ -141,9 +139,7 @@ def large_one() -> Iterator[Database]:
 
 
 @pytest.mark.parametrize("work", [record, keep_failed])
-def test_only_one_that_is_larger_than_a_group_waits_for_others(
-    large_one: Database, work: Work
-) -> None:
+def test_only_larger_ones_wait_for_each_other(large_one: Database, work: Work) -> None:
     database = people()
     for others in ([LARGEST], [LARGE, LARGEST], [LARGEST, LARGE]):
         work(database, others)

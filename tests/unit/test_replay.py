@@ -84,9 +84,7 @@ def poisons(*keys: int) -> Callable[[Change | Entry], bool]:
 
 
 @pytest.mark.parametrize("error", [Rejected("23514"), ValueError("bea@example.com")], ids=repr)
-def test_what_cannot_be_recorded_fails_alone(
-    database: Database, error: Exception, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_poisoned(database: Database, error: Exception, caplog: pytest.LogCaptureFixture) -> None:
     def refuses(each: Change | Entry) -> bool:
         if poisons(2)(each):
             raise error
@@ -109,9 +107,7 @@ def test_what_the_log_refuses_too_ends_as_unavailable(database: Database) -> Non
 
 
 @pytest.mark.parametrize("released", [True, False])
-def test_a_locked_row_is_waited_for_behind_the_others_and_counted_once(
-    database: Database, monkeypatch: pytest.MonkeyPatch, *, released: bool
-) -> None:
+def test_locked_row(database: Database, monkeypatch: pytest.MonkeyPatch, *, released: bool) -> None:
     database.held.add(HELD)
 
     def release(*_: object, **__: object) -> float:
@@ -145,9 +141,7 @@ def test_without_bodies_none_is_logged(database: Database) -> None:
 # -- by hand ---------------------------------------------------------------------------
 
 
-def test_a_suppression_by_hand_is_recorded_and_logged_as_a_change_of_the_hosts(
-    database: Database,
-) -> None:
+def test_suppression_by_hand_is_logged_as_the_hosts(database: Database) -> None:
     outcome = change_by_hand(database, ADA, reason="a letter", by="eve", at=AT, message_id="m-Ada")
     assert isinstance(outcome, Recorded)
     expected = {"suppressed_at": AT, "suppression_reason": "a letter", "suppression_changed_at": AT}

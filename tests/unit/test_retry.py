@@ -128,9 +128,7 @@ def _names(arrivals: Sequence[Arrival]) -> str:
         ([ValueError("what")], "abc", "FFF"),
     ],
 )
-def test_attempts_follow_the_fault_and_each_failure_is_kept_in_one_place(
-    faults: list[Exception], asked: str, ended: str
-) -> None:
+def test_each_fault_has_its_attempts(faults: list[Exception], asked: str, ended: str) -> None:
     rig = Rig(*faults)
     assert (rig("abc"), " ".join(rig.asked)) == (ended, asked)
     letters = list(zip("abc", ended, strict=True))
@@ -154,9 +152,7 @@ def test_after_three_failures_in_succession_the_others_are_spooled_together() ->
 @pytest.mark.parametrize(
     ("fault", "rests"), [(LOCKED, False), (REJECTED, False), (GONE, True), (ValueError(), True)]
 )
-def test_a_store_that_is_away_is_left_alone_for_a_while(
-    fault: Exception, clock: Clock, *, rests: bool
-) -> None:
+def test_store_that_is_away_is_left_alone(fault: Exception, clock: Clock, *, rests: bool) -> None:
     rig = Rig(fault)
     rig("a")
     asked = len(rig.asked)
@@ -167,9 +163,7 @@ def test_a_store_that_is_away_is_left_alone_for_a_while(
 
 
 @pytest.mark.parametrize("seconds", [(9.0, 0.9), (0.9, 9.0)])
-def test_no_attempt_begins_once_the_time_of_the_group_or_of_the_caller_is_over(
-    clock: Clock, seconds: tuple[float, float]
-) -> None:
+def test_out_of_time_nothing_is_attempted(clock: Clock, seconds: tuple[float, float]) -> None:
     for fault in (CONFLICT, LOCKED, REJECTED):
         rig = Rig(*[fault] * 99, takes=lambda: clock.sleep(1.0), seconds=seconds[0])
         with limited_to(seconds[1]):
@@ -178,9 +172,7 @@ def test_no_attempt_begins_once_the_time_of_the_group_or_of_the_caller_is_over(
 
 
 @pytest.mark.parametrize("fault", [GONE, TypeError(ADA)], ids=repr)
-def test_what_the_log_cannot_keep_goes_to_the_spool(
-    fault: Exception, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_log_that_cannot_be_written(fault: Exception, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, "hookrow")
     rig = Rig(*[CONFLICT] * 5, log_fault=fault)
     assert (rig("abc"), rig.spooled) == ("FFF", ["abc"])
@@ -203,9 +195,7 @@ def test_an_outage_is_logged_once(clock: Clock, caplog: pytest.LogCaptureFixture
     assert caplog.messages == ["Answering 3 notifications 503: gone"]
 
 
-def test_a_bug_is_logged_with_its_type_and_place_but_not_what_it_quotes(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_bug_is_logged_without_what_it_quotes(caplog: pytest.LogCaptureFixture) -> None:
     Rig(KeyError(ADA))("abc")
     [record] = caplog.records
     assert (record.name, record.levelno) == ("hookrow", logging.ERROR)
@@ -229,7 +219,7 @@ def test_a_bug_is_logged_with_its_type_and_place_but_not_what_it_quotes(
     ],
     ids=str,
 )
-def test_a_notification_is_named_in_one_line_without_a_full_address(
+def test_names_in_log_lines_have_no_full_address(
     notification: Notification | None, named: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     Rig(REJECTED).run([Arrival(notification, b"", NOON)])

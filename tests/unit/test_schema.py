@@ -33,9 +33,7 @@ def _same(*names: str, **others: str) -> Mapping[str, str]:
         ),
     ],
 )
-def test_by_default_the_tables_are_hookrows(
-    role: str, table: str, columns: Mapping[str, str]
-) -> None:
+def test_tables_of_hookrow(role: str, table: str, columns: Mapping[str, str]) -> None:
     schema = Schema()
     assert schema.roles[role].table == table
     assert schema.columns(role) == columns
@@ -72,9 +70,7 @@ def test_by_default_the_tables_are_hookrows(
         ({"subscriptions": Role("m", BARE)}, _same("list_id", "subscriber_id")),
     ],
 )
-def test_columns_keep_hookrows_names_have_others_or_are_left_out(
-    given: Mapping[str, Any], columns: Mapping[str, str]
-) -> None:
+def test_columns_of_a_host(given: Mapping[str, Any], columns: Mapping[str, str]) -> None:
     schema = Schema(**given)
     assert schema.columns(next(iter(given))) == columns
     assert not schema.ours
@@ -156,9 +152,7 @@ def test_a_schema_that_cannot_work_is_refused(given: Mapping[str, Any], message:
         ({"HardBounce": 1, "*": 9}, [1, 9, None]),
     ],
 )
-def test_a_reason_is_kept_as_the_hosts_value_for_it(
-    reasons: Mapping[str, str | int] | None, kept: list[object]
-) -> None:
+def test_reasons_of_a_host(reasons: Mapping[str, str | int] | None, kept: list[object]) -> None:
     schema = Schema(reasons=reasons)
     assert [schema.reason(word) for word in ("HardBounce", "Spite", None)] == kept
 

@@ -79,9 +79,7 @@ def test_the_file_has_a_schema_in_which_false_is_a_missing_column_or_role(file: 
         ("[tables.messages]\ncolumns = { list_id = 'x' }", "the messages have no table: name it"),
     ],
 )
-def test_a_mistake_is_reported_in_one_line_with_the_file_and_without_a_secret(
-    file: Path, content: str | bytes, text: str
-) -> None:
+def test_mistakes_in_the_file(file: Path, content: str | bytes, text: str) -> None:
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ConfigurationError) as raised:
         read(file, KNOWN)
@@ -118,9 +116,7 @@ def test_each_line_of_the_file_of_secrets_is_one_and_it_is_read_each_time(file: 
         ("binary", ("another",), "keep one of the two"),
     ],
 )
-def test_a_file_of_secrets_that_cannot_be_read_is_refused_without_a_secret(
-    tmp_path: Path, name: str, secrets: tuple[str, ...], text: str
-) -> None:
+def test_wrong_secrets(tmp_path: Path, name: str, secrets: tuple[str, ...], text: str) -> None:
     (tmp_path / "binary").write_bytes(b"hunter2\xff")
     file = str(tmp_path / name)
     settings = Settings(database_url="sqlite://", secrets=secrets, secret_file=file)
@@ -156,9 +152,7 @@ def test_workers_inherit_no_variable_with_a_setting(monkeypatch: pytest.MonkeyPa
         assert set(os.environ) == {"PGPASSWORD", VARIABLE}
 
 
-def test_a_worker_that_cannot_read_them_says_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_handover(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setenv(VARIABLE, "/nonexistent")
     with pytest.raises(SystemExit):
         application()

@@ -47,9 +47,7 @@ NO_DISPATCH = Ending.DISPATCH_NOT_FOUND
         ),
     ],
 )
-def test_a_sentence_explains_an_entry(
-    first: Ending, last: Ending, fields: dict[str, Any], sentence: str
-) -> None:
+def test_sentence(first: Ending, last: Ending, fields: dict[str, Any], sentence: str) -> None:
     values: dict[str, Any] = {
         "fingerprint": b"",
         "record_type": "Open",
@@ -92,9 +90,7 @@ def test_in_other_bodies_what_hides_or_turns_text_is_escaped(body: str, shown: s
 @pytest.mark.parametrize(
     ("length", "indented"), [(LONGEST_BODY, True), (2**20, False)], ids=["indented", "as-it-is"]
 )
-def test_a_body_that_is_large_or_would_be_when_indented_is_cut(
-    length: int, *, indented: bool
-) -> None:
+def test_large_bodies_are_cut_or_when_indented(length: int, *, indented: bool) -> None:
     depth = 900
     body = "[" * depth + "1," * (length // 2 - depth - 1) + "1 " + "]" * depth
     assert len(body) == length

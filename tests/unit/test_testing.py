@@ -59,9 +59,7 @@ CHANGE = {"ChangedAt", "Origin", "SuppressSending", "SuppressionReason"}
         (testing.reactivation(ADA, None, at=AT), Reactivated(ADA, None, AT), CHANGE),
     ],
 )
-def test_a_payload_is_parsed_as_its_notification_and_has_the_providers_other_fields(
-    payload: Payload, notification: Notification, names: set[str]
-) -> None:
+def test_payloads(payload: Payload, notification: Notification, names: set[str]) -> None:
     assert Postmark(SECRET).parse(json.dumps(payload).encode()) == notification
     assert set(payload) >= NAMES | names
     assert "2026-03-04T05:06:07.123456Z" in payload.values()
@@ -76,9 +74,7 @@ def test_a_payload_is_parsed_as_its_notification_and_has_the_providers_other_fie
         (testing.inbound(ADA, "m-1", at=AT), Unsupported(None, None, "m-1")),
     ],
 )
-def test_the_providers_other_payloads_are_unsupported(
-    payload: Payload, unsupported: Unsupported
-) -> None:
+def test_other_payloads_are_unsupported(payload: Payload, unsupported: Unsupported) -> None:
     body, provider = json.dumps(payload).encode(), Postmark(SECRET)
     assert (provider.parse(body), provider.describe(body)) == (None, unsupported)
 
@@ -117,9 +113,7 @@ def server() -> Iterator[str]:
         thread.join()
 
 
-def test_the_request_has_the_secret_and_json_and_follows_no_proxy_and_no_redirect(
-    server: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_request_without_proxy_or_redirect(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
     monkeypatch.delenv("no_proxy", raising=False)
     assert post(f"{server}/200?a=b&c", {"größe": [1, None]}, secret="s") == (200, "a=b&c")
@@ -213,9 +207,7 @@ async def _asgi(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - 
         ("/fault", TimeoutError, "so"),  # the application's own
     ],
 )
-def test_an_asgi_application_without_a_response_is_an_error(
-    path: str, raised: type[Exception], text: str
-) -> None:
+def test_no_response_from_asgi(path: str, raised: type[Exception], text: str) -> None:
     with pytest.raises(raised, match=text):
         post(_asgi, {}, path=path, timeout=0.02)
 
