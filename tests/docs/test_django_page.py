@@ -1,7 +1,5 @@
 """The page on Django: its code runs, and its tables are complete."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path
@@ -26,36 +24,7 @@ from wire import SECRET
 
 PROJECT = ROOT / "examples/django_project"
 
-
-def test_it_shows_the_example() -> None:
-    """The code is the example's, whose docstring has the same commands."""
-    for name, text in FILES.findall(TRY):
-        code = text.removeprefix("import os\n\n")
-        assert (PROJECT / name).read_text().endswith(f"\n\n{code}")
-    top = (PROJECT / "manage.py").read_text()
-    [install], [session] = read_blocks(PAGE, "sh"), read_blocks(PAGE, "console")
-    assert install.splitlines()[0] in top
-    for command in ("HOOKROW_SECRET=", "migrate", "createsuperuser", "runserver", "curl -X POST"):
-        assert command in top
-        assert command in session
-
-
-def test_your_own_models(tmp_path: Path) -> None:
-    """The project of the page has no warnings, makes its migrations, and passes its tests."""
-    start(tmp_path, GO_ON)
-    mount = next(line for line in TRY.splitlines() if "hookrow.django.urls" in line)
-    (tmp_path / "project/urls.py").write_text(
-        "from django.urls import include, path\n"
-        f"urlpatterns = [{mount.partition('  #')[0].strip()}]\n"
-    )
-    variables = {"HOOKROW_SECRET": SECRET, "DJANGO_SETTINGS_MODULE": "project.settings"}
-    done = Command(tmp_path).execute(sys.executable, "-c", _TEST, **variables)
-    assert done.returncode == 0, done.stderr
-    contract = [name for name in dir(StoreContract) if name.startswith("test_")]
-    assert f"Ran {2 + len(contract)} tests" in done.stderr
-
-
-_TEST = """
+TEST = """
 import importlib
 import django
 from django.core.management import call_command
@@ -67,17 +36,40 @@ call_command("test")
 """
 
 
-def test_another_database(tmp_path: Path) -> None:
-    """With the router of the page, the checks pass, and the admin uses the other database."""
+def test_the_page_shows_the_example_and_its_commands() -> None:
+    for name, text in FILES.findall(TRY):
+        code = text.removeprefix("import os\n\n")
+        assert (PROJECT / name).read_text().endswith(f"\n\n{code}")
+    top = (PROJECT / "manage.py").read_text()
+    [install], [session] = read_blocks(PAGE, "sh"), read_blocks(PAGE, "console")
+    assert install.splitlines()[0] in top
+    for command in ("HOOKROW_SECRET=", "migrate", "createsuperuser", "runserver", "curl -X POST"):
+        assert command in top
+        assert command in session
+
+
+def test_a_project_with_own_models_has_no_warnings_and_passes_its_tests(tmp_path: Path) -> None:
+    start(tmp_path, GO_ON)
+    mount = next(line for line in TRY.splitlines() if "hookrow.django.urls" in line)
+    (tmp_path / "project/urls.py").write_text(
+        "from django.urls import include, path\n"
+        f"urlpatterns = [{mount.partition('  #')[0].strip()}]\n"
+    )
+    variables = {"HOOKROW_SECRET": SECRET, "DJANGO_SETTINGS_MODULE": "project.settings"}
+    done = Command(tmp_path).execute(sys.executable, "-c", TEST, **variables)
+    assert done.returncode == 0, done.stderr
+    contract = [name for name in dir(StoreContract) if name.startswith("test_")]
+    assert f"Ran {2 + len(contract)} tests" in done.stderr
+
+
+def test_with_the_router_the_admin_uses_the_other_database(tmp_path: Path) -> None:
     named: dict[str, Any] = {}
     exec(dict(FILES.findall(TEXT))["project/routers.py"], named)
-    router = named["MailRouter"]()
+    settings = {"SECRET": SECRET, "DATABASE": "mail"}
     with (
         django_host.default(f"sqlite:///{tmp_path}/project.db"),
         django_host.alias(f"sqlite:///{tmp_path}/mail.db", name="mail"),
-        override_settings(
-            HOOKROW={"SECRET": SECRET, "DATABASE": "mail"}, DATABASE_ROUTERS=[router]
-        ),
+        override_settings(HOOKROW=settings, DATABASE_ROUTERS=[named["MailRouter"]()]),
     ):
         assert run_checks(tags=["hookrow"]) == []
         for alias in ("default", "mail"):
@@ -90,26 +82,17 @@ def test_another_database(tmp_path: Path) -> None:
             assert client.get(f"/admin/hookrow_tables/{page}").status_code == 200
 
 
-class TestTables:
-    @pytest.mark.parametrize("name", NAMES)
-    def test_settings(self, name: str) -> None:
-        """Each setting has a row, with its default."""
-        with override_settings(HOOKROW={}):
-            default = None if name == "TABLES" else getattr(conf, name.lower())
-        shown = "" if name == "SECRET" else f"`{default!r}`".replace("'", '"')
-        assert f"\n| `{name}` | {shown} |".replace("  ", " ") in TEXT
+@pytest.mark.parametrize("name", NAMES)
+def test_each_setting_has_a_row_with_its_default(name: str) -> None:
+    with override_settings(HOOKROW={}):
+        default = None if name == "TABLES" else getattr(conf, name.lower())
+    shown = "" if name == "SECRET" else f"`{default!r}`".replace("'", '"')
+    assert f"\n| `{name}` | {shown} |".replace("  ", " ") in TEXT
 
-    def test_checks(self) -> None:
-        """Each id has a row, and no other."""
-        source = Path(checks.__file__).read_text(encoding="utf-8")
-        known = set(re.findall(r'id="(hookrow\.\w+)"', source))
-        assert known == set(re.findall(r"^\| `(hookrow\.\w\d+)` \|", TEXT, re.MULTILINE))
 
-    def test_commands(self) -> None:
-        """Each command has a row, and no other."""
-        shown = re.findall(r"^\| `manage.py hookrow (\w+)` \|", TEXT, re.MULTILINE)
-        assert set(shown) == commands().commands.keys()
-
-    def test_the_page_is_listed(self) -> None:
-        """The page is among those of the other hosts."""
-        assert "](django.md) |" in (ROOT / "docs/hosts/README.md").read_text(encoding="utf-8")
+def test_each_check_and_each_command_has_a_row() -> None:
+    source = Path(checks.__file__).read_text(encoding="utf-8")
+    known = set(re.findall(r'id="(hookrow\.\w+)"', source))
+    assert known == set(re.findall(r"^\| `(hookrow\.\w\d+)` \|", TEXT, re.MULTILINE))
+    shown = re.findall(r"^\| `manage.py hookrow (\w+)` \|", TEXT, re.MULTILINE)
+    assert set(shown) == commands().commands.keys()

@@ -1,7 +1,5 @@
 """The page on metrics is complete, its Python runs, and promtool accepts rules and dashboard."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -19,15 +17,14 @@ from hookrow.metrics import Metrics
 from hookrow.server import Server
 from hookrow.settings import Settings
 from hookrow.testing.applications import call_asgi
+from session import ROOT, read_blocks
 from wire import PATIENCE, SECRET
 
-DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "metrics.md").read_text(encoding="utf-8")
-RULES = DOCS / "metrics" / "alerts.yml"
-DASHBOARD = json.loads((DOCS / "metrics" / "grafana.json").read_text())
+PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+RULES = ROOT / "docs" / "metrics" / "alerts.yml"
+PANELS = json.loads((ROOT / "docs" / "metrics" / "grafana.json").read_text())["panels"]
+ASKED = Request(Head("GET", "/metrics", ()), b"")
 PROMTOOL = shutil.which("promtool")
-
-promtool = pytest.mark.skipif(PROMTOOL is None, reason="no promtool: it is in Debian's prometheus")
 
 
 @pytest.fixture
@@ -35,7 +32,7 @@ def text() -> str:
     """Return what Prometheus reads of a receiver's metrics."""
     registry = CollectorRegistry()
     Metrics(registry)
-    return Exposition(registry)(Request(Head("GET", "/metrics", ()), b"")).body.decode()
+    return Exposition(registry)(ASKED).body.decode()
 
 
 def kinds(text: str) -> dict[str, str]:
@@ -46,7 +43,7 @@ def kinds(text: str) -> dict[str, str]:
 
 def expressions() -> Iterator[str]:
     """Yield the expressions of the dashboard, with values for its variables."""
-    for panel in DASHBOARD["panels"]:
+    for panel in PANELS:
         for target in panel["targets"]:
             yield target["expr"].replace("$__rate_interval", "5m").replace("$job", ".*")
 
@@ -59,8 +56,7 @@ def check(*arguments: object, given: str | None = None) -> str:
     return done.stdout
 
 
-def test_table(text: str) -> None:
-    """The table has every metric once, and every value of its labels."""
+def test_the_table_has_every_metric_and_every_value_of_its_labels(text: str) -> None:
     documented = re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)
     assert sorted(documented) == sorted(kinds(text))
     values = {value for _, value in re.findall(r'(type|outcome|refusal|result)="(\w+)"', text)}
@@ -68,20 +64,17 @@ def test_table(text: str) -> None:
     assert [value for value in values if f"`{value}`" not in PAGE] == []
 
 
-def test_dashboard_and_rules(text: str) -> None:
-    """They use only metrics that exist, and the dashboard uses each."""
-    known = kinds(text)
-    used = re.findall(r"\bhookrow_\w+", " ".join([*expressions(), RULES.read_text()]))
+def test_dashboard_and_rules_use_what_exists_and_the_dashboard_all_of_it(text: str) -> None:
+    known, shown = kinds(text), " ".join(expressions())
+    used = re.findall(r"\bhookrow_\w+", f"{shown} {RULES.read_text()}")
     histograms = {name for name, kind in known.items() if kind == "histogram"}
     parts = {f"{name}_{part}" for name in histograms for part in ("bucket", "sum", "count")}
     assert set(used) <= (known.keys() - histograms) | parts
-    shown = " ".join(expressions())
     assert [name for name in known if name not in shown] == []
 
 
-@promtool
-def test_promtool(text: str, tmp_path: Path) -> None:
-    """The metrics' names, the rules and the dashboard are valid; alerts fire when they should."""
+@pytest.mark.skipif(PROMTOOL is None, reason="no promtool: it is in Debian's prometheus")
+def test_promtool_accepts_all_and_alerts_fire_when_they_should(text: str, tmp_path: Path) -> None:
     check("check", "metrics", given=text)
     rules = [{"record": f"r{n}", "expr": each} for n, each in enumerate(expressions())]
     file = tmp_path / "rules.yml"  # JSON is YAML
@@ -90,29 +83,22 @@ def test_promtool(text: str, tmp_path: Path) -> None:
     check("test", "rules", Path(__file__).with_name("alerts.yml"))
 
 
-def read_metrics(application: Any) -> str:  # noqa: ANN401 - any ASGI application
-    """Return the page of metrics of an ASGI application."""
-    return call_asgi(application, Request(Head("GET", "/metrics", ()), b""), PATIENCE)[1]
-
-
-def test_python(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each block of Python runs as it stands, and the application has the page of metrics."""
+def test_each_block_of_python_runs(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOOKROW_SECRET", SECRET)
     monkeypatch.setenv("HOOKROW_DATABASE_URL", sqlite_url)
-    for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE):
+    for block in read_blocks("docs/metrics.md", "python"):
         names: dict[str, Any] = {}
         exec(block, names)
         if "app" in names:
             path = "/mail/provider/webhooks"
             assert testing.post(names["app"], {}, path=path, secret=SECRET)[0] == 422
             ended = 'outcome="unsupported",type="unsupported"} 1.0'
-            assert ended in read_metrics(names["app"])
+            assert ended in call_asgi(names["app"], ASKED, PATIENCE)[1]
         names["receiver"].close(PATIENCE)
 
 
 @pytest.mark.parametrize("metrics", [True, False])
-def test_server(sqlite_url: str, *, metrics: bool) -> None:
-    """The server has the page of metrics only with `--metrics`."""
+def test_the_server_has_the_page_only_with_its_option(sqlite_url: str, *, metrics: bool) -> None:
     server = Server(Settings(secrets=(SECRET,), database_url=sqlite_url, metrics=metrics))
-    assert ("hookrow_backlog" in read_metrics(server)) is metrics
+    assert ("hookrow_backlog" in call_asgi(server, ASKED, PATIENCE)[1]) is metrics
     server.close()

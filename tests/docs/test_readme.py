@@ -1,7 +1,5 @@
 """The README is run: its session at the terminal, its snippets, its tables."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import shlex
@@ -24,12 +22,10 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def blocks(language: str) -> list[str]:
-    """Return the README's code blocks in a language."""
     return read_blocks("README.md", language)
 
 
 def test_the_session_prints_what_it_says(tmp_path: Path) -> None:
-    """Each command prints what stands below it; the Python between them runs, too."""
     (tmp_path / "save.py").write_text(blocks("python")[0])
     first, *others = blocks("console")
     before, after = read_commands(first), read_commands("".join(others))
@@ -48,17 +44,15 @@ def with_port_8000(printed: str, port: int) -> str:
     return printed
 
 
-def test_the_mounted_application_records(
-    tmp_path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The snippets that save a dispatch and mount the receiver record a notification."""
+@pytest.mark.usefixtures("sqlite_url")
+def test_the_mounted_application_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = "a-secret-for-the-readme"
     monkeypatch.setenv("HOOKROW_SECRET", secret)
     monkeypatch.chdir(tmp_path)
-    assert sqlite_url.endswith("hookrow.db")
-    exec(blocks("python")[0], {})
+    save, mount, *_ = blocks("python")
     names: dict[str, Any] = {}
-    exec(blocks("python")[1], names)
+    exec(save, {})
+    exec(mount, names)
     payload = testing.delivery("ada@example.com", "m-1", at=datetime.now(UTC))
     for given, expected in ((secret, (200, "")), ("another", (401, "Cannot verify webhook"))):
         posted = partial(testing.post, path="/mail/provider/webhooks", secret=given)
@@ -66,7 +60,6 @@ def test_the_mounted_application_records(
 
 
 def test_the_schema_and_the_settings(tmp_path: Path) -> None:
-    """The snippet that maps tables runs, and `hookrow serve` accepts the settings file."""
     names: dict[str, object] = {}
     exec(blocks("python")[2], names)
     assert isinstance(names["schema"], hookrow.Schema)
@@ -78,18 +71,19 @@ def test_the_schema_and_the_settings(tmp_path: Path) -> None:
     assert schema.subscriptions is None
 
 
-def test_every_setting_is_in_the_table() -> None:
-    """Each setting of `hookrow serve` is in the table with its variable."""
-    table = README.partition("## Settings")[2].partition("```")[0]
-    serve = command.commands["serve"]
-    for parameter in serve.params:
+def section(begin: str, end: str = "\n## ") -> str:
+    return README.partition(f"## {begin}\n")[2].partition(end)[0]
+
+
+def test_every_setting_and_its_variable_are_in_the_table() -> None:
+    table = section("Settings", "```")
+    for parameter in command.commands["serve"].params:
         assert f"`{parameter.name}`" in table
         for variable in [parameter.envvar] if isinstance(parameter.envvar, str) else []:
             assert f"`{variable}`" in table
 
 
 def test_every_argument_of_the_receiver_is_in_the_table() -> None:
-    """Each keyword argument of `Receiver` is documented."""
     table = README.partition("## Mount it")[2].partition("## The contract")[0]
     for name, parameter in inspect.signature(hookrow.Receiver).parameters.items():
         if parameter.kind is parameter.KEYWORD_ONLY:
@@ -97,14 +91,11 @@ def test_every_argument_of_the_receiver_is_in_the_table() -> None:
 
 
 def test_every_command_is_in_the_table() -> None:
-    """The table lists the commands that exist, and no others."""
-    table = README.partition("## The command")[2].partition("## Settings")[0]
-    documented = set(re.findall(r"^\| `hookrow ([\w ]+)` \|", table, re.MULTILINE))
-    assert documented == set(_names(command))
+    documented = re.findall(r"^\| `hookrow ([\w ]+)` \|", section("The command"), re.MULTILINE)
+    assert set(documented) == set(_names(command))
 
 
 def test_every_refusal_is_in_the_table() -> None:
-    """The contract lists each status and text."""
     table = README.partition("## The contract")[2]
     for refusal in Refusal:
         text = re.sub(r"\{\w+\}", "...", refusal.text)
@@ -112,7 +103,6 @@ def test_every_refusal_is_in_the_table() -> None:
 
 
 def test_what_it_names_exists() -> None:
-    """The extras, the targets of the Makefile and the linked files exist."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = set(re.findall(r"hookrow\[(\w+)\]", README))
     assert extras
@@ -127,7 +117,6 @@ def test_what_it_names_exists() -> None:
 
 @pytest.mark.parametrize(("page", "tests", "seen"), [("reliability", 29, 25), ("deploy", 4, 3)])
 def test_every_test_that_proves_a_promise_exists(page: str, tests: int, seen: int) -> None:
-    """Each test that the page names exists, and each row has a count."""
     told = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
     named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", told)
     assert len(named) == tests

@@ -1,13 +1,11 @@
 """The SQL, Python, settings, command and Alembic snippets of the page on tables run."""
 
-from __future__ import annotations
-
-import re
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
+from textwrap import indent
 from typing import Any, get_args
 
 import pytest
@@ -24,8 +22,9 @@ from hookrow.schema import Fold
 from hookrow.settings import Settings, read
 from hookrow.stores.engines import opened
 from hookrow.stores.tables import metadata
+from session import ROOT, read_blocks
 
-PAGE = (Path(__file__).parents[2] / "docs" / "tables.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*expression-based index"  # SQLite's are not compared, as the page says
@@ -35,8 +34,7 @@ NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 
 
 def blocks(language: str) -> list[str]:
-    """Return the page's code blocks in a language, in order."""
-    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    return read_blocks("docs/tables.md", language)
 
 
 *PYTHON, APART, ATTACHED, INDEX = blocks("python")
@@ -44,7 +42,6 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make the shop's tables and its settings file."""
     monkeypatch.chdir(tmp_path)
     with closing(sqlite3.connect("shop.db")) as connection:
         connection.executescript(blocks("sql")[0])
@@ -53,7 +50,6 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_python_runs(shop: Path) -> None:
-    """After all snippets, a suppression reaches two tables and skips a deleted person."""
     names: dict[str, Any] = {}
     for block in PYTHON:
         exec(block, names)
@@ -78,7 +74,6 @@ def test_the_python_runs(shop: Path) -> None:
 
 
 def test_the_settings_equal_the_python(shop: Path) -> None:
-    """The file and the snippet define the same schema; the file has `false` for null."""
     names: dict[str, Any] = {}
     exec(PYTHON[0], names)
     _, schema = read(shop / "hookrow.toml", ())
@@ -87,7 +82,6 @@ def test_the_settings_equal_the_python(shop: Path) -> None:
 
 
 def test_the_command_prints_what_the_page_shows(shop: Path) -> None:
-    """The check finds the missing index, and accepts the one that it advises."""
     line, _, printed = blocks("console")[0].partition("\n")
     words = line.removeprefix("$ hookrow ").split()
     told = Command(shop).call(*words).stdout
@@ -98,7 +92,6 @@ def test_the_command_prints_what_the_page_shows(shop: Path) -> None:
 
 
 def test_every_column_and_fold_is_documented() -> None:
-    """The page's tables name everything that a schema may name."""
     schema = Schema(messages=Role("messages"))
     for name in schema.roles:
         assert f"| `{name}`" in PAGE
@@ -125,36 +118,30 @@ engine.dispose()
 CONFIGURE = "context.configure(connection=connection, target_metadata=target_metadata)\n"
 
 
-class Project:
-    """A host with a table of its own, and Alembic as `alembic init` makes it, except `env.py`."""
+def generate(
+    folder: Path, url: str, *, attached: str = "", configure: str = CONFIGURE
+) -> tuple[Config, Path]:
+    """Return the configuration of a host with a table of its own, and a migration for all of it.
 
-    def __init__(
-        self, folder: Path, url: str, *, attached: str = "", configure: str = CONFIGURE
-    ) -> None:
-        self._folder = folder / "migrations"
-        self.config = Config(folder / "alembic.ini", stdout=StringIO())
-        command.init(self.config, str(self._folder))
-        indented = "".join(f"    {line}\n" for line in configure.splitlines())
-        driver = url.replace("postgresql:", "postgresql+psycopg:")
-        env = ENV.format(attached=attached, configure=indented, url=driver)
-        (self._folder / "env.py").write_text(env)
-
-    def generate(self) -> Path:
-        """Write a migration for all differences; return it."""
-        command.revision(self.config, "made", autogenerate=True)
-        [made] = (self._folder / "versions").glob("*_made.py")
-        return made
+    Alembic is as `alembic init` makes it, except `env.py`.
+    """
+    config = Config(folder / "alembic.ini", stdout=StringIO())
+    command.init(config, str(folder / "migrations"))
+    driver = url.replace("postgresql:", "postgresql+psycopg:")
+    env = ENV.format(attached=attached, configure=indent(configure, "    "), url=driver)
+    (folder / "migrations" / "env.py").write_text(env)
+    command.revision(config, "made", autogenerate=True)
+    [made] = (folder / "migrations" / "versions").glob("*_made.py")
+    return config, made
 
 
 def test_autogenerate_makes_the_tables(tmp_path: Path, empty_database_url: str) -> None:
-    """Alembic's generated migration passes hookrow's check, and then nothing differs."""
-    project = Project(tmp_path, empty_database_url, attached=ATTACHED)
-    made = project.generate()
+    config, made = generate(tmp_path, empty_database_url, attached=ATTACHED)
     if empty_database_url.startswith("sqlite"):
         lines = made.read_text().replace("\n\n\ndef downgrade", f"\n    {INDEX}\n\ndef downgrade")
         made.write_text(lines)
-    command.upgrade(project.config, "head")
-    command.check(project.config)
+    command.upgrade(config, "head")
+    command.check(config)
     findings = list(check(Settings(secrets=("a" * 16,), database_url=empty_database_url)))
     assert {finding.level for finding in findings} == {Level.OK}
     assert "Migrations of your own made our tables." in {finding.text for finding in findings}
@@ -164,11 +151,10 @@ def test_autogenerate_makes_the_tables(tmp_path: Path, empty_database_url: str) 
 def test_autogenerate_leaves_the_tables_alone(
     tmp_path: Path, empty_sqlite_url: str, configure: str
 ) -> None:
-    """The page's snippet keeps hookrow's tables; without it, Alembic would drop them."""
     with opened(empty_sqlite_url) as engine:
         upgrade(engine, Schema())
-    made = Project(tmp_path, empty_sqlite_url, configure=configure).generate().read_text()
-    upgraded = made.partition("def downgrade")[0]
+    _, made = generate(tmp_path, empty_sqlite_url, configure=configure)
+    upgraded = made.read_text().partition("def downgrade")[0]
     assert "op.create_table('people'" in upgraded
     dropped = [name for name in metadata.tables if f"drop_table('{name}')" in upgraded]
     assert dropped == ([] if configure is APART else [*metadata.tables])

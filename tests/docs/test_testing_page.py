@@ -1,11 +1,8 @@
 """The page on testing is complete, its tests pass, and its commands print what it shows."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,11 +12,11 @@ import pytest
 from command import Command
 from hookrow import testing
 from hookrow.testing import SECRET, StoreContract
-from session import read_blocks, read_commands
+from session import ROOT, read_blocks, read_commands, read_files
 from wire import uvicorn_serving
 
-PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
-FILES = dict(re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE))
+PAGE = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
+FILES = read_files("docs/testing.md")
 
 
 @pytest.fixture
@@ -32,20 +29,7 @@ def host(tmp_path: Path) -> Command:
     return command
 
 
-@pytest.fixture
-def application(host: Command, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
-    """Return the names of the page's application, which has saved a dispatch."""
-    monkeypatch.chdir(host.folder)
-    monkeypatch.setenv("HOOKROW_SECRET", SECRET)
-    names: dict[str, Any] = {}
-    exec(FILES["main.py"], names)
-    names["save"]("ada@example.com", "m-1")
-    with closing(names["receiver"]):
-        yield names
-
-
-def test_tests_pass(host: Command) -> None:
-    """Every block of Python is a file, and the tests in these files pass without other files."""
+def test_the_tests_in_its_files_pass_without_other_files(host: Command) -> None:
     assert len(FILES) == PAGE.count("```python") == 7
     typed = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "hookrow.pytest_plugin")
     done = host.execute(sys.executable, *typed, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
@@ -53,26 +37,28 @@ def test_tests_pass(host: Command) -> None:
     assert f"{6 + len(contract)} passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_session(host: Command, application: dict[str, Any]) -> None:
-    """Each command of the session prints what the page shows, and 0 is the status of a 200."""
+def test_the_session_prints_what_it_shows(host: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(host.folder)
+    monkeypatch.setenv("HOOKROW_SECRET", SECRET)
+    names: dict[str, Any] = {}
+    exec(FILES["main.py"], names)
+    names["save"]("ada@example.com", "m-1")
     [session] = read_blocks("docs/testing.md", "console")
-    with uvicorn_serving(application["app"]) as port:
+    with closing(names["receiver"]), uvicorn_serving(names["app"]) as port:
         for line, printed in read_commands(session.replace(":8000", f":{port}")):
             done = host.call(*shlex.split(line)[1:], HOOKROW_SECRET=SECRET)
             assert (done.stdout, done.returncode == 0) == (printed, printed == "200\n")
 
 
-def test_tables() -> None:
-    """The page has every public name, its tables every payload and method of the contract."""
-    tables = {
-        head: set(
-            re.findall(r"^\| `(\w+)", PAGE.partition(head)[2].partition("\n\n")[0], re.MULTILINE)
-        )
-        for head in ("| payload |", "| define |")
-    }
-    payloads = {name for name in testing.__all__ if name in dir(testing.payloads)} - {"Payload"}
-    assert tables["| payload |"] == payloads
-    public = {name for name in dir(StoreContract) if not name.startswith(("_", "test_"))}
-    assert tables["| define |"] == public | {"store"}
+def _rows(head: str) -> set[str]:
+    """Return the names that a table begins its rows with."""
+    table = PAGE.partition(head)[2].partition("\n\n")[0]
+    return set(re.findall(r"^\| `(\w+)", table, re.MULTILINE))
 
+
+def test_the_tables_have_every_public_name_payload_and_method() -> None:
+    payloads = {name for name in testing.__all__ if name in dir(testing.payloads)} - {"Payload"}
+    assert _rows("| payload |") == payloads
+    public = {name for name in dir(StoreContract) if not name.startswith(("_", "test_"))}
+    assert _rows("| define |") == public | {"store"}
     assert [name for name in testing.__all__ if not re.search(rf"\b{name}\b", PAGE)] == []

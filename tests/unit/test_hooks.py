@@ -15,7 +15,6 @@ from receiving import (
     delivery,
     encode,
     people,
-    post,
     receive,
     request,
     result,
@@ -24,7 +23,6 @@ from receiving import (
 
 from hookrow import Arrival, ConfigurationError, Recorded, Refusal, Refused, Suppressed
 from hookrow.hooks import Hook
-from wire import eventually
 
 ADA = "ada@example.com"
 
@@ -161,16 +159,3 @@ def test_each_end_is_told_once_in_order_and_after_the_commit(*, queue: bool) -> 
     ]
     assert seen == [NOON] * 3
     assert len({*recorded.threads, *refused.threads, threading.current_thread()}) == 3
-
-
-def test_while_one_hook_hangs_responses_come_and_the_other_is_called() -> None:
-    hanging, other = Heard(opened=False), Heard()
-    receiver = receive(people("ada"), on_recorded=hanging, on_refused=other)
-    for _ in range(2):
-        assert post(receiver, delivery("ada")).status == 200
-        assert post(receiver, delivery("eve")).status == 404
-    eventually(lambda: len(other.calls) == 2)
-    assert not hanging.calls
-    hanging.opened.set()
-    receiver.close(LIMIT)
-    assert len(hanging.calls) == 2

@@ -16,6 +16,7 @@ from hookrow.metrics import Metrics
 from hookrow.notification import Arrival, Delivered
 from hookrow.observing import Inside
 from hookrow.stores import Conflict, Unavailable
+from hookrow.stores.memory import MemoryStore
 from hookrow.stores.memory_log import MemoryLog
 from small_world import AT, SECRET, head, request, store
 
@@ -54,14 +55,21 @@ def values(registry: CollectorRegistry) -> dict[str, float]:
     }
 
 
-def test_notifications_and_groups(registry: CollectorRegistry, receiver: Receiver) -> None:
-    for each in (request(), request("eve@example.com"), Request(head(), b"{}")):
+def test_notifications_and_groups(
+    registry: CollectorRegistry, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as failing:
+        transactions = Mock(side_effect=[Conflict(), store().transaction()])
+        failing.setattr(MemoryStore, "transaction", transactions)
+        receiver.answer(request())
+    for each in (request("eve@example.com"), Request(head(), b"{}")):
         receiver.answer(each)
     counted = values(registry)
     assert counted["hookrow_notifications_total{outcome=recorded,type=delivered}"] == 1
     assert counted["hookrow_notifications_total{outcome=subscriber_not_found,type=delivered}"] == 1
     assert counted["hookrow_notifications_total{outcome=unsupported,type=unsupported}"] == 1
     assert counted["hookrow_attempts_total{result=committed}"] == 3
+    assert counted["hookrow_attempts_total{result=conflict}"] == 1
     assert counted["hookrow_group_size_count{}"] == counted["hookrow_group_size_sum{}"] == 3
     assert counted["hookrow_answer_seconds_count{}"] == 3
     assert counted["hookrow_answer_seconds_sum{}"] > 0
@@ -74,14 +82,12 @@ def test_refusals_and_late_responses(
 ) -> None:
     for each in (head("/x"), head(method="GET"), head(secret="x"), head(secret="y"), head()):
         receiver.admit(each)
-    for error in (Conflict(), KeyError()):
-        metrics.attempted([], error)
+    metrics.attempted([], KeyError())
     metrics.late()
     assert values(registry) == {
         "hookrow_requests_refused_total{refusal=no_such_path}": 1,
         "hookrow_requests_refused_total{refusal=method_not_allowed}": 1,
         "hookrow_requests_refused_total{refusal=unauthentic}": 2,
-        "hookrow_attempts_total{result=conflict}": 1,
         "hookrow_attempts_total{result=fault}": 1,
         "hookrow_late_answers_total{}": 1,
     }

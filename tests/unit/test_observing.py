@@ -7,7 +7,6 @@ from contextlib import closing
 from pathlib import Path
 from threading import Event
 from typing import Never
-from unittest.mock import Mock
 
 import pytest
 from receiving import LIMIT, result
@@ -17,8 +16,6 @@ from hookrow.asgi import ASGI
 from hookrow.http import LARGEST_BODY
 from hookrow.notification import Arrival, Outcome, Recorded
 from hookrow.observing import Ended, Inside, Observer, Observers
-from hookrow.stores import Conflict
-from hookrow.stores.memory import MemoryStore
 from hookrow.wsgi import WSGI
 from small_world import SECRET, head, request, store
 
@@ -78,18 +75,6 @@ class EndingBadly(Observer):
 
 def _ending(outcome: Outcome) -> str:
     return "recorded" if isinstance(outcome, Recorded) else outcome.refusal.name
-
-
-def test_attempts_and_outcomes(monkeypatch: pytest.MonkeyPatch) -> None:
-    observer, held = Noting(), store()
-    receiver = Receiver(Postmark(SECRET), held, observer=observer)
-    transactions = Mock(side_effect=[Conflict("once"), held.transaction()])
-    with monkeypatch.context() as patched:
-        patched.setattr(MemoryStore, "transaction", transactions)
-        assert receiver.answer(request()).status == 200
-    assert receiver.answer(request("eve@example.com")).status == 404
-    refused = ("r-1", "SUBSCRIBER_NOT_FOUND")
-    assert observer.heard == [Conflict, type(None), ENDED, type(None), refused]
 
 
 def test_what_is_refused_by_its_head_or_its_length() -> None:

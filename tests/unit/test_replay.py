@@ -100,12 +100,6 @@ def test_poisoned(database: Database, error: Exception, caplog: pytest.LogCaptur
     assert "bea@" not in message
 
 
-def test_what_the_log_refuses_too_ends_as_unavailable(database: Database) -> None:
-    database.refuses = lambda each: isinstance(each, Entry) and each.recipient == "bea@example.com"
-    assert letters(record_late(database, suppressions("ada", "bea", "zoe"), quiet=Quiet())) == "RLR"
-    assert ends(database).keys() == {"a", "z"}
-
-
 @pytest.mark.parametrize("released", [True, False])
 def test_locked_row(database: Database, monkeypatch: pytest.MonkeyPatch, *, released: bool) -> None:
     database.held.add(HELD)

@@ -1,0 +1,118 @@
+"""The pages on check, the dashboard and the hosts: their code runs, their tables are complete."""
+
+import re
+import shlex
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client, override_settings
+
+import django_host  # noqa: F401 - configures Django
+import hookrow.outside
+from command import Command
+from hookrow import Head, Postmark, Receiver, Request, Response
+from hookrow.dashboard import Dashboard
+from hookrow.stores.memory import MemoryStore
+from hookrow.testing.applications import call_wsgi
+from hookrow.wsgi import WSGI
+from loopback import loopback
+from session import ROOT, read_blocks, read_commands, read_files
+from wire import SECRET
+
+EXAMPLES = ROOT / "examples"
+HOSTS = ["starlette", "fastapi", "litestar", "quart", "flask", "asgi", "wsgi"]
+
+
+def read(page: str) -> str:
+    return (ROOT / "docs" / page).read_text(encoding="utf-8")
+
+
+def _untimed(text: str) -> str:
+    return re.sub(r"\d+\.\d\d s", "0 s", text)
+
+
+class TestCheck:
+    def test_the_session_prints_what_it_shows(self, tmp_path: Path) -> None:
+        [session] = read_blocks("docs/check.md", "console")
+        receiver = Receiver(Postmark(SECRET), MemoryStore(), mount_path="/mail")
+        with closing(receiver), loopback(WSGI(receiver)) as port:
+            serve, *checks = read_commands(session.replace("8000", str(port)))
+            assert serve == ("hookrow serve --mount-path /mail &", "")
+            for line, expected in checks:
+                done = Command(tmp_path).call(*shlex.split(line)[1:], HOOKROW_SECRET=SECRET)
+                assert _untimed(done.stdout) == _untimed(expected)
+
+    def test_the_table_explains_the_subjects_of_findings(self) -> None:
+        files = Path(hookrow.outside.__file__).parent.glob("*.py")
+        texts = "".join(file.read_text() for file in files)
+        levels = re.findall(r'Explained\(\s*Level\.[^"]*?,\s*"(\w+)",', texts)
+        returned = re.findall(r'(?:return|: \()\s*\(?\s*"(\w+)",', texts)
+        named = re.findall(r'\babout = (?:Level\.\w+, )?"(\w+)"', texts)
+        table = re.findall(r"^\| (`.*`) \|", read("check.md"), re.MULTILINE)
+        assert set(re.findall(r"`(\w+)`", "".join(table))) == {*levels, *returned, *named}
+
+
+class TestDashboard:
+    @staticmethod
+    def execute(name: str) -> dict[str, Any]:
+        """Run a file of the page; return its names."""
+        names: dict[str, Any] = {}
+        exec(read_files("docs/dashboard.md")[name], names)
+        return names
+
+    @pytest.mark.usefixtures("sqlite_url")
+    def test_wsgi(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The password is required below the mount path, and only there."""
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("DASHBOARD_PASSWORD", "of-the-tests")
+        app = self.execute("dashboard_wsgi.py")["app"]
+        asked = [Request(Head("GET", path, ()), b"") for path in ("/mail/dashboard/", "/")]
+        assert [call_wsgi(app, each)[0] for each in asked] == [401, 404]
+
+    @pytest.mark.parametrize(
+        ("headers", "status"),
+        [
+            ([], 303),
+            ([(b"cookie", b"session=of-eve")], 403),
+            ([(b"cookie", b"session=of-ada")], 200),
+        ],
+    )
+    def test_authorize(self, headers: list[tuple[bytes, bytes]], status: int) -> None:
+        authorize = self.execute("dashboard_sessions.py")["authorize"]
+        dashboard = Dashboard(MemoryStore(), authorize=authorize)
+        answer = dashboard.admit(Head("GET", "/", headers))
+        answer = answer or Response(200, b"", {})
+        assert isinstance(answer, Response)
+        assert answer.status == status
+
+    def test_django(self) -> None:
+        urls = self.execute("project/urls.py")["urlpatterns"]
+        with override_settings(ROOT_URLCONF=tuple(urls)):
+            answer = Client().get("/mail/dashboard/")
+        assert answer.headers["Location"] == "/admin/login/?next=/mail/dashboard/"
+
+    def test_pictures_exist(self) -> None:
+        pictures = re.findall(r"\]\((dashboard/\S+\.png)\)", read("dashboard.md"))
+        assert pictures
+        assert all((ROOT / "docs" / picture).is_file() for picture in pictures)
+
+
+class TestHosts:
+    @pytest.mark.parametrize("page", HOSTS)
+    def test_a_page_shows_the_example_and_its_commands(self, page: str) -> None:
+        example = (EXAMPLES / f"{page}_app.py").read_text(encoding="utf-8")
+        languages = ("python", "sh", "console")
+        blocks = [read_blocks(f"docs/hosts/{page}.md", name) for name in languages]
+        [code], [install], [session] = blocks
+        assert example.endswith(f'"""\n\n{code}')
+        assert install in example
+        for line in re.findall(r"^\$ ((?:export|curl|hookrow) .*)$", session, re.MULTILINE):
+            assert line in example
+
+    def test_every_page_is_listed(self) -> None:
+        examples = {each.stem.removesuffix("_app") for each in EXAMPLES.glob("*_app.py")}
+        assert examples == {*HOSTS}
+        for page in (*HOSTS, "django"):
+            assert f"]({page}.md) |" in read("hosts/README.md")
