@@ -11,8 +11,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from hookrow import figures
-from hookrow.entry import Ending, Entry
+from hookrow import Arrival, Opened, Recorded, figures
+from hookrow.entry import Ending, Entry, entries
 from hookrow.figures import Counts, Figures, Heard, Period, searching, tally
 from hookrow.figures.overview import OTHER, TYPES, ago, delays, health, overview
 from hookrow.figures.searching import search
@@ -137,22 +137,9 @@ def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
 
 def entry(number: int, came: datetime, **columns: Any) -> Entry:  # noqa: ANN401 - of any column
     """Return an entry that is identified by its number."""
-    given = Entry(
-        fingerprint=number.to_bytes(16),
-        record_type="Open",
-        message_id=f"m-{number}",
-        recipient="ada@example.com",
-        occurred_at=came,
-        outcome=Ending.RECORDED,
-        status=200,
-        attempts=1,
-        received_at=came,
-        last_received_at=came,
-        ended_at=came,
-        retry_at=None,
-        body=None,
-    )
-    return replace(given, **columns)
+    arrival = Arrival(Opened("a@x", "m", came), b"", came, fingerprint=number.to_bytes(16))
+    [made] = entries([arrival], [Recorded(())], came)
+    return replace(made, **columns)
 
 
 def keep(store: MemoryStore, *entries: Entry) -> MemoryLog:

@@ -170,14 +170,6 @@ def test_templates_are_logged_and_then_counted(
     assert {record.name for record in lines.records} == {"hookrow"}
 
 
-def test_the_silence_may_be_of_any_length(lines: pytest.LogCaptureFixture, clock: Clock) -> None:
-    quiet = Quiet(seconds=0.5)
-    for _ in range(3):
-        quiet.warning("now")
-        clock.now += 0.25
-    assert lines.messages == ["now", "now (and 1 times more before)"]
-
-
 def test_the_filter_limits_warnings_by_their_template(clock: Clock) -> None:
     def passes(level: int, message: str, value: int) -> bool:
         return once.filter(logging.LogRecord("uvicorn", level, "", 0, message, (value,), None))

@@ -10,11 +10,10 @@ from receiving import LIMIT, NOON, Database, encode, people, post, receive, sent
 
 from hookrow import Arrival, ConfigurationError, Outcome, testing
 from hookrow.entry import Ending
-from hookrow.notification import SetTime, Suppressible
+from hookrow.notification import Suppressible
 from hookrow.parked import Parked
 from hookrow.postmark import parse
 from hookrow.recording import keep_failed, record
-from hookrow.replay import record_ready
 from hookrow.stores import Unavailable
 from wire import eventually
 
@@ -74,19 +73,22 @@ def site() -> Site:
 
 def test_a_sweep_records_what_is_due_and_has_its_rows(site: Site) -> None:
     record(site.database, arrivals(opening(1), opening(2), suppression("eve")))
-    site.send(2)
+    keep_failed(site.database, arrivals(opening(3)))
+    keep_failed(site.database, arrivals(opening(4)), bodies=False)
+    site.send(2, 3, 4)
     assert site.parked.sweep() == 0  # nothing is due yet
     before = {each.fingerprint: each for each in site.database.logged()}
-    assert site.sweep() == 1
-    assert site.opened() == {2: NOON}
+    assert site.sweep() == 2
+    assert site.opened() == {2: NOON, 3: NOON}
     for each in site.database.logged():
-        if each.message_id == "m-2":
+        if each.message_id in {"m-2", "m-3"}:
             assert (each.outcome, each.status, each.retry_at) == (Ending.RECORDED, 200, None)
-        else:
+            assert each.attempts == 1
+        else:  # what has no body is left alone
             assert each.retry_at is not None
             assert each.retry_at > datetime.now(UTC)
             assert each == replace(before[each.fingerprint], retry_at=each.retry_at)
-    assert site.told == [[encode(opening(2))]]
+    assert site.told == [[encode(opening(2)), encode(opening(3))]]
     assert site.parked.sweep() == 0
 
 
@@ -113,30 +115,6 @@ def test_sweeps_take_a_limited_number(site: Site, monkeypatch: pytest.MonkeyPatc
     assert [site.sweep(), site.sweep()] == [10, 2]
     assert [len(group) for group in site.told] == [4, 4, 2, 2]
     assert {each.attempts for each in site.database.logged()} == {1}
-
-
-def test_what_the_database_refused_is_recorded_when_it_no_longer_does(site: Site) -> None:
-    site.send(2)
-    site.database.refuses = lambda each: isinstance(each, SetTime)
-    keep_failed(site.database, arrivals(opening(2)))
-    assert site.sweep() == 0
-    site.database.refuses = lambda _: False
-    assert site.sweep() == 1
-    assert site.database.ends() == {"m-2": ("recorded", 1)}
-
-
-def test_who_is_forgotten_stays_forgotten(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    record(site.database, arrivals(opening(2)))
-    record(site.database, arrivals(opening(3)), bodies=False)
-    site.send(2, 3)
-
-    def forgetting(*arguments: Any, **options: Any) -> object:  # noqa: ANN401 - passed on
-        site.log.forget(ADA)
-        return record_ready(*arguments, **options)
-
-    monkeypatch.setattr("hookrow.parked.record_ready", forgetting)
-    assert site.sweep() == 1  # what has no body is left alone
-    assert {(each.recipient, each.body) for each in site.database.logged()} == {(None, None)}
 
 
 def test_what_an_outage_interrupts_is_due_again(site: Site) -> None:

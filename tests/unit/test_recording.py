@@ -8,7 +8,7 @@ import pytest
 from receiving import LIMIT, NOON, Database, dispatch, people
 
 from hookrow import Arrival, Delivered, Recorded, recording
-from hookrow.entry import Ending, written_size
+from hookrow.entry import written_size
 from hookrow.notification import Refusal
 from hookrow.recording import is_reachable, keep_failed, record
 from hookrow.sizes import LARGEST_GROUP
@@ -56,17 +56,6 @@ def test_with_skip_locked_only_those_fail_that_need_a_locked_row(*, skip_locked:
     assert len(database.logged()) == (3 if skip_locked else 0)
 
 
-@pytest.mark.parametrize("work", [record, keep_failed])
-def test_any_exception_passes_and_nothing_is_changed(work: Work) -> None:
-    database, fault = people("ada", "bea"), ValueError("what")
-    database.faults = iter([fault])
-    with pytest.raises(ValueError, match="what") as raised:
-        work(database, [arrival("ada"), arrival("bea")])
-    assert raised.value is fault
-    assert not any("delivered_at" in row for row in database.dispatches.values())
-    assert database.logged() == []
-
-
 @pytest.mark.parametrize("bodies", [True, False])
 def test_bodies_are_logged_unless_the_caller_says_no(*, bodies: bool) -> None:
     database, begun = people("ada", "bea"), datetime.now(UTC)
@@ -80,21 +69,6 @@ def test_bodies_are_logged_unless_the_caller_says_no(*, bodies: bool) -> None:
         "m-bea": ("bea m-bea" if bodies else None, bodies),
     }
     assert all(begun <= each.ended_at <= datetime.now(UTC) for each in database.logged())
-
-
-def test_failed_work_is_logged_and_changes_no_row() -> None:
-    database = people("ada")
-    keep_failed(database, [arrival("ada"), Arrival(None, b"{}", NOON)])
-    kept = {each.body: (each.outcome, each.retry_at is not None) for each in database.logged()}
-    assert kept == {"ada m-ada": (Ending.FAILED, True), "{}": (Ending.UNSUPPORTED, False)}
-    assert "delivered_at" not in database.dispatches[1]
-
-
-def test_without_a_log_failed_work_needs_no_transaction() -> None:
-    database = people("ada", log=False)
-    assert isinstance(record(database, [arrival("ada")])[0], Recorded)
-    keep_failed(database, [arrival("ada")])
-    assert database.begun == [False]
 
 
 @pytest.mark.parametrize("fault", [None, *STORE_ERRORS], ids=repr)

@@ -187,14 +187,6 @@ def test_unsupported_payloads_get_422_whatever_happens_and_are_kept(fault: Excep
     assert [rig.failed, *rig.spooled].count("{}") == 1
 
 
-def test_an_outage_is_logged_once(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    rig = Rig(*[GONE] * 250)
-    for _ in range(50):
-        assert rig("abc") == "LLL"
-        clock.now += REST
-    assert caplog.messages == ["Answering 3 notifications 503: gone"]
-
-
 def test_bug_is_logged_without_what_it_quotes(caplog: pytest.LogCaptureFixture) -> None:
     Rig(KeyError(ADA))("abc")
     [record] = caplog.records

@@ -1,13 +1,15 @@
 """How an entry is explained, and how its body is shown: indented, printable, and cut."""
 
 import json
+from dataclasses import astuple, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
-from hookrow.entry import Ending, Logged
+from hookrow import Arrival, Opened, Recorded
+from hookrow.entry import Ending, Logged, entries
 from hookrow.story import LONGEST_BODY, laid_out, story
 
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
@@ -48,22 +50,10 @@ NO_DISPATCH = Ending.DISPATCH_NOT_FOUND
     ],
 )
 def test_sentence(first: Ending, last: Ending, fields: dict[str, Any], sentence: str) -> None:
-    values: dict[str, Any] = {
-        "fingerprint": b"",
-        "record_type": "Open",
-        "recipient": "ada@example.com",
-        "message_id": "m-1",
-        "occurred_at": NOON,
-        "received_at": NOON,
-        "last_received_at": NOON,
-        "ended_at": NOON + timedelta(milliseconds=20),
-        "status": 200,
-        "body": "{}",
-        "attempts": 1,
-        "retry_at": None,
-        **fields,
-    }
-    assert story(Logged(**values, id=1, outcome=last, first_outcome=first)) == sentence
+    opened = Arrival(Opened("ada@example.com", "m-1", NOON), b"{}", NOON)
+    [entry] = entries([opened], [Recorded(())], NOON + timedelta(milliseconds=20))
+    logged = Logged(*astuple(entry), id=1, first_outcome=first)
+    assert story(replace(logged, outcome=last, **fields)) == sentence
 
 
 @pytest.mark.parametrize(
