@@ -144,7 +144,7 @@ def test_no_request_adds_a_series(registry: CollectorRegistry, receiver: Receive
     assert all(name.startswith("hookrow_") for name in names)
 
 
-def test_one_receiver_per_registry(registry: CollectorRegistry, metrics: Metrics) -> None:
-    assert metrics
+@pytest.mark.usefixtures("metrics")
+def test_one_receiver_per_registry(registry: CollectorRegistry) -> None:
     with pytest.raises(ConfigurationError, match="One registry can have the metrics of one"):
         Metrics(registry)

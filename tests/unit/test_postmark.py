@@ -130,40 +130,27 @@ def test_addresses_are_cut_texts_or_none(payload: dict[str, Any], value: object)
         assert (notification.recipient, notification.message_id) == (kept, kept)
 
 
-def test_a_reason_is_kept_as_it_came_and_a_reactivation_needs_none() -> None:
+def test_reasons() -> None:
     for reason in ("ManualSupression", " x ", "理由", "😀"):
         suppressed = _parse(SUPPRESSION, SuppressionReason=reason)
         assert suppressed == Suppressed(ADA, MESSAGE, TIME, reason)
-    for other in (..., "", " ", 1, [], "\0"):
-        reactivated = _parse(REACTIVATION, SuppressionReason=other)
+    others: list[object] = [..., "", " \t\r\n", "\u00a0\u2003", 1, [], "a\0b"]
+    for no_reason in others:
+        assert _parse(SUPPRESSION, SuppressionReason=no_reason) is None
+        reactivated = _parse(REACTIVATION, SuppressionReason=no_reason)
         assert reactivated == Reactivated(ADA, MESSAGE, TIME)
-
-
-@pytest.mark.parametrize(
-    ("field", "values"),
-    [
-        ("SuppressSending", (..., None, 0, 1, 1.0, "", "true", [True])),
-        ("SuppressionReason", (..., None, "", " \t\r\n", "\u00a0\u2003", 1, True, {}, "a\0b")),
-    ],
-)
-def test_changes_need_a_boolean_and_a_reason(field: str, values: tuple[object, ...]) -> None:
-    assert [_parse(SUPPRESSION, **{field: each}) for each in values] == [None] * len(values)
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        # In a field that nobody reads.
-        *(TEXT.replace("250 OK", text).encode() for text in ("\n", "\\q", "\\ud800")),
-        *(TEXT.replace('"250 OK"', number).encode() for number in ("-Infinity", "007")),
         TEXT.replace("250", "\xff").encode("latin-1"),
         TEXT.replace("250 OK", "\ud800").encode("utf-8", "surrogatepass"),
-        *(TEXT.encode(encoding) for encoding in ("utf-16", "utf-8-sig")),
-        b"\x1f\x8b\x08\x00",
+        TEXT.replace("250 OK", "\\ud800").encode(),
+        TEXT.encode("utf-8-sig"),
     ],
-    ids=range(10),
 )
-def test_a_body_that_is_no_json_in_utf8_is_unsupported(body: bytes) -> None:
+def test_utf8_is_required_also_in_a_field_that_nobody_reads(body: bytes) -> None:
     assert _parse(body) is None
 
 
@@ -244,14 +231,3 @@ def test_whatever_the_values_and_the_bytes_nothing_raises(
     body = json.dumps(payload | fields, ensure_ascii=False).encode()
     for damaged in (body, body[:place] + damage + body[place + lost :], damage):
         _check(damaged)
-
-
-@pytest.mark.parametrize("field", FIELDS)
-def test_deep_nesting_and_large_numbers_are_harmless(field: str) -> None:
-    body = TEXT[:-1].encode() + f',"{field}":'.encode()
-    for left, right in ((b"[", b"]"), (b'{"a":', b"}")):
-        for depth in (200, 5_000, 100_000):
-            _check(body + left * depth + b"1" + right * depth + b"}")
-            _check(body + left * depth)
-    for number in (b"1" * 20, b"-" + b"9" * 100_000, b"1e999", b"1E-999"):
-        _check(body + number + b"}")

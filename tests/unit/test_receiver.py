@@ -57,22 +57,6 @@ def fill_one_transaction(receiver: Receiver, database: Database) -> Promise[Resp
     return answer
 
 
-@pytest.mark.parametrize(
-    ("path", "root", "method", "status"),
-    [
-        ("/mail/provider/webhooks", "", "POST", None),
-        ("/mail/provider/webhooks/", "", "POST", None),
-        ("/api/mail/provider/webhooks", "/api", "POST", None),
-        ("/provider/webhooks", "", "POST", 404),
-        ("/x/mail/provider/webhooks", "", "GET", 404),
-        ("/mail/provider/webhooks", "", "post", 405),
-    ],
-)
-def test_mount_path_below_a_root(path: str, root: str, method: str, status: int | None) -> None:
-    refused = receive(people(), mount_path="/mail").admit(head(path, method, root=root))
-    assert (refused and refused.status) == status
-
-
 @pytest.mark.parametrize("text", ["/a?b", "/a%20b", "a\n", " "])
 def test_a_mount_path_that_no_request_can_have_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="write for example /mail"):

@@ -52,7 +52,7 @@ NO_DISPATCH = Ending.DISPATCH_NOT_FOUND
 def test_sentence(first: Ending, last: Ending, fields: dict[str, Any], sentence: str) -> None:
     opened = Arrival(Opened("ada@example.com", "m-1", NOON), b"{}", NOON)
     [entry] = entries([opened], [Recorded(())], NOON + timedelta(milliseconds=20))
-    logged = Logged(*astuple(entry), id=1, first_outcome=first)
+    logged = Logged(*(*astuple(entry), 1, first))
     assert story(replace(logged, outcome=last, **fields)) == sentence
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import socket
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -209,44 +208,20 @@ def test_a_wsgi_application_may_write_its_text_and_has_to_give_a_status() -> Non
         post(application, {}, path="/")
 
 
-def test_memory_receiver_has_called_all_hooks_at_the_end_of_the_block() -> None:
-    rows, heard = store(), list[object]()
-    with testing.memory_receiver(
-        rows,
-        on_recorded=lambda arrival, _: heard.append(arrival.notification),
-        on_refused=lambda _, refused: heard.append(refused.text),
-    ) as receiver:
-        post(receiver, {})
-        post(receiver, OPENING)
-    assert sorted(heard, key=str) == [Opened(ADA, "m-1", AT), "Webhook payload not supported"]
-    assert rows.dispatches[1]["opened_at"] == AT
-
-
-# -- the pytest plugin -----------------------------------------------------------------
-
-
-@pytest.fixture
-def receivers() -> Iterator[list[Receiver]]:
-    """Return a list for receivers; they have to be closed when the test has ended."""
-    kept: list[Receiver] = []
-    yield kept
-    given = Request(Head("POST", "/", []), json.dumps(OPENING).encode())
-    responses = [receiver(given) for receiver in kept]
-    assert [each.status for each in responses if isinstance(each, Response)] == [503]
-
-
-def test_the_plugins_receiver_records_in_its_store_and_is_closed_after_the_test(
-    receivers: list[Receiver], hookrow_store: MemoryStore, hookrow_receiver: Receiver
-) -> None:
-    receivers.append(hookrow_receiver)
-    assert hookrow_store == MemoryStore()
-    hookrow_store.subscribers, hookrow_store.dispatches = store().subscribers, store().dispatches
-    assert post(hookrow_receiver, OPENING) == (200, "")
-    assert hookrow_store.dispatches[1]["opened_at"] == AT
-
-
 def test_the_plugin_adds_two_fixtures_and_no_hook(pytestconfig: pytest.Config) -> None:
     plugin = pytestconfig.pluginmanager.get_plugin("hookrow")
     assert not pytestconfig.pluginmanager.get_hookcallers(plugin)
     fixtures = {name for name in vars(plugin) if name.startswith("hookrow")}
     assert fixtures == {"hookrow_store", "hookrow_receiver"}
+
+
+def test_after_its_block_a_memory_receiver_has_called_all_hooks_and_is_closed() -> None:
+    heard: list[str] = []
+    with testing.memory_receiver(
+        MemoryStore(), on_refused=lambda _, refused: heard.append(refused.text)
+    ) as receiver:
+        post(receiver, {})
+    assert heard == ["Webhook payload not supported"]
+    response = receiver(Request(Head("POST", "/", ()), json.dumps(OPENING).encode()))
+    assert isinstance(response, Response)
+    assert response.status == 503
