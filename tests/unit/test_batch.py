@@ -155,6 +155,19 @@ def test_without_a_thread_an_item_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     assert gate.groups == [[2]]
 
 
+def test_a_promise_ends_once_and_calls_all_that_wait(caplog: pytest.LogCaptureFixture) -> None:
+    promise, called = Promise[int](), list[object]()
+    with pytest.raises(TimeoutError):
+        promise.result(0)
+    promise.add_done_callback(lambda _: 1 / 0)
+    promise.add_done_callback(called.append)
+    assert [promise.set_result(1), promise.set_result(2)] == [True, False]
+    assert not promise.set_exception(EXIT)
+    promise.add_done_callback(called.append)
+    assert (promise.result(), called) == (1, [promise, promise])
+    assert caplog.messages == ["Who waits for a result raised ZeroDivisionError."]
+
+
 def test_a_promise_that_a_deadline_ended_keeps_its_result() -> None:
     gate = _Gate()
     with closing(GroupCommit(gate)) as commit:

@@ -15,6 +15,7 @@ import pytest
 from receiving import (
     LIMIT,
     NOON,
+    SECRET,
     Database,
     delivery,
     dispatch,
@@ -28,7 +29,7 @@ from receiving import (
     suppression,
 )
 
-from hookrow import ConfigurationError, Receiver, Response
+from hookrow import Arrival, ConfigurationError, Outcome, Postmark, Receiver, Refusal, Response
 from hookrow.entry import Ending
 from hookrow.promise import Promise
 from hookrow.receiver import endpoint_path
@@ -195,3 +196,27 @@ def test_bug(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) 
     [message] = caplog.messages
     assert "ValueError, a bug, at" in message
     assert ADA not in message
+
+
+def test_ended_that_raises_affects_no_response(caplog: pytest.LogCaptureFixture) -> None:
+    class Failing(Receiver):
+        def ended(self, arrival: Arrival, outcome: Outcome) -> None:
+            raise ValueError(ADA)
+
+    receiver = Failing(Postmark(SECRET), people("ada"))
+    assert receiver.answer(request(delivery("ada"))).status == 200
+    [message] = caplog.messages
+    assert message.startswith("Receiver.ended raised ValueError; responses are not affected.")
+    assert ADA not in message
+
+
+def test_without_a_log_what_is_unsupported_is_refused_at_once() -> None:
+    heard: list[Outcome] = []
+    database = people(log=False)
+    receiver = receive(database, on_refused=lambda _, outcome: heard.append(outcome))
+    for response in (receiver(request(CLICK)), receiver.answer(request(CLICK))):
+        assert isinstance(response, Response)
+        assert response.status == 422
+    receiver.close(LIMIT)
+    assert heard == [Refusal.UNSUPPORTED.refused()] * 2
+    assert not database.begun
