@@ -143,10 +143,9 @@ def entry(number: int, came: datetime, **columns: Any) -> Entry:  # noqa: ANN401
 
 
 def keep(store: MemoryStore, *entries: Entry) -> MemoryLog:
-    """Write entries, each in a transaction of its own; return the log."""
-    for each in entries:
-        with store.transaction() as transaction:
-            transaction.write((), [each])
+    """Write entries to the log, and return it."""
+    with store.transaction() as transaction:
+        transaction.write((), entries)
     assert store.log is not None
     return store.log
 

@@ -2,89 +2,51 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from threading import Event
-from typing import Never
+from unittest.mock import Mock
 
 import pytest
-from receiving import LIMIT, result
+from receiving import result
 
 from hookrow import Head, Postmark, Receiver, Refusal, testing
 from hookrow.asgi import ASGI
 from hookrow.http import LARGEST_BODY
-from hookrow.notification import Arrival, Outcome, Recorded
-from hookrow.observing import Ended, Inside, Observer, Observers
+from hookrow.notification import Recorded
+from hookrow.observing import Observer, Observers
 from hookrow.wsgi import WSGI
 from small_world import SECRET, head, request, store
+from wire import eventually
 
-ENDED = "r-1", "recorded"
-
-
-class Noting(Observer):
-    """Notes each call; `arrived` returns the request's id."""
-
-    def __init__(self) -> None:
-        self.heard: list[object] = []
-        self.looked = Event()
-
-    def watch(self, inside: Inside) -> None:
-        self.inside = inside
-
-    def look(self) -> None:
-        self.looked.set()
-
-    def refused(self, head: Head, refusal: Refusal) -> None:
-        self.heard.append((head.path, refusal))
-
-    def arrived(self, head: Head) -> object:
-        return head.request_id
-
-    def recording(self, arrivals: Sequence[Arrival], seen: Sequence[object | None]) -> Ended:
-        del arrivals
-        return lambda outcomes: self.heard.append((*seen, *map(_ending, outcomes)))
-
-    def attempted(self, arrivals: Sequence[Arrival], error: Exception | None) -> None:
-        del arrivals
-        self.heard.append(type(error))
-
-    def late(self) -> None:
-        self.heard.append("late")
+CALLS = ("look", "refused", "arrived", "recording", "attempted", "late")
 
 
-class Raising(Observer):
-    """Raises in each call."""
-
-    def __init__(self, fault: type[BaseException]) -> None:
-        self._fault = fault
-
-    def _raise(self, *_: object) -> Never:
-        raise self._fault
-
-    look = refused = arrived = recording = attempted = late = _raise  # type: ignore[assignment] # it takes anything
+@pytest.fixture
+def observer() -> Mock:
+    """Return an observer that is called; it remembers the id of each request."""
+    return Mock(Observer, arrived=Mock(side_effect=_id))
 
 
-class EndingBadly(Observer):
-    """Raises at the end of a group."""
-
-    def recording(self, arrivals: Sequence[Arrival], seen: Sequence[object | None]) -> Ended:
-        del arrivals, seen
-        return lambda _: 1 / 0
+def _id(head: Head) -> str:
+    return head.request_id
 
 
-def _ending(outcome: Outcome) -> str:
-    return "recorded" if isinstance(outcome, Recorded) else outcome.refusal.name
+def refused(observer: Mock) -> list[tuple[str, Refusal]]:
+    return [(each.args[0].path, each.args[1]) for each in observer.refused.call_args_list]
 
 
-def test_what_is_refused_by_its_head_or_its_length() -> None:
-    observer = Noting()
+def ends(observer: Mock) -> list[object]:
+    """Return how the groups of one each ended."""
+    return [each.args[0][0] for each in observer.recording.return_value.call_args_list]
+
+
+def test_what_is_refused_by_its_head_or_its_length(observer: Mock) -> None:
     receiver = Receiver(Postmark(SECRET), store(), observer=observer)
     for each in (head("/x"), head(method="GET"), head(secret="x"), head()):
         receiver.admit(each)
     for application in (ASGI(receiver), WSGI(receiver)):
         assert testing.post(application, "x" * LARGEST_BODY, secret=SECRET)[0] == 413
-    assert observer.heard == [
+    assert refused(observer) == [
         ("/x", Refusal.NO_SUCH_PATH),
         ("/provider/webhooks", Refusal.METHOD_NOT_ALLOWED),
         ("/provider/webhooks", Refusal.UNAUTHENTIC),
@@ -92,49 +54,56 @@ def test_what_is_refused_by_its_head_or_its_length() -> None:
     ]
 
 
-def test_what_waits_and_what_is_refused_for_lack_of_room(tmp_path: Path) -> None:
-    observer, held = Noting(), store()
+def test_what_waits_and_what_finds_no_room(observer: Mock, tmp_path: Path) -> None:
+    held, spool = store(), tmp_path / "spool"
     receiver = Receiver(
-        Postmark(SECRET), held, backlog=1, deadline=60, observer=observer, spool=tmp_path / "spool"
+        Postmark(SECRET), held, backlog=1, deadline=60, observer=observer, spool=spool
     )
+    [inside] = observer.watch.call_args.args
     with closing(receiver), held.transaction():
-        while not (observer.inside.spooled() and observer.heard and observer.inside.backlog()):
+        while not (inside.spooled() and ends(observer) and inside.backlog()):
             receiver(request())
-        assert (observer.inside.backlog(), observer.inside.spooled()) == (1, 1)
+        assert (inside.backlog(), inside.spooled()) == (1, 1)
     receiver.admit(head())
-    assert observer.inside.matched() == {0: 1}
-    assert ("r-1", "UNAVAILABLE") in observer.heard
+    assert inside.matched() == {0: 1}
+    assert Refusal.UNAVAILABLE.refused() in ends(observer)
+
+
+def raising(fault: type[BaseException]) -> Mock:
+    return Mock(Observer, **{call: Mock(side_effect=fault) for call in CALLS})
 
 
 @pytest.mark.parametrize(
     ("bad", "named"),
     [
-        (Raising(SystemExit), "SystemExit"),
-        (Raising(asyncio.CancelledError), "CancelledError"),
-        (EndingBadly(), "ZeroDivisionError"),
+        (raising(SystemExit), "SystemExit"),
+        (raising(asyncio.CancelledError), "CancelledError"),
+        (
+            Mock(Observer, recording=Mock(return_value=Mock(side_effect=ZeroDivisionError))),
+            "ZeroDivisionError",
+        ),
     ],
 )
-def test_raising_changes_nothing(
-    bad: Observer, named: str, caplog: pytest.LogCaptureFixture
+def test_one_that_raises_changes_nothing(
+    observer: Mock, bad: Observer, named: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    good = Noting()
-    receiver = Receiver(Postmark(SECRET), store(), observer=Observers(bad, good))
+    receiver = Receiver(Postmark(SECRET), store(), observer=Observers(bad, observer))
     with caplog.at_level(logging.ERROR), closing(receiver):
         assert [result(receiver(request())).status for _ in range(2)] == [200, 200]
         refusal = receiver.admit(head("/x"))
-        assert good.looked.wait(LIMIT)
+        eventually(lambda: observer.look.called)
     assert refusal is not None
     assert refusal.status == 404
     assert caplog.messages == [f"An observer raised {named}."]
-    assert good.heard[-1] == ("/x", Refusal.NO_SUCH_PATH)
-    assert good.heard.count(ENDED) == 2
+    assert refused(observer) == [("/x", Refusal.NO_SUCH_PATH)]
+    assert [*map(type, ends(observer))] == [Recorded] * 2
+    assert observer.recording.call_args.args[1] == ["r-1"]
 
 
-def test_a_late_response_and_then_the_outcome_of_its_group() -> None:
-    observer, held = Noting(), store()
-    both = Observers(Raising(SystemExit), observer)
+def test_a_late_response_and_then_the_outcome_of_its_group(observer: Mock) -> None:
+    held, both = store(), Observers(raising(SystemExit), observer)
     receiver = Receiver(Postmark(SECRET), held, deadline=0.02, observer=both)
     with closing(receiver), held.transaction():
         assert result(receiver(request())).status == 503
-        assert observer.heard == ["late"]
-    assert observer.heard[1:] == [type(None), ENDED]
+        assert (observer.late.call_count, ends(observer)) == (1, [])
+    assert [*map(type, ends(observer))] == [Recorded]
