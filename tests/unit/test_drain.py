@@ -216,7 +216,7 @@ def test_next_call_begins_behind_the_failing(site: Site, monkeypatch: pytest.Mon
     assert {each.attempts for each in site.database.logged()} == {1}
 
 
-def test_outage_in_the_middle(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_new_outage_interrupts_waits(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hookrow.drain.GROUP", 1)
     site.put(ADA, BEA)
     for _ in range(2):
@@ -230,7 +230,7 @@ def test_outage_in_the_middle(site: Site, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("step", ["take", "remove"])
-def test_process_that_dies(site: Site, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dying_counts_nothing_twice(site: Site, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def die(*_: object) -> Never:
         raise KeyboardInterrupt
 

@@ -109,7 +109,7 @@ def test_refusals_keep_their_names_and_are_retried_unless_final(ending: Ending) 
     ],
 )
 @pytest.mark.parametrize("refusal", [Refusal.SUBSCRIBER_NOT_FOUND, Refusal.FAILED])
-def test_what_is_retried(
+def test_probes_and_what_names_no_possible_row_are_not_retried(
     notification: Notification | None, refusal: Refusal, *, parked: bool
 ) -> None:
     assert (entry(arrival(notification), refusal.refused()).retry_at is not None) is parked
@@ -246,7 +246,7 @@ def test_a_body_that_is_no_text_is_escaped(body: bytes, kept: str) -> None:
         (rules.kept_recipient, 320, "zoË@example.com"),  # as it is looked for
     ],
 )
-def test_long_texts(keep: Callable[[str | None], str | None], longest: int, recipient: str) -> None:
+def test_kept_texts(keep: Callable[[str | None], str | None], longest: int, recipient: str) -> None:
     assert keep(None) is None
     for text, kept in (
         *(("", ""), ("ß😀", "ß😀"), ("ZOË@Example.COM", recipient)),

@@ -40,7 +40,7 @@ def test_each_error_is_the_configurations_or_a_stores() -> None:
         ("tracing", "opentelemetry", r"'hookrow\[tracing\]'"),
     ],
 )
-def test_no_package(
+def test_a_module_without_its_package_says_how_to_install_it(
     module: str, missing: str, install: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [*sys.modules]:

@@ -80,7 +80,7 @@ def test_all_requests_during_a_probe_share_the_next_one_and_too_many_get_503() -
         (-5 * 3600, "5 hours ahead of", "overrides newer changes"),
     ],
 )
-def test_other_clock(monkeypatch: pytest.MonkeyPatch, ahead: float, text: str, risk: str) -> None:
+def test_wrong_clock(monkeypatch: pytest.MonkeyPatch, ahead: float, text: str, risk: str) -> None:
     monkeypatch.setattr(clocks, "time", lambda: NOW)
     [finding] = clocks.compare(lambda: NOW + ahead)
     assert isinstance(finding, Explained)

@@ -130,7 +130,7 @@ def test_addresses_are_cut_texts_or_none(payload: dict[str, Any], value: object)
         assert (notification.recipient, notification.message_id) == (kept, kept)
 
 
-def test_reasons() -> None:
+def test_a_suppression_needs_a_reason_which_is_kept_as_it_came() -> None:
     for reason in ("ManualSupression", " x ", "理由", "😀"):
         suppressed = _parse(SUPPRESSION, SuppressionReason=reason)
         assert suppressed == Suppressed(ADA, MESSAGE, TIME, reason)

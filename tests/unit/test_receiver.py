@@ -186,7 +186,7 @@ def test_locked_row_without_a_log_or_its_bodies(tmp_path: Path, *, bodies: bool)
         assert {(each.body, each.retry_at) for each in database.logged()} == {(None, None)}
 
 
-def test_bug(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bug_is_503(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     with closing(receive(people("ada"))) as receiver:
         with monkeypatch.context() as patched:
             patched.setattr(receiver._intake, "_recorded", Mock(side_effect=ValueError(ADA)))

@@ -72,7 +72,7 @@ def test_bodies_are_logged_unless_the_caller_says_no(*, bodies: bool) -> None:
 
 
 @pytest.mark.parametrize("fault", [None, *STORE_ERRORS], ids=repr)
-def test_reachable_is_a_store_that_commits_a_question(fault: Exception | None) -> None:
+def test_is_reachable_asks_the_server_something(fault: Exception | None) -> None:
     database = people("ada")
     database.faults = iter([fault])
     assert is_reachable(database) is (fault is None)

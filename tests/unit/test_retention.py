@@ -25,7 +25,7 @@ AGES = (0, 1, 10, 100)
         (5 * DAY, 90 * DAY, 4, 4),
     ],
 )
-def test_parked_entries_are_kept(
+def test_old_entries_or_bodies_are_deleted_unless_parked(
     keep: timedelta | None, keep_bodies: timedelta | None, left: int, with_body: int
 ) -> None:
     database, now = people(), datetime.now(UTC)

@@ -152,7 +152,7 @@ def test_workers_inherit_no_variable_with_a_setting(monkeypatch: pytest.MonkeyPa
         assert set(os.environ) == {"PGPASSWORD", VARIABLE}
 
 
-def test_no_handover(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_lost_handover(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setenv(VARIABLE, "/nonexistent")
     with pytest.raises(SystemExit):
         application()

@@ -191,7 +191,7 @@ def test_one_that_does_not_fit_loses_no_other(path: Path, caplog: pytest.LogCapt
     assert "1 notifications" in message
 
 
-def test_faults(spool: Spool, path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_after_a_fault_it_works(spool: Spool, path: Path, caplog: pytest.LogCaptureFixture) -> None:
     spool.put([_arrival()])
     away = path.rename(path.parent.parent / "spool.db")
     path.write_bytes(b"nothing of the kind" * 1000)

@@ -49,7 +49,7 @@ NO_DISPATCH = Ending.DISPATCH_NOT_FOUND
         ),
     ],
 )
-def test_sentence(first: Ending, last: Ending, fields: dict[str, Any], sentence: str) -> None:
+def test_explanation(first: Ending, last: Ending, fields: dict[str, Any], sentence: str) -> None:
     opened = Arrival(Opened("ada@example.com", "m-1", NOON), b"{}", NOON)
     [entry] = entries([opened], [Recorded(())], NOON + timedelta(milliseconds=20))
     logged = Logged(*(*astuple(entry), 1, first))
@@ -80,7 +80,7 @@ def test_in_other_bodies_what_hides_or_turns_text_is_escaped(body: str, shown: s
 @pytest.mark.parametrize(
     ("length", "indented"), [(LONGEST_BODY, True), (2**20, False)], ids=["indented", "as-it-is"]
 )
-def test_large_bodies_are_cut_or_when_indented(length: int, *, indented: bool) -> None:
+def test_bodies_that_are_or_become_large_are_cut(length: int, *, indented: bool) -> None:
     depth = 900
     body = "[" * depth + "1," * (length // 2 - depth - 1) + "1 " + "]" * depth
     assert len(body) == length
