@@ -116,6 +116,7 @@ def test_after_a_large_one_however_it_ends_the_next_is_recorded(fault: Exception
             record(database, [LARGE])
     with limited_to(0):
         assert len(record(database, [LARGE])) == 1
+        assert record(database, []) == []
 
 
 def test_a_large_one_of_the_parent_does_not_hold_up_a_child_process(large_one: Database) -> None:
