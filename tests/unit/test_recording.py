@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from threading import Thread
+from unittest.mock import Mock
 
 import pytest
 from receiving import LIMIT, NOON, Database, dispatch, people
@@ -124,3 +125,11 @@ def test_a_large_one_of_the_parent_does_not_hold_up_a_child_process(large_one: D
     with limited_to(0):
         assert len(record(people(), [LARGE])) == 1
     assert not large_one.logged()
+
+
+def test_out_of_time_a_large_one_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = Mock(acquire=Mock(return_value=False))
+    monkeypatch.setattr(recording._one_large, "_lock", lock)
+    with limited_to(-1), pytest.raises(Locked):
+        record(people(), [LARGE])
+    lock.acquire.assert_called_once_with(timeout=0)
