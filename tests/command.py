@@ -1,7 +1,5 @@
 """The command `hookrow` as users run it: a process in a folder of its own."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -41,6 +39,131 @@ def run_script(*parts: str) -> str:
     return done.stdout
 
 
+class Terminal:
+    """A terminal whose output is read; a process writes to `writer`."""
+
+    def __init__(self) -> None:
+        self._reader, self.writer = os.openpty()
+        os.set_blocking(self._reader, False)
+        self._printed = b""
+
+    @property
+    def printed(self) -> str:
+        """The output so far."""
+        with suppress(BlockingIOError):  # nothing new
+            self._printed += os.read(self._reader, 65536)
+        return self._printed.decode()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.writer)
+        os.close(self._reader)
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A running server."""
+
+    _process: subprocess.Popen[bytes]
+    _log: Path
+    port: int
+    _host: str
+    _terminal: Terminal | None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    @property
+    def dashboard_address(self) -> str:
+        """The dashboard's address with its token, as printed to the terminal."""
+        assert self._terminal is not None
+        found = re.search(r"http://\S+\?token=\S+", self._terminal.printed)
+        assert found, self._terminal.printed
+        return found[0]
+
+    @property
+    def lives(self) -> bool:
+        return self._process.poll() is None
+
+    def wait_until_it_listens(self) -> None:
+        """Wait until it accepts connections; fail if it ends instead."""
+        eventually(lambda: listens(self.port, self._host) or not self.lives)
+        assert self.lives, self.log
+
+    def wait_until_it_says(self, text: str, times: int = 1) -> None:
+        """Wait until it has logged the text so many times."""
+        eventually(lambda: self.log.count(text) >= times)
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def ended(self) -> int:
+        """Wait until it has ended; return its exit status."""
+        return self._process.wait(PATIENCE)
+
+    def workers(self) -> list[int]:
+        """Return the ids of its worker processes."""
+        return [pid for pid in self.children() if b"spawn_main" in _command_line(pid)]
+
+    def children(self) -> list[int]:
+        """Return the ids of its child processes, oldest first."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
+        return [int(child) for child in children.split()]
+
+    def stop(self) -> None:
+        """Stop it, and kill what is left of it and of its children."""
+        try:
+            if self.lives:
+                self.send(signal.SIGTERM)
+                self.ended()
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self.ended()
+
+
+def _command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+        return b""
+
+
+@contextmanager
+def started(
+    command: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    port: int,
+    host: str = "127.0.0.1",
+    terminal: Terminal | None = None,
+) -> Iterator[Serving]:
+    """Run a server in a folder until the block ends; its log is in a file there."""
+    log = folder / f"serve-{port}.log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=terminal.writer if terminal else output,
+            stderr=output,
+            start_new_session=True,
+        )
+    serving = Serving(process, log, port, host, terminal)
+    try:
+        yield serving
+    finally:
+        serving.stop()
+
+
 class Command:
     """Runs `hookrow` in a folder, with no settings but a test's.
 
@@ -52,20 +175,17 @@ class Command:
         self, folder: Path, program: Sequence[object] = (HOOKROW,), *, measured: bool = False
     ) -> None:
         self.folder = folder
-        self._program = [str(part) for part in program]
-        self._measuring = {
-            name: value
-            for name, value in os.environ.items()
-            if measured and name.startswith("COVERAGE_PROCESS")
-        }
+        self._program = program
+        self._measured = measured
         self.temporary = folder / "tmp"
         self.temporary.mkdir(exist_ok=True)
 
     def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of a process, with these variables."""
+        measuring = [name for name in os.environ if name.startswith("COVERAGE_PROCESS")]
         return {
             **clean_environment(),
-            **self._measuring,
+            **{name: os.environ[name] for name in measuring if self._measured},
             "TMPDIR": str(self.temporary),
             "PYTHONWARNINGS": "error",
             "COLUMNS": "120",
@@ -130,134 +250,5 @@ class Command:
     ) -> AbstractContextManager[Serving]:
         variables = {"HOOKROW_SECRET": SECRET, "HOOKROW_PORT": str(free_port()), **given}
         host, port = variables.get("HOOKROW_HOST", "127.0.0.1"), int(variables["HOOKROW_PORT"])
-        command = [*self._program, "serve", *map(str, arguments)]
+        command = [str(part) for part in (*self._program, "serve", *arguments)]
         return started(command, self.folder, self.environment(variables), port, host, terminal)
-
-
-@contextmanager
-def started(
-    command: Sequence[str],
-    folder: Path,
-    environment: Mapping[str, str],
-    port: int,
-    host: str = "127.0.0.1",
-    terminal: Terminal | None = None,
-) -> Iterator[Serving]:
-    """Run a server in a folder until the block ends; its log is in a file there."""
-    log = folder / f"serve-{port}.log"
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=terminal.writer if terminal else output,
-            stderr=output,
-            start_new_session=True,
-        )
-    serving = Serving(process, log, port, host, terminal)
-    try:
-        yield serving
-    finally:
-        serving.stop()
-
-
-class Terminal:
-    """A terminal whose output is read; a process writes to `writer`."""
-
-    def __init__(self) -> None:
-        self._reader, self.writer = os.openpty()
-        os.set_blocking(self._reader, False)
-        self._printed = b""
-
-    @property
-    def printed(self) -> str:
-        """What was printed so far."""
-        with suppress(BlockingIOError):  # nothing new
-            self._printed += os.read(self._reader, 65536)
-        return self._printed.decode()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self.writer)
-        os.close(self._reader)
-
-
-@dataclass(frozen=True)
-class Serving:
-    """A running server."""
-
-    _process: subprocess.Popen[bytes]
-    _log: Path
-    port: int
-    _host: str
-    _terminal: Terminal | None
-
-    @property
-    def pid(self) -> int:
-        """The process id."""
-        return self._process.pid
-
-    @property
-    def log(self) -> str:
-        """The log so far."""
-        return self._log.read_text()
-
-    @property
-    def dashboard_address(self) -> str:
-        """The dashboard's address with its token, as printed to the terminal."""
-        assert self._terminal is not None
-        found = re.search(r"http://\S+\?token=\S+", self._terminal.printed)
-        assert found, self._terminal.printed
-        return found[0]
-
-    @property
-    def lives(self) -> bool:
-        """Whether it is still running."""
-        return self._process.poll() is None
-
-    def wait_until_it_listens(self) -> None:
-        """Wait until it accepts connections; fail if it ends instead."""
-        eventually(lambda: listens(self.port, self._host) or not self.lives)
-        assert self.lives, self.log
-
-    def wait_until_it_says(self, text: str, times: int = 1) -> None:
-        """Wait until it has logged the text so many times."""
-        eventually(lambda: self.log.count(text) >= times)
-
-    def send(self, number: signal.Signals) -> None:
-        """Send it a signal."""
-        self._process.send_signal(number)
-
-    def ended(self) -> int:
-        """Wait until it has ended; return its exit status."""
-        return self._process.wait(PATIENCE)
-
-    def workers(self) -> list[int]:
-        """Return the ids of its worker processes."""
-        return [pid for pid in self.children() if b"spawn_main" in _command_line(pid)]
-
-    def children(self) -> list[int]:
-        """Return the ids of its child processes, oldest first."""
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
-        return [int(child) for child in children.split()]
-
-    def stop(self) -> None:
-        """Stop it, and kill what is left of it and of its children."""
-        try:
-            if self.lives:
-                self.send(signal.SIGTERM)
-                self.ended()
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait(PATIENCE)
-
-
-def _command_line(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
-        return b""

@@ -5,8 +5,6 @@ copy of a template. A test that stops or freezes the server asks for `own_postgr
 `world.fill` inserts the rows of `cases/world.json`, `world.rows` reads all rows back.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys
@@ -32,24 +30,21 @@ FOLDER = Path(__file__).parent
 
 sys.path.append(str(FOLDER / "stores"))  # its support modules serve acceptance tests, too
 
-SHARED = pytest.StashKey[Server]()
-"""The server that pytest-xdist's controller runs for all workers."""
+SHARED = pytest.StashKey[Server]()  # the server that pytest-xdist's controller runs for all
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the acceptance tests as slow."""
     for item in items:
         if item.path.is_relative_to(FOLDER / "acceptance"):
             item.add_marker(pytest.mark.slow)
 
 
 def pytest_report_header() -> str:
-    """Name the PostgreSQL that the tests run on."""
     return f"postgresql: {find_binaries(os.environ)}"
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: WorkerController) -> None:
+def pytest_configure_node(node: "WorkerController") -> None:
     """Start the server that all workers share."""
     binaries = find_binaries(os.environ)
     if binaries is not None:
@@ -59,7 +54,6 @@ def pytest_configure_node(node: WorkerController) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Remove the server that all workers shared."""
     if (server := config.stash.get(SHARED, None)) is not None:
         server.remove()
 
@@ -153,10 +147,7 @@ def sqlite_url(tmp_path: Path, empty_sqlite_url: str, _migrated_file: Path) -> s
 def new_database(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], str]:
-    """Return a function that creates an empty database, "sqlite" or "postgres"; it returns the URL.
-
-    For tests that share a database, which is removed at the end of the run.
-    """
+    """Return a function that makes an empty "sqlite" or "postgres" for the whole run: its URL."""
 
     def make(kind: str) -> str:
         if kind == "sqlite":
@@ -170,15 +161,13 @@ def new_database(
 @pytest.fixture(params=["sqlite", "postgres"])
 def database_url(request: pytest.FixtureRequest) -> str:
     """Return the URL of a database with all of hookrow's tables, empty: one of each kind."""
-    url: str = request.getfixturevalue(f"{request.param}_url")
-    return url
+    return str(request.getfixturevalue(f"{request.param}_url"))
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def empty_database_url(request: pytest.FixtureRequest) -> str:
     """Return the URL of a database with no tables: one of each kind."""
-    url: str = request.getfixturevalue(f"empty_{request.param}_url")
-    return url
+    return str(request.getfixturevalue(f"empty_{request.param}_url"))
 
 
 @pytest.fixture

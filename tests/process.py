@@ -1,7 +1,5 @@
 """Examples in a process, under servers that people use."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,7 +9,6 @@ from command import Serving, clean_environment, started
 from wire import free_port, get
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-
 SCRIPTS = Path(sys.executable).parent
 
 Command = Callable[[str, int], Sequence[str]]
@@ -19,17 +16,14 @@ Command = Callable[[str, int], Sequence[str]]
 
 
 def uvicorn(app: str, port: int) -> Sequence[str]:
-    """Start uvicorn."""
     return "uvicorn", app, "--port", str(port), "--no-access-log"
 
 
 def hypercorn(app: str, port: int) -> Sequence[str]:
-    """Start hypercorn."""
     return "hypercorn", app, "--bind", f"127.0.0.1:{port}"
 
 
 def granian(app: str, port: int) -> Sequence[str]:
-    """Start granian."""
     return "granian", "--interface", "asgi", app, "--port", str(port)
 
 

@@ -1,7 +1,5 @@
 """The requirements in pyproject.toml. Run as a script, it prints the lowest versions for pip."""
 
-from __future__ import annotations
-
 import re
 import sys
 import tomllib

@@ -1,22 +1,17 @@
 """The terminal sessions of README and docs, run as a reader would."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from command import clean_environment
-from wire import eventually, free_port, get, listens
+from command import HOOKROW, clean_environment
+from wire import PATIENCE, eventually, free_port, get, listens
 
 ROOT = Path(__file__).parents[1]
-
-_SCRIPTS = Path(sys.executable).parent
 
 
 def read_blocks(page: str, language: str) -> list[str]:
@@ -43,14 +38,14 @@ class Terminal:
     def __init__(self, folder: Path) -> None:
         self.port = free_port()
         environment = clean_environment()
-        self._shell = subprocess.Popen(
+        self.shell = subprocess.Popen(
             ["bash"],
             cwd=folder,
             env={
                 **environment,
                 "HOME": str(folder),
                 "HOOKROW_PORT": str(self.port),
-                "PATH": f"{_SCRIPTS}:{environment['PATH']}",
+                "PATH": f"{HOOKROW.parent}:{environment['PATH']}",
             },
             text=True,
             stdin=subprocess.PIPE,
@@ -61,30 +56,26 @@ class Terminal:
 
     def type(self, line: str) -> str:
         """Run a line and return its output. After an `&`, wait until the server answers."""
-        assert self._shell.stdin is not None
-        assert self._shell.stdout is not None
+        assert self.shell.stdin is not None
+        assert self.shell.stdout is not None
         typed = line.replace("8000", str(self.port))
         if line.endswith("&"):
             typed = f"{typed[:-1]} >server.log 2>&1 &"
-        self._shell.stdin.write(f"{typed}\nprintf '\\nend-of-output\\n'\n")
-        self._shell.stdin.flush()
-        printed = "".join(iter(self._shell.stdout.readline, "end-of-output\n"))
+        self.shell.stdin.write(f"{typed}\nprintf '\\nend-of-output\\n'\n")
+        self.shell.stdin.flush()
+        printed = "".join(iter(self.shell.stdout.readline, "end-of-output\n"))
         if line.endswith("&"):
-            eventually(lambda: listens(self.port), seconds=30)
+            eventually(lambda: listens(self.port))
             get(self.port, "/")  # some servers listen before they have loaded the application
         return printed.removesuffix("\n")
-
-    def close(self) -> None:
-        """End the shell and all that it started."""
-        os.killpg(self._shell.pid, signal.SIGTERM)
-        self._shell.communicate(timeout=30)
 
 
 @contextmanager
 def terminal(folder: Path) -> Iterator[Terminal]:
-    """Open a terminal in a folder until the block ends."""
+    """Open a terminal in a folder; end the shell and all that it started after the block."""
     terminal = Terminal(folder)
     try:
         yield terminal
     finally:
-        terminal.close()
+        os.killpg(terminal.shell.pid, signal.SIGTERM)
+        terminal.shell.communicate(timeout=PATIENCE)

@@ -1,7 +1,5 @@
 """The structure of a database's tables, to compare tables that were created in several ways."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """HTTP as bytes on a socket, where a client library would hide, correct or refuse something."""
 
-from __future__ import annotations
-
 import json
 import select
 import socket
@@ -13,36 +11,29 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from random import randrange
 from threading import Thread
-from typing import Any, Self
+from typing import Any, Literal, Self, TypeVar
 
 import uvicorn
 
 from hookrow import testing
 
+T = TypeVar("T")
+
 SECRET = "the-secret-of-the-tests"
-
 ENDPOINT = "/provider/webhooks"
-
-PATIENCE = 30.0
-"""In seconds; how long tests wait for anything, on a machine that may be busy."""
-
 TEXT = "text/plain; charset=utf-8"
+PATIENCE = 30.0  # in seconds; how long tests wait for anything, on a machine that may be busy
 
+# The first subscriber in the world of the cases, and the message id of the first dispatch.
 ADA, ADAS = "ada@example.com", "6f1d0a4e-3b52-4c8e-9a17-0c5be2d4f901"
-"""The first subscriber in the world of the cases, and the message id of the first dispatch."""
 
 AT = datetime(2026, 3, 4, 5, 6, 7, 123456, tzinfo=UTC)
-
 DELIVERY = json.dumps(testing.delivery(ADA, ADAS, at=AT)).encode()
-
-STRANGER = DELIVERY.replace(ADA.encode(), b"eve@example.com")
-"""The same for a recipient who is no subscriber."""
+STRANGER = DELIVERY.replace(ADA.encode(), b"eve@example.com")  # is no subscriber
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A response as it came."""
-
     status: int
     headers: Sequence[tuple[str, str]]
     body: bytes
@@ -68,11 +59,9 @@ class Connection:
         self.close()
 
     def send(self, data: bytes) -> None:
-        """Send bytes. Raises `ConnectionError` if the server has closed the connection."""
         self._socket.sendall(data)
 
     def interim(self, status: int) -> None:
-        """Wait for an interim response."""
         assert self._file.readline().startswith(b"HTTP/1.1 %d " % status)
         for _ in iter(self._file.readline, b"\r\n"):
             pass
@@ -91,7 +80,6 @@ class Connection:
         return Answer(int(status), headers, body)
 
     def is_readable(self) -> bool:
-        """Return whether there is something to read, or the end."""
         return bool(select.select([self._socket], [], [], 0)[0])
 
     def is_over(self) -> bool:
@@ -102,7 +90,6 @@ class Connection:
             return True
 
     def close(self) -> None:
-        """Close the connection."""
         self._file.close()
         self._socket.close()
 
@@ -138,17 +125,14 @@ def request(
     secret: str | bytes | None = SECRET,
     extra: Sequence[bytes] = (),
 ) -> bytes:
-    """Return a whole request, its length declared."""
     return head(path, method=method, secret=secret, length=len(body), extra=extra) + body
 
 
 def chunk(data: bytes) -> bytes:
-    """Return a chunk of a body; an empty one ends it."""
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
 def ask(port: int, data: bytes) -> Answer:
-    """Send a whole request on a connection of its own; return the answer."""
     with Connection(port) as connection:
         with suppress(ConnectionError):  # a server may respond and close before the end
             connection.send(data)
@@ -156,7 +140,6 @@ def ask(port: int, data: bytes) -> Answer:
 
 
 def get(port: int, path: str) -> Answer:
-    """Get a page."""
     return ask(port, head(path, method="GET", secret=None))
 
 
@@ -169,26 +152,26 @@ def free_port() -> int:
 
 
 def listens(port: int, host: str = "127.0.0.1") -> bool:
-    """Return whether a port of this machine accepts connections."""
     with suppress(ConnectionError):
         Connection(port, host).close()
         return True
     return False
 
 
-def eventually(true: Callable[[], object], *, seconds: float = PATIENCE) -> None:
-    """Wait until it is true; fail if it is not in time."""
+def eventually(true: Callable[[], T], *, seconds: float = PATIENCE) -> T:
+    """Wait until it is true and return it; fail if it is not in time."""
     until = time.monotonic() + seconds
-    while not true():
+    while not (found := true()):
         assert time.monotonic() < until, "not true in time"
         time.sleep(0.01)
+    return found
 
 
 @contextmanager
 def uvicorn_serving(
     app: Any,  # noqa: ANN401 - any ASGI application
     *,
-    lifespan: str = "auto",
+    lifespan: Literal["auto", "on"] = "auto",
     http: Any = "httptools",  # noqa: ANN401 - a protocol, or the name of one
 ) -> Iterator[int]:
     """Serve an application with uvicorn, in a thread; yield the port."""
@@ -197,7 +180,7 @@ def uvicorn_serving(
             app,
             loop="uvloop",
             http=http,
-            lifespan=lifespan,  # type: ignore[arg-type] # a Literal
+            lifespan=lifespan,
             log_config=None,
             access_log=False,
         )
