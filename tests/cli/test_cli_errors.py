@@ -1,38 +1,40 @@
 """Mistakes of users: each ends with an error that names the remedy, and shows no secret."""
 
-from __future__ import annotations
-
+import logging
+import re
 import shlex
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from command import Command
+from postgres import Databases
+from wire import SECRET, free_port
 
 AWAY = "--database-url postgresql://ada:hunter2@127.0.0.1:1/mail"
 
+# By what is typed: a part of the message; click's own errors end with 2, all others with 1.
 MISTAKES = {
-    "sevre": (2, "No such command 'sevre'"),
-    "serve --prot 1": (2, "No such option"),
-    "serve --port 0": (2, "0 is not in the range"),
-    "serve --keep none": (2, "'none' is no duration"),
-    "HOOKROW_KEEP=soon serve": (2, "'soon' is no duration: write 90d, 12h"),
-    "--config nope.toml serve": (1, "nope.toml cannot be read"),
-    "check ftp://a/b": (1, "That is no web address"),
-    "check http://": (1, "That is no web address"),
-    "check http://a:hunter2@c:d/": (1, "That is no web address"),
-    "check --secret 'hunter2 hunter2' http://127.0.0.1:1/": (1, "The webhook secret"),
-    f"db upgrade {AWAY}": (1, "The database cannot be"),
-    "db upgrade --database-url postgresql://ada:hunter2@db:port/mail": (1, "no database URL"),
-    "--config host.toml db upgrade": (1, "your own migrations"),
-    "log --outcome lost": (2, "'lost' is not one of"),
-    "log --json show 1": (2, "Options go behind 'show'"),
-    f"log show {2**63 - 1}": (1, f"The log has no notification {2**63 - 1}."),
-    "log forget example.com": (2, "'example.com' is no address."),
-    "replay --dry-run": (2, "Say which: by ID, --outcome, --since or --recipient."),
-    "replay --since ''": (2, "'' is no time: write 2h"),
-    "log --database-url sqlite:///empty.db": (1, "hookrow_"),
+    "HOOKROW_KEEP=soon serve": "Invalid value for '--keep' (env var: 'HOOKROW_KEEP'): 'soon' is no",
+    "log --json show 1": "Options go behind 'show'",
+    "log forget example.com": "'example.com' is no address.",
+    "replay --dry-run": "Say which: by ID, --outcome, --since or --recipient.",
+    "replay --since ''": "'' is no time: write 2h",
+    "simulate open a@b --count 100000 --repeat 3": "300,000 posts: at most 200,000 at a time",
+    "--config nope.toml serve": "nope.toml cannot be read",
+    "check ftp://a/b": "That is no web address",
+    "check http://": "That is no web address",
+    "check http://a:hunter2@c:d/": "That is no web address",
+    "check --secret 'hunter2 hunter2' http://127.0.0.1:1/": "The webhook secret",
+    f"db upgrade {AWAY}": "The database cannot be",
+    "--config host.toml db upgrade": "your own migrations",
+    f"log show {2**63 - 1}": f"The log has no notification {2**63 - 1}.",
+    "log --database-url sqlite:///empty.db": "hookrow_",
     **{
-        f"{command} {options}": (1, says)
+        f"{command} {options}": says
         for command in ("log", "log show 1", "log forget a@b", "replay 1", "prune", "stats")
         for options, says in (
             ("--database-url sqlite:///none.db", "There is no none.db. Run: hookrow db upgrade"),
@@ -40,64 +42,131 @@ MISTAKES = {
         )
     },
     **{
-        f"--config nolog.toml {command}": (1, "There is no log")
+        f"--config nolog.toml {command}": "There is no log"
         for command in ("log", "log show 1", "log forget a@b", "replay 1", "prune")
     },
-    "simulate open": (2, "Missing argument 'EMAIL'"),
-    "simulate open a@b --concurrency 1001": (2, "range"),
-    "simulate open a@b --count 100000 --repeat 3": (2, "300,000 posts: at most 200,000 at a time"),
-    "simulate open a@b --port 1": (1, "No answer from http://127.0.0.1:1/provider/webhooks"),
-    "simulate open a@b --url nowhere --count 3": (1, "'nowhere' is no web address"),
-    "simulate open a@b --url http://[::1": (1, "http://[::1"),
-    "simulate open a@b --mount-path '/a b'": (1, "The mount path '/a b' is no path"),
-    "simulate open a@b --secret 'hunter2\r'": (1, "secret"),
-    "simulate open a\udcff@b --count 3": (1, "cannot be written as JSON"),
+    "simulate open a@b --port 1": "No answer from http://127.0.0.1:1/provider/webhooks",
+    "simulate open a@b --url nowhere --count 3": "'nowhere' is no web address",
+    "simulate open a@b --url http://[::1": "http://[::1",
+    "simulate open a@b --mount-path '/a b'": "The mount path '/a b' is no path",
+    "simulate open a@b --secret 'hunter2\r'": "secret",
+    "simulate open a\udcff@b --count 3": "cannot be written as JSON",
+    "serve": "python -c 'import secrets;",
+    "serve --secret hunter2-größe": "visible ASCII",
+    f"serve --secret {SECRET} --secret-file secrets": "keep one of the two",
+    **{
+        f"serve --secret {SECRET} {options}": says
+        for options, says in (
+            ("--mount-path '/a?b'", "write for example /mail"),
+            ("--database-url postgresql://ada:hunter2@db:port/mail", "no database URL"),
+            ("--database-url sqlite:////nonexistent/hookrow.db", "unable to open database file"),
+            ("--spool host.toml", "cannot be written"),
+            ("--host nowhere.invalid", "nowhere.invalid"),
+            ("--host bücher..x", "it is no address"),
+            ("--host ''", "write 127.0.0.1"),
+            ("--dashboard --host 0.0.0.0", "set HOOKROW_DASHBOARD_PASSWORD"),
+        )
+    },
+    f"--config host.toml serve --secret {SECRET}": "no table 'people'",
 }
-"""By what is typed: the exit status, and a part of the message."""
 
-WRONG_FILES = {
-    "keep = 90": "keep: 90 is no duration: write 90d",
-    "keep = false": "keep is neither text nor a whole number",
-    "sweep = 'maybe'": "sweep: 'maybe' is not a valid boolean",
-    "prot = 1": "there is no setting 'prot'. Did you mean 'port'?",
-    "port = 0": "port: 0 is not in the range",
-    "[tables.subscribers]\ntable = 'people'\ncolumns = { emial = 'x' }": "emial",
-}
-"""By the content of the file: a part of the message."""
+
+NO_TEMPORARY_FOLDER = """
+import tempfile
+from hookrow.__main__ import main
+
+tempfile.tempdir = "/nonexistent"
+main()
+"""
 
 
 @pytest.fixture(scope="module")
 def command(tmp_path_factory: pytest.TempPathFactory) -> Command:
     """Return the command, in a folder with a database and files of settings."""
     command = Command(tmp_path_factory.mktemp("mistakes"))
-    (command.folder / "empty.db").touch()
-    no_log = "[tables]\nlog = false\n"
-    (command.folder / "nolog.toml").write_text(no_log)
-    (command.folder / "host.toml").write_text(f"{no_log}[tables.subscribers]\ntable = 'people'")
+    folder, no_log = command.folder, "[tables]\nlog = false\n"
+    (folder / "empty.db").touch()
+    (folder / "secrets").write_text("hunter2")
+    (folder / "nolog.toml").write_text(no_log)
+    (folder / "host.toml").write_text(f"{no_log}[tables.subscribers]\ntable = 'people'" + 99 * "\n")
     assert command.call("db", "upgrade").returncode == 0
     return command
 
 
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    """Restore the loggers, which `serve` configures."""
+    loggers = [logging.getLogger(name) for name in ("hookrow", "uvicorn")]
+    before = [(logger.handlers, logger.level, logger.propagate) for logger in loggers]
+    yield
+    for logger, (handlers, level, propagate) in zip(loggers, before, strict=True):
+        logger.handlers, logger.propagate = handlers, propagate
+        logger.setLevel(level)
+
+
+def fail(command: Command, *arguments: object, **variables: str) -> str:
+    """Return the error of a command, before which nothing but usage or progress is printed."""
+    done = command.call(*arguments, **variables)
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith(("Error: ", "Usage: ", "Posting"))
+    assert lines[-1].startswith("Error: ")
+    assert done.returncode == (2 if lines[0].startswith("Usage: ") else 1)
+    assert not re.search(f"hunter2|{SECRET}", done.stdout + done.stderr)
+    return lines[-1]
+
+
 @pytest.mark.parametrize("line", MISTAKES)
 def test_mistake(command: Command, line: str) -> None:
-    """A mistake is a message that names it; a wrong argument ends with 2, other mistakes with 1."""
-    status, says = MISTAKES[line]
     words = shlex.split(line)
     variables = dict([words.pop(0).split("=")]) if line.startswith("HOOKROW_") else {}
-    done = command.call(*words, **variables)
-    assert done.returncode == status
-    assert done.stderr.splitlines()[-1].startswith("Error: ")
-    assert says in done.stderr
-    assert "hunter2" not in done.stdout + done.stderr
+    assert MISTAKES[line] in fail(command, *words, **variables)
     assert not (command.folder / "none.db").exists()
 
 
-@pytest.mark.parametrize("content", WRONG_FILES)
-def test_wrong_file(command: Command, content: str) -> None:
-    """A mistake in the file of settings is one line with the file's name."""
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("keep = 90", "keep: 90 is no duration: write 90d"),
+        ("keep = false", "keep is neither text nor a whole number"),
+        ("sweep = 'maybe'", "sweep: 'maybe' is not a valid boolean"),
+        ("prot = 1", "there is no setting 'prot'. Did you mean 'port'?"),
+    ],
+)
+def test_mistake_in_the_file(command: Command, content: str, says: str) -> None:
     (command.folder / "wrong.toml").write_text(content)
-    done = command.call("--config", "wrong.toml", "serve")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("Error: wrong.toml")
-    assert WRONG_FILES[content] in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert f"Error: wrong.toml: {says}" in fail(command, "--config", "wrong.toml", "serve")
+
+
+class TestServe:
+    @pytest.mark.parametrize("workers", [1, 2])
+    def test_port_in_use(self, command: Command, workers: int) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+            options = ("--secret", SECRET, "--port", port, "--workers", workers)
+            assert f":{port}: " in fail(command, "serve", *options)
+
+    def test_tables(
+        self, command: Command, postgres: Databases, empty_postgres_url: str, postgres_url: str
+    ) -> None:
+        """On PostgreSQL tables are not created, but the command is named that creates them.
+
+        Those of a newer hookrow are refused.
+        """
+        options = ("--secret", SECRET, "--database-url")
+        missing = fail(command, "serve", *options, empty_postgres_url)
+        assert "Run: hookrow db upgrade" in missing
+        update = "UPDATE hookrow_version SET version_num = '9999' WHERE version_num = '0001'"
+        postgres.execute(update, url=postgres_url)
+        newer = fail(command, "serve", *options, postgres_url)
+        assert "9999" in newer
+        assert "hookrow db upgrade" not in newer
+
+    def test_no_folder_for_the_settings_of_workers(self, tmp_path: Path) -> None:
+        """Workers read their settings from a temporary file; the error says how to choose where."""
+        command = Command(tmp_path, (sys.executable, "-c", NO_TEMPORARY_FOLDER))
+        options = ("--workers", 2, "--port", free_port())
+        done = command.run("serve", *options, HOOKROW_SECRET=SECRET)
+        assert done.returncode == 1
+        error = r"^Error: The settings for the workers .* Set TMPDIR to a writable folder\.$"
+        assert re.search(error, done.stderr, re.MULTILINE)
+        assert "Traceback" not in done.stderr

@@ -1,7 +1,5 @@
 """`hookrow log`, `replay` and `prune`: what is printed, and what is changed."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
 from contextlib import closing
@@ -16,11 +14,9 @@ import world
 from command import Command
 from hookrow import Arrival, Outcome, Postmark, Recorded, Refusal, testing
 from hookrow.entry import Logged, entries
-from hookrow.recording import record
 from hookrow.stores.sql import SQLStore
-from wire import SECRET
+from wire import ADA, ADAS, SECRET
 
-ADA, ADAS = "ada@example.com", "6f1d0a4e-3b52-4c8e-9a17-0c5be2d4f901"
 BEA = "bea+news@example.org"
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -33,10 +29,7 @@ FAILED = Refusal.FAILED.refused()
 DELIVERY = testing.delivery(ADA, ADAS, at=AT)
 UNKNOWN = testing.opening(ADA, "m-1", at=AT)
 STRANGER = testing.delivery("eve@example.com", "m-2", at=AT)
-OF_ANOTHER = testing.opening(BEA, ADAS, at=AT)
 BOUNCE = {"RecordType": "Bounce", "Email": ADA, "MessageID": "m-3"}
-
-PROVIDER = Postmark(SECRET)
 
 
 @pytest.fixture
@@ -46,24 +39,13 @@ def url(sqlite_url: str) -> str:
     return sqlite_url
 
 
-def arrival(payload: object, came: datetime) -> Arrival:
-    """Return the arrival of a payload, or of a body as it is."""
-    body = payload if isinstance(payload, bytes) else msgspec.json.encode(payload)
-    return Arrival(PROVIDER.parse(body), body, came, unsupported=PROVIDER.describe(body))
-
-
 def keep(url: str, payload: object, outcome: Outcome, came: datetime | None = None) -> None:
-    """Log a notification with an outcome, whatever rows there are."""
-    came = came or datetime.now(UTC)
+    """Log a payload, or a body as it is, with an outcome, whatever rows there are."""
+    came, provider = came or datetime.now(UTC), Postmark(SECRET)
+    body = payload if isinstance(payload, bytes) else msgspec.json.encode(payload)
+    arrival = Arrival(provider.parse(body), body, came, unsupported=provider.describe(body))
     with closing(SQLStore(url)) as store, store.transaction() as transaction:
-        transaction.write((), entries([arrival(payload, came)], [outcome], came))
-
-
-def receive(url: str, *payloads: object) -> None:
-    """Record payloads one by one, as a receiver does."""
-    with closing(SQLStore(url)) as store:
-        for payload in payloads:
-            record(store, [arrival(payload, datetime.now(UTC))])
+        transaction.write((), entries([arrival], [outcome], came))
 
 
 def listed(command: Command, *arguments: object) -> list[dict[str, Any]]:
@@ -71,11 +53,6 @@ def listed(command: Command, *arguments: object) -> list[dict[str, Any]]:
     done = command.call("log", "--json", *arguments)
     assert done.returncode == 0, done.stderr
     return [msgspec.json.decode(line) for line in done.stdout.splitlines()]
-
-
-def ids(command: Command, *arguments: object) -> list[int]:
-    """Return the ids of the entries that `hookrow log` lists."""
-    return [entry["id"] for entry in listed(command, *arguments)]
 
 
 def show(command: Command, id_: int = 1) -> dict[str, str]:
@@ -88,7 +65,10 @@ def show(command: Command, id_: int = 1) -> dict[str, str]:
 class TestList:
     @pytest.fixture(autouse=True)
     def _received(self, url: str) -> None:
-        receive(url, DELIVERY, UNKNOWN, STRANGER, OF_ANOTHER, BOUNCE, DELIVERY)
+        keep(url, DELIVERY, RECORDED)
+        keep(url, UNKNOWN, NO_DISPATCH)
+        keep(url, BOUNCE, UNSUPPORTED)
+        keep(url, DELIVERY, RECORDED)
 
     def test_table(self, command: Command) -> None:
         """An entry is a line; if there may be older ones, standard error says how to list them."""
@@ -96,27 +76,27 @@ class TestList:
         lines = re.sub(time, "T", command.call("log").stdout).splitlines()
         assert [re.split(r"  +", line.strip()) for line in lines] == [
             ["id", "came", "type", "recipient", "message id", "outcome"],
-            ["5", "T", "Bounce", ADA, "m-3", "unsupported"],
-            ["4", "T", "Open", BEA, ADAS, "recipient_mismatch, tried again T"],
-            ["3", "T", "Delivery", "eve@example.com", "m-2", "subscriber_not_found, tried again T"],
+            ["3", "T", "Bounce", ADA, "m-3", "unsupported"],
             ["2", "T", "Open", ADA, "m-1", "dispatch_not_found, tried again T"],
             ["1", "T", "Delivery", ADA, ADAS, "recorded, 2 attempts"],
         ]
-        assert command.call("log", "--limit", 2).stderr == "Older ones: --before 4\n"
+        assert command.call("log", "--limit", 2).stderr == "Older ones: --before 2\n"
         none = command.call("log", "--recipient", "nobody@example.com")
         assert (none.returncode, none.stdout) == (0, "There are no such notifications.\n")
 
-    def test_filters(self, command: Command) -> None:
-        """Each filter leaves the entries that match, and several those that match all."""
-        for arguments, found in (
-            (("--outcome", "recorded"), [1]),
-            (("--type", "Open"), [4, 2]),
-            (("--message-id", ADAS), [4, 1]),
-            (("--parked", "--recipient", ADA), [2]),
-            (("--since", "1h", "--before", 3), [2, 1]),
-            (("--since", "9999-12-31"), []),
-        ):
-            assert ids(command, *arguments) == found, arguments
+    @pytest.mark.parametrize(
+        ("arguments", "found"),
+        [
+            ("--outcome recorded", [1]),
+            ("--type Open", [2]),
+            (f"--message-id {ADAS}", [1]),
+            (f"--parked --recipient {ADA}", [2]),
+            ("--since 1h --before 3", [2, 1]),
+            ("--since 9999-12-31", []),
+        ],
+    )
+    def test_filters(self, command: Command, arguments: str, found: list[int]) -> None:
+        assert [entry["id"] for entry in listed(command, *arguments.split())] == found
 
     def test_json(self, command: Command) -> None:
         """As JSON an entry has every field, times in UTC and the fingerprint in hex."""
@@ -138,7 +118,7 @@ class TestShow:
         keep(url, suppression, FAILED, AT + HOUR)
         before = world.rows(url)
         shown = show(command)
-        changes, body = shown.pop("once more"), shown.pop("body")
+        why, changes, body = (shown.pop(name) for name in ("why", "once more", "body"))
         assert shown == {
             "type": "SubscriptionChange",
             "recipient": ADA,
@@ -146,15 +126,9 @@ class TestShow:
             "happened": "2026-03-04 05:06:07Z",
             "came": "2026-03-04 05:06:07Z, last 2026-03-04 06:06:07Z",
             "ended": "failed, 503, 2026-03-04 06:06:07Z",
-            "why": (
-                f"no dispatch had the id {ADAS} when it came; 2 attempts; 3600 s later the "
-                "database failed at it, or one of its rows was held; "
-                "tried again 2026-03-04 06:07:07Z"
-            ),
         }
-        assert "subscriber 1: suppressed_at null -> 2026-03-04 05:06:07Z" in changes
-        assert "dispatch 1: suppression_reason null -> HardBounce" in changes
-        assert "subscription 1 1: suppressed_at null" in changes
+        assert why.startswith(f"no dispatch had the id {ADAS} when it came; 2 attempts; ")
+        assert "subscriber 1: suppressed_at null -> 2026-03-04 05:06:07Z; " in changes
         assert msgspec.json.decode(body) == suppression
         assert world.rows(url) == before
 
@@ -171,12 +145,13 @@ class TestShow:
             "A replay could not be tested, because the database reported: "
             "IntegrityError SQLITE_CONSTRAINT_TRIGGER"
         )
-        assert (shown["recipient"], shown["body"]) == (ADA, msgspec.json.encode(DELIVERY).decode())
+        assert shown["recipient"] == ADA
 
 
 def test_forget(command: Command, url: str) -> None:
     """A person's address and bodies are erased from all entries; the entries remain."""
-    receive(url, DELIVERY, UNKNOWN, BOUNCE, STRANGER)
+    for payload in (DELIVERY, UNKNOWN, BOUNCE, STRANGER):
+        keep(url, payload, UNSUPPORTED)
     done = command.call("log", "forget", ADA.upper())
     assert (done.returncode, done.stdout) == (0, "Erased in 3 notifications.\n")
     assert [entry["recipient"] for entry in listed(command)] == [STRANGER["Recipient"], *[None] * 3]
@@ -199,9 +174,9 @@ class TestReplay:
             assert [int(line[:8]) for line in lines[:-1:2]] == selected
         done = command.call("replay", "--recipient", ADA)
         assert done.stdout == "2 notifications replayed: 2 recorded.\n"
-        assert ids(command, "--outcome", "recorded") == [2, 1]
-        assert {entry["attempts"] for entry in listed(command)} == {1}
-        assert show(command, 1)["once more"].startswith("would change nothing")
+        results = [(entry["outcome"], entry["attempts"]) for entry in listed(command)]
+        assert results == [("dispatch_not_found", 1), ("recorded", 1), ("recorded", 1)]
+        assert show(command)["once more"].startswith("would change nothing")
         assert world.rows(url)["dispatches"][0]["opened_at"] == AT
         assert world.rows(url)["subscribers"][1]["suppressed_at"] is None
 
@@ -209,8 +184,8 @@ class TestReplay:
         """A dry run prints each change and each locked row, and changes neither rows nor log."""
         world.fill(postgres_url)
         option = ("--database-url", postgres_url)
-        keep(postgres_url, testing.reactivation("gil@example.com", None, at=AT), NO_DISPATCH)
-        for payload in (DELIVERY, STRANGER):
+        reactivation = testing.reactivation("gil@example.com", None, at=AT)
+        for payload in (reactivation, DELIVERY, STRANGER):
             keep(postgres_url, payload, NO_DISPATCH)
         before = world.rows(postgres_url), listed(command, *option)
         with psycopg.connect(postgres_url) as host:
@@ -232,15 +207,9 @@ class TestReplay:
         command.call("log", "forget", ADA)
         keep(url, b"\xff\0{", UNSUPPORTED)
         shown = show(command, 2)
-        assert (shown["type"], shown["recipient"], shown["happened"]) == (
-            "unknown",
-            "none",
-            "unknown",
-        )
-        assert (shown["body"], shown["once more"]) == (
-            r"\xff\x00{",
-            "its body is not kept as it came",
-        )
+        names = ("type", "recipient", "happened", "body")
+        assert [shown[name] for name in names] == ["unknown", "none", "unknown", r"\xff\x00{"]
+        assert shown["once more"] == "its body is not kept as it came"
         for option, done in ((), "replayed"), (("--dry-run",), "would be replayed"):
             printed = command.call("replay", 1, 2, *option).stdout
             assert printed == f"2 notifications {done}: 2 without the body that came.\n"

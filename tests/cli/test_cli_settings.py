@@ -1,7 +1,5 @@
 """Where settings come from: flags, the environment, the file, defaults; and what is rejected."""
 
-from __future__ import annotations
-
 import json
 from datetime import timedelta
 from typing import Any
@@ -29,6 +27,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return found
 
 
+# By setting: it in the file, the environment and a flag; and what is used: the default first.
 PRECEDENCE = {
     "secret": (("'a'", "b", "--secret=c"), ((), ("a",), ("b",), ("c",))),
     "secret_file": (("'a'", "b", "--secret-file=c"), (None, "a", "b", "c")),
@@ -47,7 +46,6 @@ PRECEDENCE = {
     "log_level": (("'debug'", "error", "--log-level=info"), ("info", "debug", "error", "info")),
     "log_format": (("'json'", "line", "--log-format=json"), ("line", "json", "line", "json")),
 }
-"""By setting: it in the file, the environment and a flag; and what is used: the default first."""
 
 
 @pytest.mark.parametrize("name", PRECEDENCE)
@@ -94,11 +92,9 @@ def test_file(command: Command, started: list[dict[str, Any]]) -> None:
 
 
 HIDDEN = ("secret-of-the-flag", "secret-of-a-variable", "secret-of-the-file", "pa55:wo/r@d")
-
 FILE = f"""
     secret = "{HIDDEN[2]}"
     database_url = "postgresql://bob:{HIDDEN[3]}@127.0.0.1:1/mail?sslpassword=pa55"
-    workers = 3
     [tables]
     subscriptions = false
     [tables.subscribers]
@@ -106,58 +102,40 @@ FILE = f"""
 """
 
 
-class TestSources:
-    """`hookrow check` prints where each setting came from, and no secret."""
+def test_sources(command: Command) -> None:
+    """`hookrow check` prints where each setting came from, and no secret.
 
-    def test_json(self, command: Command) -> None:
-        """As JSON each setting has its value, its source and the source's name."""
-        (command.folder / "hookrow.toml").write_text(FILE)
-        printed = command.call(
-            *("check", "--json", "--previous-secret", HIDDEN[0]),
-            HOOKROW_SECRET=HIDDEN[1],
-            HOOKROW_PREVIOUS_SECRET=HIDDEN[1],
-            HOOKROW_PORT="8001",
-            HOOKROW_SPOOL="",
-        ).stdout
-        assert not any(secret in printed for secret in HIDDEN)
-        found = {
-            each["setting"]: (each["value"], each["source"], each["name"])
-            for each in map(json.loads, printed.splitlines())
-            if each["about"] == "setting"
-        }
-        assert set(found) == {*PRECEDENCE, "previous_secret", "config", "tables"}
-        url = "postgresql://bob:***@127.0.0.1:1/mail?sslpassword=***"
-        ours = "dispatches in hookrow_dispatches, log in hookrow_notifications"
-        expected = {
-            "previous_secret": ("***", "flag", "--previous-secret"),
-            "secret": ("***", "variable", "HOOKROW_SECRET"),
-            "port": ("8001", "variable", "HOOKROW_PORT"),
-            "database_url": (url, "file", "hookrow.toml"),
-            "workers": ("3", "file", "hookrow.toml"),
-            "host": ("127.0.0.1", "default", ""),
-            "spool": (None, "default", ""),
-            "tables": (f"subscribers in people, {ours}", "file", "hookrow.toml"),
-        }
-        assert {name: found[name] for name in expected} == expected
-
-    def test_text(self, command: Command) -> None:
-        """As text the settings have a line each; defaults and unset ones share a line.
-
-        A value that `serve` would reject is an error.
-        """
-        (command.folder / "other.toml").write_text("port = 8002\nsecret = 'hunter2'")
-        variables = {"DATABASE_URL": "sqlite:///x.db", "HOOKROW_WORKERS": "two"}
-        done = command.call("--config", "other.toml", "check", **variables)
-        assert done.returncode == 1
-        lines = [line for line in done.stdout.splitlines() if " setting " in line]
-        *made, defaults, unset = [line.partition("setting     ")[2] for line in lines]
-        wrong = made.pop(-1)
-        assert made == [
-            "config is other.toml, from the flag --config.",
-            "secret is ***, from the file other.toml.",
-            "database_url is sqlite:///x.db, from the variable DATABASE_URL.",
-            "port is 8002, from the file other.toml.",
-        ]
-        assert wrong.startswith("workers is two, from the variable HOOKROW_WORKERS: ")
-        assert defaults.startswith("By default: host 127.0.0.1, ")
-        assert unset.startswith("Not set: previous_secret, secret_file, mount_path, spool")
+    A value that `serve` would reject is an error.
+    """
+    (command.folder / "other.toml").write_text(FILE)
+    done = command.call(
+        *("--config", "other.toml", "check", "--json", "--previous-secret", HIDDEN[0]),
+        HOOKROW_SECRET=HIDDEN[1],
+        HOOKROW_PREVIOUS_SECRET=HIDDEN[1],
+        HOOKROW_PORT="8001",
+        HOOKROW_SPOOL="",
+        HOOKROW_WORKERS="two",
+    )
+    assert not any(secret in done.stdout for secret in HIDDEN)
+    found = {
+        each["setting"]: each
+        for each in map(json.loads, done.stdout.splitlines())
+        if each["about"] == "setting"
+    }
+    assert set(found) == {*PRECEDENCE, "previous_secret", "config", "tables"}
+    url = "postgresql://bob:***@127.0.0.1:1/mail?sslpassword=***"
+    ours = "dispatches in hookrow_dispatches, log in hookrow_notifications"
+    for name, expected in {
+        "config": ("other.toml", "flag", "--config"),
+        "previous_secret": ("***", "flag", "--previous-secret"),
+        "secret": ("***", "variable", "HOOKROW_SECRET"),
+        "port": ("8001", "variable", "HOOKROW_PORT"),
+        "workers": ("two", "variable", "HOOKROW_WORKERS"),
+        "database_url": (url, "file", "other.toml"),
+        "host": ("127.0.0.1", "default", ""),
+        "spool": (None, "default", ""),
+        "tables": (f"subscribers in people, {ours}", "file", "other.toml"),
+    }.items():
+        assert tuple(found[name][key] for key in ("value", "source", "name")) == expected
+    assert [name for name, each in found.items() if each["level"] == "error"] == ["workers"]
+    assert found["workers"]["text"].startswith("workers is two, from the variable HOOKROW_WORKERS:")
