@@ -182,6 +182,7 @@ def uvicorn_serving(
             http=http,
             lifespan=lifespan,
             log_config=None,
+            timeout_keep_alive=60,  # an idle connection outlasts the tests
             access_log=False,
         )
         server = uvicorn.Server(config)

@@ -1,7 +1,5 @@
 """Drivers of hosts in this process: each sends a request to an application as its protocol does."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import socket
@@ -23,10 +21,9 @@ from wire import ENDPOINT, PATIENCE, SECRET, Answer, Connection, chunk, head
 
 MOUNT = "/mail"
 
-Header: TypeAlias = tuple[str, str | bytes]
+Headers: TypeAlias = Sequence[tuple[str, bytes]]
 
-NONE = Answer(0, [], b"")
-"""The client has left and gets no answer."""
+_ACCEPTED = [("X-Provider-Secret", SECRET.encode())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +48,24 @@ class Host(ABC):
         *,
         method: str = "POST",
         secret: str | bytes | None = SECRET,
-        extra: Sequence[Header] = (),
+        extra: Headers = (),
     ) -> Answer:
         """Send a request; return the answer."""
         if isinstance(body, bytes):
             body = Body([body], len(body))
-        headers: list[Header] = [("Host", "localhost"), *extra]
-        if secret is not None:
-            headers.append(("X-Provider-Secret", secret))
-        if body.length is None:
-            headers.append(("Transfer-Encoding", "chunked"))
-        else:
-            headers.append(("Content-Length", str(body.length)))
+        secret = secret.encode() if isinstance(secret, str) else secret
+        declared = None if body.length is None else b"%d" % body.length
+        headers = [
+            ("Host", b"localhost"),
+            *extra,
+            *([] if secret is None else [("X-Provider-Secret", secret)]),
+            ("Content-Length", declared) if declared else ("Transfer-Encoding", b"chunked"),
+        ]
         return self.send(method, path, headers, body)
 
     @abstractmethod
-    def send(self, method: str, path: str, headers: Sequence[Header], body: Body) -> Answer:
-        """Send a request; return the answer."""
+    def send(self, method: str, path: str, headers: Headers, body: Body) -> Answer:
+        """Send a request; return the answer, with the status 0 to a client that has left."""
 
 
 class GatedStore(MemoryStore):
@@ -83,11 +81,7 @@ class GatedStore(MemoryStore):
 
     def reset(self) -> None:
         """Restore the rows, empty the log and open the gate."""
-        rows = world.start()
-        self.subscribers.update((row["id"], {"email": row["email"]}) for row in rows["subscribers"])
-        names = ("provider_message_id", "subscriber_id", "list_id")
-        for row in rows["dispatches"]:
-            self.dispatches[row["id"]] = {name: row[name] for name in names}
+        world.fill(self)
         assert self.log is not None
         self.log.entries.clear()
         self.gate.set()
@@ -95,7 +89,6 @@ class GatedStore(MemoryStore):
 
     @contextmanager
     def transaction(self, *, skip_locked: bool = False) -> Iterator[MemoryTransaction]:
-        """Begin a transaction when the gate is open."""
         self.entered.set()
         assert self.gate.wait(PATIENCE)
         with super().transaction(skip_locked=skip_locked) as transaction:
@@ -104,7 +97,7 @@ class GatedStore(MemoryStore):
     @property
     def delivered_at(self) -> object:
         """The delivery time of the first dispatch."""
-        return self.dispatches[1].get("delivered_at")
+        return self.dispatches[1]["delivered_at"]
 
 
 @contextmanager
@@ -123,21 +116,11 @@ class Webhook(ASGI):
 
     @property
     def webhook(self) -> ASGI:
-        """Return itself."""
         return self
 
 
-def as_bytes(value: str | bytes) -> bytes:
-    """Return a header's value as a client sends it."""
-    return value.encode() if isinstance(value, str) else value
-
-
 def asgi_scope(
-    path: str = ENDPOINT,
-    headers: Sequence[Header] = (("x-provider-secret", SECRET),),
-    *,
-    method: str = "POST",
-    root: str = "",
+    path: str = ENDPOINT, headers: Headers = _ACCEPTED, *, method: str = "POST", root: str = ""
 ) -> dict[str, Any]:
     """Return the scope of a request as servers build it."""
     path, _, query = path.partition("?")
@@ -151,7 +134,7 @@ def asgi_scope(
         "raw_path": path.encode(),
         "query_string": query.encode(),
         "root_path": root,
-        "headers": [(name.lower().encode(), as_bytes(value)) for name, value in headers],
+        "headers": [(name.lower().encode(), value) for name, value in headers],
         "client": ("127.0.0.1", 50_000),
         "server": ("localhost", 80),
     }
@@ -182,7 +165,7 @@ async def call_asgi(app: Any, messages: Iterable[Message], scope: Scope | None =
     async with asyncio.timeout(PATIENCE):
         await app(scope or asgi_scope(), receive, send)
     if not sent:
-        return NONE
+        return Answer(0, [], b"")
     headers = [(name.decode(), value.decode("latin-1")) for name, value in sent[0]["headers"]]
     assert all(name.islower() for name, _ in headers)  # as the specification says
     body = b"".join(message.get("body", b"") for message in sent[1:])
@@ -196,8 +179,7 @@ class ASGIHost(Host):
     app: Any
     root: str = ""
 
-    def send(self, method: str, path: str, headers: Sequence[Header], body: Body) -> Answer:
-        """Send a request in an event loop of its own."""
+    def send(self, method: str, path: str, headers: Headers, body: Body) -> Answer:
         messages = asgi_body(*body.pieces, whole=body.then == "ends")
         if body.then == "leaves":
             messages.append({"type": "http.disconnect"})
@@ -206,11 +188,7 @@ class ASGIHost(Host):
 
 
 def wsgi_environ(
-    path: str = ENDPOINT,
-    headers: Sequence[Header] = (("X-Provider-Secret", SECRET),),
-    *,
-    method: str = "POST",
-    root: str = "",
+    path: str = ENDPOINT, headers: Headers = _ACCEPTED, *, method: str = "POST", root: str = ""
 ) -> dict[str, Any]:
     """Return the environment of a request as servers build it, without its body."""
     path, _, query = path.partition("?")
@@ -222,27 +200,25 @@ def wsgi_environ(
     }
     for name, value in headers:
         variable = f"HTTP_{name}".upper().replace("-", "_").replace("HTTP_CONTENT_", "CONTENT_")
-        text = as_bytes(value).decode("latin-1")
+        text = value.decode("latin-1")
         environ[variable] = f"{environ[variable]},{text}" if variable in environ else text
     setup_testing_defaults(environ)
     return environ
 
 
 def call_wsgi(app: Any, environ: dict[str, Any]) -> Answer:  # noqa: ANN401 - any WSGI application
-    """Call an application; return the answer."""
     parts, status, headers = run_wsgi_app(app, environ, buffered=True)
     return Answer(int(status.partition(" ")[0]), headers.to_wsgi_list(), b"".join(parts))
 
 
 @dataclass(slots=True)
 class WSGIHost(Host):
-    """A WSGI application; `root` is the part of the path which a mount outside of it took."""
+    """A WSGI application; a body that does not end is read from a socket, as gunicorn's are."""
 
     app: Any
     root: str = ""
 
-    def send(self, method: str, path: str, headers: Sequence[Header], body: Body) -> Answer:
-        """Send a request; a body that does not end is read from a socket, as gunicorn's are."""
+    def send(self, method: str, path: str, headers: Headers, body: Body) -> Answer:
         environ = wsgi_environ(path, headers, method=method, root=self.root)
         ours, theirs = socket.socketpair()
         with ours, theirs, ours.makefile("rb") as stream:
@@ -261,9 +237,8 @@ class SocketHost(Host):
 
     port: int
 
-    def send(self, method: str, path: str, headers: Sequence[Header], body: Body) -> Answer:
-        """Send a request on a connection of its own."""
-        lines = [name.encode() + b": " + as_bytes(value) for name, value in headers[1:]]
+    def send(self, method: str, path: str, headers: Headers, body: Body) -> Answer:
+        lines = [name.encode() + b": " + value for name, value in headers[1:]]
         sent = b"".join(body.pieces)
         if body.length is None:
             sent = b"".join(chunk(piece) for piece in body.pieces if piece) + chunk(b"")
@@ -271,5 +246,5 @@ class SocketHost(Host):
             with suppress(ConnectionError):  # a server may respond and close before the end
                 connection.send(head(path, method=method, secret=None, extra=lines) + sent)
             if body.then == "leaves":
-                return NONE
+                return Answer(0, [], b"")
             return connection.answer(of_head=method == "HEAD")

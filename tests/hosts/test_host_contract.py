@@ -3,19 +3,15 @@
 `acceptance/test_servers.py` runs the core of it under the servers that people use.
 """
 
-from __future__ import annotations
-
 import json
 import re
-from base64 import b64decode
 from collections.abc import Iterator
 
 import pytest
-from drivers import MOUNT, ASGIHost, Body, GatedStore, Header, Host, SocketHost, Webhook, WSGIHost
+from drivers import MOUNT, ASGIHost, Body, GatedStore, Host, SocketHost, Webhook, WSGIHost
 from fastapi import FastAPI
 from flask import Flask
 
-import world
 from hookrow import Postmark, Receiver, testing
 from hookrow.asgi import ASGI
 from hookrow.direct import DirectProtocol
@@ -26,17 +22,8 @@ from hookrow.wsgi import WSGI
 from wire import ADA, ADAS, AT, DELIVERY, ENDPOINT, SECRET, TEXT, uvicorn_serving
 
 PREVIOUS = "the-secret-of-last-year"
-
-BEA, BEAS = "bea+news@example.org", "0d9c7b36-52ae-4f0b-8d31-7a6e94c1b802"
-ZOE, ZOES = "zoë.müller@example.net", "c47e2f18-9b06-4d5a-b3f2-18d05a7ce603"
-
-CASES = [
-    (
-        b64decode(case["body_base64"]) if "body_base64" in case else case["body"].encode(),
-        case["accept"],
-    )
-    for case in map(json.loads, (world.CASES / "notifications.jsonl").read_text().splitlines())
-]
+ZOE = "zoë.müller@example.net"
+LARGEST = DELIVERY.ljust(LARGEST_BODY)
 
 
 def mounted(kind: str, receiver: Receiver) -> Host:
@@ -58,7 +45,6 @@ def mounted(kind: str, receiver: Receiver) -> Host:
 
 @pytest.fixture(scope="module")
 def store() -> GatedStore:
-    """Return the store of all receivers of this module."""
     return GatedStore()
 
 
@@ -83,41 +69,32 @@ def host(running: Host, store: GatedStore, monkeypatch: pytest.MonkeyPatch) -> H
     return running
 
 
+@pytest.fixture
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for bodies for a moment only."""
+    for module in ("asgi", "wsgi"):
+        monkeypatch.setattr(f"hookrow.{module}.SLOWEST_BODY", 0.05)
+
+
 @pytest.mark.parametrize(
     ("payload", "status", "text"),
     [
         (testing.delivery(ADA, ADAS, at=AT), 200, ""),
-        (testing.opening(BEA, BEAS, at=AT), 200, ""),
-        (testing.suppression(ADA, ADAS, at=AT), 200, ""),
-        (testing.reactivation(ADA, None, at=AT), 200, ""),
         (
             testing.delivery(ZOE, ADAS, at=AT),
             400,
             f"Dispatch subscriber {ADA} does not match payload recipient {ZOE}",
         ),
-        (testing.delivery("eve@example.com", ADAS, at=AT), 404, "Engine::Subscriber not found"),
         (testing.opening(ADA, "m-unknown", at=AT), 404, "Engine::Dispatch not found"),
-        ({"RecordType": "Click", "Recipient": ADA}, 422, "Webhook payload not supported"),
         ([], 422, "Webhook payload not supported"),
     ],
 )
-def test_status_and_text(host: Host, payload: object, status: int, text: str) -> None:
+def test_answer(host: Host, payload: object, status: int, text: str) -> None:
     """Each outcome has its status and its text, as plain text in UTF-8 with its length."""
     answer = host.ask(json.dumps(payload).encode())
     assert (answer.status, answer.body) == (status, text.encode())
     assert answer.header("content-type") == TEXT
     assert answer.header("content-length") == str(len(text.encode()))
-
-
-def test_cases(host: Host) -> None:
-    """Each of the 150 cases gets one of its allowed responses."""
-    assert [case for case in CASES if host.ask(case[0]).status not in case[1]] == []
-
-
-def test_cases_without_the_secret(host: Host, store: GatedStore) -> None:
-    """Without the secret each case is answered 401, and nothing reaches the database."""
-    assert {host.ask(body, secret=None).status for body, _ in CASES} == {401}
-    assert not store.entered.is_set()
 
 
 @pytest.mark.parametrize("end", ["", "?", "/?a=b"])
@@ -147,14 +124,7 @@ def test_another_method(host: Host, method: str, secret: str | None) -> None:
 
 @pytest.mark.parametrize(
     ("secret", "challenge"),
-    [
-        (None, "missing"),
-        (b"", "missing"),
-        (SECRET[:-1], "wrong"),
-        (SECRET.upper(), "wrong"),
-        (f"{SECRET}, {PREVIOUS}", "wrong"),
-        (b"\xff\xfe", "wrong"),
-    ],
+    [(None, "missing"), (b"", "missing"), (SECRET.upper(), "wrong"), (b"\xff\xfe", "wrong")],
 )
 def test_wrong_secret(
     host: Host, store: GatedStore, secret: str | bytes | None, challenge: str
@@ -163,14 +133,15 @@ def test_wrong_secret(
     answer = host.ask(DELIVERY, secret=secret)
     assert (answer.status, answer.body) == (401, b"Cannot verify webhook")
     assert answer.header("www-authenticate") == f'Secret error="{challenge}"'
-    assert store.delivered_at is None
+    assert not store.entered.is_set()
 
 
 def test_rotated_secret(host: Host) -> None:
     """Both secrets are accepted, but not two in one request."""
     assert host.ask(DELIVERY, secret=PREVIOUS).status == 200
-    for one, two in ((SECRET, SECRET), (SECRET, PREVIOUS), ("wrong", SECRET), (SECRET, "")):
-        assert host.ask(DELIVERY, secret=one, extra=[("X-Provider-Secret", two)]).status == 401
+    for two in (SECRET, PREVIOUS, ""):
+        extra = [("X-Provider-Secret", two.encode())]
+        assert host.ask(DELIVERY, extra=extra).status == 401
 
 
 @pytest.mark.parametrize(
@@ -190,31 +161,13 @@ def test_order(host: Host, path: str, method: str, secret: str, status: int, beg
     assert host.ask(unread, MOUNT + path, method=method, secret=secret).status == status
 
 
-@pytest.fixture
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for bodies for a moment only."""
-    for module in ("asgi", "wsgi"):
-        monkeypatch.setattr(f"hookrow.{module}.SLOWEST_BODY", 0.05)
-
-
-@pytest.mark.parametrize(
-    ("given", "secret", "size", "status"),
-    [
-        ("r-1", SECRET, 2, 422),
-        ("r-1", SECRET, LARGEST_BODY + 1, 413),
-        ("ada@example.com", SECRET, 2, 422),
-    ],
-)
-def test_request_id(host: Host, given: str, secret: str, size: int, status: int) -> None:
+@pytest.mark.parametrize(("size", "status"), [(2, 422), (LARGEST_BODY + 1, 413)])
+def test_request_id(host: Host, size: int, status: int) -> None:
     """The response has the id of its request if that is harmless, or else a new one."""
-    extra: list[Header] = [("X-Request-Id", given)]
-    answer = host.ask(b"x" * size, secret=secret, extra=extra)
-    id_ = answer.header("x-request-id") or ""
-    assert answer.status == status
-    assert id_ == given if given == "r-1" else re.fullmatch("[0-9a-f]{16}", id_)
-
-
-LARGEST = DELIVERY.ljust(LARGEST_BODY)
+    for given, expected in ((b"r-1", "r-1"), (b"ada@example.com", "[0-9a-f]{16}")):
+        answer = host.ask(b"x" * size, extra=[("X-Request-Id", given)])
+        assert answer.status == status
+        assert re.fullmatch(expected, answer.header("x-request-id") or "")
 
 
 @pytest.mark.parametrize(
@@ -234,10 +187,9 @@ def test_size(host: Host, store: GatedStore, body: bytes | Body, status: int) ->
     answer = host.ask(body)
     assert answer.status == status
     assert (store.delivered_at == AT) == (status == 200)
-    assert status != 413 or (answer.body, answer.header("content-type")) == (
-        b"Webhook payload too large",
-        TEXT,
-    )
+    if status == 413:
+        assert answer.body == b"Webhook payload too large"
+        assert answer.header("content-type") == TEXT
 
 
 @pytest.mark.parametrize("begin", [b"", DELIVERY[:-1]])

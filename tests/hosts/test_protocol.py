@@ -1,66 +1,141 @@
-"""HTTP as `hookrow serve` speaks it: the limits of size and time, and what they allow."""
+"""HTTP as `hookrow serve` speaks it: limits, and what may come before and after a notification."""
 
-from __future__ import annotations
-
-import asyncio
 import json
 import logging
-import re
+import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 
 import pytest
-import uvicorn
-from uvicorn.server import ServerState
+from drivers import GatedStore, Webhook
 
-from hookrow import Postmark, Receiver
-from hookrow.asgi import ASGI
+from hookrow import Head, Postmark, Promise, Receiver, Request, Response
 from hookrow.direct import DirectProtocol
 from hookrow.http import LARGEST_BODY
 from hookrow.protocol import LARGEST_HEAD, LARGEST_REST
-from hookrow.stores.memory import MemoryStore
-from wire import SECRET, Connection, ask, chunk, get, head, request, uvicorn_serving
+from wire import (
+    DELIVERY,
+    PATIENCE,
+    SECRET,
+    STRANGER,
+    Connection,
+    ask,
+    chunk,
+    eventually,
+    get,
+    head,
+    request,
+    uvicorn_serving,
+)
 
-BUFFERED = 48 * 1024 * 1024
-"""In bytes; more than two sockets hold of what nobody has read yet."""
+BUFFERED = 48 * 1024 * 1024  # in bytes; more than two sockets hold of what nobody has read yet
 
 BOUNCE = json.dumps({"RecordType": "Bounce"}).encode()
 CHUNKED = b"Transfer-Encoding: chunked"
-CHUNKS = head(extra=[CHUNKED]) + chunk(BOUNCE)
-"""A request without the end of its body."""
+CHUNKS = head(extra=[CHUNKED]) + chunk(BOUNCE)  # without the end of the body
 
 
-class Webhook(ASGI):
-    """An application with nothing but the webhook."""
+class Failing(Receiver):
+    """Raises, or breaks its promise, for requests that ask for it."""
 
-    @property
-    def webhook(self) -> ASGI:
-        """The webhook."""
-        return self
+    def admit(self, head: Head) -> Response | None:
+        if head.header("x-fail"):
+            raise ZeroDivisionError(head.header("x-fail"))
+        return super().admit(head)
+
+    def __call__(self, request: Request) -> Response | Promise[Response]:
+        if not request.head.header("x-broken"):
+            return super().__call__(request)
+        broken: Promise[Response] = Promise()
+        broken.set_exception(ZeroDivisionError(request.head.header("x-broken")))
+        return broken
 
 
 @pytest.fixture(scope="module")
-def app() -> Iterator[Webhook]:
-    """Return an application with an empty store."""
-    with closing(Receiver(Postmark(SECRET), MemoryStore())) as receiver:
-        yield Webhook(receiver)
+def store() -> GatedStore:
+    return GatedStore()
 
 
 @pytest.fixture(scope="module")
-def port(app: Webhook) -> Iterator[int]:
-    """Serve the application; return the port."""
-    with uvicorn_serving(app, http=DirectProtocol) as port:
+def running(store: GatedStore) -> Iterator[int]:
+    """Serve the application for all tests."""
+    receiver = Failing(Postmark(SECRET), store, deadline=60)
+    with uvicorn_serving(Webhook(receiver), http=DirectProtocol) as port:
         yield port
+    receiver.close(PATIENCE)
 
 
-def flood(connection: Connection, piece: bytes) -> int:
-    """Send a piece again and again until the server closes; return how many bytes were sent."""
-    sent = 0
-    with suppress(ConnectionError):
-        while sent < 4 * BUFFERED:
-            connection.send(piece)
-            sent += len(piece)
-    return sent
+@pytest.fixture
+def port(running: int, store: GatedStore) -> Iterator[int]:
+    """Return the port of the server, with a fresh world."""
+    store.reset()
+    yield running
+    store.gate.set()
+
+
+class TestNotifications:
+    def test_expect(self, port: int) -> None:
+        """A client that waits for "100 Continue" receives it."""
+        with Connection(port) as connection:
+            connection.send(head(length=len(DELIVERY), extra=[b"Expect: 100-continue"]))
+            connection.interim(100)
+            connection.send(DELIVERY)
+            assert connection.answer().status == 200
+
+    def test_pipelined(self, port: int, store: GatedStore) -> None:
+        """Requests sent at once are answered in their order, though the first one waits."""
+        store.gate.clear()
+        with Connection(port) as connection:
+            connection.send(b"".join(map(request, (DELIVERY, b"{", STRANGER, DELIVERY))))
+            store.entered.wait(PATIENCE)
+            store.gate.set()
+            assert [connection.answer().status for _ in range(4)] == [200, 422, 404, 200]
+
+    @pytest.mark.parametrize("name", [b"X-Fail", b"X-Broken"])
+    def test_error(self, port: int, name: bytes, caplog: pytest.LogCaptureFixture) -> None:
+        """A receiver that raises costs a 503 and a log line with the place but without the data."""
+        extra = [b"X-Request-Id: one-of-ours", name + b": ada@example.com"]
+        assert ask(port, request(DELIVERY, extra=extra)).status == 503
+        (logged,) = [each.getMessage() for each in caplog.records if each.name == "hookrow"]
+        place = "test_protocol.py" if name == b"X-Fail" else ""
+        assert all(part in logged for part in ("ZeroDivisionError", place, "one-of-ours"))
+        assert "ada@" not in logged
+
+    @pytest.mark.parametrize("breaks_off", [True, False])
+    def test_client_is_gone(self, port: int, store: GatedStore, *, breaks_off: bool) -> None:
+        """A connection that is reset, or closed for nonsense, costs no other its response."""
+        store.gate.clear()
+        with Connection(port) as first, Connection(port) as gone, Connection(port) as other:
+            first.send(request(DELIVERY))
+            store.entered.wait(PATIENCE)
+            gone.send(request(DELIVERY))
+            other.send(request(STRANGER))
+            assert get(port, "/").status == 404  # it has read those before
+            if breaks_off:
+                gone.send(b"\x16\x03\x01\r\n\r\n")
+                assert gone.answer().status == 400
+            else:
+                gone.reset()
+            assert get(port, "/").status == 404
+            store.gate.set()
+            assert (first.answer().status, other.answer().status) == (200, 404)
+
+    @pytest.mark.parametrize(
+        "last",
+        [
+            request(b"{", extra=[b"Connection: close"]),
+            request(b"{", extra=[b"Connection: keep-alive"]).replace(b"HTTP/1.1", b"HTTP/1.0"),
+        ],
+        ids=["close", "HTTP/1.0"],
+    )
+    def test_behind_the_last_request(self, port: int, store: GatedStore, last: bytes) -> None:
+        """A request that arrives behind the last one of its connection is not processed."""
+        with Connection(port) as connection:
+            connection.send(last + request(DELIVERY))
+            answer = connection.answer()
+            assert (answer.status, answer.header("connection")) == (422, "close")
+            assert connection.is_over()
+        assert store.delivered_at is None
 
 
 class TestHead:
@@ -88,9 +163,13 @@ class TestHead:
     )
     def test_endless(self, port: int, begin: bytes, piece: bytes) -> None:
         """Headers or trailers without an end are cut off."""
-        with Connection(port) as connection:
+        sent = 0
+        with Connection(port) as connection, suppress(ConnectionError):
             connection.send(begin)
-            assert flood(connection, piece) < BUFFERED
+            while sent < BUFFERED:
+                connection.send(piece)
+                sent += len(piece)
+        assert sent < BUFFERED
         assert get(port, "/").status == 404
 
     def test_trailers(self, port: int) -> None:
@@ -157,124 +236,58 @@ class TestRest:
             assert connection.is_over()
 
 
-class Loop(asyncio.SelectorEventLoop):
-    """An event loop whose clock can be set forward."""
-
-    ahead = 0.0
-
-    def time(self) -> float:
-        """Return the time, in seconds."""
-        return super().time() + self.ahead
-
-
-class Client(asyncio.Transport):
-    """A client of the protocol, without a socket."""
-
-    def __init__(self, loop: Loop, protocol: DirectProtocol) -> None:
-        super().__init__()
-        self._loop, self._protocol = loop, protocol
-        self._written, self._closed = b"", False
-        self.pause_reading = self.resume_reading = lambda: None  # type: ignore[method-assign] # little is sent
-        self._run(lambda: protocol.connection_made(self))
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Take what the protocol writes."""
-        self._written += data
-
-    def close(self) -> None:
-        """Close the connection."""
-        if not self._closed:
-            self._closed = True
-            self._loop.call_soon(self._protocol.connection_lost, None)
-
-    def is_closing(self) -> bool:
-        """Return whether the protocol has closed the connection."""
-        return self._closed
-
-    def send(self, data: bytes) -> None:
-        """Send, if the connection is open."""
-        if data and not self._closed:
-            self._run(lambda: self._protocol.data_received(data))
-
-    def wait(self, seconds: float) -> None:
-        """Set the clock forward."""
-        self._loop.ahead += seconds
-        self._run(lambda: None)
-
-    def statuses(self, number: int) -> list[int]:
-        """Wait for so many responses; return the status of each."""
-        found: list[bytes] = []
-
-        async def wait() -> None:
-            while len(found) < number:
-                await asyncio.sleep(0.001)
-                found[:] = re.findall(rb"HTTP/1.1 (\d+)", self._written)
-
-        self._loop.run_until_complete(asyncio.wait_for(wait(), 30))
-        return [*map(int, found)]
-
-    def _run(self, step: Callable[[], None]) -> None:
-        async def run() -> None:
-            step()
-            for _ in range(10):
-                await asyncio.sleep(0)
-
-        self._loop.run_until_complete(run())
-
-
 class TestTime:
+    """A connection whose head is not complete in time is closed."""
+
     @pytest.fixture
-    def client(self, app: Webhook, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
-        """Return a client that may take 5 seconds for a head, and 60 between two requests."""
-        monkeypatch.setattr("hookrow.protocol.SLOWEST", 5.0)
-        config = uvicorn.Config(app, log_config=None, lifespan="off", timeout_keep_alive=60)
-        config.load()
-        with closing(Loop()) as loop:
-            client = Client(loop, DirectProtocol(config, ServerState(), {}, loop))
-            yield client
-            client.close()
-            client.wait(0)
+    def hurry(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+        """Return a function from whose call on a head has to come within a moment."""
+        return lambda: monkeypatch.setattr("hookrow.protocol.SLOWEST", 0.02)
 
-    @pytest.mark.parametrize(
-        ("begin", "answered", "closed"),
-        [
-            (b"", False, True),
-            (head(length=2)[:-2], False, True),
-            (b"", True, False),
-            (b"\r\n", True, True),
-            (b"POST", True, True),
-            (head(secret="wrong", length=100) + b"{", True, True),
-        ],
-    )
-    def test_no_head(self, client: Client, begin: bytes, *, answered: bool, closed: bool) -> None:
-        """A connection is closed if its head is not complete in time, the first or another.
+    @pytest.fixture
+    def used(self, port: int, hurry: Callable[[], None]) -> Iterator[Connection]:
+        """Open a connection with a response on it, before the limit is a moment."""
+        with Connection(port) as connection:
+            connection.send(request(BOUNCE))
+            assert connection.answer().status == 422
+            hurry()
+            yield connection
 
-        After a response the time begins with the first byte, were it of an empty line. The rest of
-        a request that has its response has the same limit.
-        """
-        if answered:
-            client.send(request(BOUNCE))
-            assert client.statuses(1) == [422]
-        client.send(begin)
-        client.wait(4.5)
-        assert not client.is_closing()
-        client.wait(1)
-        assert client.is_closing() is closed
+    @pytest.mark.parametrize("begin", [b"", head(length=2)[:-2]])
+    def test_first_head(self, port: int, hurry: Callable[[], None], begin: bytes) -> None:
+        hurry()
+        with Connection(port) as connection:
+            connection.send(begin)
+            assert connection.is_over()
 
-    def test_byte_by_byte(self, client: Client) -> None:
-        """A head that arrives byte by byte has no more time."""
-        client.send(b"GET / HTTP/1.1\r\nX: ")
-        for _ in range(11):
-            client.send(b"x")
-            client.wait(0.5)
-        assert client.is_closing()
+    def test_head_byte_by_byte(self, used: Connection) -> None:
+        def is_cut_off() -> bool:
+            with suppress(ConnectionError):
+                used.send(b"x")
+            return used.is_readable()
+
+        used.send(b"GET / HTTP/1.1\r\nX: ")
+        eventually(is_cut_off)
+        assert used.is_over()
+
+    @pytest.mark.parametrize("begin", [b"\r\n", b"POST"])
+    def test_next_head(self, used: Connection, begin: bytes) -> None:
+        """The time begins with the first byte, were it of an empty line."""
+        time.sleep(0.05)
+        used.send(begin)
+        assert used.is_over()
+
+    def test_rest(self, used: Connection) -> None:
+        """The rest of a request that has its response has the same limit."""
+        used.send(head(secret="wrong", length=100) + b"{")
+        assert used.answer().status == 401
+        assert used.is_over()
 
     @pytest.mark.parametrize("before", [b"", head("/", method="GET")], ids=["alone", "pipelined"])
-    def test_slow_body(self, client: Client, before: bytes) -> None:
+    def test_body(self, used: Connection, before: bytes) -> None:
         """A body has a time limit of its own, also if its head was sent before its turn."""
-        whole, answered = request(BOUNCE), [404] if before else []
-        client.send(before + whole[:-1])
-        assert client.statuses(len(answered)) == answered
-        client.wait(10)
-        client.send(whole[-1:])
-        assert client.statuses(len(answered) + 1) == [*answered, 422]
+        time.sleep(0.05)  # nothing has begun yet
+        used.send(before + request(BOUNCE)[:-1])
+        time.sleep(0.05)
+        used.send(request(BOUNCE)[-1:])
+        assert [used.answer().status for _ in range(2 if before else 1)][-1] == 422
