@@ -1,80 +1,197 @@
-"""Each example in this process: its own routes, and the receiver where the framework mounts it."""
-
-from __future__ import annotations
+"""Each example in this process, and the receiver among the functions of FastAPI and Flask."""
 
 import json
 import sys
 from collections.abc import Iterator
 from importlib import import_module
+from io import BytesIO
+from typing import Any
 
+import fastapi
+import flask
 import pytest
-from drivers import ASGIHost, Host, WSGIHost
+from drivers import ASGIHost, GatedStore, Host, WSGIHost, receiving
+from starlette.middleware.base import RequestResponseEndpoint
+from werkzeug.test import TestResponse
 
+from hookrow import Receiver, Refusal
+from hookrow.fastapi import router
+from hookrow.flask import blueprint
+from hookrow.http import LARGEST_BODY
 from process import EXAMPLES
-from wire import ADAS, DELIVERY, ENDPOINT, PATIENCE, SECRET
+from wire import ADAS, DELIVERY, ENDPOINT, PATIENCE, SECRET, STRANGER
 
+TERMINATED = {"wsgi.input_terminated": True}
 DELIVERED = DELIVERY.replace(ADAS.encode(), b"m-1").replace(b"ada@", b"Ada@")
 
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving(GatedStore()) as receiver:
+        yield receiver
+
+
 # Litestar's, from 2.25 on, of the example's query parameters.
-pytestmark = pytest.mark.filterwarnings("ignore:.*deprecated inferred style:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*deprecated inferred style:DeprecationWarning")
+class TestExamples:
+    @pytest.fixture(
+        scope="class",
+        params=["asgi", "starlette", "fastapi", "litestar", "quart", "wsgi", "flask"],
+    )
+    @classmethod
+    def host(
+        cls, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    ) -> Iterator[Host]:
+        """Import an example as a server does, on a database of its own."""
+        name = f"{request.param}_app"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.syspath_prepend(EXAMPLES)
+            patch.setenv("HOOKROW_SECRET", SECRET)
+            patch.delenv("HOOKROW_PREVIOUS_SECRET", raising=False)
+            file = tmp_path_factory.mktemp(name) / "hookrow.db"
+            patch.setenv("HOOKROW_DATABASE_URL", f"sqlite:///{file}")
+            example = import_module(name)
+        kind = WSGIHost if request.param in {"wsgi", "flask"} else ASGIHost
+        yield kind(example.app)
+        example.receiver.close(PATIENCE)
+        example.engine.dispose()
+        del sys.modules[name]
+
+    def test_recorded(self, host: Host) -> None:
+        """The application saves what it sends, the receiver records, the application shows it."""
+        saved = host.ask(path="/dispatches?email=ada@example.com&message_id=m-1", secret=None)
+        assert saved.status == 201
+        assert host.ask(DELIVERED).status == 200
+        shown = host.ask(path="/dispatches/m-1", method="GET", secret=None)
+        assert json.loads(shown.body)["delivered_at"].startswith("2026-03-04")
+        assert host.ask(path="/dispatches/m-2", method="GET", secret=None).status == 404
+
+    @pytest.mark.parametrize(
+        ("path", "method", "secret", "status"),
+        [
+            (f"/mail{ENDPOINT}", "POST", "wrong", 401),
+            (f"/mail{ENDPOINT}/", "POST", SECRET, 422),
+            (f"/mail{ENDPOINT}", "GET", SECRET, 405),
+            (f"/mail{ENDPOINT}/x", "POST", SECRET, 404),
+            (ENDPOINT, "POST", SECRET, 404),
+        ],
+    )
+    def test_mount(self, host: Host, path: str, method: str, secret: str, status: int) -> None:
+        """The endpoint is below the mount only, without a redirect, and takes POST only."""
+        answer = host.ask(b"{", path, method=method, secret=secret)
+        assert (answer.status, answer.header("location")) == (status, None)
 
 
-@pytest.fixture(
-    scope="module",
-    params=["asgi", "starlette", "fastapi", "litestar", "quart", "wsgi", "flask"],
-)
-def host(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Host]:
-    """Import an example as a server does, on a database of its own."""
-    name = f"{request.param}_app"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(EXAMPLES)
-        patch.setenv("HOOKROW_SECRET", SECRET)
-        patch.delenv("HOOKROW_PREVIOUS_SECRET", raising=False)
-        file = tmp_path_factory.mktemp(name) / "hookrow.db"
-        patch.setenv("HOOKROW_DATABASE_URL", f"sqlite:///{file}")
-        example = import_module(name)
-    kind = WSGIHost if request.param in {"wsgi", "flask"} else ASGIHost
-    yield kind(example.app)
-    example.receiver.close(PATIENCE)
-    example.engine.dispose()
-    del sys.modules[name]
+class TestFastAPI:
+    def test_page(self, receiver: Receiver) -> None:
+        """OpenAPI has the endpoint once, its method, what it needs, and each text it answers."""
+        app = fastapi.FastAPI()
+        app.include_router(router(receiver), prefix="/mail")
+        paths: dict[str, Any] = app.openapi()["paths"]
+        assert {path: [*shown] for path, shown in paths.items()} == {f"/mail{ENDPOINT}": ["post"]}
+        operation = paths[f"/mail{ENDPOINT}"]["post"]
+        (header,) = operation["parameters"]
+        assert (header["name"], header["required"]) == ("X-Provider-Secret", True)
+        schema = operation["requestBody"]["content"]["application/json"]["schema"]
+        assert {"RecordType", "MessageID", "Recipient"} <= set(schema["properties"])
+        elsewhere = {Refusal.NO_SUCH_PATH, Refusal.METHOD_NOT_ALLOWED, Refusal.LENGTH_REQUIRED}
+        for refusal in {*Refusal} - elsewhere:
+            assert refusal.text in operation["responses"][str(refusal.status)]["description"]
+
+    def test_dependencies(self, receiver: Receiver) -> None:
+        """The host's dependencies run before the receiver, their background tasks after it."""
+        called = []
+
+        async def note(tasks: fastapi.BackgroundTasks) -> None:
+            called.append("before")
+            tasks.add_task(called.append, "after")
+
+        app = fastapi.FastAPI()
+        dependencies = [fastapi.Depends(note)]
+        app.include_router(router(receiver), prefix="/mail", dependencies=dependencies)
+        assert ASGIHost(app).ask(b"{").status == 422
+        assert called == ["before", "after"]
+
+    @pytest.mark.parametrize(
+        "reads", [{"dependency"}, {"middleware"}, {"dependency", "middleware"}]
+    )
+    def test_host_reads_the_body(self, receiver: Receiver, reads: set[str]) -> None:
+        """A dependency or a middleware may read the body first; the responses are the same."""
+
+        async def read(request: fastapi.Request) -> None:
+            await request.body()
+
+        async def pass_on(
+            request: fastapi.Request, call_next: RequestResponseEndpoint
+        ) -> fastapi.Response:
+            await request.body()
+            return await call_next(request)
+
+        app = fastapi.FastAPI()
+        if "middleware" in reads:
+            app.middleware("http")(pass_on)
+        dependencies = [fastapi.Depends(read)] if "dependency" in reads else []
+        app.include_router(router(receiver), prefix="/mail", dependencies=dependencies)
+        for body, secret, status in (
+            (STRANGER, SECRET, 404),
+            (b"{}", "wrong", 401),
+            (b"", SECRET, 422),
+            (b" " * (LARGEST_BODY + 1), SECRET, 413),
+        ):
+            assert ASGIHost(app).ask(body, secret=secret).status == status
 
 
-def test_recorded(host: Host) -> None:
-    """The application saves what it sends, the receiver records, the application shows it."""
-    saved = host.ask(path="/dispatches?email=ada@example.com&message_id=m-1", secret=None)
-    assert saved.status == 201
-    assert host.ask(DELIVERED).status == 200
-    shown = host.ask(path="/dispatches/m-1", method="GET", secret=None)
-    assert json.loads(shown.body)["delivered_at"].startswith("2026-03-04")
-    assert host.ask(path="/dispatches/m-2", method="GET", secret=None).status == 404
+class TestFlask:
+    @pytest.fixture
+    def app(self, receiver: Receiver) -> flask.Flask:
+        """Return an application with the blueprint at several prefixes."""
+        app = flask.Flask(__name__)
+        for number, prefix in enumerate(("/mail", "/a/b", "")):
+            app.register_blueprint(blueprint(receiver), url_prefix=prefix, name=f"hookrow{number}")
+        return app
 
+    def post(self, app: flask.Flask, body: bytes, path: str = "/mail", **more: Any) -> TestResponse:  # noqa: ANN401 - Flask's
+        """Post a body as a server passes it on."""
+        options = {"headers": {"X-Provider-Secret": SECRET}, "content_length": len(body)} | more
+        return app.test_client().post(path + ENDPOINT, input_stream=BytesIO(body), **options)
 
-@pytest.mark.parametrize(
-    ("secret", "status", "text"),
-    [
-        ("wrong", 401, b"Cannot verify webhook"),
-        (SECRET, 422, b"Webhook payload not supported"),
-    ],
-)
-def test_refused(host: Host, secret: str, status: int, text: bytes) -> None:
-    """A wrong secret and a broken body are answered with the receiver's own text."""
-    answer = host.ask(b"{", secret=secret)
-    assert (answer.status, answer.body) == (status, text)
+    @pytest.mark.parametrize("prefix", ["/a/b", ""])
+    def test_prefix(self, app: flask.Flask, prefix: str) -> None:
+        """The prefix is the host's choice, and the application may itself be mounted."""
+        answer = self.post(app, b"{", prefix, base_url="http://localhost/root")
+        assert (answer.status_code, answer.text) == (422, "Webhook payload not supported")
 
+    def test_functions_of_the_host(self, app: flask.Flask) -> None:
+        """Those before and after a request are called, and may change the response."""
+        called = []
+        app.before_request(lambda: called.append(flask.request.endpoint))
 
-@pytest.mark.parametrize(
-    ("path", "method", "status"),
-    [
-        (f"/mail{ENDPOINT}/", "POST", 422),
-        (f"/mail{ENDPOINT}", "GET", 405),
-        (f"/mail{ENDPOINT}/x", "POST", 404),
-        (ENDPOINT, "POST", 404),
-    ],
-)
-def test_mount(host: Host, path: str, method: str, status: int) -> None:
-    """The endpoint is below the mount only, without a redirect, and takes POST only."""
-    answer = host.ask(b"{", path, method=method)
-    assert (answer.status, answer.header("location")) == (status, None)
+        @app.after_request
+        def mark(response: flask.Response) -> flask.Response:
+            response.headers["X-Host"] = "ours"
+            return response
+
+        answer = self.post(app, b"{")
+        assert (answer.status_code, answer.headers["X-Host"]) == (422, "ours")
+        assert called == ["hookrow0.notification"]
+
+    @pytest.mark.parametrize("terminated", [{}, TERMINATED])
+    def test_functions_that_read_the_body(
+        self, app: flask.Flask, terminated: dict[str, bool]
+    ) -> None:
+        """They may read it before the receiver does, after it, or though it is refused."""
+        seen = []
+        app.before_request(lambda: seen.append(flask.request.data) if flask.request.args else None)
+        app.teardown_request(lambda _: seen.append(flask.request.get_data()))
+        for query in ({"before": "too"}, {}):
+            answer = self.post(app, b"{", query_string=query, environ_overrides=terminated)
+            assert answer.status_code == 422
+        assert self.post(app, b"{", headers={}, environ_overrides=terminated).status_code == 401
+        assert seen == [b"{"] * 4
+
+    @pytest.mark.parametrize("length", [LARGEST_BODY + 1, None])
+    def test_large_body_that_the_host_read(self, app: flask.Flask, length: int | None) -> None:
+        """A body over 1 MiB is answered 413 though the host has read it."""
+        app.before_request(lambda: flask.request.get_data() and None)
+        body, options = b" " * (LARGEST_BODY + 1), {"environ_overrides": TERMINATED}
+        assert self.post(app, body, content_length=length, **options).status_code == 413

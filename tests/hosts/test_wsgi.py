@@ -1,10 +1,8 @@
 """WSGI by itself: environments, what is read of a body, and for how long."""
 
-from __future__ import annotations
-
 import io
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 from wsgiref.validate import validator
 
@@ -16,14 +14,13 @@ from hookrow.http import LARGEST_BODY
 from hookrow.wsgi import WSGI, head
 from wire import DELIVERY
 
-LENGTH = str(len(DELIVERY))
+LENGTH = {"CONTENT_LENGTH": str(len(DELIVERY))}
 
 
 class Broken(io.BytesIO):
     """A body which raises an error of the server's own."""
 
     def read(self, size: int | None = -1) -> NoReturn:
-        """Fail."""
         raise LookupError(size)
 
 
@@ -32,59 +29,57 @@ class Trickling(io.BytesIO):
 
     clock = 100.0
 
-    def read(self, size: int | None = -1) -> bytes:
-        """Return a byte."""
-        del size
+    def read(self, _: int | None = -1) -> bytes:
         self.clock += 1
         return super().read(1)
 
 
 @pytest.fixture
 def app() -> Iterator[WSGI]:
-    """Return the application with a receiver."""
     with receiving(GatedStore()) as receiver:
         yield WSGI(receiver)
 
 
-def ask(app: Any, stream: io.BufferedIOBase, **more: Any) -> int:  # noqa: ANN401 - any application
-    """Post a body; return the status. Variables of the environment have "__" in place of a dot."""
-    more = {name.replace("__", "."): value for name, value in more.items()}
-    return call_wsgi(app, wsgi_environ() | {"wsgi.input": stream} | more).status
+def ask(app: Any, stream: io.BufferedIOBase, more: Mapping[str, Any] = {}) -> int:  # noqa: ANN401 - any application
+    """Post a body with more variables in the environment; return the status."""
+    return call_wsgi(app, {**wsgi_environ(), "wsgi.input": stream, **more}).status
 
 
-class TestEnvironment:
-    def test_bytes(self) -> None:
-        """Text shows bytes as characters: paths are decoded as UTF-8, headers stay bytes."""
-        environ = wsgi_environ(headers=[("X-Provider-Secret", b"\xff")], root="/x") | {
-            "SCRIPT_NAME": "/grö".encode().decode("latin-1"),
-            "PATH_INFO": "/ße".encode().decode("latin-1"),
-            "QUERY_STRING": "a=%2F",
-        }
-        asked = head(environ)
-        assert (asked.path, asked.root, asked.query) == ("/grö/ße", "/grö", "a=%2F")
-        assert asked.header("X-Provider-Secret") == b"\xff"
-        assert not asked.secure
-        assert head(environ | {"wsgi.url_scheme": "https"}).secure
+def test_text_of_the_environment() -> None:
+    """Text shows bytes as characters: paths are decoded as UTF-8, headers stay bytes."""
+    environ = wsgi_environ(headers=[("X-Provider-Secret", b"\xff")], root="/x") | {
+        "SCRIPT_NAME": "/grö".encode().decode("latin-1"),
+        "PATH_INFO": "/ße".encode().decode("latin-1"),
+        "QUERY_STRING": "a=%2F",
+    }
+    asked = head(environ)
+    assert (asked.path, asked.root, asked.query) == ("/grö/ße", "/grö", "a=%2F")
+    assert asked.header("X-Provider-Secret") == b"\xff"
+    assert not asked.secure
+    assert head(environ | {"wsgi.url_scheme": "https"}).secure
 
-    @pytest.mark.parametrize(
-        ("name", "status"),
-        [("HTTP_X_PROVIDER_SECRET", 401), ("PATH_INFO", 404), ("CONTENT_LENGTH", 422)],
-    )
-    def test_characters_that_show_no_bytes(self, app: WSGI, name: str, status: int) -> None:
-        """Text which a middleware wrote against the specification raises nothing."""
-        assert ask(app, io.BytesIO(), **{name: "/€\ud800"}) == status
 
-    def test_no_path(self, app: WSGI) -> None:
-        """Servers may omit empty variables."""
-        environ = wsgi_environ()
-        del environ["PATH_INFO"], environ["SCRIPT_NAME"]
-        assert call_wsgi(app, environ).status == 404
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [("HTTP_X_PROVIDER_SECRET", 401), ("PATH_INFO", 404), ("CONTENT_LENGTH", 422)],
+)
+def test_characters_that_show_no_bytes(app: WSGI, name: str, status: int) -> None:
+    """Text which a middleware wrote against the specification raises nothing."""
+    assert ask(app, io.BytesIO(), {name: "/€\ud800"}) == status
 
-    @pytest.mark.parametrize(("method", "status"), [("POST", 200), ("HEAD", 405)])
-    def test_validator(self, app: WSGI, method: str, status: int) -> None:
-        """The standard library's validator finds no fault with the application."""
-        more = {"CONTENT_LENGTH": LENGTH, "REQUEST_METHOD": method}
-        assert ask(validator(app), io.BytesIO(DELIVERY), **more) == status
+
+def test_no_path(app: WSGI) -> None:
+    """Servers may omit empty variables."""
+    environ = wsgi_environ()
+    del environ["PATH_INFO"], environ["SCRIPT_NAME"]
+    assert call_wsgi(app, environ).status == 404
+
+
+@pytest.mark.parametrize(("method", "status"), [("POST", 200), ("HEAD", 405)])
+def test_validator(app: WSGI, method: str, status: int) -> None:
+    """The standard library's validator finds no fault with the application."""
+    more = {**LENGTH, "REQUEST_METHOD": method}
+    assert ask(validator(app), io.BytesIO(DELIVERY), more) == status
 
 
 class TestBody:
@@ -101,37 +96,35 @@ class TestBody:
     def test_not_read(self, app: WSGI, more: dict[str, str], status: int) -> None:
         """The body is not read if the head decides, or if neither head nor server knows its end."""
         stream = io.BytesIO(DELIVERY)
-        assert ask(app, stream, **more) == status
+        assert ask(app, stream, more) == status
         assert stream.tell() == 0
 
     def test_without_a_length(self, app: WSGI) -> None:
         """If the server knows the end, 1 MiB and a byte are read of a body without a length."""
         stream = io.BytesIO(b" " * 2 * LARGEST_BODY)
-        assert ask(app, stream, wsgi__input_terminated=True, CONTENT_LENGTH="") == 413
+        assert ask(app, stream, {"wsgi.input_terminated": True, "CONTENT_LENGTH": ""}) == 413
         assert stream.tell() == LARGEST_BODY + 1
 
     def test_no_more_than_declared(self, app: WSGI) -> None:
         """What follows a body with a length is not read: it may be the next request."""
         stream = io.BytesIO(DELIVERY + b"POST")
-        assert ask(app, stream, CONTENT_LENGTH=LENGTH) == 200
+        assert ask(app, stream, LENGTH) == 200
         assert stream.read() == b"POST"
 
     @pytest.mark.parametrize("stream", [io.BytesIO(DELIVERY[:-1]), Broken()])
     def test_incomplete(self, app: WSGI, stream: io.BytesIO) -> None:
         """A body shorter than its length, or for which the server raises, is answered 408."""
-        assert ask(app, stream, CONTENT_LENGTH=LENGTH) == 408
+        assert ask(app, stream, LENGTH) == 408
 
-
-class TestTime:
     def test_trickling(self, app: WSGI, monkeypatch: pytest.MonkeyPatch) -> None:
         """A body that comes a byte at a time is given up after 15 seconds."""
         stream = Trickling(DELIVERY)
         monkeypatch.setattr(wsgi, "monotonic", lambda: stream.clock)
-        assert ask(app, stream, CONTENT_LENGTH=LENGTH) == 408
+        assert ask(app, stream, LENGTH) == 408
         assert stream.tell() == 15
 
     @pytest.mark.parametrize(
-        ("name", "before"), [("gunicorn__socket", None), ("werkzeug__socket", 5.0)]
+        ("name", "before"), [("gunicorn.socket", None), ("werkzeug.socket", 5.0)]
     )
     def test_timeout_of_the_connection(
         self, app: WSGI, monkeypatch: pytest.MonkeyPatch, name: str, before: float | None
@@ -141,5 +134,5 @@ class TestTime:
         ours, theirs = socket.socketpair()
         with ours, theirs, ours.makefile("rb") as stream:
             ours.settimeout(before)
-            assert ask(app, stream, CONTENT_LENGTH="1", **{name: ours}) == 408
+            assert ask(app, stream, {**LENGTH, name: ours}) == 408
             assert ours.gettimeout() == before
