@@ -132,11 +132,11 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
-def ask(port: int, data: bytes) -> Answer:
+def ask(port: int, data: bytes, *, of_head: bool = False) -> Answer:
     with Connection(port) as connection:
         with suppress(ConnectionError):  # a server may respond and close before the end
             connection.send(data)
-        return connection.answer()
+        return connection.answer(of_head=of_head)
 
 
 def get(port: int, path: str) -> Answer:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from subprocess import CompletedProcess
 
 import click
+import pytest
 from sqlalchemy import inspect
 
 from command import Command
@@ -21,41 +22,7 @@ ONE_CALL = {
     *("recipient", "since", "outcome", "record_type", "message_id", "limit", "before", "period"),
 }
 
-# An import hook stands for a module that is not installed; an earlier line may have imported it.
-SCRIPT = """
-import sys
-
-class Without:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == missing:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Without())
-for line in sys.argv[1:]:
-    missing, *sys.argv[1:] = line.split()
-    for name in list(sys.modules):
-        if name.partition(".")[0] == missing:
-            del sys.modules[name]
-    try:
-        from hookrow.__main__ import main
-        main()
-    except SystemExit as ended:
-        if isinstance(ended.code, str):
-            print(ended.code, file=sys.stderr)
-        print(f"{line}: {int(ended.code != 0)}", file=sys.stderr)
-"""
-
-POSTGRES = "--database-url postgresql://ada@127.0.0.1:1/mail"
-
-# By module and command: the extra that installs it.
-MISSING = {
-    "click -h": "serve",
-    **{f"sqlalchemy {each}": "sql" for each in ("serve", "check", "db upgrade", "log", "stats")},
-    **{f"sqlalchemy {each}": "sql" for each in ("replay 1", "prune", "demo --once")},
-    "alembic db current": "sql",
-    **{f"{each} serve": "serve" for each in ("uvicorn", "uvloop", "httptools")},
-    **{f"psycopg {each} {POSTGRES}": "postgres" for each in ("serve", "log show 1")},
-}
+AWAY = "--database-url postgresql://ada@127.0.0.1:1/mail"
 
 
 class TestHelp:
@@ -96,53 +63,52 @@ def commands(group: click.Group, *path: str) -> Iterator[tuple[tuple[str, ...], 
             yield (*path, name), member
 
 
+def run_without(module: str, command: Command, typed: str) -> CompletedProcess[str]:
+    """Run a command in a process, as if a module were not installed."""
+    script = (
+        f"import sys; sys.modules[{module!r}] = None; from hookrow.__main__ import main; main()"
+    )
+    variables = {"HOOKROW_SECRET": SECRET, "HOOKROW_PORT": str(free_port())}
+    return command.execute(sys.executable, "-c", script, *typed.split(), **variables)
+
+
 class TestProcess:
-    def run(self, command: Command, *lines: str) -> CompletedProcess[str]:
-        """Run commands in one process, each without a module; their statuses are on stderr."""
-        settings = {"HOOKROW_SECRET": SECRET, "HOOKROW_PORT": str(free_port())}
-        return command.execute(sys.executable, "-c", SCRIPT, *lines, **settings)
+    @pytest.mark.parametrize(
+        ("typed", "printed"),
+        [
+            ("--version", f" {__version__}\n"),
+            ("log", "There are no such notifications.\n"),
+            ("prune", "Pruned: 0.\n"),
+            ("stats", "No notification has come yet.\n"),
+        ],
+    )
+    @pytest.mark.usefixtures("sqlite_url")
+    def test_each_command(self, command: Command, typed: str, printed: str) -> None:
+        """Each runs in a process, and none needs psycopg for SQLite; the others' are in README."""
+        done = run_without("psycopg", command, typed)
+        assert done.returncode == 0
+        assert printed in done.stdout
 
-    def test_each_command(self, command: Command) -> None:
-        """Each command runs in a process, on a new SQLite file, and none needs psycopg for it."""
-        measured = Command(command.folder, measured=True)
-        done = measured.execute(sys.executable, "-m", "hookrow", "--version")
-        assert (done.returncode, done.stdout.split()[-1]) == (0, __version__)
-        lines = (
-            "db upgrade",
-            "check",
-            "log",
-            "replay 1",
-            "prune",
-            "stats",
-            "simulate open a",
-            "-h",
-        )
-        done = self.run(measured, *(f"psycopg {line}" for line in lines))
-        assert re.findall(r"^psycopg (.*): (\d)$", done.stderr, re.MULTILINE) == [
-            (line, "1" if "simulate" in line else "0") for line in lines
-        ]
-        assert "Error: No answer from http://127.0.0.1:" in done.stderr
-        for printed in (
-            "ok       indexes     Every lookup has an index.\n",
-            "\nThere are no such notifications.\n0 notifications replayed.\nPruned: 0.\n",
-            "\nNo notification has come yet.\n",
-            "\nUsage: ",
-        ):
-            assert printed in done.stdout
-
-    def test_missing_extra(self, command: Command) -> None:
-        """If an extra is missing, a line names the command that installs it; others still work."""
-        others = ("sqlalchemy simulate open a@b", f"psycopg check {POSTGRES}")
-        done = self.run(command, *MISSING, *others)
-        error = r"Error: .*pip install 'hookrow\[(\w+)\]'\n(.*): 1$"
-        found = re.findall(error, done.stderr, re.MULTILINE)
-        assert [(line, extra) for extra, line in found] == list(MISSING.items()), done.stderr
-        assert "Error: No answer from http://127.0.0.1:" in done.stderr
-        assert done.stdout.count("pip install 'hookrow[postgres]'") == 1
+    @pytest.mark.parametrize(
+        ("module", "typed", "extra"),
+        [
+            ("click", "-h", "serve"),
+            ("sqlalchemy", "log", "sql"),
+            ("alembic", "db current", "sql"),
+            *((module, "serve", "serve") for module in ("uvicorn", "uvloop", "httptools")),
+            ("psycopg", f"serve {AWAY}", "postgres"),
+        ],
+    )
+    def test_missing_extra(self, command: Command, module: str, typed: str, extra: str) -> None:
+        """If an extra is missing, a line names the command that installs it."""
+        done = run_without(module, command, typed)
+        assert done.returncode == 1
+        assert re.search(rf".*pip install 'hookrow\[{extra}\]'\n$", done.stderr)
+        assert "Traceback" not in done.stderr
 
     def test_broken_installation(self, command: Command) -> None:
         """A module that another package lacks is not blamed on an extra."""
-        done = self.run(command, "mako db current")
+        done = run_without("mako", command, "db current")
         assert done.returncode == 1
         assert "Traceback" in done.stderr
         assert "pip install" not in done.stderr
@@ -170,6 +136,6 @@ class TestTables:
 
     def test_sql(self, command: Command) -> None:
         """To print the statements the database need not be there."""
-        done = command.call("db", "sql", *POSTGRES.split())
+        done = command.call("db", "sql", *AWAY.split())
         assert (done.returncode, done.stderr) == (0, "")
         assert "CREATE TABLE hookrow_subscribers" in done.stdout

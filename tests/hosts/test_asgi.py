@@ -1,20 +1,57 @@
 """ASGI by itself: its messages, its event loops, and handlers that block."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from threading import Barrier, Event
 
 import pytest
-from drivers import GatedStore, asgi_body, asgi_scope, call_asgi, receiving
+from drivers import GatedStore, receiving
 
 from hookrow import Head, Promise, Request, Response
 from hookrow.asgi import ASGI, LARGEST_REST, Message, Scope
 from hookrow.http import LARGEST_BODY
-from wire import DELIVERY, ENDPOINT, PATIENCE
+from wire import DELIVERY, ENDPOINT, PATIENCE, SECRET
 
 DONE = Response(200, b"done", {})
+
+SCOPE: Scope = {
+    "type": "http",
+    "method": "POST",
+    "path": ENDPOINT,
+    "headers": [(b"x-provider-secret", SECRET.encode())],
+}
+
+
+def asgi_body(*pieces: bytes) -> list[Message]:
+    """Return the messages of a body, which ends with the last one."""
+    messages = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
+    messages[-1]["more_body"] = False
+    return [*messages]
+
+
+async def call_asgi(
+    app: ASGI, messages: Iterable[Message], more: Mapping[str, object] = {}
+) -> tuple[int, bytes]:
+    """Call an application; return status and text. After it, nothing but the disconnect comes."""
+    coming, sent, answered = iter(messages), list[Message](), asyncio.Event()
+
+    async def receive() -> Message:
+        if (message := next(coming, None)) is None:
+            await answered.wait()
+            return {"type": "http.disconnect"}
+        return message
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+        if message["type"] == "http.response.body" and not message.get("more_body"):
+            answered.set()
+
+    async with asyncio.timeout(PATIENCE):
+        await app({**SCOPE, **more}, receive, send)
+    assert all(name.islower() for name, _ in sent[0]["headers"])  # as the specification says
+    return sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:])
 
 
 class Answering:
@@ -44,7 +81,8 @@ def app(store: GatedStore) -> Iterator[ASGI]:
 
 
 async def ask(app: ASGI) -> int:
-    return (await call_asgi(app, asgi_body(DELIVERY))).status
+    status, _ = await call_asgi(app, asgi_body(DELIVERY))
+    return status
 
 
 class TestMessages:
@@ -52,17 +90,14 @@ class TestMessages:
         ("more", "text"),
         [({}, b"False "), ({"scheme": "https", "query_string": b"a=%2F"}, b"True a=%2F")],
     )
-    def test_optional_keys(self, more: Scope, text: bytes) -> None:
+    def test_optional_keys(self, more: dict[str, object], text: bytes) -> None:
         """Root path, scheme and query are optional; the query is passed on undecoded."""
 
         def echo(request: Request) -> Response:
             return Response(200, f"{request.head.secure} {request.head.query}".encode(), {})
 
-        scope = asgi_scope()
-        for name in ("root_path", "scheme", "query_string"):
-            del scope[name]
-        answer = asyncio.run(call_asgi(ASGI(Answering(echo)), asgi_body(b""), {**scope, **more}))
-        assert answer.body == text
+        answer = asyncio.run(call_asgi(ASGI(Answering(echo)), asgi_body(b""), more))
+        assert answer == (200, text)
 
     def test_rest_of_a_large_body(self, app: ASGI) -> None:
         """Some of the rest of a body that is too large is read before the end of the response.
@@ -70,8 +105,13 @@ class TestMessages:
         A proxy that is still sending would otherwise lose the response.
         """
         rest = iter(asgi_body(b" " * LARGEST_BODY, b" ", *[b" " * (LARGEST_REST // 4)] * 6))
-        assert asyncio.run(call_asgi(app, rest)).status == 413
+        status, _ = asyncio.run(call_asgi(app, rest))
+        assert status == 413
         assert len([*rest]) == 2
+
+    def test_empty_messages(self, app: ASGI) -> None:
+        pieces = (b"", DELIVERY[:1], b"", DELIVERY[1:], b"")
+        assert asyncio.run(call_asgi(app, asgi_body(*pieces))) == (200, b"")
 
     @pytest.mark.parametrize("error", [OSError("gone"), RuntimeError("fault")])
     def test_error_of_the_server(self, app: ASGI, error: Exception) -> None:
@@ -84,7 +124,7 @@ class TestMessages:
             raise error
 
         with nullcontext() if isinstance(error, OSError) else pytest.raises(type(error)):
-            asyncio.run(app(asgi_scope(), receive, send))
+            asyncio.run(app(SCOPE, receive, send))
 
     def test_error_of_a_promise(self) -> None:
         """An error in place of a promised response is raised, so that the request ends."""

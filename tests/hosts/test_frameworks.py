@@ -10,7 +10,7 @@ from typing import Any
 import fastapi
 import flask
 import pytest
-from drivers import ASGIHost, GatedStore, Host, WSGIHost, receiving
+from drivers import GatedStore, receiving, werkzeug_serving
 from starlette.middleware.base import RequestResponseEndpoint
 from werkzeug.test import TestResponse
 
@@ -19,7 +19,19 @@ from hookrow.fastapi import router
 from hookrow.flask import blueprint
 from hookrow.http import LARGEST_BODY
 from process import EXAMPLES
-from wire import ADAS, DELIVERY, ENDPOINT, PATIENCE, SECRET, STRANGER
+from wire import (
+    ADAS,
+    DELIVERY,
+    ENDPOINT,
+    PATIENCE,
+    SECRET,
+    STRANGER,
+    ask,
+    get,
+    head,
+    request,
+    uvicorn_serving,
+)
 
 TERMINATED = {"wsgi.input_terminated": True}
 DELIVERED = DELIVERY.replace(ADAS.encode(), b"m-1").replace(b"ada@", b"Ada@")
@@ -39,9 +51,9 @@ class TestExamples:
         params=["asgi", "starlette", "fastapi", "litestar", "quart", "wsgi", "flask"],
     )
     @classmethod
-    def host(
+    def port(
         cls, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-    ) -> Iterator[Host]:
+    ) -> Iterator[int]:
         """Import an example as a server does, on a database of its own."""
         name = f"{request.param}_app"
         with pytest.MonkeyPatch.context() as patch:
@@ -51,20 +63,21 @@ class TestExamples:
             file = tmp_path_factory.mktemp(name) / "hookrow.db"
             patch.setenv("HOOKROW_DATABASE_URL", f"sqlite:///{file}")
             example = import_module(name)
-        kind = WSGIHost if request.param in {"wsgi", "flask"} else ASGIHost
-        yield kind(example.app)
+        serving = werkzeug_serving if request.param in {"wsgi", "flask"} else uvicorn_serving
+        with serving(example.app) as port:
+            yield port
         example.receiver.close(PATIENCE)
         example.engine.dispose()
         del sys.modules[name]
 
-    def test_recorded(self, host: Host) -> None:
+    def test_recorded(self, port: int) -> None:
         """The application saves what it sends, the receiver records, the application shows it."""
-        saved = host.ask(path="/dispatches?email=ada@example.com&message_id=m-1", secret=None)
-        assert saved.status == 201
-        assert host.ask(DELIVERED).status == 200
-        shown = host.ask(path="/dispatches/m-1", method="GET", secret=None)
+        save = head("/dispatches?email=ada@example.com&message_id=m-1", length=0)
+        assert ask(port, save).status == 201
+        assert ask(port, request(DELIVERED, f"/mail{ENDPOINT}")).status == 200
+        shown = get(port, "/dispatches/m-1")
         assert json.loads(shown.body)["delivered_at"].startswith("2026-03-04")
-        assert host.ask(path="/dispatches/m-2", method="GET", secret=None).status == 404
+        assert get(port, "/dispatches/m-2").status == 404
 
     @pytest.mark.parametrize(
         ("path", "method", "secret", "status"),
@@ -76,9 +89,9 @@ class TestExamples:
             (ENDPOINT, "POST", SECRET, 404),
         ],
     )
-    def test_mount(self, host: Host, path: str, method: str, secret: str, status: int) -> None:
+    def test_mount(self, port: int, path: str, method: str, secret: str, status: int) -> None:
         """The endpoint is below the mount only, without a redirect, and takes POST only."""
-        answer = host.ask(b"{", path, method=method, secret=secret)
+        answer = ask(port, request(b"{", path, method=method, secret=secret))
         assert (answer.status, answer.header("location")) == (status, None)
 
 
@@ -109,7 +122,8 @@ class TestFastAPI:
         app = fastapi.FastAPI()
         dependencies = [fastapi.Depends(note)]
         app.include_router(router(receiver), prefix="/mail", dependencies=dependencies)
-        assert ASGIHost(app).ask(b"{").status == 422
+        with uvicorn_serving(app) as port:
+            assert ask(port, request(b"{", f"/mail{ENDPOINT}")).status == 422
         assert called == ["before", "after"]
 
     @pytest.mark.parametrize(
@@ -132,13 +146,15 @@ class TestFastAPI:
             app.middleware("http")(pass_on)
         dependencies = [fastapi.Depends(read)] if "dependency" in reads else []
         app.include_router(router(receiver), prefix="/mail", dependencies=dependencies)
-        for body, secret, status in (
-            (STRANGER, SECRET, 404),
-            (b"{}", "wrong", 401),
-            (b"", SECRET, 422),
-            (b" " * (LARGEST_BODY + 1), SECRET, 413),
-        ):
-            assert ASGIHost(app).ask(body, secret=secret).status == status
+        with uvicorn_serving(app) as port:
+            for body, secret, status in (
+                (STRANGER, SECRET, 404),
+                (b"{}", "wrong", 401),
+                (b"", SECRET, 422),
+                (b" " * (LARGEST_BODY + 1), SECRET, 413),
+            ):
+                posted = request(body, f"/mail{ENDPOINT}", secret=secret)
+                assert ask(port, posted).status == status
 
 
 class TestFlask:
@@ -193,5 +209,6 @@ class TestFlask:
     def test_large_body_that_the_host_read(self, app: flask.Flask, length: int | None) -> None:
         """A body over 1 MiB is answered 413 though the host has read it."""
         app.before_request(lambda: flask.request.get_data() and None)
-        body, options = b" " * (LARGEST_BODY + 1), {"environ_overrides": TERMINATED}
-        assert self.post(app, body, content_length=length, **options).status_code == 413
+        body = b" " * (LARGEST_BODY + 1)
+        answer = self.post(app, body, content_length=length, environ_overrides=TERMINATED)
+        assert answer.status_code == 413

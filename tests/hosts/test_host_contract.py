@@ -6,11 +6,16 @@
 import json
 import re
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 import pytest
-from drivers import MOUNT, ASGIHost, Body, GatedStore, Host, SocketHost, Webhook, WSGIHost
+from drivers import GatedStore, Webhook, werkzeug_serving
 from fastapi import FastAPI
 from flask import Flask
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from werkzeug.exceptions import NotFound
+from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 from hookrow import Postmark, Receiver, testing
 from hookrow.asgi import ASGI
@@ -19,28 +24,46 @@ from hookrow.fastapi import router
 from hookrow.flask import blueprint
 from hookrow.http import LARGEST_BODY
 from hookrow.wsgi import WSGI
-from wire import ADA, ADAS, AT, DELIVERY, ENDPOINT, SECRET, TEXT, uvicorn_serving
+from wire import (
+    ADA,
+    ADAS,
+    AT,
+    DELIVERY,
+    ENDPOINT,
+    SECRET,
+    TEXT,
+    Connection,
+    ask,
+    chunk,
+    head,
+    request,
+    uvicorn_serving,
+)
 
+MOUNT = "/mail"
+PATH = MOUNT + ENDPOINT
 PREVIOUS = "the-secret-of-last-year"
 ZOE = "zoë.müller@example.net"
 LARGEST = DELIVERY.ljust(LARGEST_BODY)
 
 
-def mounted(kind: str, receiver: Receiver) -> Host:
-    """Mount a receiver in a host."""
+def mounted(kind: str, receiver: Receiver) -> AbstractContextManager[int]:
+    """Serve a receiver below the mount; "direct" is the protocol of `hookrow serve`."""
     match kind:
         case "asgi":
-            return ASGIHost(ASGI(receiver), root=MOUNT)
-        case "wsgi":
-            return WSGIHost(WSGI(receiver), root=MOUNT)
+            return uvicorn_serving(Starlette(routes=[Mount(MOUNT, ASGI(receiver))]))
         case "fastapi":
             fastapi = FastAPI()
             fastapi.include_router(router(receiver), prefix=MOUNT)
-            return ASGIHost(fastapi)
-        case _:
+            return uvicorn_serving(fastapi)
+        case "wsgi":
+            return werkzeug_serving(DispatcherMiddleware(NotFound(), {MOUNT: WSGI(receiver)}))
+        case "flask":
             flask = Flask(__name__)
             flask.register_blueprint(blueprint(receiver), url_prefix=MOUNT)
-            return WSGIHost(flask)
+            return werkzeug_serving(flask)
+        case _:
+            return uvicorn_serving(Webhook(receiver), http=DirectProtocol)
 
 
 @pytest.fixture(scope="module")
@@ -49,21 +72,18 @@ def store() -> GatedStore:
 
 
 @pytest.fixture(scope="module", params=["asgi", "fastapi", "wsgi", "flask", "direct"])
-def running(request: pytest.FixtureRequest, store: GatedStore) -> Iterator[Host]:
-    """Run a host for all tests; "direct" is the protocol of `hookrow serve`."""
+def running(request: pytest.FixtureRequest, store: GatedStore) -> Iterator[int]:
+    """Serve in a host for all tests."""
     mount_path = MOUNT if request.param == "direct" else ""
     receiver = Receiver(Postmark(SECRET, PREVIOUS), store, mount_path=mount_path, deadline=60)
-    if request.param == "direct":
-        with uvicorn_serving(Webhook(receiver), http=DirectProtocol) as port:
-            yield SocketHost(port)
-    else:
-        yield mounted(request.param, receiver)
+    with mounted(request.param, receiver) as port:
+        yield port
     receiver.close()
 
 
 @pytest.fixture
-def host(running: Host, store: GatedStore, monkeypatch: pytest.MonkeyPatch) -> Host:
-    """Return a host on a fresh world, which does not wait for the rest of a large body."""
+def port(running: int, store: GatedStore, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return the port, with a fresh world; the rest of a large body is not waited for."""
     store.reset()
     monkeypatch.setattr("hookrow.asgi.SLOWEST_REST", 0.05)
     return running
@@ -89,34 +109,35 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         ([], 422, "Webhook payload not supported"),
     ],
 )
-def test_answer(host: Host, payload: object, status: int, text: str) -> None:
+def test_answer(port: int, payload: object, status: int, text: str) -> None:
     """Each outcome has its status and its text, as plain text in UTF-8 with its length."""
-    answer = host.ask(json.dumps(payload).encode())
+    answer = ask(port, request(json.dumps(payload).encode(), PATH))
     assert (answer.status, answer.body) == (status, text.encode())
     assert answer.header("content-type") == TEXT
     assert answer.header("content-length") == str(len(text.encode()))
 
 
 @pytest.mark.parametrize("end", ["", "?", "/?a=b"])
-def test_path(host: Host, end: str) -> None:
+def test_path(port: int, end: str) -> None:
     """A slash at the end is no redirect; neither query nor content type matters."""
-    answer = host.ask(DELIVERY, MOUNT + ENDPOINT + end, extra=[("Content-Type", b"\xff")])
+    answer = ask(port, request(DELIVERY, PATH + end, extra=[b"Content-Type: \xff"]))
     assert (answer.status, answer.header("location")) == (200, None)
 
 
 @pytest.mark.parametrize("path", ["/", f"{ENDPOINT}/x", f"/x{ENDPOINT}"])
 @pytest.mark.parametrize(("method", "secret"), [("POST", SECRET), ("GET", None)])
-def test_another_path(host: Host, path: str, method: str, secret: str | None) -> None:
+def test_another_path(port: int, path: str, method: str, secret: str | None) -> None:
     """Another path is answered 404 without a redirect, whatever the method and the secret."""
-    answer = host.ask(DELIVERY, MOUNT + path, method=method, secret=secret)
+    answer = ask(port, request(DELIVERY, MOUNT + path, method=method, secret=secret))
     assert (answer.status, answer.header("location")) == (404, None)
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"])
 @pytest.mark.parametrize("secret", [SECRET, None])
-def test_another_method(host: Host, method: str, secret: str | None) -> None:
+def test_another_method(port: int, method: str, secret: str | None) -> None:
     """Another method is answered 405 with the allowed one, whatever the secret."""
-    answer = host.ask(DELIVERY, method=method, secret=secret)
+    sent = request(DELIVERY, PATH, method=method, secret=secret)
+    answer = ask(port, sent, of_head=method == "HEAD")
     assert (answer.status, answer.header("allow")) == (405, "POST")
     assert answer.header("content-type") == TEXT
     assert method == "HEAD" or answer.body == b"Method Not Allowed"
@@ -127,21 +148,21 @@ def test_another_method(host: Host, method: str, secret: str | None) -> None:
     [(None, "missing"), (b"", "missing"), (SECRET.upper(), "wrong"), (b"\xff\xfe", "wrong")],
 )
 def test_wrong_secret(
-    host: Host, store: GatedStore, secret: str | bytes | None, challenge: str
+    port: int, store: GatedStore, secret: str | bytes | None, challenge: str
 ) -> None:
     """Anything but the secret is answered 401, which says if there was one, and changes nothing."""
-    answer = host.ask(DELIVERY, secret=secret)
+    answer = ask(port, request(DELIVERY, PATH, secret=secret))
     assert (answer.status, answer.body) == (401, b"Cannot verify webhook")
     assert answer.header("www-authenticate") == f'Secret error="{challenge}"'
     assert not store.entered.is_set()
 
 
-def test_rotated_secret(host: Host) -> None:
+def test_rotated_secret(port: int) -> None:
     """Both secrets are accepted, but not two in one request."""
-    assert host.ask(DELIVERY, secret=PREVIOUS).status == 200
+    assert ask(port, request(DELIVERY, PATH, secret=PREVIOUS)).status == 200
     for two in (SECRET, PREVIOUS, ""):
-        extra = [("X-Provider-Secret", two.encode())]
-        assert host.ask(DELIVERY, extra=extra).status == 401
+        extra = [b"X-Provider-Secret: " + two.encode()]
+        assert ask(port, request(DELIVERY, PATH, extra=extra)).status == 401
 
 
 @pytest.mark.parametrize(
@@ -155,36 +176,41 @@ def test_rotated_secret(host: Host) -> None:
 )
 @pytest.mark.parametrize("begin", [b"", b"{"])
 @pytest.mark.usefixtures("_impatient")
-def test_order(host: Host, path: str, method: str, secret: str, status: int, begin: bytes) -> None:
+def test_order(port: int, path: str, method: str, secret: str, status: int, begin: bytes) -> None:
     """Path, method, secret and declared size are checked in this order, before the body is read."""
-    unread = Body([begin], LARGEST_BODY + 1, "waits")
-    assert host.ask(unread, MOUNT + path, method=method, secret=secret).status == status
+    declared = head(MOUNT + path, method=method, secret=secret, length=LARGEST_BODY + 1)
+    assert ask(port, declared + begin).status == status
 
 
 @pytest.mark.parametrize(("size", "status"), [(2, 422), (LARGEST_BODY + 1, 413)])
-def test_request_id(host: Host, size: int, status: int) -> None:
+def test_request_id(port: int, size: int, status: int) -> None:
     """The response has the id of its request if that is harmless, or else a new one."""
     for given, expected in ((b"r-1", "r-1"), (b"ada@example.com", "[0-9a-f]{16}")):
-        answer = host.ask(b"x" * size, extra=[("X-Request-Id", given)])
+        answer = ask(port, request(b"x" * size, PATH, extra=[b"X-Request-Id: " + given]))
         assert answer.status == status
         assert re.fullmatch(expected, answer.header("x-request-id") or "")
 
 
+def chunked(*pieces: bytes) -> bytes:
+    """Return a request whose body has no declared length."""
+    chunks = b"".join(map(chunk, pieces))
+    return head(PATH, extra=[b"Transfer-Encoding: chunked"]) + chunks + chunk(b"")
+
+
 @pytest.mark.parametrize(
-    ("body", "status"),
+    ("sent", "status"),
     [
-        (LARGEST, 200),
-        (LARGEST + b" ", 413),
-        (Body([LARGEST[at : at + 65536] for at in range(0, LARGEST_BODY, 65536)]), 200),
-        (Body([LARGEST, b" "]), 413),
-        (Body([b"", DELIVERY[:1], b"", DELIVERY[1:], b""]), 200),
-        (Body([b""]), 422),
+        (request(LARGEST, PATH), 200),
+        (request(LARGEST + b" ", PATH), 413),
+        (chunked(*(LARGEST[at : at + 65536] for at in range(0, LARGEST_BODY, 65536))), 200),
+        (chunked(LARGEST, b" "), 413),
+        (chunked(), 422),
     ],
-    ids=["1 MiB", "too large", "in pieces", "pieces too large", "empty pieces", "empty"],
+    ids=["1 MiB", "too large", "in pieces", "pieces too large", "empty"],
 )
-def test_size(host: Host, store: GatedStore, body: bytes | Body, status: int) -> None:
+def test_size(port: int, store: GatedStore, sent: bytes, status: int) -> None:
     """A body may have 1 MiB and not a byte more, with or without a declared length."""
-    answer = host.ask(body)
+    answer = ask(port, sent)
     assert answer.status == status
     assert (store.delivered_at == AT) == (status == 200)
     if status == 413:
@@ -194,17 +220,18 @@ def test_size(host: Host, store: GatedStore, body: bytes | Body, status: int) ->
 
 @pytest.mark.parametrize("begin", [b"", DELIVERY[:-1]])
 @pytest.mark.usefixtures("_impatient")
-def test_slow_body(host: Host, store: GatedStore, begin: bytes) -> None:
+def test_slow_body(port: int, store: GatedStore, begin: bytes) -> None:
     """A body which is not complete in time is answered 408, and changes nothing."""
-    answer = host.ask(Body([begin], len(DELIVERY), "waits"))
+    answer = ask(port, head(PATH, length=len(DELIVERY)) + begin)
     assert (answer.status, answer.body) == (408, b"Request Timeout")
     assert answer.header("content-type") == TEXT
     assert store.delivered_at is None
 
 
 @pytest.mark.parametrize("begin", [b"", DELIVERY[:-1]])
-def test_client_leaves(host: Host, store: GatedStore, begin: bytes) -> None:
+def test_client_leaves(port: int, store: GatedStore, begin: bytes) -> None:
     """A client that leaves within its body changes nothing, and the next one is served."""
-    assert host.ask(Body([begin], len(DELIVERY), "leaves")).status in {0, 408}
-    assert host.ask(b"{").status == 422
+    with Connection(port) as connection:
+        connection.send(head(PATH, length=len(DELIVERY)) + begin)
+    assert ask(port, request(b"{", PATH)).status == 422
     assert store.delivered_at is None
