@@ -171,7 +171,7 @@ def eventually(true: Callable[[], T], *, seconds: float = PATIENCE) -> T:
 def uvicorn_serving(
     app: Any,  # noqa: ANN401 - any ASGI application
     *,
-    lifespan: Literal["auto", "on"] = "auto",
+    lifespan: Literal["auto", "on", "off"] = "auto",
     http: Any = "httptools",  # noqa: ANN401 - a protocol, or the name of one
 ) -> Iterator[int]:
     """Serve an application with uvicorn, in a thread; yield the port."""

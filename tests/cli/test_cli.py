@@ -1,8 +1,9 @@
-"""The commands as a whole: their help, each in a process, without an extra, and `hookrow db`."""
+"""The commands as a whole: help, processes, missing extras, `hookrow db` and `hookrow demo`."""
 
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from subprocess import CompletedProcess
 
 import click
@@ -139,3 +140,36 @@ class TestTables:
         done = command.call("db", "sql", *AWAY.split())
         assert (done.returncode, done.stderr) == (0, "")
         assert "CREATE TABLE hookrow_subscribers" in done.stdout
+
+
+def test_demo(tmp_path: Path) -> None:
+    """Without a terminal it ends after each answer, what it changes, and a summary.
+
+    Settings for hookrow and a proxy make no difference, and no file is left.
+    """
+    done = Command(tmp_path, measured=True).run(
+        "demo",
+        HOOKROW_SECRET="short",
+        HOOKROW_DATABASE_URL="postgresql://ada@127.0.0.1:1/mail",
+        HOOKROW_MOUNT_PATH="/elsewhere",
+        http_proxy=f"http://127.0.0.1:{free_port()}",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [path.name for path in tmp_path.rglob("*")] == ["tmp"]
+    for expected in (
+        *(" 401 Cannot verify webhook", "dispatch 1: delivered_at 2", "subscriber 3: active"),
+        *("subscription 3: suppressed, HardBounce", "subscriber 2: suppressed, SpamComplaint"),
+        "\n14 notifications: 8 answered 200, 1 answered 400, 1 answered 401, ",
+    ):
+        assert expected in done.stdout
+    refused = r"\n.* (400|401|404|422) \w.* nothing(?=\n)"
+    late = r"\nthe (same|suppression again).* nothing(?=\n)"
+    assert [len(re.findall(rows, done.stdout)) for rows in (refused, late)] == [6, 2]
+    assert re.search(r"/dashboard/\?token=\S{43}\n", done.stdout)
+    assert "Ctrl-C" not in done.stdout
+    assert re.search(
+        r"no dispatch had the id (\S+) when it came; 1 attempt; tried again\s"
+        r"(.*\n)*  dispatch 5: delivered_at 2.*\n"
+        r"  no dispatch had the id \1 when it came; 1 attempt; recorded \d+ m?s later\n",
+        done.stdout,
+    )

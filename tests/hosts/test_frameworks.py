@@ -14,24 +14,13 @@ from drivers import GatedStore, receiving, werkzeug_serving
 from starlette.middleware.base import RequestResponseEndpoint
 from werkzeug.test import TestResponse
 
+import wire
 from hookrow import Receiver, Refusal
 from hookrow.fastapi import router
 from hookrow.flask import blueprint
 from hookrow.http import LARGEST_BODY
 from process import EXAMPLES
-from wire import (
-    ADAS,
-    DELIVERY,
-    ENDPOINT,
-    PATIENCE,
-    SECRET,
-    STRANGER,
-    ask,
-    get,
-    head,
-    request,
-    uvicorn_serving,
-)
+from wire import ADAS, DELIVERY, ENDPOINT, PATIENCE, SECRET, STRANGER
 
 TERMINATED = {"wsgi.input_terminated": True}
 DELIVERED = DELIVERY.replace(ADAS.encode(), b"m-1").replace(b"ada@", b"Ada@")
@@ -63,8 +52,11 @@ class TestExamples:
             file = tmp_path_factory.mktemp(name) / "hookrow.db"
             patch.setenv("HOOKROW_DATABASE_URL", f"sqlite:///{file}")
             example = import_module(name)
-        serving = werkzeug_serving if request.param in {"wsgi", "flask"} else uvicorn_serving
-        with serving(example.app) as port:
+        if request.param in {"wsgi", "flask"}:
+            serving = werkzeug_serving(example.app)
+        else:
+            serving = wire.uvicorn_serving(example.app, lifespan="off")
+        with serving as port:
             yield port
         example.receiver.close(PATIENCE)
         example.engine.dispose()
@@ -72,12 +64,12 @@ class TestExamples:
 
     def test_recorded(self, port: int) -> None:
         """The application saves what it sends, the receiver records, the application shows it."""
-        save = head("/dispatches?email=ada@example.com&message_id=m-1", length=0)
-        assert ask(port, save).status == 201
-        assert ask(port, request(DELIVERED, f"/mail{ENDPOINT}")).status == 200
-        shown = get(port, "/dispatches/m-1")
+        save = wire.head("/dispatches?email=ada@example.com&message_id=m-1", length=0)
+        assert wire.ask(port, save).status == 201
+        assert wire.ask(port, wire.request(DELIVERED, f"/mail{ENDPOINT}")).status == 200
+        shown = wire.get(port, "/dispatches/m-1")
         assert json.loads(shown.body)["delivered_at"].startswith("2026-03-04")
-        assert get(port, "/dispatches/m-2").status == 404
+        assert wire.get(port, "/dispatches/m-2").status == 404
 
     @pytest.mark.parametrize(
         ("path", "method", "secret", "status"),
@@ -91,7 +83,7 @@ class TestExamples:
     )
     def test_mount(self, port: int, path: str, method: str, secret: str, status: int) -> None:
         """The endpoint is below the mount only, without a redirect, and takes POST only."""
-        answer = ask(port, request(b"{", path, method=method, secret=secret))
+        answer = wire.ask(port, wire.request(b"{", path, method=method, secret=secret))
         assert (answer.status, answer.header("location")) == (status, None)
 
 
@@ -122,8 +114,8 @@ class TestFastAPI:
         app = fastapi.FastAPI()
         dependencies = [fastapi.Depends(note)]
         app.include_router(router(receiver), prefix="/mail", dependencies=dependencies)
-        with uvicorn_serving(app) as port:
-            assert ask(port, request(b"{", f"/mail{ENDPOINT}")).status == 422
+        with wire.uvicorn_serving(app) as port:
+            assert wire.ask(port, wire.request(b"{", f"/mail{ENDPOINT}")).status == 422
         assert called == ["before", "after"]
 
     @pytest.mark.parametrize(
@@ -146,15 +138,15 @@ class TestFastAPI:
             app.middleware("http")(pass_on)
         dependencies = [fastapi.Depends(read)] if "dependency" in reads else []
         app.include_router(router(receiver), prefix="/mail", dependencies=dependencies)
-        with uvicorn_serving(app) as port:
+        with wire.uvicorn_serving(app) as port:
             for body, secret, status in (
                 (STRANGER, SECRET, 404),
                 (b"{}", "wrong", 401),
                 (b"", SECRET, 422),
                 (b" " * (LARGEST_BODY + 1), SECRET, 413),
             ):
-                posted = request(body, f"/mail{ENDPOINT}", secret=secret)
-                assert ask(port, posted).status == status
+                posted = wire.request(body, f"/mail{ENDPOINT}", secret=secret)
+                assert wire.ask(port, posted).status == status
 
 
 class TestFlask:

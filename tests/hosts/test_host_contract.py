@@ -17,6 +17,7 @@ from starlette.routing import Mount
 from werkzeug.exceptions import NotFound
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
+import wire
 from hookrow import Postmark, Receiver, testing
 from hookrow.asgi import ASGI
 from hookrow.direct import DirectProtocol
@@ -24,21 +25,7 @@ from hookrow.fastapi import router
 from hookrow.flask import blueprint
 from hookrow.http import LARGEST_BODY
 from hookrow.wsgi import WSGI
-from wire import (
-    ADA,
-    ADAS,
-    AT,
-    DELIVERY,
-    ENDPOINT,
-    SECRET,
-    TEXT,
-    Connection,
-    ask,
-    chunk,
-    head,
-    request,
-    uvicorn_serving,
-)
+from wire import ADA, ADAS, AT, DELIVERY, ENDPOINT, SECRET, TEXT
 
 MOUNT = "/mail"
 PATH = MOUNT + ENDPOINT
@@ -51,11 +38,11 @@ def mounted(kind: str, receiver: Receiver) -> AbstractContextManager[int]:
     """Serve a receiver below the mount; "direct" is the protocol of `hookrow serve`."""
     match kind:
         case "asgi":
-            return uvicorn_serving(Starlette(routes=[Mount(MOUNT, ASGI(receiver))]))
+            return wire.uvicorn_serving(Starlette(routes=[Mount(MOUNT, ASGI(receiver))]))
         case "fastapi":
             fastapi = FastAPI()
             fastapi.include_router(router(receiver), prefix=MOUNT)
-            return uvicorn_serving(fastapi)
+            return wire.uvicorn_serving(fastapi)
         case "wsgi":
             return werkzeug_serving(DispatcherMiddleware(NotFound(), {MOUNT: WSGI(receiver)}))
         case "flask":
@@ -63,7 +50,7 @@ def mounted(kind: str, receiver: Receiver) -> AbstractContextManager[int]:
             flask.register_blueprint(blueprint(receiver), url_prefix=MOUNT)
             return werkzeug_serving(flask)
         case _:
-            return uvicorn_serving(Webhook(receiver), http=DirectProtocol)
+            return wire.uvicorn_serving(Webhook(receiver), http=DirectProtocol)
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +98,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_answer(port: int, payload: object, status: int, text: str) -> None:
     """Each outcome has its status and its text, as plain text in UTF-8 with its length."""
-    answer = ask(port, request(json.dumps(payload).encode(), PATH))
+    answer = wire.ask(port, wire.request(json.dumps(payload).encode(), PATH))
     assert (answer.status, answer.body) == (status, text.encode())
     assert answer.header("content-type") == TEXT
     assert answer.header("content-length") == str(len(text.encode()))
@@ -120,7 +107,7 @@ def test_answer(port: int, payload: object, status: int, text: str) -> None:
 @pytest.mark.parametrize("end", ["", "?", "/?a=b"])
 def test_path(port: int, end: str) -> None:
     """A slash at the end is no redirect; neither query nor content type matters."""
-    answer = ask(port, request(DELIVERY, PATH + end, extra=[b"Content-Type: \xff"]))
+    answer = wire.ask(port, wire.request(DELIVERY, PATH + end, extra=[b"Content-Type: \xff"]))
     assert (answer.status, answer.header("location")) == (200, None)
 
 
@@ -128,7 +115,7 @@ def test_path(port: int, end: str) -> None:
 @pytest.mark.parametrize(("method", "secret"), [("POST", SECRET), ("GET", None)])
 def test_another_path(port: int, path: str, method: str, secret: str | None) -> None:
     """Another path is answered 404 without a redirect, whatever the method and the secret."""
-    answer = ask(port, request(DELIVERY, MOUNT + path, method=method, secret=secret))
+    answer = wire.ask(port, wire.request(DELIVERY, MOUNT + path, method=method, secret=secret))
     assert (answer.status, answer.header("location")) == (404, None)
 
 
@@ -136,8 +123,8 @@ def test_another_path(port: int, path: str, method: str, secret: str | None) -> 
 @pytest.mark.parametrize("secret", [SECRET, None])
 def test_another_method(port: int, method: str, secret: str | None) -> None:
     """Another method is answered 405 with the allowed one, whatever the secret."""
-    sent = request(DELIVERY, PATH, method=method, secret=secret)
-    answer = ask(port, sent, of_head=method == "HEAD")
+    sent = wire.request(DELIVERY, PATH, method=method, secret=secret)
+    answer = wire.ask(port, sent, of_head=method == "HEAD")
     assert (answer.status, answer.header("allow")) == (405, "POST")
     assert answer.header("content-type") == TEXT
     assert method == "HEAD" or answer.body == b"Method Not Allowed"
@@ -151,7 +138,7 @@ def test_wrong_secret(
     port: int, store: GatedStore, secret: str | bytes | None, challenge: str
 ) -> None:
     """Anything but the secret is answered 401, which says if there was one, and changes nothing."""
-    answer = ask(port, request(DELIVERY, PATH, secret=secret))
+    answer = wire.ask(port, wire.request(DELIVERY, PATH, secret=secret))
     assert (answer.status, answer.body) == (401, b"Cannot verify webhook")
     assert answer.header("www-authenticate") == f'Secret error="{challenge}"'
     assert not store.entered.is_set()
@@ -159,10 +146,10 @@ def test_wrong_secret(
 
 def test_rotated_secret(port: int) -> None:
     """Both secrets are accepted, but not two in one request."""
-    assert ask(port, request(DELIVERY, PATH, secret=PREVIOUS)).status == 200
+    assert wire.ask(port, wire.request(DELIVERY, PATH, secret=PREVIOUS)).status == 200
     for two in (SECRET, PREVIOUS, ""):
         extra = [b"X-Provider-Secret: " + two.encode()]
-        assert ask(port, request(DELIVERY, PATH, extra=extra)).status == 401
+        assert wire.ask(port, wire.request(DELIVERY, PATH, extra=extra)).status == 401
 
 
 @pytest.mark.parametrize(
@@ -178,30 +165,30 @@ def test_rotated_secret(port: int) -> None:
 @pytest.mark.usefixtures("_impatient")
 def test_order(port: int, path: str, method: str, secret: str, status: int, begin: bytes) -> None:
     """Path, method, secret and declared size are checked in this order, before the body is read."""
-    declared = head(MOUNT + path, method=method, secret=secret, length=LARGEST_BODY + 1)
-    assert ask(port, declared + begin).status == status
+    declared = wire.head(MOUNT + path, method=method, secret=secret, length=LARGEST_BODY + 1)
+    assert wire.ask(port, declared + begin).status == status
 
 
 @pytest.mark.parametrize(("size", "status"), [(2, 422), (LARGEST_BODY + 1, 413)])
 def test_request_id(port: int, size: int, status: int) -> None:
     """The response has the id of its request if that is harmless, or else a new one."""
     for given, expected in ((b"r-1", "r-1"), (b"ada@example.com", "[0-9a-f]{16}")):
-        answer = ask(port, request(b"x" * size, PATH, extra=[b"X-Request-Id: " + given]))
+        answer = wire.ask(port, wire.request(b"x" * size, PATH, extra=[b"X-Request-Id: " + given]))
         assert answer.status == status
         assert re.fullmatch(expected, answer.header("x-request-id") or "")
 
 
 def chunked(*pieces: bytes) -> bytes:
     """Return a request whose body has no declared length."""
-    chunks = b"".join(map(chunk, pieces))
-    return head(PATH, extra=[b"Transfer-Encoding: chunked"]) + chunks + chunk(b"")
+    chunks = b"".join(map(wire.chunk, pieces))
+    return wire.head(PATH, extra=[b"Transfer-Encoding: chunked"]) + chunks + wire.chunk(b"")
 
 
 @pytest.mark.parametrize(
     ("sent", "status"),
     [
-        (request(LARGEST, PATH), 200),
-        (request(LARGEST + b" ", PATH), 413),
+        (wire.request(LARGEST, PATH), 200),
+        (wire.request(LARGEST + b" ", PATH), 413),
         (chunked(*(LARGEST[at : at + 65536] for at in range(0, LARGEST_BODY, 65536))), 200),
         (chunked(LARGEST, b" "), 413),
         (chunked(), 422),
@@ -210,7 +197,7 @@ def chunked(*pieces: bytes) -> bytes:
 )
 def test_size(port: int, store: GatedStore, sent: bytes, status: int) -> None:
     """A body may have 1 MiB and not a byte more, with or without a declared length."""
-    answer = ask(port, sent)
+    answer = wire.ask(port, sent)
     assert answer.status == status
     assert (store.delivered_at == AT) == (status == 200)
     if status == 413:
@@ -222,7 +209,7 @@ def test_size(port: int, store: GatedStore, sent: bytes, status: int) -> None:
 @pytest.mark.usefixtures("_impatient")
 def test_slow_body(port: int, store: GatedStore, begin: bytes) -> None:
     """A body which is not complete in time is answered 408, and changes nothing."""
-    answer = ask(port, head(PATH, length=len(DELIVERY)) + begin)
+    answer = wire.ask(port, wire.head(PATH, length=len(DELIVERY)) + begin)
     assert (answer.status, answer.body) == (408, b"Request Timeout")
     assert answer.header("content-type") == TEXT
     assert store.delivered_at is None
@@ -231,7 +218,7 @@ def test_slow_body(port: int, store: GatedStore, begin: bytes) -> None:
 @pytest.mark.parametrize("begin", [b"", DELIVERY[:-1]])
 def test_client_leaves(port: int, store: GatedStore, begin: bytes) -> None:
     """A client that leaves within its body changes nothing, and the next one is served."""
-    with Connection(port) as connection:
-        connection.send(head(PATH, length=len(DELIVERY)) + begin)
-    assert ask(port, request(b"{", PATH)).status == 422
+    with wire.Connection(port) as connection:
+        connection.send(wire.head(PATH, length=len(DELIVERY)) + begin)
+    assert wire.ask(port, wire.request(b"{", PATH)).status == 422
     assert store.delivered_at is None

@@ -9,30 +9,18 @@ from contextlib import suppress
 import pytest
 from drivers import GatedStore, Webhook
 
+import wire
 from hookrow import Head, Postmark, Promise, Receiver, Request, Response
 from hookrow.direct import DirectProtocol
 from hookrow.http import LARGEST_BODY
 from hookrow.protocol import LARGEST_HEAD, LARGEST_REST
-from wire import (
-    DELIVERY,
-    PATIENCE,
-    SECRET,
-    STRANGER,
-    Connection,
-    ask,
-    chunk,
-    eventually,
-    get,
-    head,
-    request,
-    uvicorn_serving,
-)
+from wire import DELIVERY, PATIENCE, SECRET, STRANGER, Connection
 
 BUFFERED = 48 * 1024 * 1024  # in bytes; more than two sockets hold of what nobody has read yet
 
 BOUNCE = json.dumps({"RecordType": "Bounce"}).encode()
 CHUNKED = b"Transfer-Encoding: chunked"
-CHUNKS = head(extra=[CHUNKED]) + chunk(BOUNCE)  # without the end of the body
+CHUNKS = wire.head(extra=[CHUNKED]) + wire.chunk(BOUNCE)  # without the end of the body
 
 
 class Failing(Receiver):
@@ -60,7 +48,7 @@ def store() -> GatedStore:
 def running(store: GatedStore) -> Iterator[int]:
     """Serve the application for all tests."""
     receiver = Failing(Postmark(SECRET), store, deadline=60)
-    with uvicorn_serving(Webhook(receiver), http=DirectProtocol) as port:
+    with wire.uvicorn_serving(Webhook(receiver), http=DirectProtocol) as port:
         yield port
     receiver.close(PATIENCE)
 
@@ -77,7 +65,7 @@ class TestNotifications:
     def test_expect(self, port: int) -> None:
         """A client that waits for "100 Continue" receives it."""
         with Connection(port) as connection:
-            connection.send(head(length=len(DELIVERY), extra=[b"Expect: 100-continue"]))
+            connection.send(wire.head(length=len(DELIVERY), extra=[b"Expect: 100-continue"]))
             connection.interim(100)
             connection.send(DELIVERY)
             assert connection.answer().status == 200
@@ -86,7 +74,7 @@ class TestNotifications:
         """Requests sent at once are answered in their order, though the first one waits."""
         store.gate.clear()
         with Connection(port) as connection:
-            connection.send(b"".join(map(request, (DELIVERY, b"{", STRANGER, DELIVERY))))
+            connection.send(b"".join(map(wire.request, (DELIVERY, b"{", STRANGER, DELIVERY))))
             store.entered.wait(PATIENCE)
             store.gate.set()
             assert [connection.answer().status for _ in range(4)] == [200, 422, 404, 200]
@@ -95,7 +83,7 @@ class TestNotifications:
     def test_error(self, port: int, name: bytes, caplog: pytest.LogCaptureFixture) -> None:
         """A receiver that raises costs a 503 and a log line with the place but without the data."""
         extra = [b"X-Request-Id: one-of-ours", name + b": ada@example.com"]
-        assert ask(port, request(DELIVERY, extra=extra)).status == 503
+        assert wire.ask(port, wire.request(DELIVERY, extra=extra)).status == 503
         (logged,) = [each.getMessage() for each in caplog.records if each.name == "hookrow"]
         place = "test_protocol.py" if name == b"X-Fail" else ""
         assert all(part in logged for part in ("ZeroDivisionError", place, "one-of-ours"))
@@ -105,33 +93,37 @@ class TestNotifications:
     def test_client_is_gone(self, port: int, store: GatedStore, *, breaks_off: bool) -> None:
         """A connection that is reset, or closed for nonsense, costs no other its response."""
         store.gate.clear()
-        with Connection(port) as first, Connection(port) as gone, Connection(port) as other:
-            first.send(request(DELIVERY))
+        with (
+            Connection(port) as first,
+            Connection(port) as gone,
+            Connection(port) as other,
+        ):
+            first.send(wire.request(DELIVERY))
             store.entered.wait(PATIENCE)
-            gone.send(request(DELIVERY))
-            other.send(request(STRANGER))
-            assert get(port, "/").status == 404  # it has read those before
+            gone.send(wire.request(DELIVERY))
+            other.send(wire.request(STRANGER))
+            assert wire.get(port, "/").status == 404  # it has read those before
             if breaks_off:
                 gone.send(b"\x16\x03\x01\r\n\r\n")
                 assert gone.answer().status == 400
             else:
                 gone.reset()
-            assert get(port, "/").status == 404
+            assert wire.get(port, "/").status == 404
             store.gate.set()
             assert (first.answer().status, other.answer().status) == (200, 404)
 
     @pytest.mark.parametrize(
         "last",
         [
-            request(b"{", extra=[b"Connection: close"]),
-            request(b"{", extra=[b"Connection: keep-alive"]).replace(b"HTTP/1.1", b"HTTP/1.0"),
+            wire.request(b"{", extra=[b"Connection: close"]),
+            wire.request(b"{", extra=[b"Connection: keep-alive"]).replace(b"HTTP/1.1", b"HTTP/1.0"),
         ],
         ids=["close", "HTTP/1.0"],
     )
     def test_behind_the_last_request(self, port: int, store: GatedStore, last: bytes) -> None:
         """A request that arrives behind the last one of its connection is not processed."""
         with Connection(port) as connection:
-            connection.send(last + request(DELIVERY))
+            connection.send(last + wire.request(DELIVERY))
             answer = connection.answer()
             assert (answer.status, answer.header("connection")) == (422, "close")
             assert connection.is_over()
@@ -142,9 +134,9 @@ class TestHead:
     def test_long(self, port: int) -> None:
         """A head of 60 kB is accepted; a longer one gets 431 and ends the connection."""
         extra = [b"X-%d: %s" % (number, b"x" * 1000) for number in range(60)]
-        assert ask(port, request(BOUNCE, extra=extra)).status == 422
+        assert wire.ask(port, wire.request(BOUNCE, extra=extra)).status == 422
         begin, long = b"GET / HTTP/1.1\r\nX: ", b"x" * (LARGEST_HEAD + 1)
-        with_secret = head(length=2)[:-2] + b"X: " + long
+        with_secret = wire.head(length=2)[:-2] + b"X: " + long
         for sent in (begin + long, begin + long + b"\r\n\r\n", with_secret):
             with Connection(port) as connection:
                 connection.send(sent)
@@ -170,12 +162,12 @@ class TestHead:
                 connection.send(piece)
                 sent += len(piece)
         assert sent < BUFFERED
-        assert get(port, "/").status == 404
+        assert wire.get(port, "/").status == 404
 
     def test_trailers(self, port: int) -> None:
         """Trailers do not end the connection, and are no headers: a secret in one is ignored."""
         trailer = b"0\r\nX-Provider-Secret: %s\r\n\r\n" % SECRET.encode()
-        without = head(secret=None, extra=[CHUNKED]) + trailer
+        without = wire.head(secret=None, extra=[CHUNKED]) + trailer
         with Connection(port) as connection:
             connection.send(CHUNKS + trailer + without + CHUNKS + trailer)
             assert [connection.answer().status for _ in range(3)] == [422, 401, 422]
@@ -210,7 +202,7 @@ class TestRest:
     def test_response_is_read_late(self, port: int, secret: str, length: int, status: int) -> None:
         """A client that reads only after it has sent everything gets its response."""
         with Connection(port) as connection:
-            connection.send(head(secret=secret, length=length))
+            connection.send(wire.head(secret=secret, length=length))
             for _ in range(length // 1024):
                 connection.send(b"x" * 1024)
             connection.send(b"x" * (length % 1024))
@@ -218,7 +210,7 @@ class TestRest:
 
     def test_next_request(self, port: int) -> None:
         """After the rest the connection serves the next request, also if a read ends within it."""
-        body, after = request(b"x" * (LARGEST_REST // 2), secret="wrong"), request(BOUNCE)
+        body, after = wire.request(b"x" * (LARGEST_REST // 2), secret="wrong"), wire.request(BOUNCE)
         with Connection(port) as connection:
             for _ in range(3):
                 connection.send(body + after[:20])
@@ -229,10 +221,10 @@ class TestRest:
     def test_no_second_response(self, port: int) -> None:
         """A connection that is closed for its rest gets no second response."""
         with Connection(port) as connection:
-            connection.send(head(secret="wrong", extra=[CHUNKED]))
+            connection.send(wire.head(secret="wrong", extra=[CHUNKED]))
             assert connection.answer().status == 401
             with suppress(ConnectionError):
-                connection.send(chunk(b"x" * (LARGEST_REST + 1)))
+                connection.send(wire.chunk(b"x" * (LARGEST_REST + 1)))
             assert connection.is_over()
 
 
@@ -248,12 +240,12 @@ class TestTime:
     def used(self, port: int, hurry: Callable[[], None]) -> Iterator[Connection]:
         """Open a connection with a response on it, before the limit is a moment."""
         with Connection(port) as connection:
-            connection.send(request(BOUNCE))
+            connection.send(wire.request(BOUNCE))
             assert connection.answer().status == 422
             hurry()
             yield connection
 
-    @pytest.mark.parametrize("begin", [b"", head(length=2)[:-2]])
+    @pytest.mark.parametrize("begin", [b"", wire.head(length=2)[:-2]])
     def test_first_head(self, port: int, hurry: Callable[[], None], begin: bytes) -> None:
         hurry()
         with Connection(port) as connection:
@@ -267,7 +259,7 @@ class TestTime:
             return used.is_readable()
 
         used.send(b"GET / HTTP/1.1\r\nX: ")
-        eventually(is_cut_off)
+        wire.eventually(is_cut_off)
         assert used.is_over()
 
     @pytest.mark.parametrize("begin", [b"\r\n", b"POST"])
@@ -279,15 +271,17 @@ class TestTime:
 
     def test_rest(self, used: Connection) -> None:
         """The rest of a request that has its response has the same limit."""
-        used.send(head(secret="wrong", length=100) + b"{")
+        used.send(wire.head(secret="wrong", length=100) + b"{")
         assert used.answer().status == 401
         assert used.is_over()
 
-    @pytest.mark.parametrize("before", [b"", head("/", method="GET")], ids=["alone", "pipelined"])
+    @pytest.mark.parametrize(
+        "before", [b"", wire.head("/", method="GET")], ids=["alone", "pipelined"]
+    )
     def test_body(self, used: Connection, before: bytes) -> None:
         """A body has a time limit of its own, also if its head was sent before its turn."""
         time.sleep(0.05)  # nothing has begun yet
-        used.send(before + request(BOUNCE)[:-1])
+        used.send(before + wire.request(BOUNCE)[:-1])
         time.sleep(0.05)
-        used.send(request(BOUNCE)[-1:])
+        used.send(wire.request(BOUNCE)[-1:])
         assert [used.answer().status for _ in range(2 if before else 1)][-1] == 422

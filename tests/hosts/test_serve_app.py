@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from sqlalchemy import inspect
 
+import wire
 import world
 from hookrow.direct import DirectProtocol
 from hookrow.prepare import prepare
@@ -23,22 +24,7 @@ from hookrow.server import Server
 from hookrow.settings import Settings
 from hookrow.stores import tables
 from hookrow.stores.engines import opened
-from wire import (
-    ADAS,
-    AT,
-    DELIVERY,
-    ENDPOINT,
-    SECRET,
-    STRANGER,
-    TEXT,
-    Answer,
-    ask,
-    eventually,
-    get,
-    head,
-    request,
-    uvicorn_serving,
-)
+from wire import ADAS, AT, DELIVERY, ENDPOINT, SECRET, STRANGER, TEXT, Answer
 
 MISSING = DELIVERY.replace(ADAS.encode(), b"m-1")
 
@@ -51,10 +37,10 @@ class Served:
     reload: Callable[[], None]
 
     def post(self, body: bytes = DELIVERY, path: str = ENDPOINT, secret: str = SECRET) -> Answer:
-        return ask(self.port, request(body, path, secret=secret))
+        return wire.ask(self.port, wire.request(body, path, secret=secret))
 
     def get(self, path: str) -> Answer:
-        return get(self.port, path)
+        return wire.get(self.port, path)
 
 
 @contextmanager
@@ -64,7 +50,7 @@ def serving(url: str, **options: Any) -> Iterator[Served]:  # noqa: ANN401 - as 
     settings = Settings(database_url=url, secrets=secrets, **options)
     prepare(settings)
     server = Server(settings)
-    with uvicorn_serving(server, lifespan="on", http=DirectProtocol) as port:
+    with wire.uvicorn_serving(server, lifespan="on", http=DirectProtocol) as port:
         yield Served(port, server.reload)
 
 
@@ -102,8 +88,8 @@ def test_dashboard(sqlite_url: str, caplog: pytest.LogCaptureFixture) -> None:
         sqlite_url, dashboard=True, dashboard_password="word", mount_path="/mail"
     ) as server:
         given = b"Authorization: Basic " + b64encode(b"hookrow:word")
-        page = head("/mail/dashboard/", method="GET", secret=None, extra=[given])
-        assert ask(server.port, page).status == 200
+        page = wire.head("/mail/dashboard/", method="GET", secret=None, extra=[given])
+        assert wire.ask(server.port, page).status == 200
         paths = ("/mail/dashboard/", "/mail/dashboards")
         assert [server.get(path).status for path in paths] == [401, 404]
     assert "The dashboard's password has 4 characters" in caplog.text
@@ -168,7 +154,7 @@ def test_sweep(sqlite_url: str) -> None:
         assert server.post().status == 200
     assert times(sqlite_url) == [AT, None]
     with serving(sqlite_url):
-        eventually(lambda: times(sqlite_url) == [AT, AT])
+        wire.eventually(lambda: times(sqlite_url) == [AT, AT])
 
 
 def test_retention(sqlite_url: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -189,7 +175,7 @@ def test_retention(sqlite_url: str, caplog: pytest.LogCaptureFixture) -> None:
     assert kept() == [(True, False)] * 2
     with serving(sqlite_url, keep_bodies=timedelta(0)) as server:
         assert server.post(MISSING.replace(b"m-1", b"m-2")).status == 404
-        eventually(lambda: "Pruned from the log, entries and bodies: 2." in caplog.text)
+        wire.eventually(lambda: "Pruned from the log, entries and bodies: 2." in caplog.text)
     assert "No body is kept" in caplog.text
     assert kept() == [(False, False)] * 2
 
