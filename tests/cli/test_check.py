@@ -57,7 +57,6 @@ def host_url(empty_sqlite_url: str) -> str:
 
 @pytest.fixture
 def host_postgres_url(empty_postgres_url: str) -> str:
-    """Return the URL of a PostgreSQL database with the same tables."""
     execute(empty_postgres_url, PEOPLE, SENDS_TABLE, MEMBERS_TABLE)
     return empty_postgres_url
 
@@ -73,7 +72,6 @@ def about(name: str, url: str, schema: Schema = HOST) -> Finding:
 
 
 def warnings(name: str, url: str, schema: Schema = HOST) -> list[str]:
-    """Return the texts of the warnings about a subject."""
     findings = found(url, schema)
     return [each.text for each in findings if (each.level, each.about) == (Level.WARNING, name)]
 
@@ -169,7 +167,6 @@ def test_clock(
 class TestRows:
     @pytest.fixture
     def restricted_url(self, postgres: Databases, host_postgres_url: str) -> Iterator[str]:
-        """Return a URL whose user may not read the host's tables."""
         name = f"restricted_{make_url(host_postgres_url).database}"
         postgres.execute(f"CREATE ROLE {name} LOGIN")
         yield host_postgres_url.replace("//postgres@", f"//{name}@")
@@ -249,7 +246,6 @@ class TestIndexes:
         self.follow(url)
 
     def test_view(self, host_postgres_url: str) -> None:
-        """A view has no index: the table behind it needs it."""
         url = host_postgres_url
         execute(url, "CREATE VIEW pairs AS SELECT * FROM members")
         schema = replace(HOST, subscriptions=replace(HOST.roles["subscriptions"], table="pairs"))

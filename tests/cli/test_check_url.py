@@ -56,8 +56,6 @@ def faults(url: str, secret: str | None = SECRET, patience: float = 20.0) -> lis
 
 
 class Noting:
-    """Passes requests on to an application, and keeps the secrets in them."""
-
     def __init__(self, app: WSGIApplication) -> None:
         self.secrets: set[str] = set()
         self._app = app
@@ -68,7 +66,6 @@ class Noting:
 
 
 def served(app: WSGIApplication) -> list[str]:
-    """Serve an application; return the faults that are found at hookrow's path."""
     with loopback(app) as port:
         found = faults(f"http://127.0.0.1:{port}{PATH}")
     return [fault.replace(f":{port}", ":80") for fault in found]
@@ -76,7 +73,6 @@ def served(app: WSGIApplication) -> list[str]:
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """Serve hookrow at /mail, and nothing else; return the server's URL."""
     with loopback(HOOKROW) as port:
         yield f"http://127.0.0.1:{port}"
 
@@ -130,7 +126,6 @@ class TestConnection:
         ],
     )
     def test_addresses(self, ips: list[str], level: Level, words: str) -> None:
-        """The host needs a public address, and that by IPv4."""
         found = check_addresses("a.test", ips)
         assert found.level is level
         assert words in repr(found)
@@ -142,8 +137,7 @@ class TestConnection:
         found = check_port(read(url), ["127.0.0.1", "127.0.0.2"])
         assert (found.level, "127.0.0.2: Connection refused" in found.text) == (Level.WARNING, True)
 
-    def test_no_ipv6(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """If this machine has no IPv6, the server's IPv4 address is enough."""
+    def test_machine_without_ipv6(self, monkeypatch: pytest.MonkeyPatch) -> None:
         lacking = OSError(errno.ENETUNREACH, "Network is unreachable")
         monkeypatch.setattr(reach, "_fault", lambda ip, _: lacking if ":" in ip else None)
         address = read("http://localhost/")
@@ -238,7 +232,6 @@ def to(location: str, status: int = 307) -> Response:
 def when(
     test: Callable[[WSGIEnvironment], bool], then: WSGIApplication, otherwise: WSGIApplication
 ) -> WSGIApplication:
-    """Return an application that passes requests on to one of two."""
     return lambda environ, start: (then if test(environ) else otherwise)(environ, start)
 
 
@@ -342,7 +335,6 @@ class TestSecret:
         assert SECRET not in app.secrets
 
     def test_plain_http_in_public(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Plain HTTP through the internet is an error, and the secret is not sent."""
         monkeypatch.setattr("hookrow.outside.is_public", lambda _: True)
         plain, unsent = faults(url + PATH)
         assert plain.startswith("error tls: Plain http, through the internet.")

@@ -46,7 +46,6 @@ class TestHelp:
         assert (done.returncode, done.stderr, done.stdout[:14]) == (0, "", "Usage: hookrow")
 
     def test_hides_secrets(self, command: Command) -> None:
-        """Secrets and passwords that are set are not printed as defaults."""
         (command.folder / "hookrow.toml").write_text(
             'secret = "hunter2-hunter2-hunter2"\ndatabase_url = "postgresql://ada:hunter2@db/mail"'
         )
@@ -55,7 +54,6 @@ class TestHelp:
 
 
 def commands(group: click.Group, *path: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Yield every command, with what is typed for it."""
     yield path, group
     for name, member in group.commands.items():
         if isinstance(member, click.Group):
@@ -101,7 +99,6 @@ class TestProcess:
         ],
     )
     def test_missing_extra(self, command: Command, module: str, typed: str, extra: str) -> None:
-        """If an extra is missing, a line names the command that installs it."""
         done = run_without(module, command, typed)
         assert done.returncode == 1
         assert re.search(rf".*pip install 'hookrow\[{extra}\]'\n$", done.stderr)

@@ -82,7 +82,6 @@ main()
 
 @pytest.fixture(scope="module")
 def command(tmp_path_factory: pytest.TempPathFactory) -> Command:
-    """Return the command, in a folder with a database and files of settings."""
     command = Command(tmp_path_factory.mktemp("mistakes"))
     folder, no_log = command.folder, "[tables]\nlog = false\n"
     (folder / "empty.db").touch()

@@ -49,7 +49,6 @@ def keep(url: str, payload: object, outcome: Outcome, came: datetime | None = No
 
 
 def listed(command: Command, *arguments: object) -> list[dict[str, Any]]:
-    """Return the entries that `hookrow log` lists."""
     done = command.call("log", "--json", *arguments)
     assert done.returncode == 0, done.stderr
     return [msgspec.json.decode(line) for line in done.stdout.splitlines()]
@@ -132,8 +131,7 @@ class TestShow:
         assert msgspec.json.decode(body) == suppression
         assert world.rows(url) == before
 
-    def test_replay_rejected(self, command: Command, url: str) -> None:
-        """If the database rejects the replay, the entry is shown all the same."""
+    def test_replay_that_the_database_rejects(self, command: Command, url: str) -> None:
         keep(url, DELIVERY, FAILED)
         with closing(sqlite3.connect(command.folder / "hookrow.db")) as database:
             database.execute(
@@ -215,8 +213,7 @@ class TestReplay:
             assert printed == f"2 notifications {done}: 2 without the body that came.\n"
 
 
-def test_prune(command: Command, url: str) -> None:
-    """Old entries and bodies are deleted, but parked ones keep theirs."""
+def test_prune_keeps_the_bodies_of_parked(command: Command, url: str) -> None:
     now = datetime.now(UTC)
     for ago in (100, 10, 3):
         keep(url, testing.opening(ADA, ADAS, at=AT + ago * HOUR), RECORDED, now - ago * DAY)

@@ -48,7 +48,6 @@ def provider() -> Provider:
 
 @pytest.fixture
 def simulate(command: Command, provider: Provider) -> Iterator[Simulate]:
-    """Return a function that posts to the provider."""
     with loopback(provider) as port:
         options = {"HOOKROW_PORT": str(port), "HOOKROW_MOUNT_PATH": "mail"}
         yield lambda *typed: command.call("simulate", *typed, HOOKROW_SECRET=SECRET, **options)

@@ -52,7 +52,6 @@ def _received(sqlite_url: str) -> None:
 
 
 def figures(lines: list[str]) -> dict[str, str]:
-    """Return the second column of the printed lines by the first."""
     return {line[:20].strip(): line[20:].split()[0] for line in lines if line}
 
 

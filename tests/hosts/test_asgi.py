@@ -142,7 +142,6 @@ class TestMessages:
         ],
     )
     def test_other_scopes(self, app: ASGI, kind: str, sent: list[str]) -> None:
-        """Websockets are declined, lifespan events confirmed, unknown scopes ignored."""
         remaining, replies = iter(["lifespan.startup", "lifespan.shutdown"]), list[str]()
 
         async def receive() -> Message:

@@ -159,7 +159,6 @@ class TestFlask:
         return app
 
     def post(self, app: flask.Flask, body: bytes, path: str = "/mail", **more: Any) -> TestResponse:  # noqa: ANN401 - Flask's
-        """Post a body as a server passes it on."""
         options = {"headers": {"X-Provider-Secret": SECRET}, "content_length": len(body)} | more
         return app.test_client().post(path + ENDPOINT, input_stream=BytesIO(body), **options)
 
@@ -199,7 +198,6 @@ class TestFlask:
 
     @pytest.mark.parametrize("length", [LARGEST_BODY + 1, None])
     def test_large_body_that_the_host_read(self, app: flask.Flask, length: int | None) -> None:
-        """A body over 1 MiB is answered 413 though the host has read it."""
         app.before_request(lambda: flask.request.get_data() and None)
         body = b" " * (LARGEST_BODY + 1)
         answer = self.post(app, body, content_length=length, environ_overrides=TERMINATED)

@@ -60,7 +60,6 @@ def store() -> GatedStore:
 
 @pytest.fixture(scope="module", params=["asgi", "fastapi", "wsgi", "flask", "direct"])
 def running(request: pytest.FixtureRequest, store: GatedStore) -> Iterator[int]:
-    """Serve in a host for all tests."""
     mount_path = MOUNT if request.param == "direct" else ""
     receiver = Receiver(Postmark(SECRET, PREVIOUS), store, mount_path=mount_path, deadline=60)
     with mounted(request.param, receiver) as port:
@@ -78,7 +77,6 @@ def port(running: int, store: GatedStore, monkeypatch: pytest.MonkeyPatch) -> in
 
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for bodies for a moment only."""
     for module in ("asgi", "wsgi"):
         monkeypatch.setattr(f"hookrow.{module}.SLOWEST_BODY", 0.05)
 
@@ -144,8 +142,7 @@ def test_wrong_secret(
     assert not store.entered.is_set()
 
 
-def test_rotated_secret(port: int) -> None:
-    """Both secrets are accepted, but not two in one request."""
+def test_previous_secret_but_not_two_at_once(port: int) -> None:
     assert wire.ask(port, wire.request(DELIVERY, PATH, secret=PREVIOUS)).status == 200
     for two in (SECRET, PREVIOUS, ""):
         extra = [b"X-Provider-Secret: " + two.encode()]
@@ -179,7 +176,6 @@ def test_request_id(port: int, size: int, status: int) -> None:
 
 
 def chunked(*pieces: bytes) -> bytes:
-    """Return a request whose body has no declared length."""
     chunks = b"".join(map(wire.chunk, pieces))
     return wire.head(PATH, extra=[b"Transfer-Encoding: chunked"]) + chunks + wire.chunk(b"")
 
@@ -207,8 +203,7 @@ def test_size(port: int, store: GatedStore, sent: bytes, status: int) -> None:
 
 @pytest.mark.parametrize("begin", [b"", DELIVERY[:-1]])
 @pytest.mark.usefixtures("_impatient")
-def test_slow_body(port: int, store: GatedStore, begin: bytes) -> None:
-    """A body which is not complete in time is answered 408, and changes nothing."""
+def test_incomplete_body_changes_nothing(port: int, store: GatedStore, begin: bytes) -> None:
     answer = wire.ask(port, wire.head(PATH, length=len(DELIVERY)) + begin)
     assert (answer.status, answer.body) == (408, b"Request Timeout")
     assert answer.header("content-type") == TEXT
@@ -216,8 +211,7 @@ def test_slow_body(port: int, store: GatedStore, begin: bytes) -> None:
 
 
 @pytest.mark.parametrize("begin", [b"", DELIVERY[:-1]])
-def test_client_leaves(port: int, store: GatedStore, begin: bytes) -> None:
-    """A client that leaves within its body changes nothing, and the next one is served."""
+def test_client_that_leaves_changes_nothing(port: int, store: GatedStore, begin: bytes) -> None:
     with wire.Connection(port) as connection:
         connection.send(wire.head(PATH, length=len(DELIVERY)) + begin)
     assert wire.ask(port, wire.request(b"{", PATH)).status == 422

@@ -46,7 +46,6 @@ def store() -> GatedStore:
 
 @pytest.fixture(scope="module")
 def running(store: GatedStore) -> Iterator[int]:
-    """Serve the application for all tests."""
     receiver = Failing(Postmark(SECRET), store, deadline=60)
     with wire.uvicorn_serving(Webhook(receiver), http=DirectProtocol) as port:
         yield port
@@ -55,7 +54,6 @@ def running(store: GatedStore) -> Iterator[int]:
 
 @pytest.fixture
 def port(running: int, store: GatedStore) -> Iterator[int]:
-    """Return the port of the server, with a fresh world."""
     store.reset()
     yield running
     store.gate.set()
@@ -70,8 +68,7 @@ class TestNotifications:
             connection.send(DELIVERY)
             assert connection.answer().status == 200
 
-    def test_pipelined(self, port: int, store: GatedStore) -> None:
-        """Requests sent at once are answered in their order, though the first one waits."""
+    def test_pipelined_requests_are_answered_in_order(self, port: int, store: GatedStore) -> None:
         store.gate.clear()
         with Connection(port) as connection:
             connection.send(b"".join(map(wire.request, (DELIVERY, b"{", STRANGER, DELIVERY))))
@@ -153,8 +150,7 @@ class TestHead:
         ],
         ids=["header", "trailer", "trailers"],
     )
-    def test_endless(self, port: int, begin: bytes, piece: bytes) -> None:
-        """Headers or trailers without an end are cut off."""
+    def test_endless_headers_are_cut_off(self, port: int, begin: bytes, piece: bytes) -> None:
         sent = 0
         with Connection(port) as connection, suppress(ConnectionError):
             connection.send(begin)
@@ -183,8 +179,9 @@ class TestHead:
         ],
         ids=["TLS", "address", "HTTP2", "CONNECT", "two lengths"],
     )
-    def test_invalid(self, port: int, bad: bytes, caplog: pytest.LogCaptureFixture) -> None:
-        """Invalid HTTP is answered 400, and is not logged as an error."""
+    def test_invalid_http_is_no_error(
+        self, port: int, bad: bytes, caplog: pytest.LogCaptureFixture
+    ) -> None:
         with Connection(port) as connection:
             connection.send(bad)
             assert connection.answer().status == 400
@@ -219,7 +216,6 @@ class TestRest:
                 assert connection.answer().status == 422
 
     def test_no_second_response(self, port: int) -> None:
-        """A connection that is closed for its rest gets no second response."""
         with Connection(port) as connection:
             connection.send(wire.head(secret="wrong", extra=[CHUNKED]))
             assert connection.answer().status == 401
@@ -270,7 +266,6 @@ class TestTime:
         assert used.is_over()
 
     def test_rest(self, used: Connection) -> None:
-        """The rest of a request that has its response has the same limit."""
         used.send(wire.head(secret="wrong", length=100) + b"{")
         assert used.answer().status == 401
         assert used.is_over()

@@ -31,8 +31,6 @@ MISSING = DELIVERY.replace(ADAS.encode(), b"m-1")
 
 @dataclass
 class Served:
-    """A server in a thread."""
-
     port: int
     reload: Callable[[], None]
 
@@ -45,7 +43,6 @@ class Served:
 
 @contextmanager
 def serving(url: str, **options: Any) -> Iterator[Served]:  # noqa: ANN401 - as `Settings` types them
-    """Prepare and serve as the command does."""
     secrets = () if "secret_file" in options else (SECRET,)
     settings = Settings(database_url=url, secrets=secrets, **options)
     prepare(settings)
@@ -180,8 +177,9 @@ def test_retention(sqlite_url: str, caplog: pytest.LogCaptureFixture) -> None:
     assert kept() == [(False, False)] * 2
 
 
-def test_log_names_nobody(sqlite_url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Neither secrets nor full addresses are logged, even at the level debug and for faults."""
+def test_log_has_neither_secrets_nor_addresses(
+    sqlite_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG)
     world.fill(sqlite_url)
     with serving(sqlite_url) as server:

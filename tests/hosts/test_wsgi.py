@@ -19,8 +19,6 @@ LENGTH = {"CONTENT_LENGTH": str(len(DELIVERY))}
 
 
 class Broken(io.BytesIO):
-    """A body which raises an error of the server's own."""
-
     def read(self, size: int | None = -1) -> NoReturn:
         raise LookupError(size)
 
@@ -79,8 +77,7 @@ def test_characters_that_show_no_bytes(app: WSGI, name: str, status: int) -> Non
     assert ask(app, io.BytesIO(), {name: "/€\ud800"}) == status
 
 
-def test_no_path(app: WSGI) -> None:
-    """Servers may omit empty variables."""
+def test_environment_without_empty_variables(app: WSGI) -> None:
     environ = environment()
     del environ["PATH_INFO"], environ["SCRIPT_NAME"]
     assert call(app, environ) == 404
@@ -88,7 +85,6 @@ def test_no_path(app: WSGI) -> None:
 
 @pytest.mark.parametrize(("method", "status"), [("POST", 200), ("HEAD", 405)])
 def test_validator(app: WSGI, method: str, status: int) -> None:
-    """The standard library's validator finds no fault with the application."""
     more = {**LENGTH, "REQUEST_METHOD": method}
     assert ask(validator(app), io.BytesIO(DELIVERY), more) == status
 
