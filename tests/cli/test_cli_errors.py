@@ -14,7 +14,7 @@ from command import Command
 from postgres import Databases
 from wire import SECRET, free_port
 
-AWAY = "--database-url postgresql://ada:hunter2@127.0.0.1:1/mail"
+AWAY = "--database-url postgresql://ada:hunter2@127.1.1.1:1/mail"  # where nobody listens
 
 # By what is typed: a part of the message; click's own errors end with 2, all others with 1.
 MISTAKES = {
@@ -45,7 +45,7 @@ MISTAKES = {
         f"--config nolog.toml {command}": "There is no log"
         for command in ("log", "log show 1", "log forget a@b", "replay 1", "prune")
     },
-    "simulate open a@b --port 1": "No answer from http://127.0.0.1:1/provider/webhooks",
+    "simulate open a@b --host 127.1.1.1 --port 1": "No answer from http://127.1.1.1:1/provider/web",
     "simulate open a@b --url nowhere --count 3": "'nowhere' is no web address",
     "simulate open a@b --url http://[::1": "http://[::1",
     "simulate open a@b --mount-path '/a b'": "The mount path '/a b' is no path",
