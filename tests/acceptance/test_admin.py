@@ -1,26 +1,18 @@
 """The admin in a real browser: its pages, forms and actions, on the example's project."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pytest
 from look import Look, chromium
 
 from django_project.manage import Manage
 from hookrow import testing
-from wire import ENDPOINT, SECRET
-
-AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
-ADA = "ada@example.com"
-PASSWORD = "of-the-tests"
+from wire import ADA, ENDPOINT, SECRET
 
 ROWS = f"""
 from django.contrib.auth.models import User
 from hookrow.django.tables.models import Dispatch, Subscriber
-User.objects.create_superuser("root", password={PASSWORD!r})
+User.objects.create_superuser("root", password="of-the-tests")
 Dispatch.objects.create(subscriber=Subscriber.objects.create(email={ADA!r}))
 """
 """A user, and a dispatch that the provider has not given an id yet."""
@@ -43,9 +35,8 @@ class Admin(Look):
         self.page.click("button[name=index]")
 
 
-@pytest.fixture
-def admin(tmp_path: Path) -> Iterator[Admin]:
-    """Run the example, which is about to send a mail, and log in."""
+def test_replay_and_suppression(tmp_path: Path) -> None:
+    """An early delivery is replayed, and a subscriber suppressed for a reason that is asked for."""
     manage = Manage(tmp_path, f"sqlite:///{tmp_path}/hookrow.db")
     assert manage.run("migrate", "-v0").returncode == 0
     manage.script(ROWS)
@@ -55,34 +46,27 @@ def admin(tmp_path: Path) -> Iterator[Admin]:
         Admin.at(browser, f"http://127.0.0.1:{port}/admin/") as admin,
     ):
         admin.open("")
-        admin.type(username="root", password=PASSWORD)
-        admin.shows("Site administration")
-        yield admin
-        admin.wrong[:] = [each for each in admin.wrong if "404" not in each]  # it has no icon
-
-
-def test_replay_and_suppression(admin: Admin) -> None:
-    """An early delivery is replayed, and a subscriber suppressed for a reason that is asked for."""
-    early = testing.delivery(ADA, "m-1", at=AT)
-    answer = testing.post(admin.mount.replace("/admin/", f"/mail{ENDPOINT}"), early, secret=SECRET)
-    assert answer == (404, "Engine::Dispatch not found")
-    admin.open("hookrow/notification/")
-    admin.shows("dispatch not found, 404")
-    admin.open("hookrow_tables/dispatch/1/change/")
-    admin.type(provider_message_id="m-1")
-    admin.shows("was changed successfully")
-    admin.open("hookrow/notification/")
-    admin.act("m-1", "replay")
-    admin.shows("1 notification replayed: 1 recorded.")
-    admin.shows("recorded, 200")
-    admin.open("hookrow_tables/dispatch/1/change/")
-    admin.shows("March 4, 2026, 5:06 a.m.")
-    admin.open("hookrow_tables/subscriber/")
-    admin.act(ADA, "suppress")
-    admin.shows("get no more mail")
-    admin.type(reason="asked by <letter>")
-    admin.shows("1 suppression set.")
-    admin.shows("asked by <letter>")
-    admin.open("hookrow/notification/")
-    admin.page.click("#result_list tbody tr:first-child th a")
-    admin.shows('"ChangedBy": "root"')
+        admin.type(username="root", password="of-the-tests")
+        assert admin.shows("Site administration")
+        early = testing.delivery(ADA, "m-1", at=datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC))
+        posted = testing.post(f"http://127.0.0.1:{port}/mail{ENDPOINT}", early, secret=SECRET)
+        assert posted == (404, "Engine::Dispatch not found")
+        admin.open("hookrow_tables/dispatch/1/change/")
+        admin.type(provider_message_id="m-1")
+        assert admin.shows("was changed successfully")
+        admin.open("hookrow/notification/")
+        assert admin.shows("dispatch not found, 404")
+        admin.act("m-1", "replay")
+        assert admin.shows("1 notification replayed: 1 recorded.")
+        admin.open("hookrow_tables/dispatch/1/change/")
+        assert admin.shows("March 4, 2026, 5:06 a.m.")
+        admin.open("hookrow_tables/subscriber/")
+        admin.act(ADA, "suppress")
+        assert admin.shows("get no more mail")
+        admin.type(reason="asked by <letter>")
+        assert admin.shows("1 suppression set.")
+        assert admin.shows("asked by <letter>")
+        admin.open("hookrow/notification/")
+        admin.page.click("#result_list tbody tr:first-child th a")
+        assert admin.shows('"ChangedBy": "root"')
+        admin.excuse("404")  # it has no icon
