@@ -4,128 +4,122 @@ A process of its own does the forking: that of the tests has threads, and a chil
 go on with the tests.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
 
+import world
 from command import run_script
 from hookrow.spool import Spool
-
-LIMIT = 60.0
-"""In seconds; how long a process may take on a busy machine."""
-
-FORK = """
-import os, sys, time
-
-def in_child(check):
-    pid = os.fork()
-    if pid == 0:
-        check()
-        sys.exit(0)  # as processes end: what runs at exit runs there as well
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-"""
-
-SPOOL = """
-import os, sys
-from datetime import UTC, datetime
-from hookrow import Arrival
-from hookrow.spool import Spool
-
-spool = Spool(sys.argv[1])
-
-def put(*bodies):
-    spool.put([Arrival(None, body.encode(), datetime.now(UTC)) for body in bodies])
-"""
+from wire import DELIVERY, PATIENCE
 
 
-def begin(script: str, *arguments: object) -> subprocess.Popen[bytes]:
-    """Run a script with a spool in a process of its own."""
-    return subprocess.Popen([sys.executable, "-c", f"{SPOOL}{script}", *map(str, arguments)])
+def test_receiver(postgres_url: str) -> None:
+    """A receiver, its hooks and the statistics work on both sides.
 
-
-def test_receiver() -> None:
-    """A receiver, its hooks and the statistics work on both sides, each with threads of its own."""
-    run_script(
-        FORK,
+    Each has threads and connections of its own, and the parent keeps those that it had.
+    """
+    world.fill(postgres_url)
+    printed = run_script(
+        f"url, body = {postgres_url!r}, {DELIVERY!r}",
         """
+        import os, sys, warnings
         from datetime import UTC, datetime
         from hookrow import Head, Postmark, Receiver, Request
         from hookrow.figures import Figures, Period
         from hookrow.stores.memory import MemoryStore
+        from hookrow.stores.sql import SQLStore
 
-        store = MemoryStore({1: {"email": "ada@example.com"}})
-        figures = Figures(MemoryStore())
-        calls = []
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork with threads
+        store, figures, calls = SQLStore(url), Figures(MemoryStore()), []
         receiver = Receiver(
             Postmark("secret"), store, on_recorded=lambda *_: calls.append(os.getpid())
         )
-        body = (
-            b'{"RecordType":"SubscriptionChange","Recipient":"ada@example.com",'
-            b'"SuppressSending":true,"SuppressionReason":"HardBounce"}'
-        )
-        request = Request(Head("POST", "/provider/webhooks", ()), body)
+        head = Head("POST", "/provider/webhooks", [(b"X-Provider-Secret", b"secret")])
 
         def serve():
             calls.clear()
-            for _ in range(3):
-                assert receiver(request).result(20).status == 200
-            assert store.subscribers[1]["suppression_reason"] == "HardBounce"
+            statuses = [receiver(Request(head, body)).result(20).status for _ in range(3)]
             seen = figures.overview(Period.DAY, datetime.now(UTC))
-            assert seen.health == "No notification has come yet."
+            with store.engine.connect() as connection:
+                backend = connection.connection.dbapi_connection.info.backend_pid
+            print(backend, statuses, seen.health, flush=True)
 
         def end():
             serve()
             receiver.close(20)
-            assert calls == [os.getpid()] * 3
+            store.close()
+            print(calls == [os.getpid()] * 3, flush=True)
 
-        in_child(end)
+        def in_child():
+            pid = os.fork()
+            if pid == 0:
+                end()
+                sys.exit(0)  # as processes end: what runs at exit runs there as well
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+        in_child()
         serve()
-        in_child(end)
+        in_child()
         end()
         """,
     )
+    first, alone, parent, second, alone_again, parent_again, at_last = printed.splitlines()
+    backends = [line.partition(" ")[0] for line in (first, parent, second, parent_again)]
+    assert backends[1] == backends[3]
+    assert len({*backends}) == 3
+    served = "[200, 200, 200] No notification has come yet."
+    assert [line.partition(" ")[2] for line in (first, parent, second, parent_again)] == [
+        served
+    ] * 4
+    assert (alone, alone_again, at_last) == ("True", "True", "True")
 
 
 def test_drained_spool(tmp_path: Path) -> None:
     """A child that was forked while a spool was drained does not keep others from draining."""
-    run_script(
-        f"""
+    printed = run_script(
+        f"path = {str(tmp_path / 'spool.db')!r}",
+        """
         import os
         from hookrow.spool import Spool
 
-        spool = Spool({str(tmp_path / "spool.db")!r})
+        spool = Spool(path)
         read, write = os.pipe()
-        with spool.drained() as alone:
-            assert alone
+        with spool.drained() as before:
             pid = os.fork()
             if pid == 0:
                 os.close(write)
                 os.read(read, 1)  # until the parent is done
                 os._exit(0)
-        try:
-            with spool.drained() as alone:
-                assert alone
-        finally:
-            os.close(write)
-            os.waitpid(pid, 0)
-        """
+        with spool.drained() as after:
+            print(before, after)
+        os.close(write)
+        os.waitpid(pid, 0)
+        """,
     )
+    assert printed == "True True\n"
 
 
 def test_spool_of_several_processes(tmp_path: Path) -> None:
-    """Processes may create and fill one spool at once; what a killed one has put is kept.
+    """Processes may create and fill one spool at once; what a killed one has put is kept."""
+    script = """if True:
+        import os, sys
+        from datetime import UTC, datetime
+        from hookrow import Arrival
+        from hookrow.spool import Spool
 
-    Only one of them drains it.
-    """
+        spool = Spool(sys.argv[1])
+        for number in range(20):
+            bodies = f"{sys.argv[2]}-{number}", "all"
+            spool.put([Arrival(None, body.encode(), datetime.now(UTC)) for body in bodies])
+        if sys.argv[2] == "0":
+            os.kill(os.getpid(), 9)
+        """
     path = tmp_path / "spool.db"
-    script = "for number in range(20): put(f'{sys.argv[2]}-{number}', 'all')\n"
-    script += "if sys.argv[2] == '0': os.kill(os.getpid(), 9)"
-    processes = [begin(script, path, number) for number in range(3)]
-    assert [process.wait(LIMIT) for process in processes] == [-9, 0, 0]
+    processes = [
+        subprocess.Popen([sys.executable, "-c", script, path, str(number)]) for number in range(3)
+    ]
+    assert [process.wait(2 * PATIENCE) for process in processes] == [-9, 0, 0]
     found = Spool(path).after(0, limit=1000)
     assert len(found) == 61
     assert sum(each.attempts for each in found) == 120
-    with Spool(path).drained():
-        assert begin("with spool.drained() as alone: sys.exit(alone)", path).wait(LIMIT) == 0
