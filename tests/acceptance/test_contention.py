@@ -1,22 +1,19 @@
 """Other transactions lock the same rows: the host's, a second server's, another upgrade's."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 
 import psycopg
-import pytest
 from traffic import NEW_YEAR, Load, Note, fill, report
 
 from command import Command
 from hookrow import Schema
 from hookrow.migrations import current, heads, upgrade
-from hookrow.stores.engines import open_engine
+from hookrow.stores.engines import opened
 from hookrow.stores.limits import LOCK_TIMEOUT
 from postgres import Databases
 from wire import Connection, eventually, get, request
@@ -27,6 +24,14 @@ def test_a_row_is_held(postgres: Databases, postgres_url: str, tmp_path: Path) -
     load, command = Load(postgres_url, pause=0.02), Command(tmp_path)
     before, *group = [Note(row, "opening", NEW_YEAR) for row in range(1000, 1065)]
     fill(postgres_url, [note.row for note in (before, *group)])
+    counting = (  # those that are not of the load
+        "SELECT outcome, count(*) FROM hookrow_notifications "
+        "WHERE length(message_id) > 4 GROUP BY outcome"
+    )
+
+    def outcomes() -> dict[str, int]:
+        return dict(postgres.execute(counting, url=postgres_url))
+
     with (
         command.serving("--database-url", postgres_url) as serving,
         load.on(serving.port),
@@ -44,13 +49,10 @@ def test_a_row_is_held(postgres: Databases, postgres_url: str, tmp_path: Path) -
             time.sleep(0.5)
         answers = [connection.answer().status for connection in connections]
         assert answers == [503] + [200] * 63
-        assert _outcomes(postgres, postgres_url) == {"recorded": 64, "failed": 1}
+        assert outcomes() == {"recorded": 64, "failed": 1}
         load.wait_for(100, 200)
     with _swept(command, postgres, postgres_url):
-        eventually(
-            lambda: _outcomes(postgres, postgres_url) == {"recorded": 65},
-            seconds=30,
-        )
+        eventually(lambda: outcomes() == {"recorded": 65})
     load.check(200, 503)
     report(f"a group of 64, one row held: 63 times 200, once 503; beside it {load}")
 
@@ -70,15 +72,6 @@ def _holding(url: str, note: Note) -> Iterator[None]:
     with psycopg.connect(url) as host:
         host.execute("SELECT FROM hookrow_dispatches WHERE id = %s FOR UPDATE", [note.row])
         yield
-
-
-def _outcomes(postgres: Databases, url: str) -> dict[str, int]:
-    """Count the outcomes of those that are not of the load."""
-    counted = (
-        "SELECT outcome, count(*) FROM hookrow_notifications "
-        "WHERE length(message_id) > 4 GROUP BY outcome"
-    )
-    return dict(postgres.execute(counted, url=url))
 
 
 def test_rows_are_taken_in_the_opposite_order(
@@ -131,20 +124,21 @@ def test_two_servers_at_the_same_50_rows(database_url: str, tmp_path: Path) -> N
     report(load)
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_several_upgrade_at_once(kind: str, request: pytest.FixtureRequest) -> None:
+def test_several_upgrade_at_once(empty_database_url: str) -> None:
     """Workers that start together all succeed, even if one holds the lock for long."""
-    url: str = request.getfixturevalue(f"empty_{kind}_url")
-    engines = [open_engine(url) for _ in range(3)]
-    with ThreadPoolExecutor() as threads:
-        with ExitStack() as stack:
-            if kind == "postgres":
-                other = stack.enter_context(psycopg.connect(url))
+    with ThreadPoolExecutor() as threads, ExitStack() as stack:
+        engines = [stack.enter_context(opened(empty_database_url)) for _ in range(3)]
+
+        def begin() -> list[Future[None]]:
+            return [threads.submit(upgrade, engine, Schema()) for engine in engines]
+
+        if empty_database_url.startswith("postgresql"):
+            with psycopg.connect(empty_database_url) as other:
                 other.execute("SELECT pg_advisory_xact_lock(%s)", [0x686F6F6B726F77])
-            upgrades = [threads.submit(upgrade, engine, Schema()) for engine in engines]
-            time.sleep(LOCK_TIMEOUT + 0.5 if kind == "postgres" else 0)
+                upgrades = begin()
+                time.sleep(LOCK_TIMEOUT + 0.5)
+        else:
+            upgrades = begin()
         for each in upgrades:
             each.result(60)
-    assert current(engines[0]) == heads(Schema())
-    for engine in engines:
-        engine.dispose()
+        assert current(engines[0]) == heads(Schema())

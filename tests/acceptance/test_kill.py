@@ -1,7 +1,5 @@
 """The server is killed at random moments: everything it answered 200 is recorded."""
 
-from __future__ import annotations
-
 import signal
 import sqlite3
 import time
@@ -29,13 +27,8 @@ def test_what_was_answered_survives_a_kill(database_url: str, tmp_path: Path) ->
             serving.send(signal.SIGKILL)
             assert serving.ended() == -signal.SIGKILL
         if database_url.startswith("sqlite"):
-            assert _integrity(tmp_path / "hookrow.db") == ("ok",)
+            with closing(sqlite3.connect(tmp_path / "hookrow.db")) as connection:
+                assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         load.check(200, None)
         assert load.miscounted() == []
     report(f"{ROUNDS} kills: {load}")
-
-
-def _integrity(file: Path) -> tuple[str]:
-    with closing(sqlite3.connect(file)) as connection:
-        found: tuple[str] = connection.execute("PRAGMA integrity_check").fetchone()
-    return found

@@ -1,7 +1,5 @@
 """What surrounds the receiver fails: a hook, the log, a trigger, the clock."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator
@@ -12,7 +10,8 @@ from threading import Event
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select, text
+from homes import connect, run
+from sqlalchemy import func, select
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from traffic import NEW_YEAR, Load, fill, report, spooled
@@ -23,7 +22,10 @@ from hookrow.asgi import ASGI
 from hookrow.stores.engines import opened
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.tables import notifications, subscribers
-from wire import SECRET, ask, request, uvicorn_serving
+from postgres import Databases
+from wire import PATIENCE, SECRET, Answer, ask, request, uvicorn_serving
+
+LOG = notifications.c
 
 
 @contextmanager
@@ -33,13 +35,18 @@ def mounted(url: str, **options: Any) -> Iterator[int]:  # noqa: ANN401 - the re
     receiver = Receiver(Postmark(SECRET), store, **options)
     with uvicorn_serving(Starlette(routes=[Mount("/", app=ASGI(receiver))])) as port:
         yield port
-    receiver.close(5)
+    receiver.close(PATIENCE)
     store.close()
 
 
-def _execute(url: str, statement: str) -> None:
-    with opened(url) as engine, engine.begin() as database:
-        database.execute(text(statement))
+def post(port: int, payload: object) -> Answer:
+    """Post a notification that is not of the load."""
+    return ask(port, request(json.dumps(payload).encode()))
+
+
+def suppression(row: int) -> testing.Payload:
+    """Return a suppression of a row's subscriber."""
+    return testing.suppression(f"s{row}@example.com", None, at=NEW_YEAR)
 
 
 def test_a_hook_that_sleeps(sqlite_url: str) -> None:
@@ -66,32 +73,36 @@ def test_a_hook_that_sleeps(sqlite_url: str) -> None:
 def test_a_log_that_cannot_be_written(database_url: str, tmp_path: Path) -> None:
     """Without its log nothing is recorded and everything spooled; an unsupported one stays 422."""
     load, command, spool = Load(database_url, pause=0.02), Command(tmp_path), tmp_path / "spool"
+    engine = connect(database_url)
     with command.serving("--database-url", database_url, "--spool", spool) as serving:
         with load.on(serving.port):
             load.wait_for(100, 200)
-            _execute(database_url, "ALTER TABLE hookrow_notifications RENAME TO gone")
+            run(engine, "ALTER TABLE hookrow_notifications RENAME TO gone")
             load.wait_for(100, 503)
-            unsupported = ask(serving.port, request(b'{"RecordType": "Click"}'))
+            unsupported = post(serving.port, {"RecordType": "Click"})
             assert (unsupported.status, unsupported.body) == (422, b"Webhook payload not supported")
-            _execute(database_url, "ALTER TABLE gone RENAME TO hookrow_notifications")
+            run(engine, "ALTER TABLE gone RENAME TO hookrow_notifications")
             load.wait_until_well()
         # One that failed just before the table was there again is parked in the log.
         replayed = command.call("replay", "--outcome", "failed", "--database-url", database_url)
         assert replayed.returncode == 0, replayed.stdout
         load.see_through(spool)
     assert "a fault to be reported" not in serving.log
+    engine.dispose()
 
 
-_RAISE = """
+RAISING = """
     CREATE FUNCTION raise_state() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         RAISE 'no more mail to %', NEW.email USING ERRCODE = OLD.suppression_reason;
     END $$;
     CREATE TRIGGER raise_state BEFORE UPDATE ON hookrow_subscribers FOR EACH ROW
-    WHEN (OLD.suppression_reason IN ('AB001', 'XX000')) EXECUTE FUNCTION raise_state()
+    WHEN (OLD.suppression_reason IN ('AB001', 'XX000')) EXECUTE FUNCTION raise_state();
+    UPDATE hookrow_subscribers SET suppression_reason = 'AB001' WHERE id = 1000;
+    UPDATE hookrow_subscribers SET suppression_reason = 'XX000' WHERE id = 1001;
 """
 
 
-def test_a_trigger_that_raises(postgres_url: str, tmp_path: Path) -> None:
+def test_a_trigger_that_raises(postgres: Databases, postgres_url: str, tmp_path: Path) -> None:
     """Notifications for two rows fail; those for others are recorded.
 
     If the state is the host's own, they are logged as failed. If it looks like an error of the
@@ -99,16 +110,12 @@ def test_a_trigger_that_raises(postgres_url: str, tmp_path: Path) -> None:
     """
     load, spool = Load(postgres_url, pause=0.005), tmp_path / "spool"
     fill(postgres_url, [1000, 1001])
-    poison = "UPDATE hookrow_subscribers SET suppression_reason = '{}' WHERE id = {}"
-    for statement in (poison.format("AB001", 1000), poison.format("XX000", 1001), _RAISE):
-        _execute(postgres_url, statement)
+    postgres.execute(RAISING, url=postgres_url)
     with Command(tmp_path).serving("--database-url", postgres_url, "--spool", spool) as serving:
         with load.on(serving.port):
             for number in range(16):
-                email = f"s{1000 + number % 2}@example.com"
-                poisoned = testing.suppression(email, None, at=NEW_YEAR)
-                body = json.dumps({**poisoned, "Tag": str(number)}).encode()
-                assert ask(serving.port, request(body)).status == 503
+                poisoned = {**suppression(1000 + number % 2), "Tag": str(number)}
+                assert post(serving.port, poisoned).status == 503
                 time.sleep(0.2)
         load.wait_until_recorded()
         assert spooled(spool) == 8
@@ -116,12 +123,8 @@ def test_a_trigger_that_raises(postgres_url: str, tmp_path: Path) -> None:
     statuses = load.statuses()
     report(load, "16 answers of 503")
     assert statuses[200] >= 0.98 * sum(statuses.values()), str(load)
-    column = notifications.c
-    outcomes = select(column.recipient, column.outcome).where(
-        column.recipient.in_(["s1000@example.com", "s1001@example.com"])
-    )
-    with opened(postgres_url) as engine, engine.connect() as database:
-        assert database.execute(outcomes).all() == [("s1000@example.com", "failed")] * 8
+    failed = "SELECT recipient FROM hookrow_notifications WHERE outcome = 'failed'"
+    assert postgres.execute(failed, url=postgres_url) == [("s1000@example.com",)] * 8
     assert all(state in log for state in ("AB001", "XX000"))
     assert not any(email in log for email in ("s1000@", "s1001@"))
 
@@ -144,21 +147,19 @@ def test_a_clock_that_jumps_back(database_url: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(_Clock, "ahead", timedelta())
     load = Load(database_url)
     fill(database_url, [999])
-    payload = testing.suppression("s999@example.com", "m999", at=NEW_YEAR)
-    del payload["ChangedAt"]  # then its time is that of its arrival
+    undated = suppression(999)
+    del undated["ChangedAt"]  # then its time is that of its arrival
     with mounted(database_url) as port, load.on(port):
         load.wait_for(200, 200)
-        earlier = ask(port, request(json.dumps({**payload, "Tag": "earlier"}).encode()))
+        assert post(port, {**undated, "Tag": "earlier"}).status == 200
         monkeypatch.setattr(_Clock, "ahead", timedelta(hours=-1))
-        later = ask(port, request(json.dumps(payload).encode()))
+        assert post(port, undated).status == 200
         load.wait_for(200, 200)
     report(load)
-    assert earlier.status == later.status == 200
     load.check(200)
     assert load.miscounted() == []
-    column = notifications.c
-    disorder = select(func.count()).where(column.last_received_at < column.received_at)
-    newest = select(func.max(column.received_at)).where(column.recipient == "s999@example.com")
+    disorder = select(func.count()).where(LOG.last_received_at < LOG.received_at)
+    newest = select(func.max(LOG.received_at)).where(LOG.recipient == "s999@example.com")
     suppressed = select(subscribers.c.suppressed_at).where(subscribers.c.id == 999)
     with opened(database_url) as engine, engine.connect() as database:
         assert database.scalar(disorder) == 0
