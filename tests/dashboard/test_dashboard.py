@@ -1,17 +1,22 @@
 """The dashboard's pages: what they show, and their forms."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
-from visitor import ADA, ADAS, AT, HOSTILE, Visitor, ended, head, opened, receive
+from flask import Flask
+from litestar import Litestar, asgi
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from visitor import MOUNT, Visitor, ask, head, receive
+from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 import world
-from hookrow import Head, Postmark, Receiver, Request, testing
+from hookrow import Head, Request, testing
+from hookrow.asgi import ASGI
 from hookrow.dashboard import Dashboard
 from hookrow.stores import Unavailable
 from hookrow.stores.log import Query
@@ -19,119 +24,137 @@ from hookrow.stores.memory import MemoryStore
 from hookrow.stores.memory_census import MemoryCensus
 from hookrow.stores.memory_log import MemoryLog
 from hookrow.stores.sql import SQLStore
-from wire import PATIENCE, SECRET, eventually
+from hookrow.testing.applications import call_asgi, call_wsgi
+from hookrow.wsgi import WSGI
+from wire import ADA, ADAS, AT, PATIENCE, eventually
+
+HOSTILE = "<script>alert(1)</script>\"'&\u202e\x07{{7*7}}"
 
 
-@pytest.fixture(params=["memory"])
-def store(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """Return a store with a subscriber and a dispatch; a database has the rows of the cases."""
-    if request.param == "memory":
-        made: Any = MemoryStore(
-            subscribers={1: {"email": ADA}},
-            dispatches={1: {"provider_message_id": ADAS, "subscriber_id": 1, "list_id": 1}},
-        )
-    else:
-        url = request.getfixturevalue(f"{request.param}_url")
-        world.fill(url)
-        made = SQLStore(url)
-    yield made
-    while opened:
-        opened.pop().close(PATIENCE)
-    if isinstance(made, SQLStore):
-        made.close()
-
-
-with_postgres = pytest.mark.parametrize("store", ["memory", "postgres"], indirect=True)
-"""Marks tests of input that PostgreSQL could reject."""
-
-
-class TestPaths:
-    @pytest.mark.parametrize(
-        ("path", "root", "mount"),
-        [
-            ("/mail/dashboard/notifications", "/mail/dashboard", ""),
-            ("/mail/dashboard/notifications", "/api/mail/dashboard", ""),
-            ("/mail/dashboard/notifications", "", "mail/dashboard/"),
-            ("/notifications/", "", ""),
-        ],
+@pytest.fixture
+def store() -> MemoryStore:
+    """Return a store with a subscriber and a dispatch."""
+    return MemoryStore(
+        subscribers={1: {"email": ADA}},
+        dispatches={1: {"provider_message_id": ADAS, "subscriber_id": 1, "list_id": 1}},
     )
-    def test_mount_paths(self, path: str, root: str, mount: str) -> None:
-        """Pages are found below any mount path, even if a proxy changes or drops the root path."""
-        dashboard = Dashboard(MemoryStore(), authorize=lambda _: True, mount_path=mount)
-        assert ended(dashboard(Request(Head("GET", path, (), root), b""))).status == 200
-
-    @pytest.mark.parametrize(
-        ("method", "path", "mount", "status", "headers"),
-        [
-            ("GET", "", "", 303, {"Location": "./dashboard/"}),  # because links are relative
-            ("GET", "/nowhere", "", 404, {}),
-            ("GET", "/notifications", "/other", 404, {}),
-            ("GET", "/static/../handler.py", "", 404, {}),
-            ("POST", "/notifications", "", 405, {"Allow": "GET, HEAD"}),
-            ("DELETE", "/subscriber", "", 405, {"Allow": "GET, HEAD, POST"}),
-            ("HEAD", "/notifications", "", 200, {}),
-            ("GET", "/static/charts.js", "", 200, {"Cache-Control": "private, max-age=3600"}),
-        ],
-    )
-    def test_statuses(
-        self, method: str, path: str, mount: str, status: int, headers: dict[str, str]
-    ) -> None:
-        """Unknown paths return 404, wrong methods 405; browsers may cache static files."""
-        dashboard = Dashboard(MemoryStore(), authorize=lambda _: True, mount_path=mount)
-        response = ended(dashboard(Request(head(path, method=method), b"")))
-        assert response.status == status
-        assert headers.items() <= response.headers.items()
 
 
-@with_postgres
-def test_wrong_queries(store: Any) -> None:  # noqa: ANN401 - either store
-    """A missing or impossible argument returns 400, an unknown row or notification 404."""
+@pytest.fixture
+def visitor(store: MemoryStore) -> Iterator[Visitor]:
     visitor = Visitor(store)
+    yield visitor
+    visitor.dashboard.close(PATIENCE)  # it may be counting
+
+
+@pytest.fixture(params=["memory", "postgres"])
+def any_store(request: pytest.FixtureRequest, store: MemoryStore) -> Iterator[Any]:
+    """Return the store, or PostgreSQL, which rejects some input, with the rows of the cases."""
+    if request.param == "memory":
+        yield store
+        return
+    url = request.getfixturevalue("postgres_url")
+    world.fill(url)
+    with closing(SQLStore(url)) as sql:
+        yield sql
+
+
+@pytest.mark.parametrize(
+    ("path", "root", "mount"),
+    [
+        (f"{MOUNT}/notifications", MOUNT, ""),
+        (f"{MOUNT}/notifications", f"/api{MOUNT}", ""),
+        (f"{MOUNT}/notifications", "", "mail/dashboard/"),
+        ("/notifications/", "", ""),
+    ],
+)
+def test_mount_paths(path: str, root: str, mount: str) -> None:
+    """Pages are found below any mount path, even if a proxy changes or drops the root path."""
+    dashboard = Dashboard(MemoryStore(), authorize=lambda _: True, mount_path=mount)
+    assert ask(dashboard, Head("GET", path, (), root)).status == 200
+
+
+@pytest.mark.parametrize("host", ["starlette", "litestar", "flask"])
+def test_mounted(host: str) -> None:
+    dashboard = Dashboard(MemoryStore(), authorize=lambda _: True)
+    asked = Request(Head("GET", f"{MOUNT}/notifications", ()), b"")
+    app = ASGI(dashboard)
+    match host:
+        case "starlette":
+            routes = Starlette(routes=[Mount(MOUNT, app)])
+            status, page = call_asgi(routes, asked, PATIENCE)
+        case "litestar":  # which removes the mount path and adds a slash
+            handler = asgi(MOUNT, is_mount=True, copy_scope=True)(app)
+            status, page = call_asgi(Litestar([handler]), asked, PATIENCE)
+        case _:
+            flask = DispatcherMiddleware(Flask("host"), {MOUNT: WSGI(dashboard)})
+            status, page = call_wsgi(flask, asked)
+    assert (status, "<h1" in page) == (200, True)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "mount", "status", "headers"),
+    [
+        ("GET", "", "", 303, {"Location": "./dashboard/"}),  # because links are relative
+        ("GET", "/nowhere", "", 404, {}),
+        ("GET", "/notifications", "/other", 404, {}),
+        ("GET", "/static/../handler.py", "", 404, {}),
+        ("POST", "/notifications", "", 405, {"Allow": "GET, HEAD"}),
+        ("DELETE", "/subscriber", "", 405, {"Allow": "GET, HEAD, POST"}),
+        ("HEAD", "/notifications", "", 200, {}),
+        ("GET", "/static/charts.js", "", 200, {"Cache-Control": "private, max-age=3600"}),
+    ],
+)
+def test_statuses(method: str, path: str, mount: str, status: int, headers: dict[str, str]) -> None:
+    """Unknown paths return 404, wrong methods 405; browsers may cache static files."""
+    dashboard = Dashboard(MemoryStore(), authorize=lambda _: True, mount_path=mount)
+    response = ask(dashboard, head(path, method=method))
+    assert response.status == status
+    assert headers.items() <= response.headers.items()
+
+
+def test_wrong_queries(any_store: Any) -> None:  # noqa: ANN401 - either store
+    """A missing or impossible argument returns 400, an unknown row or notification 404."""
+    visitor = Visitor(any_store)
     wrong: list[tuple[str, dict[str, str], int]] = [
         ("/", {"period": "year"}, 400),
         ("/lists", {"sort": "x"}, 400),
         ("/notification", {}, 400),
-        ("/notification", {"id": "x"}, 400),
         ("/notification", {"id": "7"}, 404),
-        ("/dispatch", {}, 400),
         ("/dispatch", {"message_id": "none"}, 404),
         ("/subscriber", {"email": "\0"}, 400),
         ("/subscriber", {"email": "x" * 400}, 404),
     ]
     assert [(path, query, visitor.get(path, **query).status) for path, query, _ in wrong] == wrong
+    visitor.dashboard.close(PATIENCE)
 
 
-@with_postgres
-def test_hostile_payloads(store: Any) -> None:  # noqa: ANN401 - either store
+def test_hostile_payloads(any_store: Any) -> None:  # noqa: ANN401 - either store
     """Hostile payloads are escaped and shortened on every page."""
     long = f"{HOSTILE}{'x' * 900_000}"
     receive(
-        store,
+        any_store,
         {"RecordType": long, "Recipient": long, "MessageID": long},
         {**testing.delivery(HOSTILE, HOSTILE, at=AT), "Tag": "\0</pre><img src=x>"},
         testing.suppression(ADA, ADAS, at=AT, reason=long),
     )
-    visitor = Visitor(store)
-    pages = [
+    visitor = Visitor(any_store)
+    for page in (
         visitor.shows("/notifications"),
         *(visitor.shows("/notification", id=n) for n in (1, 2, 3)),
-        visitor.shows("/subscriber", email=HOSTILE),
-        visitor.shows("/subscriber", email=ADA),
-        visitor.shows("/dispatch", message_id=HOSTILE),
-        visitor.shows("/dispatch", message_id=ADAS),
-    ]
-    for page in pages:
+        *(visitor.shows("/subscriber", email=email) for email in (HOSTILE, ADA)),
+        *(visitor.shows("/dispatch", message_id=each) for each in (HOSTILE, ADAS)),
+    ):
         assert not re.search("<script>|<img|\u202e|\x07|\0", page)
         assert "alert(1)" in page
         assert len(page) < 200_000
 
 
 class TestNotifications:
-    def test_filters_and_paging(self, store: MemoryStore) -> None:
+    def test_filters_and_paging(self, store: MemoryStore, visitor: Visitor) -> None:
         """Notifications are listed newest first, filtered, and paged by id."""
         receive(store, *(testing.delivery(ADA, f"x-{n}", at=AT) for n in range(60)))
         receive(store, testing.delivery(ADA, ADAS, at=AT))
-        visitor = Visitor(store)
 
         def listed(**query: object) -> list[int]:
             page = visitor.shows("/notifications", **query)
@@ -144,9 +167,8 @@ class TestNotifications:
         assert listed(type="Open") == listed(until="2026-03-04T05:06") == []
         assert len(listed(recipient=ADA.upper(), parked=1, since="2026-03-04T05:06")) == 50
         rows = visitor.shows("/notifications", rows=59)
-        assert "<html" not in rows
-        assert 'data-seen="61"' in rows
-        assert re.findall(r'data-id="(\d+)"', rows) == ["61", "60"]
+        assert ("<html" in rows, 'data-seen="61"' in rows) == (False, True)
+        assert listed(rows=59) == [61, 60]
         assert listed(rows=61) == listed(before=1) == listed(after=61) == []
 
     def test_a_long_log(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,30 +215,27 @@ class TestNotifications:
         assert "<b>" not in response.body.decode()
 
 
-class TestNotification:
-    def test_replay(self, store: MemoryStore) -> None:
-        """A parked notification shows its reason; a replay records it once its dispatch exists."""
-        receive(store, testing.delivery(ADA, "m-1", at=AT))
-        visitor = Visitor(store)
-        page = visitor.shows("/notification", id=1)
-        assert "No dispatch had the id m-1 when it came; 1 attempt" in page
-        assert "Engine::Dispatch not found" in page
-        page = visitor.send("/notification", {"action": "replay"}, id=1)
-        assert "Not recorded: there is no such dispatch." in page
-        row = {"provider_message_id": "m-1", "subscriber_id": 1, "list_id": 1}
-        store.dispatches[9] = row
-        page = visitor.send("/notification", {"action": "replay"}, id=1)
-        assert "Recorded once more." in page
-        assert row["delivered_at"] == AT
+def test_replay(store: MemoryStore, visitor: Visitor) -> None:
+    """A parked notification shows its reason; a replay records it once its dispatch exists."""
+    receive(store, testing.delivery(ADA, "m-1", at=AT))
+    page = visitor.shows("/notification", id=1)
+    assert "No dispatch had the id m-1 when it came; 1 attempt" in page
+    assert "Engine::Dispatch not found" in page
+    page = visitor.send("/notification", {"action": "replay"}, id=1)
+    assert "Not recorded: there is no such dispatch." in page
+    store.dispatches[9] = {"provider_message_id": "m-1", "subscriber_id": 1, "list_id": 1}
+    page = visitor.send("/notification", {"action": "replay"}, id=1)
+    assert "Recorded once more." in page
+    assert store.dispatches[9]["delivered_at"] == AT
 
-    def test_a_body_that_is_not_kept(self) -> None:
-        """A notification without its body cannot be replayed."""
-        store = MemoryStore()
-        receiver = Receiver(Postmark(SECRET), store, keep_bodies=False)
-        receiver.answer(Request(Head("POST", "/", ()), b"{}"))
-        page = Visitor(store).shows("/notification", id=1)
-        assert "Its body is not kept" in page
-        assert "<form" not in page
+
+def test_a_body_that_is_not_kept() -> None:
+    """A notification without its body cannot be replayed."""
+    store = MemoryStore()
+    receive(store, {}, keep_bodies=False)
+    page = Visitor(store).shows("/notification", id=1)
+    assert "Its body is not kept" in page
+    assert "<form" not in page
 
 
 @pytest.mark.parametrize(
@@ -224,7 +243,7 @@ class TestNotification:
     [(Unavailable("It is gone."), 503, "gone."), (KeyError(), 500, "This page failed: KeyError")],
 )
 def test_a_store_that_fails(
-    fault: Exception, status: int, says: str, monkeypatch: pytest.MonkeyPatch
+    visitor: Visitor, fault: Exception, status: int, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A store error returns 503, a bug 500, both with an explanation."""
 
@@ -232,18 +251,17 @@ def test_a_store_that_fails(
         raise fault
 
     monkeypatch.setattr(MemoryStore, "reading", fail)
-    response = Visitor(MemoryStore()).get("/subscriber", email=ADA)
+    response = visitor.get("/subscriber", email=ADA)
     assert response.status == status
     assert says in response.body.decode()
 
 
-def test_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outage(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a database pages return 503, or the last figures marked as outdated."""
 
     def fail(*_: object) -> None:
         raise Unavailable("gone")
 
-    visitor = Visitor(MemoryStore())
     with monkeypatch.context() as broken:
         broken.setattr(MemoryLog, "bounds", fail)
         broken.setattr(MemoryCensus, "lists", fail)
@@ -253,13 +271,11 @@ def test_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     eventually(lambda: says not in visitor.shows("/"))
     monkeypatch.setattr(MemoryLog, "bounds", fail)
     eventually(lambda: says in visitor.shows("/"))
-    visitor.dashboard.close(PATIENCE)
 
 
 class TestSuppression:
-    def test_subscriber(self, store: MemoryStore) -> None:
+    def test_subscriber(self, store: MemoryStore, visitor: Visitor) -> None:
         """A manual suppression sets the row and logs who did it and why."""
-        visitor = Visitor(store)
         page = visitor.send("/subscriber", {"action": "suppress", "reason": "a <b>"}, email=ADA)
         assert ">Suppressed.<" in page
         assert "by notification 1" in page
@@ -273,10 +289,9 @@ class TestSuppression:
         assert ">active<" in page
         assert "suppression lifted, by ada: asked" in page
 
-    def test_dispatch(self, store: MemoryStore) -> None:
+    def test_dispatch(self, store: MemoryStore, visitor: Visitor) -> None:
         """A manual suppression of a message changes what the provider's would."""
         receive(store, testing.delivery(ADA, ADAS, at=AT))
-        visitor = Visitor(store)
         page = visitor.shows("/dispatch", message_id=ADAS)
         assert "by notification 1" in page
         assert "2026-03-04 05:06:07Z" in page
@@ -288,9 +303,9 @@ class TestSuppression:
         page = visitor.send("/dispatch", {**form, "action": "lift"}, message_id=ADAS)
         assert "The suppression is lifted." in page
 
-    def test_undated(self, store: MemoryStore) -> None:
+    def test_undated(self, store: MemoryStore, visitor: Visitor) -> None:
         """An undated suppression is attributed by its arrival time, as long as the log has it."""
-        visitor, undated = Visitor(store), testing.suppression(ADA, None, at=AT)
+        undated = testing.suppression(ADA, None, at=AT)
         del undated["ChangedAt"]
         receive(store, testing.delivery(ADA, "m-1", at=AT), undated)
         assert visitor.shows("/subscriber", email=ADA).count("by notification 2") == 2
@@ -303,11 +318,13 @@ class TestSuppression:
         ("user", "named"),
         [("ops@example.com", "o***@example.com"), ("a\nERROR b", "a\\nERROR b")],
     )
-    def test_log_lines(self, caplog: pytest.LogCaptureFixture, user: str, named: str) -> None:
+    def test_log_lines(
+        self, store: MemoryStore, caplog: pytest.LogCaptureFixture, user: str, named: str
+    ) -> None:
         """Log lines contain the user, masked and escaped."""
-        visitor = Visitor(MemoryStore(subscribers={1: {"email": ADA}}), user)
         with caplog.at_level("INFO", "hookrow"):
-            visitor.send("/subscriber", {"action": "suppress", "reason": "x"}, email=ADA)
+            form = {"action": "suppress", "reason": "x"}
+            Visitor(store, user).send("/subscriber", form, email=ADA)
         assert caplog.messages == [f"{named} asked to suppress by hand: suppressed, request ."]
 
     @pytest.mark.parametrize(
@@ -330,13 +347,17 @@ class TestSuppression:
         ],
     )
     def test_forms(
-        self, store: MemoryStore, form: dict[str, str], headers: dict[str, str], status: int
+        self,
+        store: MemoryStore,
+        visitor: Visitor,
+        form: dict[str, str],
+        headers: dict[str, str],
+        status: int,
     ) -> None:
         """A form needs its fields, the cookie's token and the same origin; or changes nothing.
 
         The token is found among the host's own cookies, even malformed ones.
         """
-        visitor = Visitor(store)
         token = visitor.token("/subscriber", email=ADA)
         visitor.headers["cookie"] = f'odd={{"a", ";; é; {visitor.headers["cookie"]}; more='
         visitor.headers |= headers
@@ -345,9 +366,9 @@ class TestSuppression:
         assert ("suppressed_at" in store.subscribers[1]) is (status == 303)
 
 
-def test_overview(store: MemoryStore) -> None:
+def test_overview(store: MemoryStore, visitor: Visitor) -> None:
     """The overview shows types, outcomes, refusals and reasons in each period."""
-    visitor, bounce = Visitor(store), testing.suppression(ADA, ADAS, at=AT, reason="<i>")
+    bounce = testing.suppression(ADA, ADAS, at=AT, reason="<i>")
     receive(store, testing.delivery(ADA, ADAS, at=AT), testing.opening(ADA, ADAS, at=AT))
     receive(store, bounce, testing.delivery(ADA, "m-9", at=AT), {"RecordType": "<b>"})
     eventually(lambda: "Last heard of" in visitor.shows("/"))
@@ -361,17 +382,13 @@ def test_overview(store: MemoryStore) -> None:
         assert "<bdi>&lt;i&gt;</bdi>" in page
 
 
-def test_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists(store: MemoryStore, visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
     """The largest lists show what was sent and delivered, and the total number of lists."""
     monkeypatch.setattr("hookrow.dashboard.pages.LISTS", 1)
-    dispatches: dict[Any, dict[str, Any]] = {
-        number: {"subscriber_id": 1, "list_id": number, "provider_message_id": f"m-{number}"}
-        for number in (1, 2)
-    }
-    store = MemoryStore(subscribers={1: {"email": ADA}}, dispatches=dispatches)
-    dispatches[3] = {**dispatches[2], "provider_message_id": "m-3"}
+    for number in (2, 3):
+        row = {"provider_message_id": f"m-{number}", "subscriber_id": 1, "list_id": 2}
+        store.dispatches[number] = row
     receive(store, testing.delivery(ADA, "m-3", at=AT))
-    visitor = Visitor(store)
     eventually(lambda: "As of" in visitor.shows("/lists"))
     page = visitor.shows("/lists")
     cells = re.findall(r'data-label="(\w+)"[^>]*><(?:span|bdi)>(.+?)<', page)
@@ -380,10 +397,9 @@ def test_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "The 1 to which the most was sent, of 2." in page
 
 
-def test_without_a_log() -> None:
+def test_without_a_log(store: MemoryStore) -> None:
     """Without a log the dashboard shows rows and says what is missing."""
-    row = {"provider_message_id": ADAS, "subscriber_id": 1}
-    store = MemoryStore(subscribers={1: {"email": ADA}}, dispatches={1: row}, log=None)
+    store.log = None
     visitor = Visitor(store)
     asked = {"/subscriber": {"email": ADA}, "/dispatch": {"message_id": ADAS}}
     for path in ("/", "/notifications", *asked):

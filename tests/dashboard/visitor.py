@@ -1,12 +1,9 @@
 """A client of the dashboard, in this process."""
 
-from __future__ import annotations
-
 import html
 import json
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -14,18 +11,15 @@ from hookrow import Head, Postmark, Receiver, Request, Response
 from hookrow.dashboard import Dashboard
 from hookrow.dashboard.handler import SECURITY
 from hookrow.promise import Promise
-from wire import PATIENCE, SECRET
+from wire import ENDPOINT, PATIENCE, SECRET
 
-ADA, ADAS = "ada@example.com", "6f1d0a4e-3b52-4c8e-9a17-0c5be2d4f901"
-AT = datetime(2026, 3, 4, 5, 6, 7, 123456, tzinfo=UTC)
-
-HOSTILE = "<script>alert(1)</script>\"'&\u202e\x07{{7*7}}"
+MOUNT = "/mail/dashboard"
 
 
 def head(path: str, query: str = "", method: str = "GET", **headers: str) -> Head:
-    """Return the head of a request below the mount /mail/dashboard."""
+    """Return the head of a request below the mount path."""
     sent = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-    return Head(method, f"/mail/dashboard{path}", sent, "/mail/dashboard", query)
+    return Head(method, f"{MOUNT}{path}", sent, MOUNT, query)
 
 
 def ended(answer: Response | Promise[Response] | None) -> Response:
@@ -34,25 +28,25 @@ def ended(answer: Response | Promise[Response] | None) -> Response:
     return answer.result(PATIENCE) if isinstance(answer, Promise) else answer
 
 
-opened: list[Dashboard] = []
-"""Dashboards that may run statistics in threads of their own."""
+def ask(dashboard: Dashboard, asked: Head, form: Mapping[str, str] = {}) -> Response:
+    """Send a request as a host does."""
+    body = urlencode(form).encode()
+    return ended(dashboard.admit(asked) or dashboard(Request(asked, body)))
 
 
 class Visitor:
-    """A client of the dashboard that keeps its cookies."""
+    """A client of the dashboard that keeps its cookie."""
 
     def __init__(self, store: Any, user: str = "ada") -> None:  # noqa: ANN401 - any store
         self.dashboard = Dashboard(store, authorize=lambda _: user)
-        opened.append(self.dashboard)
         self.headers = {"host": "localhost"}
 
     def get(self, path: str, **query: object) -> Response:
         """Request a page, which must have the security headers that every response has."""
-        asked = head(path, urlencode(query), **self.headers)
-        response = ended(self.dashboard(Request(asked, b"")))
+        response = ask(self.dashboard, head(path, urlencode(query), **self.headers))
+        assert SECURITY.items() <= response.headers.items()
         if "Set-Cookie" in response.headers:
             self.headers["cookie"] = response.headers["Set-Cookie"].partition(";")[0]
-        assert SECURITY.items() <= response.headers.items()
         return response
 
     def shows(self, path: str, **query: object) -> str:
@@ -68,22 +62,19 @@ class Visitor:
 
     def post(self, path: str, form: Mapping[str, str], **query: object) -> Response:
         """Send a form to a page."""
-        asked = head(path, urlencode(query), "POST", **self.headers)
-        return ended(self.dashboard(Request(asked, urlencode(form).encode())))
+        return ask(self.dashboard, head(path, urlencode(query), "POST", **self.headers), form)
 
     def send(self, path: str, form: Mapping[str, str], **query: object) -> str:
         """Submit the form of a page and follow the redirect."""
-        token = self.token(path, **query)
-        response = self.post(path, {"token": token, **form}, **query)
+        response = self.post(path, {"token": self.token(path, **query), **form}, **query)
         assert response.status == 303, response.body
         place, _, asked = response.headers["Location"].partition("?")
         assert place == f".{path}"
         return html.unescape(self.shows(path, **dict(parse_qsl(asked))))
 
 
-def receive(store: Any, *payloads: object) -> None:  # noqa: ANN401 - any store
+def receive(store: Any, *payloads: object, keep_bodies: bool = True) -> None:  # noqa: ANN401 - any store
     """Record each payload by itself."""
-    receiver = Receiver(Postmark(SECRET), store)
+    receiver = Receiver(Postmark(SECRET), store, keep_bodies=keep_bodies)
     for payload in payloads:
-        body = json.dumps(payload).encode()
-        receiver.answer(Request(Head("POST", "/provider/webhooks", ()), body))
+        receiver.answer(Request(Head("POST", ENDPOINT, ()), json.dumps(payload).encode()))
