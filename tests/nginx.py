@@ -1,11 +1,9 @@
-"""nginx in front of a server, with a configuration of the test's."""
-
-from __future__ import annotations
+"""nginx in front of a server, with a configuration of the test's, and programs of that kind."""
 
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,6 +26,20 @@ def installed(program: str, package: str) -> str:
 
 
 @contextmanager
+def listening(command: Sequence[str | Path], port: int, log: Path) -> Iterator[None]:
+    """Run a program that listens at a port until the block ends."""
+    with log.open("w") as output:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+    try:
+        eventually(lambda: listens(port) or process.poll() is not None)
+        assert process.poll() is None, log.read_text()
+        yield
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+
+
+@contextmanager
 def fronting(folder: Path, upstream: int, server: str, location: str = "") -> Iterator[int]:
     """Run nginx in front of a port of this machine; yield its own port.
 
@@ -38,16 +50,16 @@ def fronting(folder: Path, upstream: int, server: str, location: str = "") -> It
     if "proxy_pass " not in location:
         location += f"proxy_pass http://127.0.0.1:{upstream};"
     secured = " ssl" if "ssl_certificate" in server else ""
-    listening = f"listen 127.0.0.1:{port}{secured}; {server} location / {{ {location} }}"
-    with running(folder, port, f"server {{ {listening} }}"):
+    directives = f"listen 127.0.0.1:{port}{secured}; {server} location / {{ {location} }}"
+    with running(folder, port, f"server {{ {directives} }}"):
         yield port
 
 
 @contextmanager
 def running(folder: Path, port: int, sites: str) -> Iterator[None]:
     """Run nginx with these sites, of which one listens at the port."""
-    nginx = installed("nginx", "nginx-light")
-    (folder / "nginx.conf").write_text(
+    file = folder / "nginx.conf"
+    file.write_text(
         f"""
         daemon off; pid {folder}/nginx.pid; error_log {folder}/error.log;
         {"user root;" if os.geteuid() == 0 else ""}
@@ -59,17 +71,7 @@ def running(folder: Path, port: int, sites: str) -> Iterator[None]:
         }}
         """
     )
-    with (folder / "nginx.out").open("w") as output:
-        process = subprocess.Popen(
-            [nginx, "-p", folder, "-c", folder / "nginx.conf", "-e", folder / "error.log"],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-        )
-    try:
-        eventually(lambda: listens(port) or process.poll() is not None)
-        assert process.poll() is None, (folder / "nginx.out").read_text()
+    nginx = installed("nginx", "nginx-light")
+    command = [nginx, "-p", folder, "-c", file, "-e", folder / "error.log"]
+    with listening(command, port, folder / "nginx.out"):
         yield
-    finally:
-        process.terminate()
-        process.wait(PATIENCE)

@@ -1,7 +1,5 @@
 """Several stores sweep and prune one log at the same moment, while notifications arrive."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -9,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Barrier
 
-from sqlalchemy import insert, text
-from traffic import Load, report
+from traffic import Load, fill, report
 
 from command import Command
 from hookrow import Arrival, testing
@@ -18,44 +15,31 @@ from hookrow.parked import Parked
 from hookrow.postmark import parse
 from hookrow.recording import record
 from hookrow.retention import pruned
-from hookrow.stores.engines import opened
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.tables import dispatches
+from postgres import Databases
 
 STORES, PARKED, OLD = 3, 1000, 4000
 
-_OLD = """
+AGED = f"""
     INSERT INTO hookrow_notifications (fingerprint, outcome, first_outcome, status, attempts,
                                        received_at, last_received_at, ended_at)
     SELECT decode(lpad(to_hex(n), 32, '0'), 'hex'), 'recorded', 'recorded', 200, 1, at, at, at
-    FROM generate_series(1, :number) AS n, (SELECT now() - interval '200 days') AS long_ago (at)
+    FROM generate_series(1, {OLD}) AS n, (SELECT now() - interval '200 days') AS long_ago (at)
 """
-
-_DUE = "UPDATE hookrow_notifications SET retry_at = received_at WHERE status <> 200"
-
-
-def _fill(url: str) -> None:
-    """Put into the log entries that are too old, and parked ones that are due and have rows."""
-    now = datetime.now(UTC)
-    messages = {n: f"m{n}" for n in range(1001, 1001 + PARKED)}
-    payloads = [testing.opening("s1@example.com", each, at=now) for each in messages.values()]
-    bodies = [json.dumps(each).encode() for each in payloads]
-    rows = [
-        {"id": n, "provider_message_id": each, "subscriber_id": 1} for n, each in messages.items()
-    ]
-    with opened(url) as engine:
-        with engine.begin() as connection:
-            connection.execute(text(_OLD), {"number": OLD})
-        record(SQLStore(engine), [Arrival(parse(body), body, now) for body in bodies])
-        with engine.begin() as connection:
-            connection.execute(insert(dispatches), rows)
-            connection.execute(text(_DUE))
+DUE = "UPDATE hookrow_notifications SET retry_at = received_at WHERE status <> 200"
 
 
-def test_at_the_same_moment(postgres_url: str, tmp_path: Path) -> None:
+def test_at_the_same_moment(postgres: Databases, postgres_url: str, tmp_path: Path) -> None:
     """Each entry is swept or pruned once, and everything that arrives meanwhile is answered 200."""
     load, together = Load(postgres_url, pause=0.01), Barrier(STORES)
-    _fill(postgres_url)
+    rows, now = range(1001, 1001 + PARKED), datetime.now(UTC)
+    payloads = [testing.opening(f"s{n}@example.com", f"m{n}", at=now) for n in rows]
+    bodies = [json.dumps(each).encode() for each in payloads]
+    postgres.execute(AGED, url=postgres_url)
+    with closing(SQLStore(postgres_url)) as store:
+        record(store, [Arrival(parse(body), body, now) for body in bodies])
+    fill(postgres_url, rows)
+    postgres.execute(DUE, url=postgres_url)
 
     def tend(_: int) -> tuple[int, int]:
         """Sweep and prune once; return how many entries each did."""

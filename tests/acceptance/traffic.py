@@ -4,22 +4,21 @@ Each client posts to rows of its own, one notification after the other, each wit
 than the one before. So the final state of each row is known.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import chain, count
+from itertools import count, cycle
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from sqlalchemy import insert, select
 
@@ -48,8 +47,7 @@ ROWS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Try:
+class Try(NamedTuple):
     """One post: when it began, how many seconds its answer took, and its status, if any."""
 
     begun: float
@@ -82,7 +80,7 @@ class Note:
         """The status of each post."""
         return [each.status for each in self.tries]
 
-    def precedes(self, other: Note) -> bool:
+    def precedes(self, other: Self) -> bool:
         """Return whether a row that holds this one's time has missed the other.
 
         Of suppressions the later one wins. Of other times the one processed last wins: not this
@@ -157,23 +155,17 @@ class Load:
     def on(self, *ports: int, connect: Callable[[int], Connection] = Connection) -> Iterator[None]:
         """Post to these ports, each client to one of them, until the block ends."""
         over = Event()
-        threads = [
-            Thread(
-                target=client.run,
-                args=(partial(connect, ports[n % len(ports)]), over, self._pause),
-                daemon=True,
-            )
-            for n, client in enumerate(self.clients)
-        ]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            for thread in threads:
-                thread.join(4 * PATIENCE)
-        assert not any(thread.is_alive() for thread in threads), "a client hangs"
+        with ThreadPoolExecutor(CLIENTS) as threads:
+            running = [
+                threads.submit(client.run, partial(connect, port), over, self._pause)
+                for client, port in zip(self.clients, cycle(ports), strict=False)
+            ]
+            try:
+                yield
+            finally:
+                over.set()
+            for each in running:
+                each.result(4 * PATIENCE)
 
     @contextmanager
     def interrupted(self, port: int, spool: Path) -> Iterator[None]:
@@ -187,7 +179,7 @@ class Load:
     @property
     def notes(self) -> list[Note]:
         """Everything that was posted."""
-        return list(chain.from_iterable(list(client.notes) for client in self.clients))
+        return [note for client in self.clients for note in list(client.notes)]
 
     @property
     def slowest(self) -> float:
@@ -196,7 +188,7 @@ class Load:
 
     def statuses(self, *, since: float = 0.0) -> Counter[int | None]:
         """Count the answers to the posts since then (of `monotonic`)."""
-        tries = chain.from_iterable(list(note.tries) for note in self.notes)
+        tries = [each for note in self.notes for each in list(note.tries)]
         return Counter(each.status for each in tries if each.begun >= since)
 
     def wait_for(self, number: int, status: int) -> None:
@@ -244,15 +236,15 @@ class Load:
     def unposted(self) -> list[str]:
         """List the rows that hold what was not posted, or a suppression not as last changed."""
         posted = {(note.row, note.column, note.at): note.kind for note in self.notes}
+        held = states(self._url)
         wrong = []
-        for number, held in states(self._url).items():
-            for where, row in held.items():
-                last = row["suppression_changed_at"]
-                kind = posted.get((number, "suppression_changed_at", last))
+        for number in self.numbers:
+            for where, row in held[number].items():
                 times = [(number, name, row.get(name)) for _, name in KINDS.values()]
-                if number in self.numbers and (
-                    any(each[2] is not None and each not in posted for each in times)
-                    or row["suppressed_at"] != (last if kind == "suppression" else None)
+                last = row["suppression_changed_at"]
+                suppressed = posted.get((number, "suppression_changed_at", last)) == "suppression"
+                if row["suppressed_at"] != (last if suppressed else None) or any(
+                    each[2] is not None and each not in posted for each in times
                 ):
                     wrong.append(f"{where} {number}: {row}")
         return wrong
@@ -297,18 +289,15 @@ def report(*counts: object) -> None:
 def fill(url: str, numbers: Sequence[int]) -> None:
     """Insert a subscriber, a dispatch and a subscription for each number, in a list."""
     list_ = numbers[0]
-    rows: dict[Any, list[dict[str, object]]] = {
-        lists: [{"id": list_, "name": "news"}],
-        subscribers: [{"id": n, "email": f"s{n}@example.com"} for n in numbers],
-        subscriptions: [{"list_id": list_, "subscriber_id": n} for n in numbers],
-        dispatches: [
-            {"id": n, "provider_message_id": f"m{n}", "list_id": list_, "subscriber_id": n}
-            for n in numbers
-        ],
-    }
+    members = [{"list_id": list_, "subscriber_id": n} for n in numbers]
+    sent = [{"id": n, "provider_message_id": f"m{n}"} for n in numbers]
     with opened(url) as engine, engine.begin() as database:
-        for table, inserted in rows.items():
-            database.execute(insert(table), inserted)
+        database.execute(insert(lists), {"id": list_, "name": "news"})
+        people = [{"id": n, "email": f"s{n}@example.com"} for n in numbers]
+        database.execute(insert(subscribers), people)
+        database.execute(insert(subscriptions), members)
+        rows = [one | other for one, other in zip(sent, members, strict=True)]
+        database.execute(insert(dispatches), rows)
 
 
 def logged(url: str) -> dict[bytes, tuple[str, int]]:
