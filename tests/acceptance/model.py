@@ -1,9 +1,7 @@
 """A model of provider and host, independent of hookrow: payloads, and the final rows and log."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 from typing import Any, TypeAlias
@@ -19,27 +17,37 @@ BEFORE = NOW - timedelta(days=1)
 Payload: TypeAlias = Mapping[str, Any]
 
 
-def _rows(
-    subscribers: Sequence[tuple[int, str]],
-    dispatches: Sequence[tuple[int, str, int, int | None]],
-    subscriptions: Sequence[tuple[int, int]],
-) -> Rows:
-    given = (("subscribers", subscribers), ("dispatches", dispatches))
-    return {
-        name: [dict(zip(COLUMNS[name], row, strict=False)) for row in rows]
-        for name, rows in (*given, ("subscriptions", subscriptions))
-    }
+def _subscriber(id_: int, email: str) -> Row:
+    return {"id": id_, "email": email}
 
 
-START = _rows(
-    [(1, "ada@example.com"), (2, "bea@example.com")],
-    [(1, "m-ada", 1, 1), (2, "m-ada-2", 1, 2), (3, "m-bea", 2, 1), (4, "m-alone", 2, None)],
-    [(1, 1), (2, 1), (1, 2)],
-)
+def _dispatch(id_: int, message_id: str, subscriber: int, list_: int | None) -> Row:
+    ids = {"subscriber_id": subscriber, "list_id": list_}
+    return {"id": id_, "provider_message_id": message_id, **ids}
+
+
+def _subscription(list_: int, subscriber: int) -> Row:
+    return {"list_id": list_, "subscriber_id": subscriber}
+
+
+START = {
+    "subscribers": [_subscriber(1, "ada@example.com"), _subscriber(2, "bea@example.com")],
+    "dispatches": [
+        _dispatch(1, "m-ada", 1, 1),
+        _dispatch(2, "m-ada-2", 1, 2),
+        _dispatch(3, "m-bea", 2, 1),
+        _dispatch(4, "m-alone", 2, None),
+    ],
+    "subscriptions": [_subscription(1, 1), _subscription(2, 1), _subscription(1, 2)],
+}
 
 LATE = {
-    "m-late": _rows([], [(5, "m-late", 1, 1)], []),
-    "m-cyd": _rows([(3, "cyd@example.com")], [(6, "m-cyd", 3, 2)], [(2, 3)]),
+    "m-late": {"dispatches": [_dispatch(5, "m-late", 1, 1)]},
+    "m-cyd": {
+        "subscribers": [_subscriber(3, "cyd@example.com")],
+        "dispatches": [_dispatch(6, "m-cyd", 3, 2)],
+        "subscriptions": [_subscription(2, 3)],
+    },
 }
 """The rows that the host inserts later, by the message that arrives before them."""
 
@@ -59,54 +67,49 @@ TIMES = {
 }
 """The field with the time of an event, by its type."""
 
-
-def _at(second: int) -> str:
-    return (BEFORE + timedelta(seconds=second)).isoformat()
-
-
-def _event(kind: str, recipient: str, message_id: str, second: int) -> Payload:
-    """Return an event; all deliveries of one message are of the same second."""
-    at = _at(MESSAGES.index(message_id) if kind == "Delivery" else second)
-    return {"RecordType": kind, "Recipient": recipient, "MessageID": message_id, TIMES[kind]: at}
+Draft: TypeAlias = tuple[str, str, str, str | None]
+"""Type, recipient, message and reason: all but the time."""
 
 
-def _change(reason: str | None, recipient: str, message_id: str, second: int) -> Payload:
-    return {
-        "RecordType": "SubscriptionChange",
-        "Recipient": recipient,
-        "MessageID": message_id,
-        "ChangedAt": _at(second),
-        "SuppressSending": reason is not None,
-        "SuppressionReason": reason,
-    }
+def _drafts(
+    kind: str,
+    recipients: Sequence[str],
+    messages: Sequence[str],
+    reasons: Sequence[str | None] = (None,),
+) -> st.SearchStrategy[Draft]:
+    return st.tuples(st.just(kind), *map(st.sampled_from, (recipients, messages, reasons)))
 
 
-def _makers(
-    make: Callable[..., Payload], *choices: Sequence[Any]
-) -> st.SearchStrategy[Callable[[int], Payload]]:
-    """Draw a payload that only lacks the second of its event."""
-    drawn = st.tuples(*map(st.sampled_from, choices))
-    return drawn.map(lambda arguments: lambda second: make(*arguments, second))
+def _payload(draft: Draft, second: int) -> Payload:
+    """Return an event or a change; all deliveries of one message are of the same second."""
+    kind, recipient, message_id, reason = draft
+    if kind == "Delivery":
+        second = MESSAGES.index(message_id)
+    at = (BEFORE + timedelta(seconds=second)).isoformat()
+    told = {"RecordType": kind, "Recipient": recipient, "MessageID": message_id, TIMES[kind]: at}
+    if kind == "SubscriptionChange":
+        told |= {"SuppressSending": reason is not None, "SuppressionReason": reason}
+    return told
 
 
-def _deck(makers: Sequence[Callable[[int], Payload]], seconds: Sequence[int]) -> Sequence[Payload]:
+def _deck(drafts: Sequence[Draft], seconds: Sequence[int]) -> Sequence[Payload]:
     """Return three of each; no two are of the same second, except deliveries."""
-    return [maker(second) for maker, second in zip(makers, seconds, strict=False)] * 3
+    return [_payload(*each) for each in zip(drafts, seconds, strict=False)] * 3
 
 
-makers = st.one_of(
-    _makers(_event, ["Delivery"], [*KNOWN, CYD], MESSAGES),
-    _makers(_event, ["Open"], [*KNOWN, CYD], MESSAGES),
+drafts = st.one_of(
+    _drafts("Delivery", [*KNOWN, CYD], MESSAGES),
+    _drafts("Open", [*KNOWN, CYD], MESSAGES),
     # Half of what arrives is about the same rows.
-    _makers(_event, ["Open"], KNOWN[:1], ["m-ada", "m-late"]),
-    _makers(_change, REASONS, KNOWN[:2], CHANGED[:3]),
-    _makers(_change, REASONS, KNOWN, CHANGED),
-    _makers(_change, REASONS, [CYD], [*CHANGED, "m-cyd"]),
-    _makers(_event, ["Bounce"], KNOWN, MESSAGES),
+    _drafts("Open", KNOWN[:1], ["m-ada", "m-late"]),
+    _drafts("SubscriptionChange", KNOWN[:2], CHANGED[:3], REASONS),
+    _drafts("SubscriptionChange", KNOWN, CHANGED, REASONS),
+    _drafts("SubscriptionChange", [CYD], [*CHANGED, "m-cyd"], REASONS),
+    _drafts("Bounce", KNOWN, MESSAGES),
 )
 decks = st.builds(
     _deck,
-    st.lists(makers, min_size=4, max_size=12),
+    st.lists(drafts, min_size=4, max_size=12),
     st.lists(st.integers(0, 3600), min_size=12, max_size=12, unique=True),
 ).flatmap(st.permutations)
 
@@ -114,16 +117,16 @@ decks = st.builds(
 class Model:
     """The rows and the log as they have to be: one notification at a time, by the plain rules."""
 
-    def __init__(self, *parts: Rows) -> None:
+    def __init__(self, *parts: Mapping[str, Sequence[Row]]) -> None:
         self.rows: Rows = {name: [] for name in COLUMNS}
         self.log: dict[str, dict[str, Any]] = {}
         for part in parts:
             self.add(part)
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: Mapping[str, Sequence[Row]]) -> None:
         """Add rows that nothing has changed yet."""
         for name, added in rows.items():
-            self.rows[name] += [dict.fromkeys(COLUMNS[name]) | row for row in added]
+            self.rows[name] += [{**dict.fromkeys(COLUMNS[name]), **row} for row in added]
 
     def record(self, payload: Payload, *, live: bool) -> str:
         """Change the rows; return the outcome."""
@@ -187,20 +190,24 @@ class Model:
         return next((row for row in self.rows[name] if wanted.items() <= row.items()), None)
 
 
-def _suppress(row: dict[str, Any], payload: Payload) -> None:
-    at = datetime.fromisoformat(payload["ChangedAt"])
-    if row["suppression_changed_at"] is None or row["suppression_changed_at"] <= at:
-        reason = payload["SuppressionReason"]
-        row.update(zip(SUPPRESSION, (at if reason else None, reason, at), strict=True))
-
-
-def _set_time(row: dict[str, Any], payload: Payload, *, live: bool) -> None:
-    column = {"Delivery": "delivered_at", "Open": "opened_at"}[payload["RecordType"]]
-    at = datetime.fromisoformat(payload[TIMES[payload["RecordType"]]])
-    if live or row[column] is None or row[column] < at:
-        row[column] = at
+def happened(payload: Payload) -> datetime:
+    """Return the time of the event."""
+    return datetime.fromisoformat(payload[TIMES[payload["RecordType"]]])
 
 
 def body_of(payload: Payload) -> str:
     """Return the body of the request."""
     return json.dumps(payload)
+
+
+def _suppress(row: dict[str, Any], payload: Payload) -> None:
+    at, reason = happened(payload), payload["SuppressionReason"]
+    if row["suppression_changed_at"] is None or row["suppression_changed_at"] <= at:
+        row.update(zip(SUPPRESSION, (at if reason else None, reason, at), strict=True))
+
+
+def _set_time(row: dict[str, Any], payload: Payload, *, live: bool) -> None:
+    column = {"Delivery": "delivered_at", "Open": "opened_at"}[payload["RecordType"]]
+    at = happened(payload)
+    if live or row[column] is None or row[column] < at:
+        row[column] = at
