@@ -26,7 +26,7 @@ def installed(program: str, package: str) -> str:
 
 
 @contextmanager
-def listening(command: Sequence[str | Path], port: int, log: Path) -> Iterator[None]:
+def listening(command: Sequence[object], port: int, log: Path) -> Iterator[None]:
     """Run a program that listens at a port until the block ends."""
     with log.open("w") as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)

@@ -87,9 +87,9 @@ def _payload(draft: Draft, second: int) -> Payload:
         second = MESSAGES.index(message_id)
     at = (BEFORE + timedelta(seconds=second)).isoformat()
     told = {"RecordType": kind, "Recipient": recipient, "MessageID": message_id, TIMES[kind]: at}
-    if kind == "SubscriptionChange":
-        told |= {"SuppressSending": reason is not None, "SuppressionReason": reason}
-    return told
+    if kind != "SubscriptionChange":
+        return told
+    return {**told, "SuppressSending": reason is not None, "SuppressionReason": reason}
 
 
 def _deck(drafts: Sequence[Draft], seconds: Sequence[int]) -> Sequence[Payload]:

@@ -1,7 +1,5 @@
 """Django's default mode on a PostgreSQL server that does not respond: a 503 in time."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal
@@ -30,17 +28,24 @@ DEADLINE = 1.0
 """In seconds. Without it, each response here would take `TRANSACTION_TIMEOUT`, ten times that."""
 
 
-def status() -> int:
-    """Post Ada's delivery; return the status. Fail if the deadline does not apply."""
+@contextmanager
+def in_time() -> Iterator[None]:
+    """Fail if the deadline does not apply in the block."""
     began = time.monotonic()
-    response = post(DELIVERY)
+    yield
     assert time.monotonic() - began < TRANSACTION_TIMEOUT
-    return int(response.status_code)
 
 
-def recorded() -> None:
+def status() -> int:
+    """Post Ada's delivery; return the status."""
+    with in_time():
+        return int(post(DELIVERY).status_code)
+
+
+def is_well() -> bool:
     """Wait until notifications are recorded again."""
     eventually(lambda: status() == 200)
+    return True
 
 
 def backend(alias: str) -> int:
@@ -76,7 +81,7 @@ def alias(own_postgres_url: str, spool: Path) -> Iterator[str]:
     """Have the project record in PostgreSQL, with a spool."""
     world.fill(own_postgres_url)
     with django_host.project(own_postgres_url, SPOOL=spool, DEADLINE=DEADLINE) as alias:
-        recorded()
+        assert is_well()
         yield alias
 
 
@@ -88,13 +93,16 @@ def test_a_frozen_connection(alias: str, spool: Path) -> None:
         close_old_connections()  # as Django does between two requests
         assert backend(alias) != frozen
     assert Spool(spool).count() == 1
-    recorded()
-    began = time.monotonic()
-    with stopped(backend(alias)):
-        with pytest.raises(StoreError), limited_to(0.5), store().reading() as reading:
-            reading.find(Mentioned({ADA}, (), ()))
-        assert time.monotonic() - began < TRANSACTION_TIMEOUT
-    recorded()
+    assert is_well()
+    with (
+        stopped(backend(alias)),
+        in_time(),
+        pytest.raises(StoreError),
+        limited_to(0.5),
+        store().reading() as reading,
+    ):
+        reading.find(Mentioned({ADA}, (), ()))
+    assert is_well()
 
 
 def test_a_frozen_server(alias: str, spool: Path, own_postgres: Server) -> None:
@@ -103,7 +111,7 @@ def test_a_frozen_server(alias: str, spool: Path, own_postgres: Server) -> None:
         assert status() == 503
         close_old_connections()
     assert Spool(spool).count() == 1
-    recorded()
+    assert is_well()
     name = connections[alias].settings_dict["NAME"]
     count = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s"
     eventually(lambda: own_postgres.execute(count, name) == [(1,)])
@@ -114,9 +122,9 @@ def test_a_frozen_server_with_group_commit(own_postgres_url: str, own_postgres: 
     """The response does not wait for the thread that records."""
     world.fill(own_postgres_url)
     with django_host.project(own_postgres_url, GROUP_COMMIT=True, DEADLINE=DEADLINE):
-        recorded()
+        assert is_well()
         with own_postgres.frozen():
             assert status() == 503
-        recorded()
+        assert is_well()
         receiver().close()
     gc.collect()  # the connection of the thread, lest another test be warned of it
