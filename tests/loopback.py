@@ -1,7 +1,5 @@
 """A web server for tests: a WSGI application on the loopback interface, in a thread."""
 
-from __future__ import annotations
-
 import ssl
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

@@ -29,7 +29,9 @@ def installed(program: str, package: str) -> str:
 def listening(command: Sequence[object], port: int, log: Path) -> Iterator[None]:
     """Run a program that listens at a port until the block ends."""
     with log.open("w") as output:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        process = subprocess.Popen(
+            [*map(str, command)], stdin=subprocess.DEVNULL, stdout=output, stderr=output
+        )
     try:
         eventually(lambda: listens(port) or process.poll() is not None)
         assert process.poll() is None, log.read_text()

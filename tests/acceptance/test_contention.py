@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 import psycopg
-from traffic import NEW_YEAR, Load, Note, fill, report
+from traffic import NEW_YEAR, Load, Note, fill
 
 from command import Command
 from hookrow import Schema
@@ -54,7 +54,7 @@ def test_a_row_is_held(postgres: Databases, postgres_url: str, tmp_path: Path) -
     with _swept(command, postgres, postgres_url):
         eventually(lambda: outcomes() == {"recorded": 65})
     load.check(200, 503)
-    report(f"a group of 64, one row held: 63 times 200, once 503; beside it {load}")
+    print(f"a group of 64, one row held: 63 times 200, once 503; beside it {load}")
 
 
 @contextmanager
@@ -102,7 +102,7 @@ def test_rows_are_taken_in_the_opposite_order(
             eventually(lambda: deadlocks() > 1, seconds=60)
         over.set()
         thread.join()
-    report(f"{deadlocks()} deadlocks: {load}")
+    print(f"{deadlocks()} deadlocks: {load}")
     load.check(200, 503)
     with _swept(command, postgres, postgres_url):
         load.wait_until_recorded()
@@ -121,7 +121,7 @@ def test_two_servers_at_the_same_50_rows(database_url: str, tmp_path: Path) -> N
         assert get(one.port, "/readyz").status == get(another.port, "/readyz").status == 200
     load.check(200, 503)
     assert load.miscounted() == []
-    report(load)
+    print(load)
 
 
 def test_several_upgrade_at_once(empty_database_url: str) -> None:

@@ -14,7 +14,7 @@ from threading import Event
 
 import psycopg
 import pytest
-from traffic import NEW_YEAR, Load, report, spooled
+from traffic import NEW_YEAR, Load, spooled
 
 from command import Command, Serving
 from hookrow import testing
@@ -76,7 +76,7 @@ class Service:
             yield
             load.wait_for(100, 200)
         after, lines = _peak(self._serving), self._serving.log[logged:].splitlines()
-        report(f"{load}; {before} to {after} MiB; {len(lines)} lines logged")
+        print(f"{load}; {before} to {after} MiB; {len(lines)} lines logged")
         load.check(200)
         assert load.slowest < IN_TIME, str(load)
         assert after < MOST
@@ -138,7 +138,7 @@ def test_endless_bodies(service: Service) -> None:
         finally:
             over.set()
         assert len(list(attack)) == 20
-    report(f"{len(begun)} bodies were cut off")
+    print(f"{len(begun)} bodies were cut off")
 
 
 def test_requests_without_the_secret(service: Service) -> None:
@@ -198,7 +198,7 @@ def test_large_bodies_while_the_log_is_locked(
         eventually(lambda: spooled(spool) == 0, seconds=120)
         memory = _peak(serving)
     [(number,)] = postgres.execute("SELECT count(*) FROM hookrow_notifications", url=postgres_url)
-    report(f"{dict(answers)}; {number} recorded; {memory} MiB")
+    print(f"{dict(answers)}; {number} recorded; {memory} MiB")
     assert set(answers) == {404, 422, 503}
     assert number == 64
     assert memory < 300

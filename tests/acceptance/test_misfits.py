@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from homes import connect, run
-from traffic import NEW_YEAR, Load, fill, report, spooled
+from traffic import NEW_YEAR, Load, fill, spooled
 
 from command import Command
 from hookrow import testing
@@ -70,7 +70,7 @@ def test_a_trigger_that_raises(postgres: Databases, postgres_url: str, tmp_path:
         assert spooled(spool) == 8
         log = serving.log
     statuses = load.statuses()
-    report(load, "16 answers of 503")
+    print(load, "16 answers of 503")
     assert statuses[200] >= 0.98 * sum(statuses.values()), str(load)
     failed = "SELECT recipient FROM hookrow_notifications WHERE outcome = 'failed'"
     assert postgres.execute(failed, url=postgres_url) == [("s1000@example.com",)] * 8

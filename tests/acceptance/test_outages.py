@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from contract import arrival, fill, opens, statuses
 from homes import OURS, SQLHome
-from traffic import Load, report
+from traffic import Load
 
 from command import Command, Serving
 from hookrow.decide import mentioned
@@ -43,7 +43,7 @@ class Service:
             yield
         assert load.slowest < DEADLINE + SLACK, str(load)
         assert "a fault to be reported" not in self._serving.log
-        report("counted more often than posted:", len(load.miscounted()))
+        print("counted more often than posted:", len(load.miscounted()))
 
 
 @pytest.fixture(scope="module")

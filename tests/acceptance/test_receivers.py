@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from traffic import Load, report
+from traffic import Load
 
 from command import Command, Serving
 from hookrow.migrations import sql
@@ -106,7 +106,7 @@ def _replace_each(receivers: Receivers, how: signal.Signals, status: int) -> Loa
             load.wait_for(100, 200)
             assert receivers.replace(port, how) == status
         load.wait_for(100, 200)
-    report(f"Each of two ended by {how.name}: {load}")
+    print(f"Each of two ended by {how.name}: {load}")
     return load
 
 
@@ -133,7 +133,7 @@ def test_one_hangs(receivers: Receivers) -> None:
         eventually(lambda: load.slowest > DEADLINE, seconds=30)
         receivers.replace(first, signal.SIGKILL)
     waited = sum(each.seconds > DEADLINE for note in load.notes for each in note.tries)
-    report(f"One hangs: {load}, {waited} of which waited for it")
+    print(f"One hangs: {load}, {waited} of which waited for it")
     load.check(200)
     assert waited <= len(load.clients)
 

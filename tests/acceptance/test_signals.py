@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 import pytest
-from traffic import report
 
 from command import HOOKROW, Command, Serving
 from wire import PATIENCE, SECRET, ask, eventually, get, request
@@ -94,7 +93,7 @@ def test_a_hangup_at_any_moment_of_the_start(command: Command, workers: int) -> 
         server.wait_until_it_says("The secrets were read anew", times=workers)
     assert "replaced" not in server.log
     assert "Traceback" not in server.log
-    report(f"processes that serve: {workers}, SIGHUP during the start: {sent} times")
+    print(f"processes that serve: {workers}, SIGHUP during the start: {sent} times")
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -119,7 +118,7 @@ def test_workers_die_and_hang(command: Command) -> None:
             os.kill(each, signal.SIGKILL)
             server.wait_until_it_says("ended with status -9; replaced.", number)
             eventually(lambda: len(server.workers()) == 3)
-            report(f"a killed worker is replaced after {time.monotonic() - began:.2f} s")
+            print(f"a killed worker is replaced after {time.monotonic() - began:.2f} s")
         assert hung in server.workers()
         assert get(server.port, "/healthz").status == 200
         eventually(lambda: hung not in server.workers())

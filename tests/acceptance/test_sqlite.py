@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 import pytest
-from traffic import Load, report, spooled
+from traffic import Load, spooled
 
 from command import HOOKROW, Command
 from wire import eventually
@@ -43,7 +43,7 @@ def test_the_host_writes_to_the_same_file(sqlite_url: str, tmp_path: Path) -> No
             load.wait_for(200, 200)
         over.set()
         thread.join()
-    report(f"{written} transactions of the host; {load}")
+    print(f"{written} transactions of the host; {load}")
     load.check(200, 503)
     assert load.miscounted() == []
     with closing(sqlite3.connect(file)) as connection:

@@ -6,7 +6,6 @@ than the one before. So the final state of each row is known.
 
 import json
 import sqlite3
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -266,7 +265,7 @@ class Load:
         """Check that after an outage the spool is emptied, and everything posted is recorded."""
         eventually(lambda: spooled(spool) == 0, seconds=60)
         self.wait_until_recorded()
-        report(self)
+        print(self)
         assert set(self.statuses()) == {200, 503}, str(self)
         assert self.unposted() == []
 
@@ -279,11 +278,6 @@ class Load:
             f"{len(self.notes)} notifications, {sum(statuses.values())} posts: {answers}; "
             f"slowest answer {self.slowest:.1f} s"
         )
-
-
-def report(*counts: object) -> None:
-    """Print the counts for the documentation, with `pytest -s`."""
-    sys.stdout.write(" ".join(map(str, counts)) + "\n")
 
 
 def fill(url: str, numbers: Sequence[int]) -> None:
