@@ -1,6 +1,5 @@
 """Django's default mode on a PostgreSQL server that does not respond: a 503 in time."""
 
-import gc
 import os
 import signal
 import time
@@ -15,7 +14,7 @@ from django.db import close_old_connections, connections
 import django_host
 import world
 from django_project.site import post
-from hookrow.django import receiver, store
+from hookrow.django import store
 from hookrow.notification import Mentioned
 from hookrow.spool import Spool
 from hookrow.stores import StoreError
@@ -115,16 +114,3 @@ def test_a_frozen_server(alias: str, spool: Path, own_postgres: Server) -> None:
     name = connections[alias].settings_dict["NAME"]
     count = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s"
     eventually(lambda: own_postgres.execute(count, name) == [(1,)])
-
-
-@pytest.mark.filterwarnings("ignore:.*:ResourceWarning")
-def test_a_frozen_server_with_group_commit(own_postgres_url: str, own_postgres: Server) -> None:
-    """The response does not wait for the thread that records."""
-    world.fill(own_postgres_url)
-    with django_host.project(own_postgres_url, GROUP_COMMIT=True, DEADLINE=DEADLINE):
-        assert is_well()
-        with own_postgres.frozen():
-            assert status() == 503
-        assert is_well()
-        receiver().close()
-    gc.collect()  # the connection of the thread, lest another test be warned of it
