@@ -67,9 +67,10 @@ def _instead(command: Command, script: str) -> Command:
 
 
 def _wait_until_ready(server: Serving, times: int) -> None:
-    """Wait until so many processes have started."""
+    """Wait until so many processes have started; a single one listens only after it says so."""
     eventually(lambda: server.log.count(READY) >= times or not server.lives, seconds=START)
     assert server.log.count(READY) >= times, server.log
+    server.wait_until_it_listens()
 
 
 def _blocks_hangups(pid: int) -> bool:
