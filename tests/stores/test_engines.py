@@ -198,7 +198,7 @@ def _fault(engine: Engine, statement: str) -> StoreError:
 
 
 class TestFaults:
-    """What real errors mean; test_faults.py has all the codes."""
+    """What real errors mean; test_errors.py has all the codes."""
 
     def test_no_server(self, tmp_path: Path) -> None:
         """A server that cannot be reached is unavailable; the text contains no password."""
