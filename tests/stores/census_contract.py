@@ -1,7 +1,5 @@
 """The contract of every store for counting its rows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -17,7 +15,7 @@ class CensusContract:
     """Counting the rows that the schema does not exclude."""
 
     def test_lists(self, home: Home) -> None:
-        """Dispatches and subscriptions are counted by list; rows without one come first."""
+        """Rows without a list come first."""
         home.fill()
         assert [each for each in home.store.census.lists() if each.sent] == []
         fill(home)

@@ -4,13 +4,11 @@ A subclass supplies `home`. What depends on the columns that exist, or on rows t
 own tables forbid, is in classes of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from threading import Thread
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from homes import SUPPRESSION, Home, Rows, columns_of
@@ -23,7 +21,6 @@ from hookrow.notification import (
     Key,
     Mentioned,
     Notification,
-    RowId,
     SetSuppression,
     SetTime,
     Suppressible,
@@ -49,7 +46,6 @@ def arrival(notification: Notification, *, live: bool = True) -> Arrival:
 
 
 def opens(recipient: str | None, message_id: str | None) -> Opened:
-    """Return an open at noon."""
     return Opened(recipient, message_id, NOON)
 
 
@@ -74,15 +70,14 @@ def fill(home: Home, state: Sequence[Any] = NEVER) -> None:
             {**dispatch(home, 1, "m-ada", owner=1, list_=1), **first},
             dispatch(home, 2, "m-bea", owner=2, list_=2),
             dispatch(home, 3, None, owner=1, list_=1),
-            dispatch(home, 4, "m-none", owner=1, list_=None),
+            dispatch(home, 4, "m-none", owner=1),
         ],
     )
 
 
 def dispatch(
-    home: Home, number: int, message_id: str | None, *, owner: int | None, list_: int | None
+    home: Home, number: int, message_id: str | None, *, owner: int | None, list_: int | None = None
 ) -> dict[str, Any]:
-    """Return a dispatch's row."""
     return {
         "id": home.key(number),
         "provider_message_id": message_id,
@@ -97,12 +92,11 @@ def find(home: Home, *notifications: Notification) -> Found:
         return reading.find(mentioned([arrival(each) for each in notifications]))
 
 
-def save(home: Home, *changes: Change) -> None:
-    """Lock and save the changes one by one, each in a transaction of its own."""
-    for change in changes:
-        with home.store.transaction() as transaction:
-            assert not transaction.lock([change.row])
-            transaction.write([change])
+def save(home: Home, change: Change) -> None:
+    """Lock a row that nobody else holds, and save a change of it."""
+    with home.store.transaction() as transaction:
+        assert not transaction.lock([change.row])
+        transaction.write([change])
 
 
 def insistent(store: Store, *, seconds: float = 5.0) -> Retry:
@@ -117,7 +111,6 @@ def insistent(store: Store, *, seconds: float = 5.0) -> Retry:
 
 
 def statuses(outcomes: Sequence[Outcome]) -> list[int]:
-    """Return the status of each outcome's response."""
     return [each.refusal.status if isinstance(each, Refused) else 200 for each in outcomes]
 
 
@@ -127,15 +120,12 @@ def respond(home: Home, *notifications: Notification) -> list[int]:
 
 
 def has_lists(home: Home) -> bool:
-    """Return whether the schema has subscriptions."""
     return "subscriptions" in home.schema.roles
 
 
 class FindContract:
-    """Finding rows."""
-
-    def test_email_ignores_ascii_case(self, home: Home) -> None:
-        """ASCII case is ignored on both sides, and the email is returned as it is stored."""
+    def test_email_ignores_only_ascii_case(self, home: Home) -> None:
+        """The email is returned as it is stored. Ë and ë are two mailboxes."""
         fill(home)
         for number, stored, recipients in (
             (1, ADA, (ADA, "ADA@example.com", "Ada@EXAMPLE.com")),
@@ -145,15 +135,11 @@ class FindContract:
             for recipient in recipients:
                 [found] = find(home, opens(recipient, None)).subscribers[stored.lower()]
                 assert (found.id, found.email) == (home.key(number), stored)
+        both = find(home, opens(ZOE, None), opens("ZOË@example.net", None)).subscribers
+        assert [(email, len(rows)) for email, rows in both.items()] == [(ZOE, 1)]
 
-    def test_email_respects_other_case(self, home: Home) -> None:
-        """Beyond ASCII, letters of different case are different mailboxes: Ë is not ë."""
-        fill(home)
-        found = find(home, opens(ZOE, None), opens("ZOË@example.net", None)).subscribers
-        assert [(email, len(rows)) for email, rows in found.items()] == [(ZOE, 1)]
-
-    def test_other_recipients(self, home: Home) -> None:
-        """Recipients are neither trimmed nor treated as patterns, and no text does damage."""
+    def test_texts_that_match_no_row(self, home: Home) -> None:
+        """No text is trimmed, treated as a pattern or as SQL, or equal to null."""
         fill(home)
         before = home.rows()
         for recipient in (
@@ -162,12 +148,6 @@ class FindContract:
             *(f"{ADA}\0", "\ud800@example.com", "a" * 400, None),
         ):
             assert respond(home, opens(recipient, "m-ada")) == [404]
-        assert home.rows() == before
-
-    def test_other_message_ids(self, home: Home) -> None:
-        """Message ids match exactly, and none matches a dispatch without one."""
-        fill(home)
-        before = home.rows()
         for message_id in (
             *(None, "", "null", "None", "M-ADA", "m-ada ", " m-ada", "m-ad_", "m-%", "m-ada\0"),
             *("\ud800", "m" * 300, "0", "' OR '1'='1", "🦄"),
@@ -177,33 +157,25 @@ class FindContract:
         assert home.rows() == before
 
     def test_dispatch(self, home: Home) -> None:
-        """A dispatch is found with its owner's id and email, and its list."""
+        """A dispatch is found with its owner's id and email, and its list; also by itself."""
         fill(home)
         [found] = find(home, opens(ADA, "m-bea")).dispatches["m-bea"]
         owner = (home.key(2), "Bea.Upper@Example.COM")
         assert (found.id, found.owner, found.owner_email) == (home.key(2), *owner)
         assert found.list == home.key(2) or "list_id" not in columns_of(home.schema, "dispatches")
-
-    def test_dispatch_alone(self, home: Home) -> None:
-        """A message id is found without any recipient."""
-        fill(home)
         with home.store.transaction() as transaction:
             assert [*transaction.find(Mentioned((), {"m-ada"}, ())).dispatches] == ["m-ada"]
 
     def test_subscriptions(self, home: Home) -> None:
-        """The recipient's subscription to the dispatch's list is found, whoever owns the dispatch.
-
-        Pairs without a row are not.
-        """
+        """The recipient's to the dispatch's list is found, whoever owns the dispatch."""
         fill(home)
         own = find(home, Reactivated(ADA, "m-ada", NOON), Reactivated(BEA, "m-bea", NOON))
         assert ((home.key(1), home.key(1)) in own.subscriptions) is has_lists(home)
-        assert (home.key(2), home.key(2)) not in own.subscriptions
+        assert (home.key(2), home.key(2)) not in own.subscriptions  # no such row
         others = find(home, Reactivated(ADA, "m-bea", NOON))
         assert ((home.key(2), home.key(1)) in others.subscriptions) is has_lists(home)
 
     def test_empty_group(self, home: Home) -> None:
-        """An empty group finds nothing and is no error."""
         fill(home)
         with home.store.transaction() as transaction:
             found = transaction.find(Mentioned((), (), ()))
@@ -214,15 +186,6 @@ class FindContract:
 
 
 class TransactionContract:
-    """All or nothing."""
-
-    def test_commit(self, home: Home) -> None:
-        """Others see the change when the block ends."""
-        fill(home)
-        with home.store.transaction() as transaction:
-            transaction.write([SetTime(home.key(1), EventTime.OPENED, NOON, guarded=False)])
-        assert home.rows()["dispatches"][0]["opened_at"] == NOON
-
     def test_rollback(self, home: Home) -> None:
         """An error in the block is raised unchanged and undoes all changes; the store works on."""
         fill(home)
@@ -233,35 +196,25 @@ class TransactionContract:
             transaction.write([change])
             raise ZeroDivisionError
         assert home.rows() == before
-        save(home, change)
+        with home.store.transaction(skip_locked=True) as transaction:
+            assert not transaction.lock([change.row, (Suppressible.SUBSCRIBER, home.key(2))])
+            transaction.write([change])
         assert home.rows()["dispatches"][0]["opened_at"] == NOON
-
-    @pytest.mark.parametrize("skip_locked", [False, True])
-    def test_lock(self, home: Home, *, skip_locked: bool) -> None:
-        """`lock` returns the rows it could not lock: none if nobody else holds any."""
-        fill(home)
-        rows: list[RowId] = [(kind, key) for name, kind, key in _first(home) if name]
-        with home.store.transaction(skip_locked=skip_locked) as transaction:
-            assert not transaction.lock([*rows, (Suppressible.SUBSCRIBER, home.key(2))])
 
     def test_group(self, home: Home) -> None:
         """Each notification of a group is decided by itself, and all valid ones are recorded."""
         fill(home)
-        outcomes = record(
-            home.store,
-            [
-                arrival(Delivered(ADA, "m-ada", NOON)),
-                arrival(Opened("nobody@example.com", "m-ada", NOON)),
-                arrival(Opened(BEA, "m-ada", NOON)),
-                arrival(Opened(ADA, "m-ada", NOON + SECOND)),
-                arrival(Suppressed(BEA, "m-nowhere", NOON, "HardBounce")),
-            ],
-        )
+        told = [
+            Delivered(ADA, "m-ada", NOON),
+            Opened("nobody@example.com", "m-ada", NOON),
+            Opened(BEA, "m-ada", NOON),
+            Opened(ADA, "m-ada", NOON + SECOND),
+            Suppressed(BEA, "m-nowhere", NOON, "HardBounce"),
+        ]
+        outcomes = record(home.store, [arrival(each) for each in told])
         assert statuses(outcomes) == [200, 404, 400, 200, 200]
-        assert isinstance(outcomes[2], Refused)
-        assert outcomes[2].text == (
-            f"Dispatch subscriber {ADA} does not match payload recipient {BEA}"
-        )
+        expected = f"Dispatch subscriber {ADA} does not match payload recipient {BEA}"
+        assert getattr(outcomes[2], "text", "") == expected
         rows = home.rows()
         row = rows["dispatches"][0]
         assert (row["delivered_at"], row["opened_at"]) == (NOON, NOON + SECOND)
@@ -269,8 +222,6 @@ class TransactionContract:
 
 
 class TimeContract:
-    """Setting a time of a dispatch."""
-
     @pytest.mark.parametrize("column", EventTime)
     def test_time_guard(self, home: Home, column: EventTime) -> None:
         """A guarded change sets the time only if the row has none or an earlier one."""
@@ -287,7 +238,7 @@ class TimeContract:
             (whole, whole + TICK, True, whole + TICK),
             (whole + TICK, whole, True, whole + TICK),
         )
-        rows = [dispatch(home, n, f"m{n}", owner=1, list_=None) for n in range(len(cases) + 1)]
+        rows = [dispatch(home, n, f"m{n}", owner=1) for n in range(len(cases) + 1)]
         for row, (present, *_) in zip(rows, cases, strict=False):
             row[column.value] = present
         home.fill(subscribers=[{"id": home.key(1), "email": ADA}], dispatches=rows)
@@ -298,22 +249,22 @@ class TimeContract:
         assert home.rows() == expected
 
 
-def _first(home: Home) -> list[tuple[str, Suppressible, Key | tuple[Key, Key]]]:
-    """List the first row of each role that exists."""
+Place: TypeAlias = tuple[Suppressible, Key | tuple[Key, Key]]
+
+
+def _dated(home: Home) -> dict[str, Place]:
+    """Return the first row of each role that stores when its suppression last changed."""
     one = home.key(1)
-    rows: list[tuple[str, Suppressible, Key | tuple[Key, Key]]] = [
-        ("subscribers", Suppressible.SUBSCRIBER, one),
-        ("dispatches", Suppressible.DISPATCH, one),
-        ("subscriptions", Suppressible.SUBSCRIPTION, (one, one)),
-    ]
-    return [row for row in rows if row[0] in home.schema.roles]
-
-
-def _dated(home: Home) -> list[tuple[str, Suppressible, Key | tuple[Key, Key]]]:
-    """List the first row of each role that stores when its suppression last changed."""
-    return [
-        row for row in _first(home) if "suppression_changed_at" in columns_of(home.schema, row[0])
-    ]
+    first: dict[str, Place] = {
+        "subscribers": (Suppressible.SUBSCRIBER, one),
+        "dispatches": (Suppressible.DISPATCH, one),
+        "subscriptions": (Suppressible.SUBSCRIPTION, (one, one)),
+    }
+    return {
+        name: row
+        for name, row in first.items()
+        if name in home.schema.roles and "suppression_changed_at" in columns_of(home.schema, name)
+    }
 
 
 def suppress(
@@ -346,14 +297,13 @@ class SuppressionContract:
         self, home: Home, changed_at: datetime | None, reason: str | None, *, applies: bool
     ) -> None:
         """A change applies if the last one is unknown, older, or of the same time."""
-        after = (reason and NOON, reason, NOON)
         for present in ((NOON - SECOND, "ManualSuppression"), (None, None)):
             fill(home, (*present, changed_at))
             expected = home.rows()
-            for name, kind, key in _dated(home):
-                save(home, SetSuppression(kind, key, NOON, reason, guarded=True))
+            for name, row in _dated(home).items():
+                save(home, SetSuppression(*row, NOON, reason, guarded=True))
                 if applies:
-                    suppress(home, expected, {name: 1}, after)
+                    suppress(home, expected, {name: 1}, (reason and NOON, reason, NOON))
             assert home.rows() == expected
 
     @pytest.mark.parametrize("reason", ["so viel ß, 🦄", "x" * 5000, "a 'quote' and \\ more"])
@@ -362,8 +312,8 @@ class SuppressionContract:
         kept = reason if home.schema.reasons is None else OTHERWISE
         fill(home)
         expected = home.rows()
-        for name, kind, key in _dated(home):
-            save(home, SetSuppression(kind, key, NOON, reason, guarded=True))
+        for name, row in _dated(home).items():
+            save(home, SetSuppression(*row, NOON, reason, guarded=True))
             suppress(home, expected, {name: 1}, (NOON, kept, NOON))
         assert home.rows() == expected
 
@@ -379,23 +329,17 @@ class SuppressionContract:
             (BEA, "m-ada", {"subscribers": 2, "dispatches": 1, "subscriptions": 2}),
         ],
     )
-    def test_affected_rows(
+    def test_suppress_and_lift(
         self, home: Home, recipient: str, message_id: str, rows: dict[str, int]
     ) -> None:
-        """The subscriber, the dispatch and the subscription are suppressed, if they exist."""
+        """All rows that exist change; a lift leaves no time and no reason, but when it was."""
         fill(home)
         expected = home.rows()
         assert respond(home, Suppressed(recipient, message_id, NOON, "HardBounce")) == [200]
         suppress(home, expected, rows)
         assert home.rows() == expected
-
-    def test_lift(self, home: Home) -> None:
-        """Rows whose suppression is lifted have no time and no reason, and store when it was."""
-        fill(home)
-        expected = home.rows()
-        assert respond(home, Suppressed(ADA, "m-ada", NOON - SECOND, "HardBounce")) == [200]
-        assert respond(home, Reactivated(ADA, "m-ada", NOON)) == [200]
-        suppress(home, expected, FIRST, (None, None, NOON))
+        assert respond(home, Reactivated(recipient, message_id, NOON + SECOND)) == [200]
+        suppress(home, expected, rows, (None, None, NOON + SECOND))
         assert home.rows() == expected
 
 
@@ -404,14 +348,12 @@ class StoreContract(FindContract, TransactionContract, TimeContract, Suppression
 
 
 class LargeContract:
-    """Groups of many notifications, and of large ones."""
-
     def test_large_group(self, home: Home) -> None:
         """A group may have more members than some databases accept parameters."""
         many = range(1, 1101)
         home.fill(
             subscribers=[{"id": home.key(n), "email": f"s{n}@example.com"} for n in many],
-            dispatches=[dispatch(home, n, f"m{n}", owner=n, list_=None) for n in many],
+            dispatches=[dispatch(home, n, f"m{n}", owner=n) for n in many],
         )
         told = [Arrival(opens(f"s{n}@example.com", f"m{n}"), b"%d" % n, NOON) for n in many]
         assert statuses(record(home.store, told)) == [200] * len(many)
@@ -435,30 +377,23 @@ class LargeContract:
 
 
 class UndatedContract:
-    """The contract of tables in which suppressions are not dated."""
-
-    def test_last_change_wins(self, home: Home) -> None:
-        """The change that arrives last wins, however old it is."""
+    def test_last_change_to_arrive_wins(self, home: Home) -> None:
+        """However old it is, and also from the log: such a row cannot know that it is late."""
         fill(home)
         expected = home.rows()
-        for seconds, reason in ((0, "SpamComplaint"), (1, "HardBounce")):
+        for seconds, reason, live in (
+            (0, "SpamComplaint", True),
+            (1, "HardBounce", True),
+            (2, "ManualSuppression", False),
+        ):
             at = NOON - seconds * SECOND
-            assert respond(home, Suppressed(ADA, "m-ada", at, reason)) == [200]
-        suppress(home, expected, FIRST, (NOON - SECOND, "HardBounce", None))
-        assert home.rows() == expected
-        assert respond(home, Reactivated(ADA, "m-ada", NOON - 2 * SECOND)) == [200]
+            told = arrival(Suppressed(ADA, "m-ada", at, reason), live=live)
+            assert statuses(record(home.store, [told])) == [200]
+            suppress(home, expected, FIRST, (at, reason, None))
+            assert home.rows() == expected
+        assert respond(home, Reactivated(ADA, "m-ada", NOON - 3 * SECOND)) == [200]
         suppress(home, expected, FIRST, NEVER)
         assert home.rows() == expected
-
-    def test_late_change(self, home: Home) -> None:
-        """A late change applies like a live one, because such a row cannot know that it is late."""
-        told = Suppressed(ADA, "m-ada", NOON, "HardBounce")
-        for live in (True, False):
-            fill(home)
-            expected = home.rows()
-            assert statuses(record(home.store, [arrival(told, live=live)])) == [200]
-            suppress(home, expected, FIRST, (NOON, "HardBounce", None))
-            assert home.rows() == expected
 
 
 class HostContract:
@@ -482,11 +417,10 @@ class HostContract:
         """The recipient's own dispatch wins, then the lowest id."""
         home.fill(
             subscribers=[{"id": home.key(n), "email": f"s{n}@example.com"} for n in (1, 2, 3)],
-            dispatches=[dispatch(home, n, "twice", owner=n, list_=None) for n in (1, 2)],
+            dispatches=[dispatch(home, n, "twice", owner=n) for n in (1, 2)],
         )
         told = [arrival(opens(f"s{n}@example.com", "twice")) for n in (2, 1, 3)]
         *recorded, refused = record(home.store, told)
-        assert statuses([*recorded, refused]) == [200, 200, 400]
         assert "subscriber s1@example.com does" in getattr(refused, "text", "")
         changed = [each.changes[0].row[1] for each in recorded if isinstance(each, Recorded)]
         assert changed == [home.key(2), home.key(1)]
@@ -496,8 +430,8 @@ class HostContract:
         home.fill(
             subscribers=[{"id": home.key(1), "email": ADA}],
             dispatches=[
-                dispatch(home, 1, "m-null", owner=None, list_=None),
-                dispatch(home, 2, "m-gone", owner=9, list_=None),
+                dispatch(home, 1, "m-null", owner=None),
+                dispatch(home, 2, "m-gone", owner=9),
             ],
         )
         before = home.rows()

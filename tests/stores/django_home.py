@@ -1,7 +1,5 @@
 """Homes behind the Django store: SQLAlchemy creates, fills and reads the models' tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -56,8 +54,6 @@ _TABLES = {
 
 _BARE = {"crm.Reader": "people", "crm.Letter": "sends", "crm.Member": "members"}
 
-KEYS = range(10)
-
 
 class DjangoHome(SQLHome):
     """A home in an empty database, with Django models of its tables."""
@@ -76,11 +72,9 @@ class DjangoHome(SQLHome):
             self._make_mails()
 
     def key(self, number: int) -> Key:
-        """Return a number for hookrow's tables, a UUID for a host's."""
         return number if self._ours else UUID(int=number)
 
     def close(self) -> None:
-        """Close every connection."""
         self._stack.close()
         self._engine.dispose()
 
@@ -93,7 +87,7 @@ class DjangoHome(SQLHome):
         mails = Table("crm_mail", MetaData(), Column("uid", Uuid()), Column("group_id", Uuid()))
         with self._engine.begin() as connection:
             mails.create(connection)
-            keys = [self.key(number) for number in KEYS]
+            keys = [self.key(number) for number in range(10)]
             connection.execute(insert(mails), [{"uid": key, "group_id": key} for key in keys])
 
 

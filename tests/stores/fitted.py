@@ -4,8 +4,6 @@ Every row that the schema's conditions select has a twin with the same email, me
 keys that they exclude.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -62,10 +60,7 @@ class FittedHome(SQLHome):
         super().__init__(url, FITTED)
 
     def fill(self, **rows: Sequence[Row]) -> None:
-        """Replace the rows, with twins and messages.
-
-        The message of a dispatch without a list is excluded.
-        """
+        """Add twins and messages; the message of a dispatch without a list is excluded."""
         excluded = {"id": self.key(2 * TWINS), "list_id": self.key(1), **EXCLUDED["messages"]}
         messages, dispatches = [excluded], []
         for number, row in enumerate(rows.get("dispatches", ()), 2 * TWINS + 1):

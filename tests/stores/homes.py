@@ -1,17 +1,15 @@
 """Stores to test, with the tables behind them.
 
-A `Home` is a store and its rows, which tests insert and read by hookrow's names. A host's
+A home is a store and its rows, which tests insert and read by hookrow's names. A host's
 tables differ from hookrow's in every name, in the types of keys, and in which columns exist.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from enum import Enum
 from itertools import chain
 from operator import itemgetter
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from sqlalchemy import (
@@ -36,7 +34,6 @@ from sqlalchemy.types import TypeEngine
 from hookrow import Role, Schema
 from hookrow.migrations import heads, upgrade
 from hookrow.notification import Key
-from hookrow.stores import Store
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.memory_log import MemoryLog
 from hookrow.stores.sql import SQLStore
@@ -104,33 +101,6 @@ SPARSE = Schema(
 """No lists, only the times of a dispatch, and no log."""
 
 
-class Home(Protocol):
-    """A store and the rows behind it."""
-
-    @property
-    def store(self) -> Store:
-        """The store."""
-
-    @property
-    def schema(self) -> Schema:
-        """The schema, with the names that the database has."""
-
-    def key(self, number: int) -> Key:
-        """Return a key of the type that these tables have; keys sort like their numbers."""
-
-    def fill(self, **rows: Sequence[Row]) -> None:
-        """Replace all rows with these, with null in columns left out. Empty the log."""
-
-    def rows(self) -> Rows:
-        """Read every row, without the store."""
-
-    def logged(self) -> list[dict[str, Any]]:
-        """Read the log in the order of its ids, without the store."""
-
-    def close(self) -> None:
-        """Close all connections."""
-
-
 class MemoryHome:
     """A home in memory; columns that the schema leaves out are ignored."""
 
@@ -139,11 +109,9 @@ class MemoryHome:
         self.store = MemoryStore(undated=schema.undated, log=MemoryLog() if schema.log else None)
 
     def key(self, number: int) -> Key:
-        """Return the number."""
         return number
 
     def fill(self, **rows: Sequence[Row]) -> None:
-        """Replace the rows, with only the columns that the store requires and those given."""
         if self.store.log is not None:
             self.store.log.entries.clear()
             self.store.log._last_id = 0
@@ -156,7 +124,6 @@ class MemoryHome:
                 table[itemgetter(*KEYS[name])(row)] = required | given
 
     def rows(self) -> Rows:
-        """Read the dicts."""
         return {
             name: [
                 {column: row.get(column) for column in columns_of(self.schema, name)}
@@ -167,7 +134,7 @@ class MemoryHome:
         }
 
     def logged(self) -> list[dict[str, Any]]:
-        """Read the dict, with the values of enums, as a database stores them."""
+        """Read the log, with the values of enums, as a database stores them."""
         entries = self.store.log.entries.values() if self.store.log else ()
         return [
             {
@@ -178,7 +145,7 @@ class MemoryHome:
         ]
 
     def close(self) -> None:
-        """Do nothing."""
+        pass
 
     def _tables(self) -> dict[str, dict[Any, dict[str, Any]]]:
         return {name: getattr(self.store, name) for name in COLUMNS if name in self.schema.roles}
@@ -209,13 +176,16 @@ class SQLHome:
         self.store = SQLStore(self._engine if lent else url, schema)
 
     def key(self, number: int) -> Key:
-        """Return a number for hookrow's tables; for a host's, a UUID, or a text on SQLite."""
+        """Return a key of the type that these tables have; keys sort like their numbers.
+
+        A host's are UUIDs, or texts on SQLite.
+        """
         if self._ours:
             return number
         return UUID(int=number) if self._on_postgres else f"key-{number:05}"
 
     def fill(self, **rows: Sequence[Row]) -> None:
-        """Replace the rows, and the lists that they refer to."""
+        """Replace all rows and the lists that they refer to; columns left out are null."""
         lists = metadata.tables["hookrow_lists"]
         with self._engine.begin() as connection:
             if self._log is not None:
@@ -238,7 +208,7 @@ class SQLHome:
             return {name: self._read(connection, name) for name in self._tables}
 
     def logged(self) -> list[dict[str, Any]]:
-        """Read the log's table through another connection than the store's."""
+        """Read the log in the order of its ids, without the store."""
         if self._log is None:
             return []
         with self._engine.connect() as connection:
@@ -246,7 +216,6 @@ class SQLHome:
             return [dict(row) for row in rows.mappings()]
 
     def close(self) -> None:
-        """Close every connection."""
         self.store.close()
         self._engine.dispose()
 
@@ -284,6 +253,9 @@ class SQLHome:
         order = [table.c[self._name(name, key)] for key in KEYS[name]]
         rows = connection.execute(select(table).order_by(*order))
         return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+Home: TypeAlias = MemoryHome | SQLHome
 
 
 def columns_of(schema: Schema, name: str) -> list[str]:

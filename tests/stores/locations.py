@@ -1,6 +1,4 @@
-"""The places where a store's rows can be, by name, and how to open a home in each."""
-
-from __future__ import annotations
+"""How to open a home in each place where a store's rows can be."""
 
 from collections.abc import Callable
 
@@ -10,19 +8,9 @@ from homes import Home, MemoryHome, SQLHome
 
 from hookrow import Schema
 
-PLACES = (
-    "memory",
-    "sqlite",
-    "postgres",
-    "lent-sqlite",
-    "lent-postgres",
-    "django-sqlite",
-    "django-postgres",
-)
-
 
 def open_home(place: str, schema: Schema, new_database: Callable[[str], str]) -> Home:
-    """Open a home in a new database.
+    """Open a home in memory or in a new database: "sqlite", "lent-postgres", "django-postgres".
 
     The store uses its own connections, an engine that a host supplies (`lent`), or Django.
     """

@@ -3,8 +3,6 @@
 The locks are those of a real database, held by another connection.
 """
 
-from __future__ import annotations
-
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +21,7 @@ from django_home import DjangoHome
 from homes import OURS, SQLHome, connect
 from locations import open_home
 from log_contract import DAY, entry, keep, logged, numbers, parked, reader
-from sqlalchemy import Engine, event, make_url
+from sqlalchemy import event, make_url
 
 from hookrow import Arrival, Suppressed
 from hookrow.entry import PARKED_FOR
@@ -34,18 +32,13 @@ from hookrow.stores import Conflict, Locked, Store, autocommit, engines, limits
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.tending import PRUNE_LOCK
-from postgres import Databases
-from wire import eventually
-
-PATIENCE = 30.0
-"""In seconds; what takes longer hangs."""
+from wire import PATIENCE
 
 WORKERS = 4
 
 
 @pytest.fixture(scope="module")
 def shared(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Iterator[SQLHome]:
-    """Open one home in each place."""
     with closing(open_home(request.param, OURS, new_database)) as home:
         assert isinstance(home, SQLHome)
         yield home
@@ -59,7 +52,6 @@ def home(shared: SQLHome) -> SQLHome:
 
 
 ON_POSTGRES = ["postgres", "django-postgres"]
-EVERYWHERE = [*ON_POSTGRES, "sqlite", "django-sqlite"]
 
 
 def in_threads(work: Callable[[int], Any], home: SQLHome) -> list[Any]:
@@ -78,7 +70,9 @@ def in_threads(work: Callable[[int], Any], home: SQLHome) -> list[Any]:
         return [*pool.map(run, range(WORKERS), timeout=PATIENCE)]
 
 
-@pytest.mark.parametrize("shared", EVERYWHERE, indirect=True, scope="module")
+@pytest.mark.parametrize(
+    "shared", [*ON_POSTGRES, "sqlite", "django-sqlite"], indirect=True, scope="module"
+)
 class TestManyWriters:
     """Several threads write the same rows and the same log."""
 
@@ -169,7 +163,6 @@ def attempt(home: SQLHome, arrivals: Sequence[Arrival]) -> list[int]:
 
 
 def suppressed(recipient: str, message_id: str | None = None) -> Arrival:
-    """Return a suppression at noon."""
     return arrival(Suppressed(recipient, message_id, NOON, "HardBounce"))
 
 
@@ -178,44 +171,9 @@ def states_of(home: SQLHome) -> list[bool]:
     return [row["suppressed_at"] is not None for row in home.rows()["subscribers"]]
 
 
-@contextmanager
-def waiting(work: Callable[[], list[int]]) -> Iterator[list[int]]:
-    """Do the work in another thread, which ends after the block; yield its future result."""
-    result: list[int] = []
-    thread = threading.Thread(target=lambda: result.extend(work()), daemon=True)
-    thread.start()
-    yield result
-    thread.join(PATIENCE)
-    assert not thread.is_alive()
-
-
 @pytest.mark.parametrize("shared", ON_POSTGRES, indirect=True, scope="module")
 class TestLockedRows:
     """Another session of PostgreSQL holds a row."""
-
-    def test_order(self, postgres: Databases, home: SQLHome) -> None:
-        """Rows are locked by table, then by id, not as they arrive or lie on the disk."""
-        descending = range(9, 0, -1)
-        home.fill(
-            subscribers=[{"id": n, "email": f"s{n}@example.com"} for n in descending],
-            dispatches=[
-                {"id": n, "provider_message_id": f"m{n}", "subscriber_id": n, "list_id": 1}
-                for n in descending
-            ],
-        )
-        told = [suppressed(f"s{n}@example.com", f"m{n}") for n in (2, 9, 5, 1, 7)]
-        free = "SELECT id FROM {} ORDER BY id FOR UPDATE SKIP LOCKED"
-        with psycopg.connect(home.url) as host:
-            host.execute("SELECT FROM hookrow_subscribers WHERE id = 5 FOR UPDATE")
-            with waiting(lambda: attempt(home, told)) as answers:
-                postgres.wait_for_a_lock(home.url)
-                subscribers = postgres.execute(free.format("hookrow_subscribers"), url=home.url)
-                dispatches = postgres.execute(free.format("hookrow_dispatches"), url=home.url)
-                host.rollback()
-        assert answers == [200] * 5
-        assert [n for (n,) in subscribers] == [3, 4, 6, 7, 8, 9]
-        assert len(dispatches) == 9
-        assert sum(states_of(home)) == 5
 
     @pytest.mark.usefixtures("short")
     def test_timeout(self, home: SQLHome) -> None:
@@ -226,8 +184,6 @@ class TestLockedRows:
             host.execute("SELECT FROM hookrow_subscribers WHERE id = 1 FOR UPDATE")
             assert attempt(home, told) == [200, 503, 404, 200, 200]
             assert states_of(home) == [False, True, True]
-            with reopened(home) as store, pytest.raises(Locked):
-                record(store, [suppressed(ADA)])
         assert attempt(home, [suppressed(ADA)]) == [200]
         assert states_of(home) == [True, True, True]
 
@@ -273,9 +229,8 @@ class TestLockedRows:
     @pytest.mark.usefixtures("short")
     def test_reference(self, home: SQLHome) -> None:
         """A subscriber can be suppressed while the host inserts a dispatch that refers to it."""
-        new = "INSERT INTO hookrow_dispatches (id, subscriber_id, list_id) VALUES (9, 1, 1)"
         with psycopg.connect(home.url) as host:
-            host.execute(new.encode())
+            host.execute("INSERT INTO hookrow_dispatches (id, subscriber_id) VALUES (9, 1)")
             assert attempt(home, [suppressed(ADA, "m-ada")]) == [200]
             host.rollback()
 
@@ -291,12 +246,8 @@ class TestLockedRows:
     def test_prune(self, home: SQLHome, *, bodies_only: bool) -> None:
         """While another process prunes, nothing is done."""
         keep(home, entry())
-        prune = partial(
-            reader(home).prune,
-            before=NOON + SECOND,
-            parked_before=NOON + DAY - PARKED_FOR,
-            bodies_only=bodies_only,
-        )
+        over = {"before": NOON + SECOND, "parked_before": NOON + DAY - PARKED_FOR}
+        prune = partial(reader(home).prune, **over, bodies_only=bodies_only)
         with psycopg.connect(home.url) as other:
             other.execute("SELECT pg_advisory_xact_lock(%s)", [PRUNE_LOCK])
             assert sum(prune()) == 0
@@ -304,88 +255,35 @@ class TestLockedRows:
         assert sum(prune()) == 1
 
 
-@contextmanager
-def errors(engine: Engine) -> Iterator[list[str]]:
-    """Collect the SQLSTATE of every error on the engine."""
+def test_serialization_failure(postgres_url: str) -> None:
+    """If a host's sessions use REPEATABLE READ, a row that changes meanwhile is read again.
+
+    `acceptance/test_contention.py` does the same for deadlocks.
+    """
+    options = r"-c default_transaction_isolation=repeatable\ read"
+    engine = connect(postgres_url, connect_args={"options": options})
+    changes = iter(["UPDATE hookrow_subscribers SET email = 'Ada@example.com' WHERE id = 1"])
     states: list[str] = []
 
+    @event.listens_for(engine, "handle_error")
     def note(context: Any) -> None:  # noqa: ANN401 - SQLAlchemy's ExceptionContext
         states.append(context.original_exception.sqlstate)
 
-    event.listen(engine, "handle_error", note)
-    yield states
+    @event.listens_for(engine, "before_cursor_execute")
+    def change_meanwhile(_c: object, _cursor: object, statement: str, *_: object) -> None:
+        """Change the row once, after it was found and before it is locked."""
+        if "FOR NO KEY UPDATE" in statement:
+            for change in changes:
+                with psycopg.connect(postgres_url) as host:
+                    host.execute(change.encode())
 
-
-class TestConflicts:
-    """If two transactions cannot both succeed, one is run again."""
-
-    @pytest.fixture
-    def own(self, postgres: Databases, postgres_url: str) -> Iterator[SQLHome]:
-        """Open a database in which PostgreSQL detects deadlocks at once."""
-        name = make_url(postgres_url).database
-        postgres.execute(f"ALTER DATABASE {name} SET deadlock_timeout = '10ms'")
-        with closing(SQLHome(postgres_url, OURS)) as home:
-            fill(home)
-            yield home
-
-    def test_deadlock(self, postgres: Databases, own: SQLHome) -> None:
-        """A group that PostgreSQL aborts because the host locks in another order is run again."""
-        engine = connect(own.url)
-        again, told = insistent(SQLStore(engine)), [suppressed(ADA, "m-ada"), suppressed(BEA)]
-        lock = "UPDATE hookrow_{} SET suppressed_at = NULL WHERE id = {}"
-        waits = "SELECT 1 FROM pg_stat_activity WHERE datname = %s AND wait_event_type = 'Lock'"
-        with (
-            psycopg.connect(own.url) as host,
-            psycopg.connect(own.url) as other,
-            errors(engine) as states,
-        ):
-            host.execute("SET deadlock_timeout = '1min'")  # so that the group is aborted
-            host.execute(lock.format("dispatches", 1).encode())
-            other.execute(lock.format("subscribers", 2).encode())
-            with waiting(lambda: statuses(again(told))) as answers:
-                postgres.wait_for_a_lock(own.url)
-                with waiting(
-                    lambda: [host.execute(lock.format("subscribers", 1).encode()).rowcount]
-                ):
-                    name = make_url(own.url).database
-                    eventually(lambda: len(postgres.execute(waits, name)) == 2)
-                    other.commit()
-                host.commit()
-        assert answers == [200, 200]
-        assert states == ["40P01"]
-        assert states_of(own) == [True, True, False]
-        engine.dispose()
-
-    def test_serialization_failure(self, own: SQLHome) -> None:
-        """If a host's sessions use REPEATABLE READ, a row that changes meanwhile is read again."""
-        options = r"-c default_transaction_isolation=repeatable\ read"
-        engine = connect(own.url, connect_args={"options": options})
-        again = insistent(SQLStore(engine))
-        changes = iter(["UPDATE hookrow_subscribers SET email = 'Ada@example.com' WHERE id = 1"])
-
-        @event.listens_for(engine, "before_cursor_execute")
-        def change_meanwhile(_c: object, _cursor: object, statement: str, *_: object) -> None:
-            """Change the row once, after it was found and before it is locked."""
-            if "FOR NO KEY UPDATE" in statement:
-                for change in changes:
-                    with psycopg.connect(own.url) as host:
-                        host.execute(change.encode())
-
-        with errors(engine) as states:
-            assert statuses(again([suppressed(ADA)])) == [200]
-        assert states == ["40001"]
-        [ada, *_] = own.rows()["subscribers"]
-        assert (ada["email"], ada["suppressed_at"]) == ("Ada@example.com", NOON)
-        engine.dispose()
-
-
-@contextmanager
-def held(url: str) -> Iterator[Callable[[], object]]:
-    """Hold the write lock of an SQLite file; yield a function that releases it."""
-    file = make_url(url).database or ""
-    with closing(sqlite3.connect(file, isolation_level=None, check_same_thread=False)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        yield partial(other.execute, "COMMIT")
+    with closing(SQLHome(postgres_url, OURS)) as home:
+        fill(home)
+        assert statuses(insistent(SQLStore(engine))([suppressed(ADA)])) == [200]
+        [ada, *_] = home.rows()["subscribers"]
+    assert states == ["40001"]
+    assert (ada["email"], ada["suppressed_at"]) == ("Ada@example.com", NOON)
+    engine.dispose()
 
 
 class TestSqliteFile:
@@ -398,40 +296,24 @@ class TestSqliteFile:
             fill(home)
             yield home
 
-    @pytest.mark.parametrize("seconds", [PATIENCE, 0.01])
-    def test_wait(self, lite: SQLHome, seconds: float) -> None:
-        """A file that another writes is waited for, even after the driver has given up."""
-        engine = connect(lite.url, connect_args={"timeout": seconds})
-        with held(lite.url) as release:
-            threading.Timer(0.05, release).start()
-            assert statuses(insistent(SQLStore(engine))([suppressed(ADA)])) == [200]
-        assert states_of(lite) == [True, False, False]
-        engine.dispose()
+    def test_wait(self, lite: SQLHome) -> None:
+        """A file that another writes is waited for, even after the driver has given up.
 
-    def test_timeout(self, lite: SQLHome) -> None:
-        """A file that stays locked results in `Conflict`, then 503, and 200 once it is free."""
+        If it stays locked, this is a `Conflict`, then 503.
+        """
         before = lite.rows()
         engine = connect(lite.url, connect_args={"timeout": 0.01})
-        store = SQLStore(engine)
-        with held(lite.url):
+        store, file = SQLStore(engine), make_url(lite.url).database or ""
+        with closing(sqlite3.connect(file, isolation_level=None, check_same_thread=False)) as other:
+            other.execute("BEGIN IMMEDIATE")
             with pytest.raises(Conflict):
                 record(store, [suppressed(ADA)])
             assert statuses(insistent(store, seconds=0.05)([suppressed(ADA)])) == [503]
-        assert lite.rows() == before
-        assert statuses(insistent(store)([suppressed(ADA)])) == [200]
+            assert lite.rows() == before
+            threading.Timer(0.05, other.execute, ["COMMIT"]).start()
+            assert statuses(insistent(store)([suppressed(ADA)])) == [200]
+        assert states_of(lite) == [True, False, False]
         engine.dispose()
-
-    def test_reader(self, lite: SQLHome) -> None:
-        """A host reads a consistent state while notifications are recorded."""
-        count = "SELECT count(*) FROM hookrow_subscribers WHERE suppressed_at IS NOT NULL"
-        with closing(sqlite3.connect(make_url(lite.url).database or "", timeout=0)) as host:
-            host.isolation_level = None
-            host.execute("BEGIN")
-            assert host.execute(count).fetchall() == [(0,)]
-            assert statuses(record(lite.store, [suppressed(ADA)])) == [200]
-            assert host.execute(count).fetchall() == [(0,)]
-            host.execute("COMMIT")
-            assert host.execute(count).fetchall() == [(1,)]
 
     def test_prune_while_reading(self, lite: SQLHome) -> None:
         """Entries that are deleted after their size was read do not end the log."""

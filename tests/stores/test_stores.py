@@ -1,7 +1,5 @@
 """Every store fulfils the contract, in hookrow's tables and in a host's."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
@@ -26,7 +24,6 @@ from hookrow import Schema
 
 @pytest.fixture(scope="class")
 def home(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Iterator[Home]:
-    """Open a home in a new database for a class."""
     place, schema = request.param
     with closing(open_home(place, schema, new_database)) as home:
         yield home
