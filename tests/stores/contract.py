@@ -204,7 +204,7 @@ class TransactionContract:
     def test_group(self, home: Home) -> None:
         """Each notification of a group is decided by itself, and all valid ones are recorded."""
         fill(home)
-        told = [
+        told: list[Notification] = [
             Delivered(ADA, "m-ada", NOON),
             Opened("nobody@example.com", "m-ada", NOON),
             Opened(BEA, "m-ada", NOON),

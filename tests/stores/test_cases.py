@@ -206,8 +206,9 @@ STORES = ("memory", "sqlite", "postgres")
 def site(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Iterator[Site]:
     django, _, place = request.param.rpartition("-")
     with ExitStack() as stack:
-        store: MemoryStore | SQLStore = MemoryStore()
-        where: MemoryStore | Engine = store
+        memory = MemoryStore()
+        store: MemoryStore | SQLStore = memory
+        where: MemoryStore | Engine = memory
         if place != "memory":
             url = new_database(place)
             where = stack.enter_context(opened(url))

@@ -1,7 +1,5 @@
 """The engines that hookrow opens, how its transactions begin, and what databases' errors mean."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
 import sys
@@ -12,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from homes import connect
+from homes import connect, run
 from sqlalchemy import Engine, event, make_url, text
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
@@ -26,12 +24,9 @@ PASSWORD = "hunter2"
 
 TWICE = "INSERT INTO hookrow_subscribers (email) VALUES ('a@example.com'), ('A@example.com')"
 
-SLOW = text("SELECT 1 FROM pg_sleep(0.3)")
-
 
 class TestOpenEngine:
     def test_postgresql_means_psycopg(self) -> None:
-        """The driver is psycopg 3, also for a URL object."""
         for scheme in ("postgres", "postgresql", "postgresql+psycopg"):
             engine = open_engine(make_url(f"{scheme}://ada@localhost/mail"))
             assert engine.url.drivername == "postgresql+psycopg"
@@ -52,7 +47,7 @@ class TestOpenEngine:
         ],
     )
     def test_refused(self, url: str, remedy: str) -> None:
-        """Other URLs are refused; the error names the remedy and contains no password."""
+        """The error names the remedy and contains no password."""
         with pytest.raises(ConfigurationError, match=re.escape(remedy)) as caught:
             open_engine(url)
         assert PASSWORD not in "".join(traceback.format_exception(caught.value))
@@ -67,28 +62,19 @@ class TestOpenEngine:
     def test_not_installed(
         self, monkeypatch: pytest.MonkeyPatch, driver: str, scheme: str, remedy: str
     ) -> None:
-        """If a driver is not installed, the error says what to install or to write."""
         monkeypatch.setitem(sys.modules, driver, None)
         with pytest.raises(ConfigurationError, match=re.escape(remedy)):
             open_engine(f"{scheme}://ada@localhost/mail")
 
-    def test_shown(self) -> None:
-        """A URL is shown without its password, also if that is among its options."""
+    def test_no_password_is_shown(self) -> None:
         url = make_url(f"postgresql://ada:{PASSWORD}@localhost/mail?password={PASSWORD}")
         assert shown(url) == "postgresql://ada:***@localhost/mail"
 
-    def test_errors_hide_parameters(self, sqlite_url: str) -> None:
-        """SQLAlchemy's errors contain no email address."""
-        with (
-            opened(sqlite_url) as engine,
-            engine.connect() as connection,
-            pytest.raises(SQLAlchemyError) as caught,
-        ):
-            connection.execute(text("SELECT nothing WHERE 'x' = :email"), {"email": "ada@host"})
-        assert "ada@host" not in str(caught.value)
+    def test_sqlite(self, sqlite_url: str) -> None:
+        """SQLite uses a WAL, syncs commits, checks foreign keys and waits for a locked file.
 
-    def test_settings_of_sqlite(self, sqlite_url: str) -> None:
-        """SQLite uses a WAL, syncs commits, checks foreign keys and waits for a locked file."""
+        SQLAlchemy's errors contain no parameters, which may be addresses.
+        """
         wanted = {
             "journal_mode": "wal",
             "synchronous": 2,
@@ -97,7 +83,10 @@ class TestOpenEngine:
         }
         with opened(sqlite_url) as engine, engine.connect() as connection:
             found = {name: connection.scalar(text(f"PRAGMA {name}")) for name in wanted}
+            with pytest.raises(SQLAlchemyError) as caught:
+                connection.execute(text("SELECT nothing WHERE 'x' = :email"), {"email": "ada@host"})
         assert found == wanted
+        assert "ada@host" not in str(caught.value)
 
     def test_the_switch_to_a_wal_waits(self, tmp_path: Path) -> None:
         """Connections that open a new file at the same time wait for each other."""
@@ -105,44 +94,18 @@ class TestOpenEngine:
             other.isolation_level = None
             other.execute("CREATE TABLE people (id INTEGER PRIMARY KEY)")
             other.execute("BEGIN IMMEDIATE")
-            release = threading.Timer(0.1, other.execute, ("COMMIT",))
+            release = threading.Timer(0.05, other.execute, ("COMMIT",))
             release.start()
             with opened(f"sqlite:///{tmp_path}/new.db") as engine, engine.connect() as connection:
                 assert connection.scalar(text("PRAGMA journal_mode")) == "wal"
             release.join()
 
     def test_too_old(self, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A database that is too old is refused, with the version that is needed."""
         with opened(database_url) as engine, engine.connect() as connection:
             check_version(connection)
             monkeypatch.setattr(engines, "_OLDEST", {"postgresql": (99,), "sqlite": (99, 1)})
             with pytest.raises(ConfigurationError, match=r"needs (PostgreSQL 99|SQLite 99\.1) or"):
                 check_version(connection)
-
-
-def test_reading_is_limited(empty_postgres_url: str) -> None:
-    """A time limit ends a slow query inside its block, and does not apply outside."""
-    with opened(empty_postgres_url) as engine:
-        with (
-            pytest.raises(OperationalError),  # on a busy machine, the connection is closed first
-            limited_to(0.1),
-            reading(engine) as connection,
-        ):
-            connection.execute(SLOW)
-        with reading(engine) as connection:
-            assert connection.execute(SLOW).scalar() == 1
-
-
-def _begins_by_itself(url: str) -> Engine:
-    """Make an engine by SQLAlchemy's own recipe for SQLite's transactions."""
-    engine = connect(url)
-
-    @event.listens_for(engine, "connect")
-    def leave_it_to_sqlalchemy(connection: sqlite3.Connection, _record: object) -> None:
-        connection.isolation_level = None
-
-    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
-    return engine
 
 
 class TestBegin:
@@ -163,8 +126,14 @@ class TestBegin:
         engine.dispose()
 
     def test_a_transaction_of_the_host(self, sqlite_url: str) -> None:
-        """Uses the transaction that the host's engine has begun, and commits it."""
-        engine = _begins_by_itself(sqlite_url)
+        """The transaction that a host's engine has begun, by SQLAlchemy's recipe, is committed."""
+        engine = connect(sqlite_url)
+
+        @event.listens_for(engine, "connect")
+        def leave_it_to_sqlalchemy(connection: sqlite3.Connection, _record: object) -> None:
+            connection.isolation_level = None
+
+        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
         with engine.connect() as connection:
             connection.execute(text("SELECT 1"))
             begin(connection)
@@ -175,7 +144,7 @@ class TestBegin:
         engine.dispose()
 
     def test_time_limits_of_postgresql(self, empty_postgres_url: str) -> None:
-        """Time limits apply until the end of the transaction."""
+        """Time limits apply until the end of the transaction; a reader's ends a slow query."""
         limits = text(
             "SELECT current_setting('lock_timeout'), current_setting('statement_timeout')"
         )
@@ -187,6 +156,14 @@ class TestBegin:
                 end()
                 assert connection.execute(limits).one() == ("0", "0")
                 connection.rollback()
+        with (
+            pytest.raises(OperationalError),  # on a busy machine, the connection is closed first
+            limited_to(0.1),
+            reading(engine) as connection,
+        ):
+            connection.execute(text("SELECT FROM pg_sleep(60)"))
+        with reading(engine) as connection:
+            assert connection.execute(limits).one() == ("0", "0")
         engine.dispose()
 
 
@@ -198,12 +175,11 @@ def _fault(engine: Engine, statement: str) -> StoreError:
 
 
 class TestFaults:
-    """What real errors mean; test_errors.py has all the codes."""
+    """What real errors mean; `unit/test_faults.py` has all the codes."""
 
     def test_no_server(self, tmp_path: Path) -> None:
         """A server that cannot be reached is unavailable; the text contains no password."""
-        engine = open_engine(f"postgresql://ada:{PASSWORD}@/mail?host={tmp_path}")
-        found = _fault(engine, "SELECT 1")
+        found = _fault(open_engine(f"postgresql://ada:{PASSWORD}@/mail?host={tmp_path}"), "SELECT")
         assert type(found) is Unavailable
         assert "connection" in str(found)
         assert PASSWORD not in str(found)
@@ -218,12 +194,10 @@ class TestFaults:
 
     def test_sqlite(self, sqlite_url: str) -> None:
         """A constraint and a trigger reject the data; their text is left out."""
-        with closing(sqlite3.connect(make_url(sqlite_url).database or "")) as host:
-            host.executescript(
-                "CREATE TABLE refused (id); CREATE TRIGGER no BEFORE INSERT ON refused "
-                "BEGIN SELECT RAISE(ABORT, 'example'); END"
-            )
-        for statement in (TWICE, "INSERT INTO refused VALUES (1)"):
-            found = _fault(open_engine(sqlite_url), statement)
+        engine = connect(sqlite_url)
+        refuse = "BEGIN SELECT RAISE(ABORT, 'example'); END"
+        run(engine, f"CREATE TRIGGER no BEFORE INSERT ON hookrow_lists {refuse}")
+        for statement in (TWICE, "INSERT INTO hookrow_lists (name) VALUES ('news')"):
+            found = _fault(engine, statement)
             assert type(found) is Rejected
             assert "example" not in str(found)

@@ -1,7 +1,5 @@
 """The migrations: the tables that they create, and what they leave to the host."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -13,6 +11,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from homes import OURS, run
 from sqlalchemy import Engine, inspect, select, text
 from sqlalchemy.exc import IntegrityError
 
@@ -26,17 +25,16 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:Skipped unsupported reflection of expression-based index"  # `structure` reads them
 )
 
-OURS = Schema()
 FOUR = {"hookrow_subscribers", "hookrow_lists", "hookrow_subscriptions", "hookrow_dispatches"}
 LOG = "hookrow_notifications"
 NAMES = {*FOUR, LOG}
+INSERT = "INSERT INTO hookrow_lists (name) VALUES ('news')"
 
 SIX_DIGITS = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}")
 
 
 @pytest.fixture
 def engine(empty_database_url: str) -> Iterator[Engine]:
-    """Open an empty database."""
     with opened(empty_database_url) as engine:
         yield engine
 
@@ -45,32 +43,27 @@ def _names(engine: Engine) -> set[str]:
     return set(inspect(engine).get_table_names()) - {VERSION_TABLE}
 
 
-def _execute(engine: Engine, *statements: str) -> None:
-    with engine.begin() as connection:
-        for statement in statements:
-            connection.execute(text(statement))
-
-
 def _scalar(engine: Engine, query: str) -> object:
     with engine.connect() as connection:
         return connection.scalar(text(query))
 
 
 class TestUpgrade:
-    def test_an_empty_database(self, engine: Engine) -> None:
-        """All tables are created; a second upgrade changes nothing."""
+    def test_the_log_comes_later(self, engine: Engine) -> None:
+        """Tables that were created without a log keep their rows and get one, once."""
         assert not current(engine)
-        upgrade(engine, OURS)
-        assert _names(engine) == NAMES
-        assert current(engine) == heads(OURS)
-        _execute(engine, "INSERT INTO hookrow_lists (name) VALUES ('news')")
-        upgrade(engine, OURS)
-        assert current(engine) == heads(OURS)
+        upgrade(engine, Schema(log=None))
+        assert _names(engine) == FOUR
+        run(engine, INSERT)
+        for _ in range(2):
+            upgrade(engine, OURS)
+            assert _names(engine) == NAMES
+            assert current(engine) == heads(OURS)
         assert _scalar(engine, "SELECT count(*) FROM hookrow_lists") == 1
 
     def test_the_hosts_migrations(self, engine: Engine) -> None:
-        """A host's Alembic keeps its revision, and its tables."""
-        _execute(
+        """A host's Alembic keeps its revision, and its tables; its engine stays as it is."""
+        run(
             engine,
             "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)",
             "INSERT INTO alembic_version VALUES ('of-the-host')",
@@ -79,13 +72,9 @@ class TestUpgrade:
         upgrade(engine, OURS)
         assert _names(engine) == {*NAMES, "alembic_version", "people"}
         assert _scalar(engine, "SELECT version_num FROM alembic_version") == "of-the-host"
-
-    def test_a_table_of_the_host_with_that_name(self, engine: Engine) -> None:
-        """A table of the host with one of our names is named in the error, and kept."""
-        _execute(engine, "CREATE TABLE hookrow_lists (id INTEGER PRIMARY KEY)")
-        with pytest.raises(ConfigurationError, match="already has hookrow_lists, which"):
-            upgrade(engine, OURS)
-        assert _names(engine) == {"hookrow_lists"}
+        assert engine.pool.status().endswith("Current Checked out connections: 0")
+        if engine.dialect.name == "postgresql":
+            assert _scalar(engine, "SHOW lock_timeout") == "0"
 
     @pytest.mark.parametrize(
         "schema",
@@ -107,18 +96,15 @@ class TestUpgrade:
         upgrade(engine, OURS)
         assert _names(engine) == NAMES
 
-    def test_the_log_comes_later(self, engine: Engine) -> None:
-        """Tables that were created without a log keep their rows and get one."""
-        upgrade(engine, Schema(log=None))
-        assert _names(engine) == FOUR
-        _execute(engine, "INSERT INTO hookrow_lists (name) VALUES ('news')")
-        upgrade(engine, OURS)
-        assert _names(engine) == NAMES
-        assert _scalar(engine, "SELECT count(*) FROM hookrow_lists") == 1
+    def test_a_table_of_the_host_with_that_name(self, engine: Engine) -> None:
+        run(engine, "CREATE TABLE hookrow_lists (id INTEGER PRIMARY KEY)")
+        with pytest.raises(ConfigurationError, match="already has hookrow_lists, which"):
+            upgrade(engine, OURS)
+        assert _names(engine) == {"hookrow_lists"}
 
     def test_a_failure_leaves_nothing(self, engine: Engine) -> None:
         """If a migration fails half way, no table is created."""
-        _execute(
+        run(
             engine,
             "CREATE TABLE people (id INTEGER PRIMARY KEY)",
             "CREATE INDEX hookrow_dispatches_list_id ON people (id)",
@@ -130,34 +116,21 @@ class TestUpgrade:
     def test_a_newer_database(self, engine: Engine) -> None:
         """An older hookrow names the unknown revision and changes nothing."""
         upgrade(engine, OURS)
-        later = f"UPDATE {VERSION_TABLE} SET version_num = '9999' WHERE version_num = '0001'"
-        _execute(engine, later)
+        run(engine, f"UPDATE {VERSION_TABLE} SET version_num = '9999' WHERE version_num = '0001'")
         with pytest.raises(ConfigurationError, match="9999"):
             upgrade(engine, OURS)
         assert current(engine) == ["0002", "9999"]
 
-    def test_an_engine_of_the_host(self, engine: Engine) -> None:
-        """No connection stays open, and no setting stays on it."""
-        upgrade(engine, OURS)
-        assert engine.pool.status().endswith("Current Checked out connections: 0")
-        with engine.connect() as connection:
-            assert not connection.in_transaction()
-            if connection.dialect.name == "postgresql":
-                assert connection.scalar(text("SHOW lock_timeout")) == "0"
-
     def test_a_database_out_of_reach(self, tmp_path: Path) -> None:
-        """Neither `current` nor `upgrade` raises the driver's own errors."""
         with opened(f"sqlite:///{tmp_path}") as engine:  # a folder
-            with pytest.raises(Unavailable, match="unable to open"):
-                current(engine)
-            with pytest.raises(Unavailable, match="unable to open"):
-                upgrade(engine, OURS)
+            for work in (current, partial(upgrade, schema=OURS)):
+                with pytest.raises(Unavailable, match="unable to open"):
+                    work(engine)
 
 
 @pytest.mark.parametrize(
     ("schema", "made"),
     [
-        (OURS, NAMES),
         (Schema(log="journal"), FOUR),
         (Schema(subscriptions=None), {LOG}),
         (Schema(subscriptions=None, log=None), set()),
@@ -194,11 +167,11 @@ def test_all_migrations_equal_the_tables(engine: Engine) -> None:
         make(engine)
         made.append({name: each for name, each in structure(engine).items() if name in NAMES})
         if engine.dialect.name == "sqlite":
-            _execute(engine, "INSERT INTO hookrow_lists (name) VALUES ('news')")
+            run(engine, INSERT)
             now = "SELECT CAST(created_at AS TEXT) FROM hookrow_lists"
             assert SIX_DIGITS.fullmatch(str(_scalar(engine, now)))
         tables.metadata.drop_all(engine)
-        _execute(engine, f"DROP TABLE IF EXISTS {VERSION_TABLE}")
+        run(engine, f"DROP TABLE IF EXISTS {VERSION_TABLE}")
         assert not _names(engine)
     assert made[0] == made[1] == made[2]
     assert {*made[0]} == NAMES
@@ -206,11 +179,10 @@ def test_all_migrations_equal_the_tables(engine: Engine) -> None:
 
 INSERTS = (
     "INSERT INTO hookrow_subscribers (email) VALUES ('ada@example.com')",
-    "INSERT INTO hookrow_lists (name) VALUES ('news')",
+    INSERT,
     "INSERT INTO hookrow_subscriptions (list_id, subscriber_id) VALUES (1, 1)",
     "INSERT INTO hookrow_dispatches (provider_message_id, subscriber_id) VALUES ('m', 1)",
-    "INSERT INTO hookrow_dispatches (subscriber_id) VALUES (1)",
-    "INSERT INTO hookrow_dispatches (subscriber_id) VALUES (1)",
+    "INSERT INTO hookrow_dispatches (subscriber_id) VALUES (1), (1)",
     # Beyond ASCII two cases are two emails, and a message id is compared to the letter.
     "INSERT INTO hookrow_subscribers (email) VALUES ('ZOË@example.com'), ('ZOë@example.com')",
     "INSERT INTO hookrow_dispatches (provider_message_id, subscriber_id) VALUES ('M', 1)",
@@ -223,7 +195,7 @@ def test_rows_that_a_host_inserts(database_url: str) -> None:
     That is an email twice in any case, a subscription or a message id twice, no owner.
     """
     with opened(database_url) as engine:
-        _execute(engine, *INSERTS)
+        run(engine, *INSERTS)
         assert _scalar(engine, "SELECT max(id) FROM hookrow_dispatches") == 4
         for name in FOUR:
             with engine.connect() as connection:
@@ -240,4 +212,4 @@ def test_rows_that_a_host_inserts(database_url: str) -> None:
             "notifications (fingerprint) VALUES (NULL)",
         ):
             with pytest.raises(IntegrityError):
-                _execute(engine, f"INSERT INTO hookrow_{row}")
+                run(engine, f"INSERT INTO hookrow_{row}")
