@@ -1,5 +1,7 @@
 """A host's tables that use everything a `Schema` can express at once, and a home in them.
 
+Some of the names need quotes.
+
 Every row that the schema's conditions select has a twin with the same email, message id or
 keys that they exclude.
 """
@@ -15,20 +17,30 @@ from hookrow import Role, Schema
 from hookrow.notification import Key
 from hookrow.schema import OTHERWISE
 
+_CHANGED = {"suppression_changed_at": "100%"}
+
 FITTED = Schema(
     subscribers=Role(
-        "readers",
-        {"id": "uid", "email": "address", "suppressed_at": "off_since"},
+        "The readers",
+        {"id": "reader id", "email": "e-mail", "suppressed_at": "Off?", **_CHANGED},
         where={"deleted_on": None, "tenant": "it's 100%"},
         fold="lower",
     ),
     dispatches=Role(
         "mails",
-        {"provider_message_id": "postmark_id", "subscriber_id": "reader", "message_id": "mailing"},
+        {
+            "id": "nr",
+            "provider_message_id": "postmark_id",
+            "subscriber_id": "reader",
+            "message_id": "mailing",
+            "delivered_at": "arrived",
+            "opened_at": "seen",
+            **_CHANGED,
+        },
         where={"draft": False},
     ),
     subscriptions=Role(
-        "readings", {"list_id": "title", "subscriber_id": "reader"}, where={"state": 1}
+        "readings", {"list_id": "title", "subscriber_id": "reader", **_CHANGED}, where={"state": 1}
     ),
     messages=Role("mailings", {"id": "nr", "list_id": "title"}, where={"withdrawn": False}),
     reasons={"HardBounce": 1, "SpamComplaint": 2, "ManualSuppression": 3, OTHERWISE: 9},
@@ -56,8 +68,8 @@ TWINS = 5_000
 class FittedHome(SQLHome):
     """A home in an empty database, in the tables of `FITTED`, without keys or indexes."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url, FITTED)
+    def __init__(self, url: str, *, lent: bool) -> None:
+        super().__init__(url, FITTED, lent=lent)
 
     def fill(self, **rows: Sequence[Row]) -> None:
         """Add twins and messages; the message of a dispatch without a list is excluded."""

@@ -1,7 +1,7 @@
 """Stores to test, with the tables behind them.
 
 A home is a store and its rows, which tests insert and read by hookrow's names. A host's
-tables differ from hookrow's in every name, in the types of keys, and in which columns exist.
+tables differ from hookrow's in names, in the types of keys, and in which columns exist.
 """
 
 from collections.abc import Mapping, Sequence
@@ -56,33 +56,6 @@ COLUMNS = {
 KEYS = {"subscribers": ["id"], "dispatches": ["id"], "subscriptions": ["list_id", "subscriber_id"]}
 
 OURS = Schema()
-
-_MUTED = dict(zip(SUPPRESSION, ("muted", "mute_reason", "mute_changed"), strict=True))
-
-THEIRS = Schema(
-    subscribers=Role(
-        "People",
-        {
-            "id": "person id",
-            "email": "e-mail",
-            **dict(zip(SUPPRESSION, ("order", "Why?", "100%"), strict=True)),
-        },
-    ),
-    dispatches=Role(
-        "sends",
-        {
-            "id": "send_id",
-            "provider_message_id": "postmark_id",
-            "subscriber_id": "person",
-            "list_id": "group",
-            "delivered_at": "arrived",
-            "opened_at": "seen",
-            **_MUTED,
-        },
-    ),
-    subscriptions=Role("members", {"list_id": "group", "subscriber_id": "person", **_MUTED}),
-)
-"""Every table and column has another name, some of which need quotes; hookrow's log."""
 
 UNDATED = Schema(
     subscribers=Role("people", {"suppression_changed_at": None, "suppression_reason": None}),

@@ -20,4 +20,6 @@ def open_home(place: str, schema: Schema, new_database: Callable[[str], str]) ->
     url = new_database(database)
     if through == "django":
         return DjangoHome(url, schema)
-    return FittedHome(url) if schema is FITTED else SQLHome(url, schema, lent=through == "lent")
+    if schema is FITTED:
+        return FittedHome(url, lent=through == "lent")
+    return SQLHome(url, schema, lent=through == "lent")

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 from contract import ADA, NOON, SECOND, arrival, fill, opens, statuses
-from homes import SUPPRESSION, Home, columns_of
+from homes import Home
 
-from hookrow import Arrival, Opened, Reactivated, Recorded, Suppressed
+from hookrow import Arrival, Opened, Recorded, Suppressed
 from hookrow.decide import fail
 from hookrow.entry import PARKED_FOR, Ending, Entry, entries
-from hookrow.notification import EventTime, Notification, RowId, SetTime, Suppressible
+from hookrow.notification import Notification, Suppressible
 from hookrow.quiet import Quiet
 from hookrow.recording import keep_failed, record
-from hookrow.replay import GROUP, matching, record_late, record_ready, rehearse
+from hookrow.replay import matching, record_late, rehearse
 from hookrow.sizes import LARGEST_GROUP
 from hookrow.stores.log import (
     PORTION,
@@ -169,17 +169,6 @@ class KeepContract:
         keep(home, entry(ended_at=NOON + HOUR))
         [row] = logged(home)
         assert (row["ended_at"], row["attempts"]) == (NOON, 2)
-
-    def test_clock_jumps_back(self, home: Home) -> None:
-        """An entry that is written later with an earlier time has the first arrival and result."""
-        keep(home, entry(last_received_at=NOON + HOUR))
-        late = parked(1, minutes=-9, received_at=NOON - HOUR, last_received_at=NOON - MINUTE)
-        keep(home, replace(late, ended_at=NOON - MINUTE))
-        [row] = logged(home)
-        times = (NOON - HOUR, NOON + HOUR, NOON - MINUTE, NOON - 9 * MINUTE)
-        names = ("received_at", "last_received_at", "ended_at", "retry_at")
-        assert tuple(row[name] for name in names) == times
-        assert (row["outcome"], row["first_outcome"]) == ("dispatch_not_found", "recorded")
 
     def test_erased_values_return(self, home: Home) -> None:
         """A body and an address that were erased are restored when the notification arrives."""
@@ -537,22 +526,6 @@ class ReplayContract:
         """Begin with a few rows and an empty log."""
         fill(home)
 
-    def test_read_rows(self, home: Home) -> None:
-        """A transaction reads what notifications set, its own uncommitted changes included."""
-        ada: RowId = (Suppressible.SUBSCRIBER, home.key(1))
-        sent: RowId = (Suppressible.DISPATCH, home.key(1))
-        with home.store.transaction() as transaction:
-            change = SetTime(home.key(1), EventTime.OPENED, NOON, guarded=False)
-            transaction.lock([change.row])
-            transaction.write([change])
-            found = transaction.read([sent, ada])
-            assert transaction.read([]) == {}
-        assert list(found) == [sent, ada]
-        assert found[sent]["opened_at"] == NOON
-        for row, name in ((ada, "subscribers"), (sent, "dispatches")):
-            there = set(columns_of(home.schema, name)) & {*SUPPRESSION, "delivered_at"}
-            assert {found[row][each] for each in there} <= {None}
-
     def test_dry_run(self, home: Home) -> None:
         """A dry run returns the rows before and after, which a newer time keeps, and saves none."""
         record(home.store, [arrival(Opened(ADA, "m-none", NOON + SECOND))])
@@ -589,27 +562,6 @@ class ReplayContract:
         first = timeless(home)
         assert statuses(record_late(home.store, told, quiet=Quiet())) == [200, 404]
         assert timeless(home) == first
-
-    def test_only_ready_ones_are_recorded(self, home: Home) -> None:
-        """The others stay in the log unchanged, including the time of the next retry."""
-        nobody = Reactivated("nobody@example.com", None, NOON)
-        told = _late(opens(ADA, "m-ada"), opens(ADA, "m-nowhere"), nobody)
-        keep(home, *entries(_live(told), fail(told), NOON))
-        before = {row["body"]: row for row in home.logged()}
-        assert record_ready(home.store, told[1:], quiet=Quiet()) == ([], [])
-        ready, outcomes = record_ready(home.store, told, quiet=Quiet())
-        assert (ready, statuses(outcomes)) == (told[:1], [200])
-        [recorded] = [row for row in home.logged() if row != before[row["body"]]]
-        assert recorded["body"] == told[0].body.decode()
-        columns = ("outcome", "first_outcome", "status", "attempts", "retry_at")
-        assert [recorded[name] for name in columns] == ["recorded", "failed", 200, 1, None]
-
-    def test_matching_entries_come_in_groups(self, home: Home) -> None:
-        """All matching entries are read in groups, oldest first, each once."""
-        keep(home, *map(entry, range(1, 2 * GROUP + 2)))
-        groups = list(matching(reader(home), Query(outcome=Ending.RECORDED)))
-        assert [len(group) for group in groups] == [GROUP, GROUP, 1]
-        assert numbers(each for group in groups for each in group) == list(range(1, 2 * GROUP + 2))
 
 
 class LogContract(KeepContract, ReadContract, ReplayContract):

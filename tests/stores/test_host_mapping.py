@@ -84,7 +84,7 @@ class AtAHost(StoreContract):
             subscriptions=None if members is None else Role("members", {**KEYS, **members}),
             log=None,
         )
-        self.store = SQLStore(f"sqlite:///{self._file}", schema)
+        self.store = self.sql = SQLStore(f"sqlite:///{self._file}", schema)
         self._has_lists = members is not None
 
     def add_subscriber(self, email: str) -> Key:
@@ -135,7 +135,7 @@ def test_mapping(
     """A right mapping passes, whatever columns and roles it has; a wrong column is named."""
     contract = AtAHost(tmp_path, people, sends, members)
     found = _found(contract)
-    contract.store.close()
+    contract.sql.close()
     assert said in found
     assert bool(found) == bool(said)
 

@@ -1,7 +1,5 @@
 """Which of a host's rows are found: how emails fold, and which rows a condition excludes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import get_args
@@ -20,20 +18,15 @@ from hookrow.stores.indexes import missing
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.verification import verify
 
-UNDATED = {"suppression_reason": None, "suppression_changed_at": None}
 SENDS = """
-    CREATE TABLE sends (
-        id integer PRIMARY KEY, provider_message_id text, subscriber_id integer, state integer,
-        delivered_at timestamp, opened_at timestamp
-    )
+    CREATE TABLE sends (id integer PRIMARY KEY, provider_message_id text, subscriber_id integer,
+        state integer, delivered_at timestamp, opened_at timestamp)
 """
 PEOPLE = """
-    CREATE TABLE people (
-        id integer PRIMARY KEY, email {}, kind text, suppressed_at timestamp, deleted_at timestamp
-    )
+    CREATE TABLE people (id integer PRIMARY KEY, email {}, kind text, suppressed_at timestamp,
+        deleted_at timestamp)
 """
-
-
+UNDATED = dict.fromkeys(SUPPRESSION[1:])
 HOST = Schema(
     subscribers=Role("people", UNDATED, where={"deleted_at": False, "kind": "reader's"}),
     dispatches=Role("sends", dict.fromkeys(SUPPRESSION), where={"state": 1}),
@@ -50,7 +43,6 @@ def end(engine: Engine, schema: Schema, *told: Notification) -> list[str]:
 
 @pytest.fixture
 def engine(empty_database_url: str) -> Iterator[Engine]:
-    """Open an empty database."""
     engine = connect(empty_database_url)
     yield engine
     engine.dispose()
@@ -73,13 +65,12 @@ def email_type(engine: Engine, fold: Fold) -> str:
 @pytest.mark.parametrize("fold", get_args(Fold))
 def test_fold(engine: Engine, fold: Fold) -> None:
     """ASCII case is ignored, but `exact` finds an email only as received or in lower case."""
-    emails = enumerate(["ada@example.com", "Bea@Example.com", "ZOË@example.net"])
-    rows = ", ".join(f"({number}, '{email}')" for number, email in emails)
     run(
         engine,
         PEOPLE.format(email_type(engine, fold)),
         SENDS,
-        f"INSERT INTO people (id, email) VALUES {rows}",
+        "INSERT INTO people (id, email) VALUES "
+        "(0, 'ada@example.com'), (1, 'Bea@Example.com'), (2, 'ZOË@example.net')",
     )
     is_folded = fold != "exact"
     expected = {
@@ -98,61 +89,64 @@ def test_fold(engine: Engine, fold: Fold) -> None:
     ]
 
 
-class TestWhere:
-    """Excluded rows are never found, except as the owner of a dispatch."""
+@pytest.fixture
+def people(engine: Engine) -> Engine:
+    """Insert Ada twice, once deleted, Bea, who is deleted, and Cai, who is no reader."""
+    run(
+        engine,
+        PEOPLE.format("text"),
+        SENDS,
+        "INSERT INTO people (id, email, kind, deleted_at) VALUES "
+        "(1, 'ada@example.com', 'reader''s', '2026-03-04'), "
+        "(2, 'ada@example.com', 'reader''s', NULL), "
+        "(3, 'bea@example.com', 'reader''s', '2026-03-04'), "
+        "(4, 'cai@example.com', 'writer''s', NULL)",
+        "INSERT INTO sends (id, provider_message_id, subscriber_id, state) VALUES "
+        "(1, 'm-ada', 2, 1), (2, 'm-bea', 3, 1), (3, 'm-draft', 2, 0)",
+    )
+    return engine
 
-    @pytest.fixture(autouse=True)
-    def _rows(self, engine: Engine) -> None:
-        """Insert Ada twice, once deleted, Bea, who is deleted, and Cai, who is no reader."""
-        run(
-            engine,
-            PEOPLE.format("text"),
-            SENDS,
-            "INSERT INTO people (id, email, kind, deleted_at) VALUES "
-            "(1, 'ada@example.com', 'reader''s', '2026-03-04'), "
-            "(2, 'ada@example.com', 'reader''s', NULL), "
-            "(3, 'bea@example.com', 'reader''s', '2026-03-04'), "
-            "(4, 'cai@example.com', 'writer''s', NULL)",
-            "INSERT INTO sends (id, provider_message_id, subscriber_id, state) VALUES "
-            "(1, 'm-ada', 2, 1), (2, 'm-bea', 3, 1), (3, 'm-draft', 2, 0)",
-        )
 
-    def test_rows(self, engine: Engine) -> None:
-        """Null and `False` exclude every other value; only the selected row is changed."""
-        told = [("ada", "m-ada"), ("ada", "m-draft"), ("bea", "m-bea"), ("cai", "m-ada")]
-        assert end(engine, HOST, *(opens(f"{name}@example.com", m) for name, m in told)) == [
-            *("", "Engine::Dispatch not found"),
-            *["Engine::Subscriber not found"] * 2,
-        ]
-        assert end(engine, HOST, opens("ada@example.com", "m-bea")) == [
-            "Dispatch subscriber bea@example.com does not match payload recipient ada@example.com"
-        ]
-        run(engine, "UPDATE people SET suppressed_at = '2026-03-04'")
-        assert end(engine, HOST, Reactivated("ada@example.com", None, NOON)) == [""]
-        with engine.connect() as connection:
-            lifted = connection.scalars(text("SELECT id FROM people WHERE suppressed_at IS NULL"))
-            assert lifted.all() == [2]
+def test_conditions(people: Engine) -> None:
+    """Null and `False` exclude every other value; the owner of a dispatch is named all the same."""
+    for name, message_id, expected in (
+        ("ada", "m-ada", ""),
+        ("ada", "m-draft", "Engine::Dispatch not found"),
+        ("bea", "m-bea", "Engine::Subscriber not found"),
+        ("cai", "m-ada", "Engine::Subscriber not found"),
+        ("ada", "m-bea", "Dispatch subscriber bea@example.com does not match payload recipient "),
+    ):
+        recipient = f"{name}@example.com"
+        [found] = end(people, HOST, opens(recipient, message_id))
+        assert found.removesuffix("ada@example.com") == expected
+    run(people, "UPDATE people SET suppressed_at = '2026-03-04'")
+    assert end(people, HOST, Reactivated("ada@example.com", None, NOON)) == [""]
+    with people.connect() as connection:
+        lifted = connection.scalars(text("SELECT id FROM people WHERE suppressed_at IS NULL"))
+        assert lifted.all() == [2]
 
-    def test_partial_index(self, engine: Engine) -> None:
-        """An index on only the selected rows serves."""
-        on = "lower(email)" if engine.dialect.name == "sqlite" else '(lower(email COLLATE "C"))'
-        run(
-            engine,
-            f"CREATE INDEX emails ON people ({on}) WHERE deleted_at IS NULL AND kind = 'reader''s'",
-            "CREATE INDEX messages ON sends (provider_message_id) WHERE state = 1",
-        )
-        with engine.connect() as connection:
-            assert not list(missing(connection, verify(engine, HOST)))
 
-    def test_duplicates(self, engine: Engine) -> None:
-        """Emails that differ only by case are counted once each, among the selected rows."""
-        statements = verify(engine, HOST)
-        with engine.connect() as connection:
-            assert duplicates(connection, statements) == (0, "")
-        emails = ("ADA@example.com", "b@x", "B@X", "b@X", "BEA@example.com")
-        rows = ", ".join(
-            f"({number}, '{email}', 'reader''s')" for number, email in enumerate(emails, 5)
-        )
-        run(engine, f"INSERT INTO people (id, email, kind) VALUES {rows}, (10, NULL, 'reader''s')")
-        with engine.connect() as connection:
-            assert duplicates(connection, statements) == (2, "ada@example.com")
+def test_index_on_the_selected_rows(people: Engine) -> None:
+    on = "lower(email)" if people.dialect.name == "sqlite" else '(lower(email COLLATE "C"))'
+    run(
+        people,
+        f"CREATE INDEX emails ON people ({on}) WHERE deleted_at IS NULL AND kind = 'reader''s'",
+        "CREATE INDEX messages ON sends (provider_message_id) WHERE state = 1",
+    )
+    with people.connect() as connection:
+        assert not list(missing(connection, verify(people, HOST)))
+
+
+def test_duplicates(people: Engine) -> None:
+    """Emails that differ only by case are counted once each, among the selected rows."""
+    statements = verify(people, HOST)
+    with people.connect() as connection:
+        assert duplicates(connection, statements) == (0, "")
+    run(
+        people,
+        "INSERT INTO people (id, email, kind) VALUES "
+        "(5, 'ADA@example.com', 'reader''s'), (6, 'b@x', 'reader''s'), (7, 'B@X', 'reader''s'), "
+        "(8, 'b@X', 'reader''s'), (9, 'BEA@example.com', 'reader''s'), (10, NULL, 'reader''s')",
+    )
+    with people.connect() as connection:
+        assert duplicates(connection, statements) == (2, "ada@example.com")

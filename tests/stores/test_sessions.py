@@ -1,22 +1,29 @@
-"""PostgreSQL sessions of the store's own: what they may lose, and that no notification fails."""
+"""PostgreSQL sessions of the store's own: how many there are, their limits, what they may lose."""
 
-from __future__ import annotations
-
+import json
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from threading import Barrier, Thread
 
+import psycopg
 import pytest
-from contract import ADA, arrival, fill, insistent, opens, statuses
+from contract import ADA, NOON, arrival, fill, insistent, opens, statuses
 from homes import OURS, SQLHome
 
+from hookrow import Head, Postmark, Receiver, Request, testing
+from hookrow.promise import Promise
 from hookrow.recording import record
+from hookrow.stores import Locked, autocommit, limits
 from hookrow.stores.autocommit import PREPARED_AFTER
 from hookrow.stores.sql import SQLStore
 from postgres import Databases
+from wire import PATIENCE, SECRET
 
 OPENED = arrival(opens(ADA, "m-ada"))
+
+COUNT = "SELECT count(*) - 1 FROM pg_stat_activity WHERE datname = current_database()"
+"""The sessions besides the one that counts."""
 
 
 @pytest.fixture
@@ -30,21 +37,20 @@ def store(postgres_url: str) -> Iterator[SQLStore]:
 
 def test_terminated(store: SQLStore, postgres: Databases, postgres_url: str) -> None:
     """Idle sessions that the server has terminated are replaced, and none is left open."""
-    count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
     together = Barrier(4)
 
     def work() -> None:
         with store.transaction() as transaction:
-            together.wait(30)
+            together.wait(PATIENCE)
             transaction.write([])
 
-    for _ in range(3):
+    for _ in range(2):
         threads = [Thread(target=work) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert postgres.execute(count, url=postgres_url) == [(4 + 1,)]
+        assert postgres.execute(COUNT, url=postgres_url) == [(4,)]
         assert postgres.terminate(postgres_url) == 4
         assert statuses(record(store, [OPENED])) == [200]
 
@@ -60,3 +66,45 @@ def test_prepared_statements(store: SQLStore, postgres: Databases, postgres_url:
         assert statuses(retry([replace(OPENED, body=b"%d" % number)])) == [200]
         if number in changes:
             postgres.execute(changes[number], url=postgres_url)
+
+
+SLOW = """
+    CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN PERFORM pg_sleep(60); RETURN NEW; END $$;
+    CREATE TRIGGER slow BEFORE UPDATE ON hookrow_dispatches
+        FOR EACH ROW EXECUTE FUNCTION slow()
+"""
+
+
+def test_statement_timeout(
+    store: SQLStore, postgres: Databases, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A statement that takes too long, here because of a trigger, is ended by the server."""
+    assert limits._LIMITS["statement_timeout"] == 4
+    monkeypatch.setitem(limits._LIMITS, "statement_timeout", 0.1)
+    short = limits.set_limits(local=False, prepared=True)
+    monkeypatch.setattr(autocommit, "_LIMITS", short)
+    postgres.execute(SLOW, url=postgres_url)
+    with pytest.raises(Locked):
+        record(store, [OPENED])
+    postgres.execute("DROP FUNCTION slow CASCADE", url=postgres_url)
+    assert statuses(record(store, [OPENED])) == [200]
+
+
+def test_connections_of_a_receiver(store: SQLStore, postgres: Databases, postgres_url: str) -> None:
+    """However many notifications wait, here for a row, a receiver opens at most 8 connections."""
+    receiver = Receiver(Postmark(SECRET), store)
+    head = Head("POST", receiver.endpoint, [(b"x-provider-secret", SECRET.encode())])
+    body = json.dumps(testing.delivery(ADA, "m-ada", at=NOON)).encode()
+    receiver.start()
+    with closing(receiver), psycopg.connect(postgres_url) as host:
+        host.execute("SELECT FROM hookrow_dispatches FOR UPDATE")
+        waiting = [receiver(Request(head, body + b" " * number)) for number in range(1000)]
+        postgres.wait_for_a_lock(postgres_url)
+        [(opened,)] = postgres.execute(COUNT, url=postgres_url)
+        host.rollback()
+        ends = {each.result(PATIENCE).status for each in waiting if isinstance(each, Promise)}
+    [(left,)] = postgres.execute(COUNT, url=postgres_url)
+    assert ends == {200}
+    assert 1 < opened <= 8 + 1  # one is the host's
+    assert left <= 8

@@ -1,12 +1,11 @@
-"""The SQL store: the mistakes that it refuses, and the engines that it uses."""
+"""The SQL store: the mistakes that it refuses, the tables and the engines that it uses."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from datetime import date
 from types import ModuleType
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import pytest
 from contract import ADA, NOON, arrival, fill, opens, statuses
@@ -21,14 +20,12 @@ from hookrow.stores.sql import SQLStore
 from hookrow.stores.tables import metadata, subscribers
 from postgres import Databases
 
-IsolationLevel: TypeAlias = Literal["READ COMMITTED", "AUTOCOMMIT"]
 SUPPRESSED = arrival(Suppressed(ADA, None, NOON, "HardBounce"))
 ROW: RowId = (Suppressible.SUBSCRIBER, 1)
 CHANGE = SetSuppression(*ROW, NOON, "HardBounce", guarded=True)
 
 
 def add_ada(engine: Engine) -> None:
-    """Insert the first subscriber."""
     with engine.begin() as connection:
         connection.execute(insert(subscribers), {"email": ADA})
 
@@ -47,38 +44,56 @@ def engine(database_url: str) -> Iterator[Engine]:
     engine.dispose()
 
 
-DISPATCHES, NOTIFICATIONS = "hookrow_dispatches", "hookrow_notifications"
+@pytest.fixture
+def host(empty_database_url: str) -> Iterator[Engine]:
+    """Open a host's tables: of two messages the time of sending is known, one is a draft."""
+    engine = connect(empty_database_url)
+    run(
+        engine,
+        "CREATE TABLE people (id integer PRIMARY KEY, email text, suppressed_at timestamp)",
+        "CREATE TABLE sends (id integer, provider_message_id text, subscriber_id integer, "
+        "delivered_at timestamp, opened_at timestamp, state integer, made timestamp, flag integer)",
+        "INSERT INTO sends (id, provider_message_id, state, made) VALUES "
+        "(1, 'm-1', 1, '2026-03-04 12:00:00.123456'), (2, 'm-2', 1, NULL), "
+        "(3, 'm-3', 0, '2026-03-04 12:00:00.123456')",
+    )
+    yield engine
+    engine.dispose()
+
+
+def sent_at(column: str) -> Schema:
+    """Return the schema of a host's tables, with the column of the time of sending."""
+    sends = {"sent_at": column, **dict.fromkeys(SUPPRESSION)}
+    return Schema(
+        subscribers=Role("people", dict.fromkeys(SUPPRESSION[1:])),
+        dispatches=Role("sends", sends, where={"state": 1}),
+        subscriptions=None,
+        log=None,
+    )
+
+
+LOG = "hookrow_notifications"
 
 DRIVER = ModuleType("pymysql")
 DRIVER.__dict__["paramstyle"] = "format"  # all that SQLAlchemy requires of it
 
 
 class TestMismatch:
-    """The mistake is named at construction."""
+    """The mistake is named at construction; `test_verification.py` has all of a host's tables."""
 
     @pytest.mark.parametrize(
-        ("statement", "schema", "error"),
+        ("statement", "log", "error"),
         [
-            (f"ALTER TABLE {DISPATCHES} DROP COLUMN opened_at", OURS, "no column 'opened_at'"),
-            (
-                f"DROP TABLE {NOTIFICATIONS}",
-                OURS,
-                "no table 'hookrow_notifications' for the log.*hookrow db upgrade.*log=None",
-            ),
-            (
-                f"ALTER TABLE {NOTIFICATIONS} DROP COLUMN attempts",
-                OURS,
-                r"'hookrow_notifications'.* lacks attempts\.",
-            ),
-            ("SELECT 1", Schema(log="hookrow_notification"), "mean 'hookrow_notifications'"),
+            (f"DROP TABLE {LOG}", LOG, f"no table '{LOG}' for the log.*hookrow db upgrade.*log=N"),
+            (f"ALTER TABLE {LOG} DROP COLUMN attempts", LOG, rf"'{LOG}'.* lacks attempts\."),
+            ("SELECT 1", "hookrow_notification", f"mean '{LOG}'"),
         ],
     )
-    def test_missing(self, sqlite_url: str, statement: str, schema: Schema, error: str) -> None:
-        """A missing table or column is named; test_verification.py has all mistakes."""
+    def test_log(self, sqlite_url: str, statement: str, log: str, error: str) -> None:
         engine = connect(sqlite_url)
         run(engine, statement)
         with pytest.raises(SchemaMismatch, match=error):
-            SQLStore(engine, schema)
+            SQLStore(engine, Schema(log=log))
         engine.dispose()
 
     @pytest.mark.parametrize(
@@ -93,61 +108,18 @@ class TestMismatch:
         ids=["none", "async-engine", "async-driver", "mysql"],
     )
     def test_another_database(self, make: Callable[[], Any], error: str) -> None:
-        """Neither a URL nor an engine for a supported database, used from a thread."""
         with pytest.raises(ConfigurationError, match=error):
             SQLStore(make())
 
-    @pytest.mark.parametrize(
-        ("column", "error"), [("mode", "Did you mean 'made'"), ("flag", "which holds no date-time")]
-    )
-    def test_sent_at(self, empty_sqlite_url: str, column: str, error: str) -> None:
-        """The column with the time of sending has to exist, and hold a time."""
-        engine = connect(empty_sqlite_url)
-        run(engine, *SENDS)
-        with pytest.raises(SchemaMismatch, match=error):
-            SQLStore(engine, sent_at(column))
-        engine.dispose()
-
-
-_SENDS = (
-    "CREATE TABLE sends (id integer, provider_message_id text, subscriber_id integer, "
-    "delivered_at timestamp, opened_at timestamp, state integer, made timestamp, flag integer)"
-)
-_SENT = (
-    "INSERT INTO sends (id, provider_message_id, state, made) VALUES "
-    "(1, 'm-1', 1, '2026-03-04 12:00:00.123456'), (2, 'm-2', 1, NULL), "
-    "(3, 'm-3', 0, '2026-03-04 12:00:00.123456')"
-)
-SENDS = (
-    "CREATE TABLE people (id integer PRIMARY KEY, email text, suppressed_at timestamp)",
-    _SENDS,
-    _SENT,
-)
-"""A host's tables: of two messages the time of sending is known, one of them is a draft."""
-
-
-def sent_at(column: str) -> Schema:
-    """Return the schema of these tables."""
-    return Schema(
-        subscribers=Role("people", dict.fromkeys(SUPPRESSION[1:])),
-        dispatches=Role(
-            "sends", {"sent_at": column, **dict.fromkeys(SUPPRESSION)}, where={"state": 1}
-        ),
-        subscriptions=None,
-        log=None,
-    )
-
 
 class TestTables:
-    """Tables of other kinds."""
-
-    def test_sent_at(self, empty_database_url: str) -> None:
-        """The time of sending is UTC in a column without a zone; excluded rows have none."""
-        engine = connect(empty_database_url)
-        run(engine, *SENDS)
-        with closing(SQLStore(engine, sent_at("made"))) as store:
-            assert store.census.sent(["m-1", "m-2", "m-3"]) == {"m-1": NOON}
-        engine.dispose()
+    def test_sent_at(self, host: Engine) -> None:
+        """The column is refused unless it exists and holds a time, which is UTC without a zone."""
+        for column, error in (("mode", "Did you mean 'made'"), ("flag", "which holds no date-ti")):
+            with pytest.raises(SchemaMismatch, match=error):
+                SQLStore(host, sent_at(column))
+        store = SQLStore(host, sent_at("made"))
+        assert store.census.sent(["m-1", "m-2", "m-3"]) == {"m-1": NOON}
 
     def test_view(self, engine: Engine) -> None:
         """A view that can be updated is locked and changed like a table."""
@@ -170,8 +142,7 @@ class TestTables:
         mail = engine.execution_options(schema_translate_map={None: "mail"})
         metadata.create_all(mail)
         add_ada(mail)
-        store = SQLStore(engine, schema)
-        assert statuses(record(store, [SUPPRESSED])) == [200]
+        assert statuses(record(SQLStore(engine, schema), [SUPPRESSED])) == [200]
         assert suppressed_at(mail) == NOON
         with engine.connect() as connection:
             logged = text("SELECT received_at FROM mail.hookrow_notifications")
@@ -192,6 +163,82 @@ class TestTables:
             record(store, [arrival(opens(ADA, "m-ada"))])
         opened = "SELECT opened_at::text FROM hookrow_dispatches WHERE id = 1"
         assert postgres.execute(opened, url=url) == [("2026-03-04 12:00:00.123456",)]
+
+
+class TestColumnTypes:
+    """A notification reaches the right rows, whatever the types of a host's columns."""
+
+    TABLES = """
+        CREATE TABLE people (id {key} PRIMARY KEY, email {text}, suppressed_at timestamp);
+        CREATE TABLE sends (id {key} PRIMARY KEY, provider_message_id {text},
+            subscriber_id {reference}, list_id {reference},
+            delivered_at timestamp, opened_at timestamp, suppressed_at timestamp);
+        CREATE TABLE members (list_id {key}, subscriber_id {reference}, suppressed_at timestamp)
+    """
+
+    def check(self, url: str, keys: Sequence[object], **types: str) -> None:
+        """Suppress the rows with the first key, beside the second: one by one, and in a group."""
+        engine = connect(url)
+        run(engine, *self.TABLES.format(**types).split(";"))
+        with engine.begin() as connection:
+            for number, key in enumerate(keys):
+                row = {"key": key, "person": key, "list": key, "m": str(number)}
+                row["email"] = f"{number}@example.com"
+                for insertion in (
+                    "people (id, email) VALUES (:key, :email)",
+                    "sends VALUES (:key, :m, :person, :list, NULL, NULL, NULL)",
+                    "members (list_id, subscriber_id) VALUES (:list, :person)",
+                ):
+                    connection.execute(text(f"INSERT INTO {insertion}"), row)
+        rest = dict.fromkeys(SUPPRESSION[1:])
+        schema = Schema(
+            subscribers=Role("people", rest),
+            dispatches=Role("sends", rest),
+            subscriptions=Role("members", rest),
+            log=None,
+        )
+        store = SQLStore(engine, schema)
+        told = [
+            arrival(Suppressed("0@example.com", "0", NOON, "HardBounce")),
+            arrival(opens("0@EXAMPLE.com", "0")),
+            arrival(opens("0@example.com", "1")),
+            arrival(opens("0@example.com", "0.0")),
+        ]
+        for groups in ([[each] for each in told], [told]):
+            outcomes = [each for group in groups for each in record(store, group)]
+            assert statuses(outcomes) == [200, 200, 400, 404]
+            with engine.begin() as connection:
+                for table in ("people", "sends", "members"):
+                    lift = (
+                        f"UPDATE {table} SET suppressed_at = NULL WHERE suppressed_at IS NOT NULL"
+                    )
+                    assert connection.execute(text(lift)).rowcount == 1
+        engine.dispose()
+
+    @pytest.mark.parametrize("kind", ["", "uuid", "blob", "date", "char(4)"])
+    @pytest.mark.parametrize(
+        "keys", [(1, 2), ("a1", "a2"), (b"1", b"2")], ids=["int", "text", "bytes"]
+    )
+    def test_sqlite(self, empty_sqlite_url: str, kind: str, keys: Sequence[object]) -> None:
+        """SQLite accepts any value in any column, and numbers in one of an unknown type."""
+        self.check(empty_sqlite_url, keys, key=kind, reference=kind, text=kind)
+
+    @pytest.mark.parametrize(
+        ("key", "reference", "keys"),
+        [
+            ("char(4)", "text", ("a1", "a2")),
+            ("text", "char(9)", ("a1", "a2")),
+            ("bytea", "bytea", (b"1", b"2")),
+            ("numeric", "integer", (1, 2)),
+            ("inet", "inet", ("10.0.0.1", "10.0.0.2")),
+            ("date", "date", (date(2026, 3, 4), date(2026, 3, 5))),
+        ],
+    )
+    def test_postgres(
+        self, empty_postgres_url: str, key: str, reference: str, keys: Sequence[object]
+    ) -> None:
+        """Blanks that pad a CHAR are ignored; anything else is compared as it is."""
+        self.check(empty_postgres_url, keys, key=key, reference=reference, text="char(20)")
 
 
 class TestEngines:
@@ -220,23 +267,21 @@ class TestEngines:
         engine.dispose()
 
     @pytest.mark.parametrize(
-        ("kind", "driver", "isolation_level"),
+        ("kind", "driver", "autocommit"),
         [
-            ("sqlite", "sqlite", "AUTOCOMMIT"),
-            ("postgres", "postgresql+psycopg", "AUTOCOMMIT"),
-            ("postgres", "postgresql+psycopg2", "READ COMMITTED"),
+            ("sqlite", "sqlite", True),
+            ("postgres", "postgresql+psycopg", True),
+            ("postgres", "postgresql+psycopg2", False),
         ],
     )
     def test_transactions(
-        self,
-        request: pytest.FixtureRequest,
-        kind: str,
-        driver: str,
-        isolation_level: IsolationLevel,
+        self, request: pytest.FixtureRequest, kind: str, driver: str, *, autocommit: bool
     ) -> None:
         """Transactions are all or nothing on any engine, even one that commits each statement."""
         url = make_url(request.getfixturevalue(f"{kind}_url")).set(drivername=driver)
-        engine = create_engine(url, isolation_level=isolation_level)
+        engine = create_engine(
+            url, isolation_level="AUTOCOMMIT" if autocommit else "READ COMMITTED"
+        )
         add_ada(engine)
         store = SQLStore(engine)
         with pytest.raises(ZeroDivisionError), store.transaction() as transaction:  # noqa: PT012 - as a host may

@@ -14,7 +14,7 @@ from contract import (
 )
 from django_home import BARE, LEAN
 from fitted import FITTED
-from homes import OURS, SPARSE, THEIRS, UNDATED, Home
+from homes import OURS, SPARSE, UNDATED, Home
 from locations import open_home
 from log_contract import KeepContract, LogContract, NoLogContract, ReplayContract
 
@@ -47,7 +47,7 @@ class TestHookrowsTables(StoreContract, LargeContract, LogContract, CensusContra
     """The whole contract."""
 
 
-@over(lent=THEIRS, own=FITTED, django=CRM)
+@over(own=FITTED, lent=FITTED, django=CRM)
 class TestTablesOfAHost(StoreContract, HostContract, ReplayContract, CensusContract):
     """Other names and types, through a host's engine; conditions and reasons; Django models."""
 
