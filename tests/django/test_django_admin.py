@@ -1,7 +1,5 @@
 """The admin: the log of notifications, the tables, and the actions on them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -45,7 +43,6 @@ ROW = 'class="action-select"'
 
 
 def ids() -> list[int]:
-    """Return the ids of all notifications."""
     return list(Notification.objects.values_list("pk", flat=True))
 
 

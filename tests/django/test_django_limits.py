@@ -3,8 +3,6 @@
 A server that does not respond at all is in `acceptance/test_django_deadline.py`.
 """
 
-from __future__ import annotations
-
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -42,12 +40,10 @@ SLOW = """
 
 
 def status() -> int:
-    """Post Ada's delivery; return the status."""
     return int(post(DELIVERY).status_code)
 
 
 def row(alias: str, statement: str) -> Any:  # noqa: ANN401 - a row
-    """Return the row of a statement on the project's own connection."""
     with connections[alias].cursor() as cursor:
         cursor.execute(statement)
         return cursor.fetchone()

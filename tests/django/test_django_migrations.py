@@ -1,7 +1,5 @@
 """Django's migrations create the same tables as hookrow's own."""
 
-from __future__ import annotations
-
 import pytest
 from django.core.management import call_command
 
@@ -17,7 +15,6 @@ NAMES = tables.metadata.tables.keys()
 
 @pytest.mark.filterwarnings("ignore:Skipped unsupported reflection of expression-based index")
 def test_both_migrations_create_the_same_tables(empty_database_url: str) -> None:
-    """Columns, types, nullability, keys, uniqueness and indexes are equal."""
     with django_host.default(empty_database_url):
         call_command("migrate", verbosity=0)
     with opened(empty_database_url) as engine:
@@ -30,7 +27,6 @@ def test_both_migrations_create_the_same_tables(empty_database_url: str) -> None
 
 
 def test_no_migration_is_missing(empty_sqlite_url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """`makemigrations` finds no changes."""
     with django_host.default(empty_sqlite_url):
         call_command("makemigrations", check_changes=True, dry_run=True)
     assert capsys.readouterr().out == "No changes detected\n"

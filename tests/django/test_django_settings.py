@@ -41,7 +41,7 @@ def ids(**hookrow: object) -> Sequence[str]:
     return [(each.id or "").removeprefix("hookrow.") for each in found(**hookrow)]
 
 
-def refuses(hookrow: Mapping[str, object], id_: str, expected: str) -> None:
+def assert_refused(hookrow: Mapping[str, object], id_: str, expected: str) -> None:
     """Assert that the checks report an error with a hint, and that no receiver is built."""
     [error] = [each for each in found(**hookrow) if each.is_serious()]
     assert (error.id, bool(error.hint)) == (f"hookrow.{id_}", True)
@@ -114,7 +114,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
 @pytest.mark.parametrize(("hookrow", "id_", "expected"), WRONG, ids=lambda each: str(each)[:60])
 def test_errors(hookrow: dict[str, Any], id_: str, expected: str) -> None:
     """A setting or mapping that cannot work is an error with a stable id and a hint."""
-    refuses(hookrow, id_, expected)
+    assert_refused(hookrow, id_, expected)
 
 
 def test_mappings_that_work() -> None:
@@ -152,9 +152,9 @@ def test_settings_without_a_secret(hookrow: object, expected: str) -> None:
         ({"AUTOCOMMIT": False}, "AUTOCOMMIT off"),
     ],
 )
-def test_databases_that_cannot_be_used(more: dict[str, object], expected: str) -> None:
+def test_databases_that_cannot_be_used(more: dict[str, Any], expected: str) -> None:
     with django_host.alias("sqlite:///x.db", **more) as alias:
-        refuses({"DATABASE": alias}, "E004", expected)
+        assert_refused({"DATABASE": alias}, "E004", expected)
 
 
 def test_fields_that_do_not_allow_null(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,11 +210,13 @@ def test_no_index_for_the_email(
 
 
 def test_a_check_creates_nothing(tmp_path: Path) -> None:
-    """Neither a spool nor a thread: that is left to the first request."""
+    """Neither the spool nor a thread."""
     threads = active_count()
     spool = {"GROUP_COMMIT": True, "SPOOL": tmp_path / "spool.db", "SWEEP": True}
-    assert ids(**spool) == []
-    assert [*tmp_path.iterdir()] == []
+    assert (ids(**spool), [*tmp_path.iterdir()]) == ([], [])
+    with override_settings(HOOKROW={"SECRET": SECRET, **spool}):
+        receiver()
+        assert run_checks(tags=["hookrow"]) == []
     assert active_count() == threads
 
 
@@ -225,7 +227,7 @@ def test_the_check_command() -> None:
     for text in ("hookrow.E001", "hookrow.E003", "Did you mean 'TABLES'", "HINT: The settings"):
         assert text in str(raised.value)
     with modify_settings(INSTALLED_APPS={"remove": ["hookrow.django.tables"]}):
-        refuses({}, "E003", "add 'hookrow.django.tables' to INSTALLED_APPS")
+        assert_refused({}, "E003", "add 'hookrow.django.tables' to INSTALLED_APPS")
 
 
 def test_without_the_app_of_the_endpoint(tmp_path: Path) -> None:

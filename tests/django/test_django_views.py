@@ -1,7 +1,5 @@
 """The endpoint in a Django project: whatever the project's settings, it keeps the contract."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -52,11 +50,8 @@ def delivered(url: str) -> object:
 
 @pytest.mark.usefixtures("alias")
 class TestResponses:
-    """Through Django's handlers and middleware."""
-
     @pytest.mark.parametrize(("mount", "path"), [("mail/", PATH), ("mail", f"{PATH}/")])
     def test_slashes(self, sqlite_url: str, path: str, mount: str) -> None:
-        """The path and the mount may end with a slash or not; nothing redirects."""
         assert reverse("hookrow:webhooks") == PATH
         with override_settings(ROOT_URLCONF=(url(mount, include("hookrow.django.urls")),)):
             response = post(DELIVERY, path=path)
@@ -74,10 +69,7 @@ class TestResponses:
             assert delivered(sqlite_url) == AT
 
     def test_settings_of_the_project(self, sqlite_url: str) -> None:
-        """`DATA_UPLOAD_MAX_MEMORY_SIZE` does not apply, nor does `LoginRequiredMiddleware`.
-
-        The limit is a mebibyte, and the secret is the only check.
-        """
+        """`DATA_UPLOAD_MAX_MEMORY_SIZE` does not apply, nor does `LoginRequiredMiddleware`."""
         login = "django.contrib.auth.middleware.LoginRequiredMiddleware"
         middleware = [*settings.MIDDLEWARE, login]
         with override_settings(DATA_UPLOAD_MAX_MEMORY_SIZE=10, MIDDLEWARE=middleware):
@@ -125,42 +117,31 @@ class _Gone(BytesIO):
 
 
 CHUNKED: dict[str, Any] = {"HTTP_TRANSFER_ENCODING": "chunked", "wsgi.input_terminated": True}
+DECLARED = {"CONTENT_LENGTH": "99"}
 
 
 @pytest.mark.usefixtures("alias")
-class TestWSGI:
-    """What the environment of a WSGI server may contain."""
-
-    def call(self, stream: BytesIO, secret: str | None = SECRET, **environ: object) -> int:
-        """Call the view with an environment of a server; return the status."""
-        given = {"REQUEST_METHOD": "POST", "PATH_INFO": PATH, "wsgi.input": stream, **environ}
-        if secret is not None:
-            given["HTTP_X_PROVIDER_SECRET"] = secret
-        return webhooks(WSGIRequest(given)).status_code
-
-    @pytest.mark.parametrize("secret", [None, "", f"{SECRET},{SECRET}", "\u20ac"])
-    def test_a_wrong_secret(self, secret: str | None) -> None:
-        """Without the secret, no byte of the body is read."""
-        assert self.call(_Untouched(), secret, CONTENT_LENGTH="100") == 401
-
-    @pytest.mark.parametrize(
-        ("stream", "environ", "status"),
-        [
-            pytest.param(DELIVERY, CHUNKED, 200, id="chunks"),
-            pytest.param(b" " * 2 * LARGEST_BODY, CHUNKED, 413, id="chunks-too-long"),
-            pytest.param(_Untouched, {**CHUNKED, "wsgi.input_terminated": False}, 411, id="411"),
-            pytest.param(_Untouched, {"CONTENT_LENGTH": "1048577"}, 413, id="declared"),
-            pytest.param(_Gone, {"CONTENT_LENGTH": "99"}, 408, id="gone"),
-            pytest.param(_Untouched, {}, 422, id="none"),
-        ],
-    )
-    def test_bodies(
-        self, sqlite_url: str, stream: bytes | type[BytesIO], environ: dict[str, Any], status: int
-    ) -> None:
-        """A chunked body is read to its end; too long or incomplete bodies change nothing."""
-        given = BytesIO(stream) if isinstance(stream, bytes) else stream()
-        assert self.call(given, **environ) == status
-        assert delivered(sqlite_url) == (AT if status == 200 else None)
+@pytest.mark.parametrize(
+    ("secret", "stream", "environ", "status"),
+    [
+        # Without the secret, no byte of the body is read.
+        *((wrong, _Untouched(), DECLARED, 401) for wrong in ("", f"{SECRET},{SECRET}", "\u20ac")),
+        (SECRET, BytesIO(DELIVERY), CHUNKED, 200),
+        (SECRET, BytesIO(b" " * 2 * LARGEST_BODY), CHUNKED, 413),
+        (SECRET, _Untouched(), {**CHUNKED, "wsgi.input_terminated": False}, 411),
+        (SECRET, _Untouched(), {"CONTENT_LENGTH": "1048577"}, 413),
+        (SECRET, _Gone(), DECLARED, 408),
+        (SECRET, _Untouched(), {}, 422),
+    ],
+)
+def test_environment_of_a_wsgi_server(
+    sqlite_url: str, secret: str, stream: BytesIO, environ: dict[str, Any], status: int
+) -> None:
+    """A chunked body is read to its end; too long or incomplete bodies change nothing."""
+    given = {"REQUEST_METHOD": "POST", "PATH_INFO": PATH, "wsgi.input": stream, **environ}
+    request = WSGIRequest({**given, "HTTP_X_PROVIDER_SECRET": secret})
+    assert webhooks(request).status_code == status
+    assert delivered(sqlite_url) == (AT if status == 200 else None)
 
 
 @contextmanager
@@ -182,8 +163,6 @@ def listening() -> Iterator[list[tuple[object, bytes, bool]]]:
 
 @pytest.mark.filterwarnings("ignore:.*:ResourceWarning")
 class TestSignals:
-    """The project's code receives how a notification ended."""
-
     @pytest.mark.parametrize("group_commit", [False, True])
     def test_outcomes(
         self, sqlite_url: str, caplog: pytest.LogCaptureFixture, *, group_commit: bool
@@ -237,7 +216,6 @@ class TestSignals:
         assert [in_transaction for _, _, in_transaction in sent] == [False]
 
     def test_an_outage(self, sqlite_url: str) -> None:
-        """The response is a 503, and no signal is sent."""
         world.fill(sqlite_url)
         with django_host.project(sqlite_url) as alias, listening() as sent:
             connections[alias].cursor().execute("ALTER TABLE hookrow_dispatches RENAME TO away")

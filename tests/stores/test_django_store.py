@@ -1,7 +1,5 @@
 """The Django store: the host's transactions, and what only a host's models have."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -15,7 +13,6 @@ import pytest
 from contract import ADA, NOON, arrival, fill, opens, statuses
 from django.db import NotSupportedError, connections
 from django.db.models import EmailField
-from django.db.transaction import atomic
 from django.test import override_settings
 from django_home import DjangoHome
 from homes import OURS
@@ -39,14 +36,6 @@ OPENED = arrival(opens(ADA, "m-ada"))
 
 
 @pytest.fixture
-def home(database_url: str) -> Iterator[DjangoHome]:
-    """Open hookrow's tables, with a few rows."""
-    with closing(DjangoHome(database_url, OURS)) as home:
-        fill(home)
-        yield home
-
-
-@pytest.fixture
 def pg(postgres_url: str) -> Iterator[DjangoHome]:
     """Open hookrow's tables on PostgreSQL, with a few rows."""
     with closing(DjangoHome(postgres_url, OURS)) as home:
@@ -55,17 +44,6 @@ def pg(postgres_url: str) -> Iterator[DjangoHome]:
 
 
 class TestTransactions:
-    """The store uses the host's connection."""
-
-    def test_within_a_transaction_of_the_host(self, home: DjangoHome) -> None:
-        """Within a host's transaction, a group is a savepoint: the host may roll it back."""
-        before = home.rows(), home.logged()
-        with pytest.raises(ZeroDivisionError), atomic(home.alias):  # noqa: PT012 - as a host may
-            assert statuses(record(home.store, [OPENED])) == [200]
-            connections[home.alias].cursor().execute("SELECT 1")
-            raise ZeroDivisionError
-        assert (home.rows(), home.logged()) == before
-
     def test_lost_connection(self, pg: DjangoHome, postgres: Databases) -> None:
         """A lost connection is replaced: writing does not fail, reading fails once."""
         record(pg.store, [OPENED])
@@ -143,17 +121,13 @@ def crm(empty_database_url: str) -> Iterator[str]:
 
 
 class TestModelsOfAHost:
-    """What only a host's own models have."""
-
-    @pytest.mark.parametrize(
-        ("word", "kept"), [("HardBounce", Reason.BOUNCE), ("Whatever", Reason.OTHER)]
-    )
-    def test_numbers_for_reasons(self, crm: str, word: str, kept: Reason) -> None:
+    def test_numbers_for_reasons(self, crm: str) -> None:
         """Reasons are mapped; the membership is found by the group of the mail."""
-        told = Suppressed(ADA, "m-1", NOON, word)
-        assert statuses(record(DjangoStore(HOST, crm), [arrival(told)])) == [200]
-        ada = Person.objects.using(crm).get(uid=UID)
-        assert (ada.muted_at, ada.mute_code, ada.mute_reason) == (NOON, kept, None)
+        for word, kept in (("HardBounce", Reason.BOUNCE), ("Whatever", Reason.OTHER)):
+            told = Suppressed(ADA, "m-1", NOON, word)
+            assert statuses(record(DjangoStore(HOST, crm), [arrival(told)])) == [200]
+            ada = Person.objects.using(crm).get(uid=UID)
+            assert (ada.muted_at, ada.mute_code, ada.mute_reason) == (NOON, kept, None)
         members = Membership.objects.using(crm).order_by("person_id")
         assert [each.muted_at for each in members] == [NOON, None]
 

@@ -3,9 +3,7 @@
 It holds on every store, and every database has the result that the memory store has.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import product
 from typing import Any, TypeAlias
@@ -21,7 +19,7 @@ from locations import open_home
 from log_contract import timeless
 
 from crm.schema import CRM
-from hookrow import Arrival, Delivered, Opened, Outcome, Reactivated, Refused, Suppressed
+from hookrow import Arrival, Delivered, Opened, Outcome, Reactivated, Refused, Schema, Suppressed
 from hookrow.notification import Notification
 from hookrow.recording import record
 
@@ -78,7 +76,6 @@ late = st.sampled_from([*product(TIMES, range(4), MAYBE)])
 
 @st.composite
 def _arrivals(draw: st.DrawFn) -> Arrival:
-    """Draw an arrival, live or late."""
     notification = draw(notifications)
     body = repr(notification).encode()
     if draw(st.booleans()):
@@ -130,17 +127,8 @@ def worlds(draw: st.DrawFn) -> World:
     }
 
 
-WORLD: World = {
-    "subscribers": [{"id": 1, "email": ADA}],
-    "dispatches": [
-        {
-            "id": 1,
-            "provider_message_id": "m-ada",
-            "subscriber_id": 1,
-            "delivered_at": NOON + 3 * SECOND,
-        }
-    ],
-}
+SENT = {"provider_message_id": "m-ada", "subscriber_id": 1, "delivered_at": NOON + 3 * SECOND}
+WORLD: World = {"subscribers": [{"id": 1, "email": ADA}], "dispatches": [{"id": 1, **SENT}]}
 RARE = [
     # A live change sets an earlier time, which a guarded one then finds.
     [
@@ -159,25 +147,15 @@ RARE = [
 """Groups that are rarely drawn."""
 
 
-def _fill(home: Home, world: World) -> None:
-    keys = ("id", "subscriber_id", "list_id")
-    home.fill(
-        **{
-            name: [
-                {
-                    column: home.key(value) if column in keys and value is not None else value
-                    for column, value in row.items()
-                }
-                for row in rows
-            ]
-            for name, rows in world.items()
-        }
-    )
+def _with_keys(home: Home, row: dict[str, Any]) -> dict[str, Any]:
+    """Return the row with keys of the type that the tables have."""
+    keys = {"id", "subscriber_id", "list_id"} & {name for name in row if row[name] is not None}
+    return {**row, **{name: home.key(row[name]) for name in keys}}
 
 
 def _ends(home: Home, world: World, group: Group, *, size: int) -> Ends:
     """Record the group in groups of that size; return the outcomes, all rows, and the log."""
-    _fill(home, world)
+    home.fill(**{name: [_with_keys(home, row) for row in rows] for name, rows in world.items()})
     outcomes: list[Outcome] = []
     for start in range(0, len(group), size):
         outcomes += record(home.store, group[start : start + size])
@@ -199,22 +177,20 @@ def _without_keys(ends: Ends) -> object:
     )
 
 
-PAIRS = [
-    (place, name)
-    for place in EXAMPLES
-    for name in (MODELS if place.startswith("django-") else SCHEMAS)
-]
+def _schemas(place: str) -> Mapping[str, Schema]:
+    return MODELS if place.startswith("django-") else SCHEMAS
 
 
 @pytest.fixture
 def home(place: str, schema: str, new_database: Callable[[str], str]) -> Iterator[Home]:
     """Open one home for all groups."""
-    schemas = MODELS if place.startswith("django-") else SCHEMAS
-    with closing(open_home(place, schemas[schema], new_database)) as home:
+    with closing(open_home(place, _schemas(place)[schema], new_database)) as home:
         yield home
 
 
-@pytest.mark.parametrize(("place", "schema"), PAIRS)
+@pytest.mark.parametrize(
+    ("place", "schema"), [(place, name) for place in EXAMPLES for name in _schemas(place)]
+)
 def test_law(home: Home, place: str) -> None:
     """Outcomes, rows and log are the same however the arrivals are grouped, in every place."""
     memory = MemoryHome(home.schema)

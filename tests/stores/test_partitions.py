@@ -1,7 +1,5 @@
 """The SQL of the page on scale runs, and the log that it partitions fulfils the contract."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -15,7 +13,6 @@ import pytest
 from homes import OURS, SQLHome
 from log_contract import LogContract, entry, keep, reader
 
-from hookrow.migrations import sql
 from hookrow.stores.log import Query
 from postgres import Databases, find_binaries
 
@@ -63,27 +60,20 @@ def month(after: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def url(new_database: Callable[[str], str], postgres: Databases) -> str:
-    """Return the URL of a database whose log is partitioned."""
-    url = new_database("postgres")
-    postgres.execute(sql("postgresql"), url=url)
-    assert partition(url) == ""
-    return url
-
-
-@pytest.fixture(scope="module")
-def home(url: str) -> Iterator[SQLHome]:
-    """Open the partitioned log."""
-    with closing(SQLHome(url, OURS)) as home:
+def home(new_database: Callable[[str], str]) -> Iterator[SQLHome]:
+    """Open a log that is partitioned."""
+    with closing(SQLHome(new_database("postgres"), OURS)) as home:
+        assert partition(home.url) == ""
         yield home
 
 
 class TestPartitionedLog(LogContract):
-    schema = OURS
+    pass
 
 
-def test_each_month_has_its_own(home: SQLHome, url: str, postgres: Databases) -> None:
+def test_each_month_has_its_own(home: SQLHome, postgres: Databases) -> None:
     """Entries go to the partition of their month; the page's statements create and drop one."""
+    url = home.url
     home.fill()
     for after in (0, 1, 2, 9):
         ((prefix,),) = postgres.execute(f"SELECT hookrow_from('{first(after)}')", url=url)

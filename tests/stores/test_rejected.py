@@ -1,7 +1,5 @@
 """A host's tables refuse a row, a statement or its data: the other notifications are recorded."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -14,8 +12,6 @@ from locations import open_home
 from hookrow import Arrival, Delivered, Role, Schema, Suppressed
 from hookrow.stores.sql import SQLStore
 from postgres import Databases
-
-PLACES = ["sqlite", "postgres", "django-sqlite", "django-postgres"]
 
 
 @pytest.fixture
@@ -85,7 +81,7 @@ _BROKEN = {
 }
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", ["sqlite", "postgres", "django-sqlite", "django-postgres"])
 def test_broken_trigger(home: SQLHome, place: str) -> None:
     """If no row of a table can be changed, notifications about other tables are recorded."""
     alter(home, _BROKEN[place.removeprefix("django-")])
@@ -144,14 +140,10 @@ def test_one_by_one(home: SQLHome, host: str) -> None:
 
 
 _ONE_TABLE = """
-    CREATE TABLE people (
-        id bigint PRIMARY KEY, email text, list_id bigint,
-        suppressed_at timestamptz, unsubscribed_at timestamptz
-    );
-    CREATE TABLE sends (
-        id bigint PRIMARY KEY, provider_message_id text, subscriber_id bigint, list_id bigint,
-        delivered_at timestamptz, opened_at timestamptz
-    );
+    CREATE TABLE people (id bigint PRIMARY KEY, email text, list_id bigint,
+        suppressed_at timestamptz, unsubscribed_at timestamptz);
+    CREATE TABLE sends (id bigint PRIMARY KEY, provider_message_id text, subscriber_id bigint,
+        list_id bigint, delivered_at timestamptz, opened_at timestamptz);
     CREATE VIEW members AS SELECT * FROM people;
     INSERT INTO people VALUES (1, 'ada@example.com', 7);
     INSERT INTO sends VALUES (1, 'm-ada', 1, 7)

@@ -1,7 +1,5 @@
 """How many statements a group takes, and which indexes serve them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -22,10 +20,10 @@ from hookrow.notification import Notification
 from hookrow.recording import record
 from hookrow.stores.log import LogReader, Query
 
-PLACES = ["lent-sqlite", "lent-postgres", "django-sqlite", "django-postgres"]
 
-
-@pytest.fixture(scope="module", params=PLACES)
+@pytest.fixture(
+    scope="module", params=["lent-sqlite", "lent-postgres", "django-sqlite", "django-postgres"]
+)
 def home(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Iterator[SQLHome]:
     """Fill a home whose log is long; few of its entries are parked."""
     with closing(open_home(request.param, OURS, new_database)) as home:
@@ -78,21 +76,16 @@ def fill(home: SQLHome) -> None:
 def group(size: int) -> list[Arrival]:
     """Return arrivals of every kind, each for rows of its own."""
     told: list[Notification] = []
-    for number in range(1, size + 1, 4):
-        one, two, three, four = ((f"s{n}@example.com", f"m{n}") for n in range(number, number + 4))
-        told += [
-            opens(*one),
-            Delivered(*two, NOON),
-            Suppressed(*three, NOON, "HardBounce"),
-            Reactivated(*four, NOON),
-        ]
+    for number in range(1, size + 1):
+        names = f"s{number}@example.com", f"m{number}"
+        kinds = (
+            opens(*names),
+            Delivered(*names, NOON),
+            Suppressed(*names, NOON, "HardBounce"),
+            Reactivated(*names, NOON),
+        )
+        told.append(kinds[number % 4])
     return [replace(arrival(each), body=repr(each).encode()) for each in told]
-
-
-def count(said: Sequence[tuple[str, Any]]) -> int:
-    """Count the statements that read or write rows, without those that begin and end."""
-    others = ("BEGIN", "COMMIT", "SELECT set_config", "PRAGMA")
-    return len([text for text, _ in said if not text.startswith(others)])
 
 
 def plan(home: SQLHome, said: Sequence[tuple[str, Any]], *, scans: bool = True) -> str:
@@ -121,7 +114,9 @@ def test_group(home: SQLHome) -> None:
         with statements(home) as said:
             assert statuses(record(home.store, group(size))) == [200] * size
         most = 2 if home.url.startswith("postgres") else 8
-        assert count(said) <= (8 + 2 * size if isinstance(home, DjangoHome) else most)
+        others = ("BEGIN", "COMMIT", "SELECT set_config", "PRAGMA")
+        count = len([text for text, _ in said if not text.startswith(others)])
+        assert count <= (8 + 2 * size if isinstance(home, DjangoHome) else most)
         if size < MANY:  # all rows are quickest found by a scan
             found = plan(home, said, scans=False)
             assert "Index" in found or "INDEX" in found
