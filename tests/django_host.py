@@ -3,8 +3,6 @@
 Importing this module configures Django; import models only after it.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A store in memory with one subscriber and one dispatch, and requests that a receiver gets."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 
@@ -23,7 +21,6 @@ def store(*, log: bool = True) -> MemoryStore:
 
 
 def head(path: str = "/provider/webhooks", method: str = "POST", secret: str = SECRET) -> Head:
-    """Return the head of a request."""
     return Head(method, path, [(b"x-provider-secret", secret.encode())], request_id="r-1")
 
 

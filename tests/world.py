@@ -1,7 +1,5 @@
 """The rows that the cases start from, written to any store and read back as plain dicts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,10 +28,8 @@ World: TypeAlias = dict[str, list[dict[str, Any]]]
 CASES = Path(__file__).parent / "cases"
 
 _TABLES = {
-    "subscribers": tables.subscribers,
-    "lists": tables.lists,
-    "subscriptions": tables.subscriptions,
-    "dispatches": tables.dispatches,
+    name: tables.metadata.tables[f"hookrow_{name}"]
+    for name in ("subscribers", "lists", "subscriptions", "dispatches")
 }
 _ALL_ROWS = {
     name: select(*(column for column in table.c if column.name != "created_at")).order_by(

@@ -1,7 +1,5 @@
 """The project's own people in the admin, to be suppressed by hand there."""
 
-from __future__ import annotations
-
 from django.contrib import admin
 
 from crm.models import Person
@@ -10,6 +8,4 @@ from hookrow.django.suppression import SuppressionAdmin
 
 @admin.register(Person)
 class PersonAdmin(SuppressionAdmin):
-    """People."""
-
     list_display = ("address", "muted_at", "mute_reason")

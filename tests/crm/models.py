@@ -8,27 +8,19 @@ is its mail's. `Reader`, `Letter` and `Member` hold bare keys instead of foreign
 # mypy: disable-error-code="var-annotated"
 # ruff: noqa: DJ001, DJ008
 
-from __future__ import annotations
-
 from django.db import models
 
 
 class Reason(models.IntegerChoices):
-    """Why somebody gets no mail."""
-
     BOUNCE = 1
     OTHER = 9
 
 
 class Group(models.Model):
-    """What people are members of."""
-
     uid = models.UUIDField(primary_key=True)
 
 
 class Person(models.Model):
-    """Somebody, who may be deleted softly."""
-
     uid = models.UUIDField(primary_key=True)
     address = models.EmailField(max_length=320)
     muted_at = models.DateTimeField(null=True)
@@ -41,15 +33,11 @@ class Person(models.Model):
 
 
 class Mail(models.Model):
-    """What is sent to a group."""
-
     uid = models.UUIDField(primary_key=True)
     group = models.ForeignKey(Group, models.PROTECT, db_constraint=False)
 
 
 class Send(models.Model):
-    """A mail to a person."""
-
     key = models.UUIDField(primary_key=True)
     postmark_id = models.TextField(null=True)
     person = models.ForeignKey(Person, models.PROTECT, null=True, db_constraint=False)
@@ -62,8 +50,6 @@ class Send(models.Model):
 
 
 class Membership(models.Model):
-    """A person in a group."""
-
     pk = models.CompositePrimaryKey("group", "person")
     group = models.ForeignKey(Group, models.PROTECT, db_constraint=False)
     person = models.ForeignKey(Person, models.PROTECT, db_constraint=False)
@@ -73,22 +59,18 @@ class Membership(models.Model):
 
 
 class Reader(models.Model):
-    """Somebody who reads."""
-
     id = models.UUIDField(primary_key=True)
     email = models.TextField()
     suppressed_at = models.DateTimeField(null=True)
     suppression_changed_at = models.DateTimeField(null=True)
 
     class Meta:
-        """The table."""
+        """Names the table."""
 
         db_table = "people"
 
 
 class Letter(models.Model):
-    """What a reader gets."""
-
     id = models.UUIDField(primary_key=True)
     provider_message_id = models.TextField(null=True)
     subscriber_id = models.UUIDField(null=True)
@@ -99,14 +81,12 @@ class Letter(models.Model):
     suppression_reason = models.TextField(null=True)
 
     class Meta:
-        """The table."""
+        """Names the table."""
 
         db_table = "sends"
 
 
 class Member(models.Model):
-    """A reader of a list."""
-
     pk = models.CompositePrimaryKey("list_id", "subscriber_id")
     list_id = models.UUIDField()
     subscriber_id = models.UUIDField()
@@ -114,6 +94,6 @@ class Member(models.Model):
     suppression_reason = models.TextField(null=True)
 
     class Meta:
-        """The table."""
+        """Names the table."""
 
         db_table = "members"

@@ -1,7 +1,5 @@
 """How the models play our roles."""
 
-from __future__ import annotations
-
 from hookrow import Role, Schema
 
 MUTED = {

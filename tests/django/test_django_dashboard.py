@@ -21,7 +21,6 @@ MOUNT = "/mail/dashboard/"
 
 @pytest.fixture
 def project(sqlite_site: Site) -> Iterator[Site]:
-    """Return the project with a notification received."""
     sqlite_site.receive(DELIVERY)
     yield sqlite_site
     _dashboard(store(), keep_bodies=True).close(20)  # it may be counting
@@ -29,19 +28,6 @@ def project(sqlite_site: Site) -> Iterator[Site]:
 
 def get(project: Site, place: str = "notifications", **query: str) -> Any:  # noqa: ANN401 - a response
     return project.client.get(f"{MOUNT}{place}", query)
-
-
-def suppress(project: Site) -> int:
-    """Submit the form of Ada's page; return the status."""
-    page = get(project, "subscriber", email=ADA)
-    if cookie := page.headers.get("Set-Cookie"):
-        name, _, value = cookie.partition(";")[0].partition("=")
-        project.client.cookies[name] = value
-    [token] = re.findall('name="token" value="(.+?)"', page.content.decode())
-    form = urlencode({"token": token, "action": "suppress", "reason": "asked"})
-    posted = (f"{MOUNT}subscriber?email={ADA}", form, "application/x-www-form-urlencoded")
-    response = project.client.post(*posted)
-    return int(response.status_code)
 
 
 def test_the_pages(project: Site) -> None:
@@ -75,7 +61,14 @@ def test_permissions(project: Site) -> None:
         assert b"<form" not in get(project, page, **query).content
         assert project.client.post(f"{MOUNT}{page}").status_code == 403
     project.log_in("view_notification", "replay_notification", "change_subscriber")
-    assert suppress(project) == 303
+    page = get(project, "subscriber", email=ADA)
+    if cookie := page.headers.get("Set-Cookie"):
+        name, _, value = cookie.partition(";")[0].partition("=")
+        project.client.cookies[name] = value
+    [token] = re.findall('name="token" value="(.+?)"', page.content.decode())
+    form = urlencode({"token": token, "action": "suppress", "reason": "asked"})
+    posted = (f"{MOUNT}subscriber?email={ADA}", form, "application/x-www-form-urlencoded")
+    assert project.client.post(*posted).status_code == 303
     assert Subscriber.objects.get(email=ADA).suppression_reason == "asked"
     assert "staff-3" in get(project, "notification", id="2").content.decode()
     assert project.client.post(f"{MOUNT}notification?id=1").status_code == 403  # without a token

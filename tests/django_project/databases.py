@@ -3,8 +3,6 @@
 A test module asks for them with `pytest_plugins = ["django_project.databases"]`.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -45,13 +43,11 @@ def new_project(
 
 @pytest.fixture
 def sqlite_site(new_project: Callable[[str], str]) -> Iterator[Site]:
-    """Return the project on SQLite."""
     with site(new_project("sqlite")) as project:
         yield project
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def any_site(request: pytest.FixtureRequest, new_project: Callable[[str], str]) -> Iterator[Site]:
-    """Return the project on a database of each kind."""
     with site(new_project(request.param)) as project:
         yield project

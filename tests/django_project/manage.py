@@ -1,7 +1,5 @@
 """The project in processes: its commands, and servers."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The page on Django, and the projects that it shows."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The project in the tests' own process: its admin, its dashboard and its endpoint."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -67,5 +65,4 @@ def site(url: str) -> Iterator[Site]:
 
 
 def users() -> Any:  # noqa: ANN401 - of the project's user model
-    """Return the manager of the users."""
     return get_user_model()._default_manager

@@ -1,7 +1,5 @@
 """The URLs of the example, and the dashboard."""
 
-from __future__ import annotations
-
 from django.urls import include, path
 from project import urls
 
