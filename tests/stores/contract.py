@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import pytest
 from homes import SUPPRESSION, Home, Rows, columns_of
 
-from hookrow import Arrival, Opened, Outcome, Reactivated, Recorded, Refused, Suppressed
+from hookrow import Arrival, Delivered, Opened, Outcome, Reactivated, Recorded, Refused, Suppressed
 from hookrow.decide import mentioned
 from hookrow.notification import (
     Change,
@@ -167,11 +167,14 @@ class FindContract:
             assert [*transaction.find(Mentioned((), {"m-ada"}, ())).dispatches] == ["m-ada"]
 
     def test_subscriptions(self, home: Home) -> None:
-        """The recipient's to the dispatch's list is found, whoever owns the dispatch."""
+        """The recipient's subscription to the dispatch's list is found, whoever owns the dispatch.
+
+        Pairs without a row are not.
+        """
         fill(home)
         own = find(home, Reactivated(ADA, "m-ada", NOON), Reactivated(BEA, "m-bea", NOON))
         assert ((home.key(1), home.key(1)) in own.subscriptions) is has_lists(home)
-        assert (home.key(2), home.key(2)) not in own.subscriptions  # no such row
+        assert (home.key(2), home.key(2)) not in own.subscriptions
         others = find(home, Reactivated(ADA, "m-bea", NOON))
         assert ((home.key(2), home.key(1)) in others.subscriptions) is has_lists(home)
 
@@ -200,6 +203,25 @@ class TransactionContract:
             assert not transaction.lock([change.row, (Suppressible.SUBSCRIBER, home.key(2))])
             transaction.write([change])
         assert home.rows()["dispatches"][0]["opened_at"] == NOON
+
+    def test_group(self, home: Home) -> None:
+        """Each notification of a group is decided by itself, and all valid ones are recorded."""
+        fill(home)
+        told: list[Notification] = [
+            Delivered(ADA, "m-ada", NOON),
+            Opened("nobody@example.com", "m-ada", NOON),
+            Opened(BEA, "m-ada", NOON),
+            Opened(ADA, "m-ada", NOON + SECOND),
+            Suppressed(BEA, "m-nowhere", NOON, "HardBounce"),
+        ]
+        outcomes = record(home.store, [arrival(each) for each in told])
+        assert statuses(outcomes) == [200, 404, 400, 200, 200]
+        expected = f"Dispatch subscriber {ADA} does not match payload recipient {BEA}"
+        assert getattr(outcomes[2], "text", "") == expected
+        rows = home.rows()
+        row = rows["dispatches"][0]
+        assert (row["delivered_at"], row["opened_at"]) == (NOON, NOON + SECOND)
+        assert [row["suppressed_at"] for row in rows["subscribers"]] == [None, NOON, None]
 
 
 class TimeContract:

@@ -10,16 +10,16 @@ from sys import getsizeof
 from typing import Any
 
 import pytest
-from contract import ADA, NOON, SECOND, arrival, fill, opens, statuses
-from homes import Home
+from contract import ADA, BEA, NOON, SECOND, arrival, fill, opens, statuses
+from homes import SUPPRESSION, Home, columns_of
 
-from hookrow import Arrival, Opened, Recorded, Suppressed
+from hookrow import Arrival, Opened, Reactivated, Recorded, Suppressed
 from hookrow.decide import fail
 from hookrow.entry import PARKED_FOR, Ending, Entry, entries
-from hookrow.notification import Notification, Suppressible
+from hookrow.notification import EventTime, Notification, RowId, SetTime, Suppressible, Unsupported
 from hookrow.quiet import Quiet
 from hookrow.recording import keep_failed, record
-from hookrow.replay import matching, record_late, rehearse
+from hookrow.replay import GROUP, matching, record_late, record_ready, rehearse
 from hookrow.sizes import LARGEST_GROUP
 from hookrow.stores.log import (
     PORTION,
@@ -170,6 +170,17 @@ class KeepContract:
         [row] = logged(home)
         assert (row["ended_at"], row["attempts"]) == (NOON, 2)
 
+    def test_clock_jumps_back(self, home: Home) -> None:
+        """An entry that is written later with an earlier time has the first arrival and result."""
+        keep(home, entry(last_received_at=NOON + HOUR))
+        late = parked(1, minutes=-9, received_at=NOON - HOUR, last_received_at=NOON - MINUTE)
+        keep(home, replace(late, ended_at=NOON - MINUTE))
+        [row] = logged(home)
+        times = (NOON - HOUR, NOON + HOUR, NOON - MINUTE, NOON - 9 * MINUTE)
+        names = ("received_at", "last_received_at", "ended_at", "retry_at")
+        assert tuple(row[name] for name in names) == times
+        assert (row["outcome"], row["first_outcome"]) == ("dispatch_not_found", "recorded")
+
     def test_erased_values_return(self, home: Home) -> None:
         """A body and an address that were erased are restored when the notification arrives."""
         erased = entry(body=None, recipient=None)
@@ -186,6 +197,36 @@ class KeepContract:
             transaction.write((), [entry(), entry(2)])
             raise ZeroDivisionError
         assert home.logged() == before
+
+    def test_every_result_is_kept(self, home: Home) -> None:
+        """Recorded or refused: each notification of a group is in the log once."""
+        fill(home)
+        now = datetime.now(UTC)
+        told = [
+            Arrival(opens(*names), repr(names).encode(), now)
+            for names in (
+                *((ADA, "m-ada"), ("nobody@example.com", "m-ada"), (ADA, "m-nowhere")),
+                ("Bea.Upper@Example.com", "m-ada"),
+            )
+        ]
+        unsupported = Arrival(None, b"?", now, unsupported=Unsupported("Bounce", "Ada@x", "m"))
+        group = [*told, unsupported, told[1], unsupported]
+        assert statuses(record(home.store, group)) == [200, 404, 404, 400, 422, 404, 422]
+        kept = {row["body"]: row for row in logged(home)}
+        columns = ("outcome", "status", "attempts", "recipient", "message_id", "record_type")
+        assert [
+            (
+                *(kept[each.body.decode()][name] for name in columns),
+                kept[each.body.decode()]["retry_at"] is not None,
+            )
+            for each in (*told, unsupported)
+        ] == [
+            ("recorded", 200, 1, ADA, "m-ada", "Open", False),
+            ("subscriber_not_found", 404, 2, "nobody@example.com", "m-ada", "Open", True),
+            ("dispatch_not_found", 404, 1, ADA, "m-nowhere", "Open", True),
+            ("recipient_mismatch", 400, 1, BEA, "m-ada", "Open", True),
+            ("unsupported", 422, 2, "ada@x", "m", "Bounce", False),
+        ]
 
     @pytest.mark.parametrize("bodies", [True, False])
     def test_hostile_notifications_are_kept(self, home: Home, *, bodies: bool) -> None:
@@ -395,16 +436,30 @@ class ReadContract:
         assert home.logged() == before
 
     def test_due(self, home: Home, log: LogReader) -> None:
-        """Entries that are due are taken, the longest due first: postponed, or given up."""
-        old = parked(8, minutes=9.5, received_at=NOON - PARKED_FOR)
-        keep(home, entry(1), *(parked(n, minutes=10 - n) for n in range(2, 8)), old)
+        """Entries that are due are taken and postponed, the longest due first."""
+        keep(home, entry(1), *(parked(n, minutes=10 - n) for n in range(2, 8)))
         now = NOON + 7 * MINUTE
         taken = [numbers(log.due(now, limit=limit)) for limit in (2, 2, 9, 9)]
         assert taken == [[7, 6], [5, 4], [3], []]
-        assert {row["retry_at"] for row in logged(home)[2:-1]} == {now + 8 * MINUTE}
+        assert {row["retry_at"] for row in logged(home)[2:]} == {now + 8 * MINUTE}
         assert logged(home)[:2] == as_rows(entry(1), parked(2, minutes=8))
-        assert numbers(log.due(NOON + 10 * MINUTE, limit=9)) == [2, 8]
-        assert home.logged()[-1]["retry_at"] is None
+
+    def test_backoff(self, home: Home, log: LogReader) -> None:
+        """The pause grows with the age, up to an hour; after three days there is none."""
+        ages = {
+            -HOUR: MINUTE,
+            timedelta(0): MINUTE,
+            MINUTE: 2 * MINUTE,
+            3 * MINUTE: 4 * MINUTE,
+            59 * MINUTE: HOUR,
+            3 * DAY - SECOND: HOUR,
+            3 * DAY: None,
+        }
+        keep(home, *(parked(n, minutes=0, received_at=NOON - age) for n, age in enumerate(ages)))
+        assert sorted(numbers(log.due(NOON, limit=9))) == [*range(len(ages))]
+        assert [row["retry_at"] for row in home.logged()] == [
+            pause and NOON + pause for pause in ages.values()
+        ]
 
     def test_large_bodies(self, home: Home, log: LogReader) -> None:
         """Reads return at most the bodies of one group, the others next."""
@@ -456,6 +511,8 @@ class ReadContract:
     @pytest.mark.parametrize("bodies_only", [True, False])
     def test_prune(self, home: Home, log: LogReader, *, bodies_only: bool) -> None:
         """Old entries, or only their bodies, are deleted; parked ones once they are given up."""
+        over = {"before": NOON - 36 * HOUR, "parked_before": GIVEN_UP}
+        assert sum(log.prune(**over, bodies_only=bodies_only)) == 0
         # Of which 1 to 3 are old enough.
         for number, days in {1: 9, 2: 4, 3: 5, 4: 2, 5: 3, 6: 1}.items():
             came = NOON - days * DAY
@@ -465,11 +522,7 @@ class ReadContract:
         left = home.logged()
         for row in left[:3]:
             row.update(body=None, retry_at=None)
-        for count in (3, 0):
-            over = log.prune(
-                before=NOON - 36 * HOUR, parked_before=GIVEN_UP, bodies_only=bodies_only
-            )
-            assert sum(over) == count
+        assert [sum(log.prune(**over, bodies_only=bodies_only)) for _ in range(2)] == [3, 0]
         assert home.logged() == (left if bodies_only else left[3:])
 
     def test_long_log(self, home: Home, log: LogReader) -> None:
@@ -490,6 +543,7 @@ class ReadContract:
 
     def test_forget(self, home: Home, log: LogReader) -> None:
         """A person's address and bodies are erased, in any case, and nothing is retried."""
+        assert log.forget("S1@Example.com") == 0
         keep(home, entry(1), parked(2, minutes=1, recipient="s1@example.com"), parked(3, minutes=1))
         before = home.logged()
         assert log.forget("S1@Example.com") == 2
@@ -525,6 +579,22 @@ class ReplayContract:
     def _filled(self, home: Home) -> None:
         """Begin with a few rows and an empty log."""
         fill(home)
+
+    def test_read_rows(self, home: Home) -> None:
+        """A transaction reads what notifications set, its own uncommitted changes included."""
+        ada: RowId = (Suppressible.SUBSCRIBER, home.key(1))
+        sent: RowId = (Suppressible.DISPATCH, home.key(1))
+        with home.store.transaction() as transaction:
+            change = SetTime(home.key(1), EventTime.OPENED, NOON, guarded=False)
+            transaction.lock([change.row])
+            transaction.write([change])
+            found = transaction.read([sent, ada])
+            assert transaction.read([]) == {}
+        assert list(found) == [sent, ada]
+        assert found[sent]["opened_at"] == NOON
+        for row, name in ((ada, "subscribers"), (sent, "dispatches")):
+            there = set(columns_of(home.schema, name)) & {*SUPPRESSION, "delivered_at"}
+            assert {found[row][each] for each in there} <= {None}
 
     def test_dry_run(self, home: Home) -> None:
         """A dry run returns the rows before and after, which a newer time keeps, and saves none."""
@@ -562,6 +632,27 @@ class ReplayContract:
         first = timeless(home)
         assert statuses(record_late(home.store, told, quiet=Quiet())) == [200, 404]
         assert timeless(home) == first
+
+    def test_only_ready_ones_are_recorded(self, home: Home) -> None:
+        """The others stay in the log unchanged, including the time of the next retry."""
+        nobody = Reactivated("nobody@example.com", None, NOON)
+        told = _late(opens(ADA, "m-ada"), opens(ADA, "m-nowhere"), nobody)
+        keep(home, *entries(_live(told), fail(told), NOON))
+        before = {row["body"]: row for row in home.logged()}
+        assert record_ready(home.store, told[1:], quiet=Quiet()) == ([], [])
+        ready, outcomes = record_ready(home.store, told, quiet=Quiet())
+        assert (ready, statuses(outcomes)) == (told[:1], [200])
+        [recorded] = [row for row in home.logged() if row != before[row["body"]]]
+        assert recorded["body"] == told[0].body.decode()
+        columns = ("outcome", "first_outcome", "status", "attempts", "retry_at")
+        assert [recorded[name] for name in columns] == ["recorded", "failed", 200, 1, None]
+
+    def test_matching_entries_come_in_groups(self, home: Home) -> None:
+        """All matching entries are read in groups, oldest first, each once."""
+        keep(home, *map(entry, range(1, 2 * GROUP + 2)))
+        groups = list(matching(reader(home), Query(outcome=Ending.RECORDED)))
+        assert [len(group) for group in groups] == [GROUP, GROUP, 1]
+        assert numbers(each for group in groups for each in group) == list(range(1, 2 * GROUP + 2))
 
 
 class LogContract(KeepContract, ReadContract, ReplayContract):

@@ -124,19 +124,6 @@ class TestManyWriters:
         in_threads(repeat, home)
         assert [row["attempts"] for row in home.logged()] == [5 * WORKERS] * len(told)
 
-    def test_due(self, home: SQLHome) -> None:
-        """No entry that is due is taken twice."""
-        keep(home, *(parked(number, minutes=number % 7) for number in range(1, 101)))
-
-        def take(_: int) -> list[int]:
-            taken: list[int] = []
-            while found := numbers(reader(home).due(NOON + DAY, limit=7)):
-                taken += found
-            return taken
-
-        taken = in_threads(take, home)
-        assert sorted(number for one in taken for number in one) == [*range(1, 101)]
-
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
