@@ -215,6 +215,14 @@ class TestSignals:
             assert post(DELIVERY).status_code == 200
         assert [in_transaction for _, _, in_transaction in sent] == [False]
 
+    def test_an_outage(self, sqlite_url: str) -> None:
+        """The response is a 503, and no signal is sent."""
+        world.fill(sqlite_url)
+        with django_host.project(sqlite_url) as alias, listening() as sent:
+            connections[alias].cursor().execute("ALTER TABLE hookrow_dispatches RENAME TO away")
+            assert post(DELIVERY).status_code == 503
+            assert not sent
+
 
 def test_a_connection_that_is_kept(postgres: Databases, postgres_url: str) -> None:
     """A kept connection that the server closed is replaced, with no 503 in between."""

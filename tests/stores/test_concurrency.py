@@ -32,6 +32,7 @@ from hookrow.stores import Conflict, Locked, Store, autocommit, engines, limits
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.tending import PRUNE_LOCK
+from postgres import Databases
 from wire import PATIENCE
 
 WORKERS = 4
@@ -124,6 +125,19 @@ class TestManyWriters:
         in_threads(repeat, home)
         assert [row["attempts"] for row in home.logged()] == [5 * WORKERS] * len(told)
 
+    def test_due(self, home: SQLHome) -> None:
+        """No entry that is due is taken twice."""
+        keep(home, *(parked(number, minutes=number % 7) for number in range(1, 101)))
+
+        def take(_: int) -> list[int]:
+            taken: list[int] = []
+            while found := numbers(reader(home).due(NOON + DAY, limit=7)):
+                taken += found
+            return taken
+
+        taken = in_threads(take, home)
+        assert sorted(number for one in taken for number in one) == [*range(1, 101)]
+
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,6 +175,30 @@ def states_of(home: SQLHome) -> list[bool]:
 @pytest.mark.parametrize("shared", ON_POSTGRES, indirect=True, scope="module")
 class TestLockedRows:
     """Another session of PostgreSQL holds a row."""
+
+    def test_order(self, postgres: Databases, home: SQLHome) -> None:
+        """Rows are locked by table, then by id, not as they arrive or lie on the disk."""
+        descending = range(9, 0, -1)
+        home.fill(
+            subscribers=[{"id": n, "email": f"s{n}@example.com"} for n in descending],
+            dispatches=[
+                {"id": n, "provider_message_id": f"m{n}", "subscriber_id": n, "list_id": 1}
+                for n in descending
+            ],
+        )
+        told = [suppressed(f"s{n}@example.com", f"m{n}") for n in (2, 9, 5, 1, 7)]
+        free = "SELECT id FROM {} ORDER BY id FOR UPDATE SKIP LOCKED"
+        with psycopg.connect(home.url) as host, ThreadPoolExecutor() as threads:
+            host.execute("SELECT FROM hookrow_subscribers WHERE id = 5 FOR UPDATE")
+            answers = threads.submit(attempt, home, told)
+            postgres.wait_for_a_lock(home.url)
+            subscribers = postgres.execute(free.format("hookrow_subscribers"), url=home.url)
+            dispatches = postgres.execute(free.format("hookrow_dispatches"), url=home.url)
+            host.rollback()
+            assert answers.result(PATIENCE) == [200] * 5
+        assert [n for (n,) in subscribers] == [3, 4, 6, 7, 8, 9]
+        assert len(dispatches) == 9
+        assert sum(states_of(home)) == 5
 
     @pytest.mark.usefixtures("short")
     def test_timeout(self, home: SQLHome) -> None:

@@ -15,7 +15,7 @@ from sqlalchemy import Engine, event, make_url, text
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from hookrow import ConfigurationError
-from hookrow.stores import Rejected, StoreError, engines
+from hookrow.stores import Rejected, StoreError, Unavailable, engines
 from hookrow.stores.engines import begin, check_version, open_engine, opened, reading, shown
 from hookrow.stores.faults import fault
 from hookrow.stores.limits import LOCK_TIMEOUT, limited_to
@@ -176,6 +176,13 @@ def _fault(engine: Engine, statement: str) -> StoreError:
 
 class TestFaults:
     """What real errors mean; `unit/test_faults.py` has all the codes."""
+
+    def test_no_server(self, tmp_path: Path) -> None:
+        """A server that cannot be reached is unavailable; the text contains no password."""
+        found = _fault(open_engine(f"postgresql://ada:{PASSWORD}@/mail?host={tmp_path}"), "SELECT")
+        assert type(found) is Unavailable
+        assert "connection" in str(found)
+        assert PASSWORD not in str(found)
 
     def test_a_constraint_of_postgresql(self, postgres_url: str) -> None:
         """The text names the constraint and the table, but does not quote the row."""

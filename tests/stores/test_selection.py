@@ -14,6 +14,7 @@ from hookrow.notification import Notification
 from hookrow.recording import record
 from hookrow.schema import SUPPRESSION, Fold
 from hookrow.stores.duplicates import duplicates
+from hookrow.stores.indexes import missing
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.verification import verify
 
@@ -123,6 +124,17 @@ def test_conditions(people: Engine) -> None:
     with people.connect() as connection:
         lifted = connection.scalars(text("SELECT id FROM people WHERE suppressed_at IS NULL"))
         assert lifted.all() == [2]
+
+
+def test_index_on_the_selected_rows(people: Engine) -> None:
+    on = "lower(email)" if people.dialect.name == "sqlite" else '(lower(email COLLATE "C"))'
+    run(
+        people,
+        f"CREATE INDEX emails ON people ({on}) WHERE deleted_at IS NULL AND kind = 'reader''s'",
+        "CREATE INDEX messages ON sends (provider_message_id) WHERE state = 1",
+    )
+    with people.connect() as connection:
+        assert not list(missing(connection, verify(people, HOST)))
 
 
 def test_duplicates(people: Engine) -> None:
