@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from time import time
@@ -141,18 +141,22 @@ class TestMigrations:
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours", "says"),
+    ("theirs", "clock", "says"),
     [
-        ("'1970-01-01 00:00:01Z'", time(), r"This machine's clock is \d\d,\d+ days ahead of the "),
-        ("now()", 1.0, r"This machine's clock is \d\d,\d+ days behind the database's."),
-        ("(1 / 0)::text", time(), "It could not be compared: "),
+        ("'1970-01-01 00:00:01Z'", time, r"This machine's clock is \d\d,\d+ days ahead of the "),
+        ("now()", lambda: 1.0, r"This machine's clock is \d\d,\d+ days behind the database's."),
+        ("(1 / 0)::text", time, "It could not be compared: "),
     ],
 )
 def test_clock(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch, theirs: str, ours: float, says: str
+    postgres_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    theirs: str,
+    clock: Callable[[], float],
+    says: str,
 ) -> None:
     """A clock that stands in 1970, or cannot be read, is a warning; the other checks follow."""
-    monkeypatch.setattr("hookrow.clocks.time", lambda: ours)
+    monkeypatch.setattr("hookrow.clocks.time", clock)
     execute(
         postgres_url,
         "CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS "
