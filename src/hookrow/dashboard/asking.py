@@ -42,7 +42,7 @@ def fields(text: str, known: Collection[str]) -> Fields:
         if name not in known:
             raise Mistake(400, f"There is no field {name[:50]!r}: it is one of {', '.join(known)}.")
         if len(value) > LONGEST or "\0" in value:
-            raise Mistake(400, f"A {name} has no NUL characters, and {LONGEST} others at the most.")
+            raise Mistake(400, f"The field {name} has a NUL, or over {LONGEST} characters.")
     return found
 
 
