@@ -4,6 +4,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import pytest
 
@@ -351,3 +352,12 @@ def test_of_a_failed_group_the_unsupported_stay_so() -> None:
     arrivals = [_arrival(Opened(ADA, "m-1", NOW)), _arrival(None)]
     assert rules.fail(arrivals) == [FAILED, UNSUPPORTED]
     assert rules.fail(arrivals, Refusal.UNAVAILABLE) == [Refusal.UNAVAILABLE.refused(), UNSUPPORTED]
+
+
+def test_keys_are_equal_whatever_object_holds_them() -> None:
+    """A driver makes a new object for each row."""
+    rows = Rows(
+        {ADA: [Subscriber(UUID(int=1), ADA)]},
+        {"m": [Dispatch(1, UUID(int=2), BEA, None), Dispatch(2, UUID(int=1), ADA, None)]},
+    )
+    assert _changed(Delivered(ADA, "m", NOW), rows) == [(Suppressible.DISPATCH, 2)]
