@@ -10,9 +10,10 @@ guards so that the order within a group does not matter to the end.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypeGuard, assert_never
+
+from msgspec.structs import replace
 
 from hookrow.notification import (
     Arrival,

@@ -6,13 +6,15 @@ and when one that could not be recorded is tried again. No store, no clock.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from hashlib import blake2b
 from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from hookrow.decide import (
     LONGEST_EMAIL,
@@ -47,7 +49,7 @@ _DIGEST = 12
 LONGEST_RECORD_TYPE = 64
 """In characters; the longest of the provider's own has 18."""
 
-RECORD_TYPES = {
+RECORD_TYPES: Mapping[type[object], str] = {
     Delivered: "Delivery",
     Opened: "Open",
     Suppressed: "SubscriptionChange",
@@ -71,8 +73,7 @@ PARKED = frozenset(Ending) - {Ending.RECORDED, Ending.UNSUPPORTED}
 """What may end otherwise once the rows are there, or the database recovers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """One row of the log. Times are UTC.
 
     `fingerprint` has 16 bytes. `attempts` is how often it came, first at
@@ -96,8 +97,7 @@ class Entry:
     body: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Logged(Entry):
+class Logged(Entry, frozen=True, gc=False):
     """An entry as the log holds it, with its `id` and how it ended at first."""
 
     id: int

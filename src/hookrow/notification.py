@@ -13,12 +13,13 @@ from types import MappingProxyType
 from typing import TypeAlias
 from uuid import UUID
 
+import msgspec
+
 Key: TypeAlias = int | str | UUID
 """What identifies a row: whatever the table has for a primary key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
+class Delivered(msgspec.Struct, frozen=True, gc=False):
     """The provider handed the message to the recipient's mail server at `at` (UTC).
 
     In this and the other notifications, `recipient` and `message_id` are None
@@ -30,8 +31,7 @@ class Delivered:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(msgspec.Struct, frozen=True, gc=False):
     """The recipient opened the message at `at` (UTC)."""
 
     recipient: str | None
@@ -39,8 +39,7 @@ class Opened:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Suppressed:
+class Suppressed(msgspec.Struct, frozen=True, gc=False):
     """The provider no longer sends to the recipient, for the `reason` it gives.
 
     `at` (UTC) is None where the provider did not say when.
@@ -52,8 +51,7 @@ class Suppressed:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reactivated:
+class Reactivated(msgspec.Struct, frozen=True, gc=False):
     """The provider sends to the recipient again; `at` as for `Suppressed`."""
 
     recipient: str | None
@@ -64,8 +62,7 @@ class Reactivated:
 Notification: TypeAlias = Delivered | Opened | Suppressed | Reactivated
 
 
-@dataclass(frozen=True, slots=True)
-class Unsupported:
+class Unsupported(msgspec.Struct, frozen=True, gc=False):
     """What an unsupported body says of itself, as far as it can be read; only the log asks."""
 
     record_type: str | None = None
@@ -89,7 +86,7 @@ class Arrival:
     body: bytes
     received_at: datetime
     live: bool = True
-    unsupported: Unsupported = Unsupported()
+    unsupported: Unsupported = field(default=Unsupported())
     attempts: int = 1
     last_received_at: datetime | None = None
     fingerprint: bytes | None = None
@@ -97,8 +94,7 @@ class Arrival:
     seen: object | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Mentioned:
+class Mentioned(msgspec.Struct, frozen=True):
     """What a group of arrivals mentions, and so all that a store has to look for.
 
     `emails` are ASCII-lowered, `recipients` the same as they came. `changed` pairs a
@@ -112,16 +108,14 @@ class Mentioned:
     recipients: Collection[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Subscriber:
+class Subscriber(msgspec.Struct, frozen=True, gc=False):
     """A subscriber that was found, with its email as the table spells it."""
 
     id: Key
     email: str
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatch:
+class Dispatch(msgspec.Struct, frozen=True, gc=False):
     """A dispatch that was found, with the subscriber it belongs to and its list."""
 
     id: Key
@@ -144,8 +138,7 @@ RowId: TypeAlias = tuple[Suppressible, Key | tuple[Key, Key]]
 """One row: of which kind, and its key, which for a subscription is (list, subscriber)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(msgspec.Struct, frozen=True):
     """What was found for a group: identities, never the state that a decision writes.
 
     `subscribers` by ASCII-lowered email and `dispatches` by message id hold every
@@ -170,8 +163,7 @@ class EventTime(Enum):
     __hash__ = object.__hash__  # as above
 
 
-@dataclass(frozen=True, slots=True)
-class SetTime:
+class SetTime(msgspec.Struct, frozen=True, gc=False):
     """Set a time of a dispatch; `guarded`: only where there is none or an earlier one."""
 
     dispatch: Key
@@ -185,8 +177,7 @@ class SetTime:
         return Suppressible.DISPATCH, self.dispatch
 
 
-@dataclass(frozen=True, slots=True)
-class SetSuppression:
+class SetSuppression(msgspec.Struct, frozen=True, gc=False):
     """Suppress a row for a `reason`, or lift its suppression where that is None.
 
     `guarded`: only where the row has not changed since `at` (UTC).
@@ -243,8 +234,7 @@ class Refusal(Enum):
         return Refused(self, self.text.format(**names))
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(msgspec.Struct, frozen=True):
     """The notification was processed; `changes` is what it asked for.
 
     A guard may keep a change from taking effect. That is no refusal: the row
@@ -254,8 +244,7 @@ class Recorded:
     changes: Sequence[Change]
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True, gc=False):
     """The notification was not processed, and `text` says why."""
 
     refusal: Refusal

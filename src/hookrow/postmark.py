@@ -7,6 +7,7 @@ signs nothing: a secret in a header of one's own is the only proof.
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from datetime import UTC, datetime
 from hmac import compare_digest
 
@@ -31,16 +32,27 @@ LONGEST_TEXT = 1000
 
 
 class _Payload(msgspec.Struct, rename="pascal", gc=False):
-    """The fields of a payload that count, each as it came, whatever its type."""
+    """The fields of a payload that count; None where one is missing or of another type."""
 
-    record_type: object = None
-    recipient: object = None
-    message_id: object = msgspec.field(name="MessageID", default=None)
-    delivered_at: object = None
-    received_at: object = None
-    suppress_sending: object = None
-    suppression_reason: object = None
-    changed_at: object = None
+    record_type: str | None = None
+    recipient: str | None = None
+    message_id: str | None = msgspec.field(name="MessageID", default=None)
+    delivered_at: datetime | None = None
+    received_at: datetime | None = None
+    suppress_sending: bool | None = None
+    suppression_reason: str | None = None
+    changed_at: datetime | None = None
+
+
+_FIELDS = msgspec.structs.fields(_Payload)
+
+_Untyped = msgspec.defstruct(
+    "_Untyped",
+    [(each.name, object, None) for each in _FIELDS],
+    rename={each.name: each.encode_name for each in _FIELDS},
+    gc=False,
+)
+"""The same fields, each of whatever type it came as."""
 
 
 class _Said(msgspec.Struct, rename="pascal", gc=False):
@@ -53,6 +65,7 @@ class _Said(msgspec.Struct, rename="pascal", gc=False):
 
 
 _decode = msgspec.json.Decoder(_Payload).decode
+_decode_untyped = msgspec.json.Decoder(_Untyped).decode
 _decode_said = msgspec.json.Decoder(_Said).decode
 
 
@@ -122,15 +135,15 @@ def parse(body: bytes) -> Notification | None:
     """Read a body; None where it holds no supported notification. Never raises."""
     try:
         body.decode()  # msgspec does not look at strings that it skips
-        payload = _decode(body)
+        payload = _read(body)
     except (ValueError, RecursionError):
         return None
     match payload.record_type:
         case "Delivery":
-            delivered = _time(payload.delivered_at)
+            delivered = _utc(payload.delivered_at)
             return Delivered(*_address(payload), delivered) if delivered else None
         case "Open":
-            opened = _time(payload.received_at)
+            opened = _utc(payload.received_at)
             return Opened(*_address(payload), opened) if opened else None
         case "SubscriptionChange":
             return _subscription_change(payload)
@@ -138,37 +151,50 @@ def parse(body: bytes) -> Notification | None:
             return None
 
 
+def _read(body: bytes) -> _Payload:
+    """Decode a body. Raises what msgspec does, for all but a field of another type."""
+    try:
+        return _decode(body)
+    except msgspec.ValidationError:
+        untyped, payload = _decode_untyped(body), _Payload()
+        for each in _FIELDS:
+            with suppress(msgspec.ValidationError):
+                value = msgspec.convert(getattr(untyped, each.name), each.type)
+                setattr(payload, each.name, value)
+        return payload
+
+
 def _is_header_value(secret: str) -> bool:
     return all("!" <= letter <= "~" for letter in secret)
 
 
 def _subscription_change(payload: _Payload) -> Notification | None:
-    # `1 == True` in Python: only identity tells a JSON boolean from a number.
+    changed_at, reason = _utc(payload.changed_at), payload.suppression_reason
     if payload.suppress_sending is False:
-        return Reactivated(*_address(payload), _time(payload.changed_at))
-    reason = payload.suppression_reason
-    if payload.suppress_sending is not True or type(reason) is not str:
+        return Reactivated(*_address(payload), changed_at)
+    if not payload.suppress_sending or reason is None or not reason.strip() or "\0" in reason:
         return None
-    if not reason.strip() or "\0" in reason:
-        return None
-    return Suppressed(*_address(payload), _time(payload.changed_at), reason)
+    return Suppressed(*_address(payload), changed_at, reason)
 
 
 def _address(payload: _Payload) -> tuple[str | None, str | None]:
-    return _text(payload.recipient), _text(payload.message_id)
+    return _cut(payload.recipient), _cut(payload.message_id)
 
 
 def _text(value: object) -> str | None:
-    """Return a string, cut if no row could hold it: a queue has to hold many of them."""
-    return value[:LONGEST_TEXT] if type(value) is str else None
+    return _cut(value) if isinstance(value, str) else None
 
 
-def _time(value: object) -> datetime | None:
-    """Read an RFC 3339 date-time as UTC, which it is where it names no offset."""
-    if type(value) is not str:
-        return None
+def _cut(text: str | None) -> str | None:
+    """Cut what no row could hold: a queue has to hold many of them."""
+    return text and text[:LONGEST_TEXT]
+
+
+def _utc(at: datetime | None) -> datetime | None:
+    """Return the time in UTC, which it is where it names no offset; None out of its range."""
+    if at is None or at.tzinfo is UTC:
+        return at
     try:
-        at = msgspec.convert(value, datetime)
         return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
-    except (ValueError, OverflowError):
+    except OverflowError:
         return None

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from time import time
 from unittest.mock import Mock
@@ -13,6 +12,7 @@ from sqlalchemy import make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from command import Command
+from copying import replace
 from hookrow import Role, Schema
 from hookrow.check import check
 from hookrow.finding import Finding, Level

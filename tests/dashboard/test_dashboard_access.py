@@ -4,12 +4,12 @@ import re
 import threading
 import time
 from base64 import b64encode
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from visitor import MOUNT, ask, ended, head
 
+from copying import replace
 from hookrow import ConfigurationError, Head, Request, Response, testing
 from hookrow.asgi import ASGI
 from hookrow.dashboard import Dashboard, basic, served

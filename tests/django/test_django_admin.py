@@ -1,7 +1,6 @@
 """The admin: the log of notifications, the tables, and the actions on them."""
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from html import escape
 from uuid import UUID
@@ -15,6 +14,7 @@ from django.test.utils import CaptureQueriesContext
 
 import django_host  # noqa: F401 - configures Django, before models are imported
 import world
+from copying import replace
 from crm.models import Person
 from crm.schema import CRM
 from django_project.site import Site

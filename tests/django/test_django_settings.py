@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import inf
 from pathlib import Path
 from threading import active_count
@@ -18,6 +17,7 @@ from django.db.models.functions import Lower
 from django.test import modify_settings, override_settings
 
 import django_host
+from copying import replace
 from crm.models import Membership, Person, Send
 from crm.schema import CRM, MUTED
 from django_project.manage import Manage

@@ -1,11 +1,11 @@
 """The contract of every store for counting its rows."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from contract import ADA, BEA, NOON, ZOE, fill, has_lists, opens, respond
 from homes import OURS, Home, SQLHome
 
+from copying import replace
 from hookrow import Delivered, Suppressed
 from hookrow.stores.census import ListCount
 from hookrow.stores.memory import MemoryStore

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from threading import current_thread, main_thread
 from typing import Any
 from uuid import UUID
@@ -13,6 +12,7 @@ from sqlalchemy import Column, MetaData, Table, Uuid, insert
 from sqlalchemy.types import TypeEngine
 
 import django_host
+from copying import replace
 from crm.schema import CRM, MUTED
 from hookrow import Role, Schema
 from hookrow.django.rows import DjangoTransaction
@@ -63,7 +63,7 @@ class DjangoHome(SQLHome):
             name: _TABLES.get(role.table, replace(role, table=_BARE.get(role.table, role.table)))
             for name, role in schema.roles.items()
         }
-        super().__init__(url, replace(schema, **roles))  # type: ignore[arg-type] # the roles
+        super().__init__(url, replace(schema, **roles))
         self.store.close()
         self._stack = ExitStack()
         self.alias = self._stack.enter_context(django_host.alias(url))

@@ -5,13 +5,13 @@ tables differ from hookrow's in names, in the types of keys, and in which column
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from enum import Enum
 from itertools import chain
 from operator import itemgetter
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from msgspec.structs import asdict
 from sqlalchemy import (
     BigInteger,
     Column,

@@ -4,7 +4,6 @@ Times are within an hour of noon. The log is checked without the store.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from sys import getsizeof
 from typing import Any
@@ -12,7 +11,9 @@ from typing import Any
 import pytest
 from contract import ADA, BEA, NOON, SECOND, arrival, fill, opens, statuses
 from homes import SUPPRESSION, Home, columns_of
+from msgspec.structs import asdict
 
+from copying import replace
 from hookrow import Arrival, Opened, Reactivated, Recorded, Suppressed
 from hookrow.decide import fail
 from hookrow.entry import PARKED_FOR, Ending, Entry, entries

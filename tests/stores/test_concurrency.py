@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -23,6 +22,7 @@ from locations import open_home
 from log_contract import DAY, entry, keep, logged, numbers, parked, reader
 from sqlalchemy import event, make_url
 
+from copying import replace
 from hookrow import Arrival, Suppressed
 from hookrow.entry import PARKED_FOR
 from hookrow.notification import RowId, Suppressible

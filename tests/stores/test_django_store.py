@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -19,6 +18,7 @@ from homes import OURS
 from log_contract import reader
 
 import django_host
+from copying import replace
 from crm.models import Group, Mail, Membership, Person, Reason, Send
 from crm.schema import MUTED
 from hookrow import Delivered, Role, Schema, SchemaMismatch, Suppressed

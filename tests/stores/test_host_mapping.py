@@ -9,6 +9,7 @@ from unittest import TestCase
 import pytest
 from homes import UNDATED
 
+from copying import replace
 from hookrow.entry import Entry
 from hookrow.notification import Change, Key
 from hookrow.stores.memory import MemoryStore, MemoryTransaction
@@ -103,9 +104,7 @@ def _unguarded(
     transaction: MemoryTransaction, changes: list[Change], entries: Sequence[Entry] = ()
 ) -> None:
     """Write changes whatever is there already."""
-    for change in changes:
-        object.__setattr__(change, "guarded", False)
-    WRITE(transaction, changes, entries)
+    WRITE(transaction, [replace(change, guarded=False) for change in changes], entries)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,12 @@
 """The indexes that a host's tables lack, according to the database's planner."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 from homes import OURS, connect, run
 from sqlalchemy import Engine, text
 
+from copying import replace
 from hookrow import Role, Schema
 from hookrow.schema import SUPPRESSION
 from hookrow.stores.indexes import missing

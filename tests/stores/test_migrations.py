@@ -4,7 +4,6 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from homes import OURS, run
 from sqlalchemy import Engine, inspect, select, text
 from sqlalchemy.exc import IntegrityError
 
+from copying import replace
 from hookrow import ConfigurationError, Role, Schema
 from hookrow.migrations import VERSION_TABLE, current, heads, sql, upgrade
 from hookrow.stores import Unavailable, tables

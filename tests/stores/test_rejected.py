@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 
 import pytest
 from contract import ADA, BEA, NOON, ZOE, arrival, fill, insistent, opens, statuses
 from homes import OURS, SQLHome
 from locations import open_home
 
+from copying import replace
 from hookrow import Arrival, Delivered, Role, Schema, Suppressed
 from hookrow.stores.sql import SQLStore
 from postgres import Databases

@@ -1,7 +1,6 @@
 """Which of a host's rows are found: how emails fold, and which rows a condition excludes."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -9,6 +8,7 @@ from contract import NOON, arrival, opens
 from homes import connect, run
 from sqlalchemy import Engine, text
 
+from copying import replace
 from hookrow import Reactivated, Role, Schema
 from hookrow.notification import Notification
 from hookrow.recording import record

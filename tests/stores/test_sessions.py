@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from threading import Barrier, Thread
 
 import psycopg
@@ -11,6 +10,7 @@ import pytest
 from contract import ADA, NOON, arrival, fill, insistent, opens, statuses
 from homes import OURS, SQLHome
 
+from copying import replace
 from hookrow import Head, Postmark, Receiver, Request, testing
 from hookrow.promise import Promise
 from hookrow.recording import record

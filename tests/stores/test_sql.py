@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from datetime import date
 from types import ModuleType
 from typing import Any
@@ -12,6 +11,7 @@ from contract import ADA, NOON, arrival, fill, opens, statuses
 from homes import OURS, SQLHome, connect, run
 from sqlalchemy import Engine, create_engine, event, insert, make_url, select, text
 
+from copying import replace
 from hookrow import ConfigurationError, Role, Schema, SchemaMismatch, Suppressed
 from hookrow.notification import RowId, SetSuppression, Suppressible
 from hookrow.recording import record
@@ -138,7 +138,7 @@ class TestTables:
         engine = connect(empty_postgres_url)
         run(engine, "CREATE SCHEMA mail")
         roles = {name: Role(f"mail.{role.table}") for name, role in OURS.roles.items()}
-        schema = replace(OURS, **roles, log=f"mail.{OURS.log}")  # type: ignore[arg-type] # the roles
+        schema = replace(OURS, **roles, log=f"mail.{OURS.log}")
         mail = engine.execution_options(schema_translate_map={None: "mail"})
         metadata.create_all(mail)
         add_ada(mail)

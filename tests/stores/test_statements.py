@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from locations import open_home
 from log_contract import entry, keep, parked, reader
 from sqlalchemy import event
 
+from copying import replace
 from hookrow import Arrival, Delivered, Reactivated, Suppressed
 from hookrow.notification import Notification
 from hookrow.recording import record

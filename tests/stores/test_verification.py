@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from contract import NOON, arrival
 from homes import connect, run
 from sqlalchemy import Engine, text
 
+from copying import replace
 from hookrow import Role, Schema, SchemaMismatch, Suppressed
 from hookrow.recording import record
 from hookrow.schema import SUPPRESSION
@@ -204,7 +204,7 @@ def test_not_null(engine: Engine, role: str, column: str, remedy: str) -> None:
     default = "" if engine.dialect.name == "postgresql" else "DEFAULT ''"
     run(make(engine), f"ALTER TABLE {table} ADD COLUMN filled {kind} NOT NULL {default}")
     columns = {**HOST.roles[role].columns, column: "filled"}
-    schema = replace(HOST, **{role: Role(table, columns)})  # type: ignore[arg-type] # a role
+    schema = replace(HOST, **{role: Role(table, columns)})
     refusal = f"The column 'filled' of '{table}' is NOT NULL, but a reactivation sets it to null: "
     check(engine, schema, remedy and refusal + remedy)
 

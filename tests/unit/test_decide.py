@@ -2,12 +2,12 @@
 
 import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
 
+from copying import replace
 from hookrow import decide as rules
 from hookrow.decide import PROBE, decide, mentioned
 from hookrow.notification import (

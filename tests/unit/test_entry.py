@@ -1,13 +1,14 @@
 """What the log keeps of a notification: its rules, without a store."""
 
 from collections.abc import Callable
-from dataclasses import astuple, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Any
 
 import pytest
+from msgspec.structs import astuple
 
+from copying import replace
 from hookrow import Arrival, Delivered, Opened, Reactivated, Recorded, Suppressed
 from hookrow import entry as rules
 from hookrow.decide import PROBE

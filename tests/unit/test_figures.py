@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
 from typing import Any
@@ -11,6 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from copying import replace
 from hookrow import Arrival, Opened, Recorded, figures
 from hookrow.entry import Ending, Entry, entries
 from hookrow.figures import Counts, Figures, Heard, Period, searching, tally

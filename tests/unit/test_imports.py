@@ -19,8 +19,8 @@ CORE = ("notification", "decide", "entry", "postmark", "http", "schema", "errors
 # `Promise` is only a type there.
 HARMLESS = {
     *("__future__", "collections", "collections.abc", "contextlib", "dataclasses", "datetime"),
-    *("difflib", "enum", "hashlib", "hmac", "hookrow.promise", "msgspec", "types", "typing"),
-    "uuid",
+    *("difflib", "enum", "hashlib", "hmac", "hookrow.promise", "msgspec", "msgspec.structs"),
+    *("types", "typing", "uuid"),
 }
 FORBIDDEN = {
     *("now", "utcnow", "today", "time", "time_ns", "monotonic", "monotonic_ns", "sleep"),

@@ -2,7 +2,6 @@
 
 import re
 import sqlite3
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from unittest.mock import Mock
 
@@ -10,6 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
+from copying import replace
 from hookrow import ConfigurationError, Postmark, Receiver, Refusal, Request
 from hookrow.exposition import Exposition
 from hookrow.metrics import Metrics

@@ -1,13 +1,13 @@
 """Parked notifications: recorded once their rows exist, by a sweep or when the host says so."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from receiving import LIMIT, NOON, Database, encode, people, post, receive, sent, suppression
 
+from copying import replace
 from hookrow import Arrival, ConfigurationError, Outcome, testing
 from hookrow.entry import Ending
 from hookrow.notification import Suppressible

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from receiving import NOON, Database, people
 
+from copying import replace
 from hookrow import Arrival, Recorded, Suppressed
 from hookrow.byhand import change_by_hand
 from hookrow.entry import Ending, Entry, Logged

@@ -1,13 +1,14 @@
 """How an entry is explained, and how its body is shown: indented, printable, and cut."""
 
 import json
-from dataclasses import astuple, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import astuple
 
+from copying import replace
 from hookrow import Arrival, Opened, Recorded
 from hookrow.entry import Ending, Logged, entries
 from hookrow.story import LONGEST_BODY, laid_out, story

@@ -1,7 +1,6 @@
 """Traces: the spans that OpenTelemetry's SDK receives."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
@@ -10,6 +9,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+from copying import replace
 from hookrow import Postmark, Receiver, Request
 from hookrow.stores import Unavailable
 from hookrow.stores.memory import MemoryStore

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from django.db import models
@@ -66,7 +65,7 @@ class Notification(models.Model):
 
     def logged(self) -> Logged:
         """Return the entry as every log has it; without its body if that is deferred."""
-        loaded = {field.name for field in fields(Logged)} - self.get_deferred_fields()
+        loaded = {*Logged.__struct_fields__} - self.get_deferred_fields()
         values = {"body": None, **{name: getattr(self, name) for name in loaded}}
         ends = {name: Ending(values[name]) for name in ("outcome", "first_outcome")}
         return Logged(**{**values, **ends, "fingerprint": bytes(self.fingerprint)})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Any
 
 import msgspec
@@ -38,7 +37,7 @@ _ERASED = ("recipient", "body")
 _SAME = {"first_outcome": "outcome"}
 """The columns that begin as another."""
 
-_FIELDS = [field.name for field in fields(Entry)]
+_FIELDS = Entry.__struct_fields__
 
 
 class Keeping:

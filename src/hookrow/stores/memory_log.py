@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
 from operator import attrgetter
+
+from msgspec.structs import asdict, replace
 
 from hookrow.decide import fold
 from hookrow.entry import (

@@ -1,0 +1,17 @@
+"""A copy of a value with other fields, whether it is a dataclass or a `msgspec.Struct`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+def replace(value: T, **changes: Any) -> T:  # noqa: ANN401 - of any field
+    """Return a copy of the value with these changes."""
+    if isinstance(value, msgspec.Struct):
+        return msgspec.structs.replace(value, **changes)
+    return dataclasses.replace(value, **changes)  # type: ignore[type-var] # what else has fields
