@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import SupportsFloat
-
-from sqlalchemy import Engine
-from sqlalchemy.exc import SQLAlchemyError
 
 from hookrow import migrations
 from hookrow.clocks import SECONDS, compare
@@ -18,26 +16,24 @@ from hookrow.postmark import SHORTEST_SECRET, Postmark
 from hookrow.retry import masked
 from hookrow.schema import Schema
 from hookrow.settings import Settings
-from hookrow.stores import Unavailable
-from hookrow.stores.duplicates import duplicates
-from hookrow.stores.engines import absent, opened, shown
-from hookrow.stores.faults import faults, message
-from hookrow.stores.indexes import missing
-from hookrow.stores.relations import Relation
-from hookrow.stores.statements import Statements
-from hookrow.stores.verification import verify
-from hookrow.stores.zones import naive
+from hookrow.stores import StoreError, Unavailable
+from hookrow.stores.errors import message
+from hookrow.stores.sql.advice import Relation, missing_indexes, naive_times, repeated_emails
+from hookrow.stores.sql.connections import Database
+from hookrow.stores.sql.queries import Queries
+from hookrow.stores.sql.urls import missing_file, open_database
+from hookrow.stores.sql.verify import verify
 
 
 def check(settings: Settings) -> Iterator[Finding]:
     """Look at everything; what cannot be looked at for an error before is left out."""
     yield check_secrets(settings)
     try:
-        with opened(settings.database_url) as engine:
-            findings = list(check_database(engine, settings.schema))
+        with closing(open_database(settings.database_url)) as database:
+            findings = list(check_database(database, settings.schema))
             yield from findings
             if all(finding.level is Level.OK for finding in findings):
-                yield from _check_tables(engine, verify(engine, settings.schema))
+                yield from _check_tables(database, verify(database, settings.schema))
     except ConfigurationError as error:
         yield Finding(Level.ERROR, "database", str(error))
 
@@ -65,18 +61,18 @@ def check_secrets(settings: Settings) -> Finding:
     return Finding(Level.OK, "secret", "It is set.")
 
 
-def check_database(engine: Engine, schema: Schema) -> Iterator[Finding]:
+def check_database(database: Database, schema: Schema) -> Iterator[Finding]:
     """Look whether the database answers, is migrated, and has what the schema names."""
-    if file := absent(engine):
+    if file := missing_file(database):
         yield Finding(Level.ERROR, "database", f"There is no {file}. Run: hookrow db upgrade")
         return
     try:
-        current = migrations.current(engine)
+        current = migrations.current(database)
     except Unavailable as error:
         yield Finding(Level.ERROR, "database", f"{error}. Start it, or set HOOKROW_DATABASE_URL.")
         return
-    yield Finding(Level.OK, "database", f"{shown(engine.url)} answers.")
-    fit = _check_fit(engine, schema)
+    yield Finding(Level.OK, "database", f"{database} answers.")
+    fit = _check_fit(database, schema)
     if wanted := migrations.heads(schema):
         by_the_host = not current and fit.level is Level.OK
         revision = _THEIR_OWN if by_the_host else _check_revision(current, wanted)
@@ -89,9 +85,9 @@ def check_database(engine: Engine, schema: Schema) -> Iterator[Finding]:
 _THEIR_OWN = Finding(Level.OK, "migrations", "Migrations of your own made our tables.")
 
 
-def _check_fit(engine: Engine, schema: Schema) -> Finding:
+def _check_fit(database: Database, schema: Schema) -> Finding:
     try:
-        verify(engine, schema)
+        verify(database, schema)
     except HookrowError as error:
         return Finding(Level.ERROR, "tables", str(error))
     return Finding(Level.OK, "tables", "All tables and columns are there.")
@@ -108,32 +104,34 @@ def _check_revision(current: Sequence[str], wanted: Sequence[str]) -> Finding:
     return Finding(Level.ERROR, "migrations", f"Our tables are {found}. Run: hookrow db upgrade")
 
 
-def _check_tables(engine: Engine, statements: Statements) -> Iterator[Finding]:
+def _check_tables(database: Database, queries: Queries) -> Iterator[Finding]:
     """Look at what works, and could be better."""
-    if engine.dialect.name == "postgresql":
-        yield from compare(partial(_seconds, engine))
-    for column, statement in naive(engine.dialect, statements):
+    if database.dialect.name == "postgresql":
+        yield from compare(partial(_seconds, database))
+    with database.reading() as connection:
+        naive = list(naive_times(connection, queries))
+    for column, statement in naive:
         yield Finding(
             Level.WARNING,
             "times",
             f"{column} holds no time zone; it is given UTC. To keep one, run: {statement}",
         )
-    yield from _check_emails(engine, statements)
-    yield from _check_indexes(engine, statements)
+    yield from _check_emails(database, queries)
+    yield from _check_indexes(database, queries)
 
 
-def _seconds(engine: Engine) -> SupportsFloat:
+def _seconds(database: Database) -> SupportsFloat:
     """Return the database's time, in seconds since 1970. Raises a `StoreError`."""
-    with faults(), engine.connect() as connection:
-        seconds: SupportsFloat = connection.exec_driver_sql(SECONDS).scalar_one()
+    with database.reading() as connection:
+        seconds: SupportsFloat = connection.fetch(SECONDS)[0][0]
         return seconds
 
 
-def _check_indexes(engine: Engine, statements: Statements) -> Iterator[Finding]:
+def _check_indexes(database: Database, queries: Queries) -> Iterator[Finding]:
     try:
-        with engine.connect() as connection:
-            lacking = list(missing(connection, statements))
-    except SQLAlchemyError as error:
+        with database.reading() as connection:
+            lacking = list(missing_indexes(connection, queries))
+    except StoreError as error:
         yield Finding(Level.ERROR, "indexes", f"A lookup fails: {message(error)}")
         return
     for each in lacking:
@@ -155,12 +153,10 @@ _HOW = {
 """How an index is made, by what it is to be made on."""
 
 
-def _check_emails(engine: Engine, statements: Statements) -> Iterator[Finding]:
+def _check_emails(database: Database, queries: Queries) -> Iterator[Finding]:
     try:
-        with engine.connect() as connection:
-            connection.detach()  # what limits the time is gone with it
-            count, example = duplicates(connection, statements)
-    except SQLAlchemyError as error:
+        count, example = repeated_emails(database, queries)
+    except StoreError as error:
         yield Finding(Level.WARNING, "emails", f"They could not be compared: {message(error)}")
         return
     if count:

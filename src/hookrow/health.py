@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from time import monotonic
 
-from sqlalchemy import Engine, text
-from sqlalchemy.exc import SQLAlchemyError
-
 from hookrow import migrations
 from hookrow.batch import GroupCommit, Overloaded
 from hookrow.check import check_database
@@ -16,7 +13,8 @@ from hookrow.finding import Level
 from hookrow.http import Head, Request, Response, plain
 from hookrow.promise import Promise
 from hookrow.schema import Schema
-from hookrow.stores.engines import absent, reading
+from hookrow.stores import StoreError
+from hookrow.stores.sql.connections import Database
 
 VERIFIED_FOR = 60.0
 """In seconds; how long a successful verification of the tables is valid."""
@@ -86,9 +84,9 @@ class DatabaseProbe:
     """
 
     def __init__(
-        self, engine: Engine, schema: Schema, *, clock: Callable[[], float] = monotonic
+        self, database: Database, schema: Schema, *, clock: Callable[[], float] = monotonic
     ) -> None:
-        self._engine = engine
+        self._database = database
         self._schema = schema
         self._clock = clock
         self._fault: str | None = None
@@ -103,22 +101,16 @@ class DatabaseProbe:
 
     def _has_changed(self) -> bool:
         """Return whether the database is unreachable, or its revision is not the verified one."""
-        if absent(self._engine):
-            return True
         try:
-            with reading(self._engine) as connection:
-                # Tables that a host's migrations created have no revision and no version table.
-                statement = text(f"SELECT version_num FROM {migrations.VERSION_TABLE}")  # noqa: S608 - our own name
-                found = connection.scalars(statement) if self._revisions else ()
-                return sorted(found) != [*self._revisions]
-        except SQLAlchemyError:
+            return migrations.current(self._database) != self._revisions
+        except StoreError:
             return True
 
     def _verify(self) -> None:
         self._verify_at = float("-inf")
-        findings = check_database(self._engine, self._schema)
+        findings = check_database(self._database, self._schema)
         wrong = next((each for each in findings if each.level is Level.ERROR), None)
         self._fault = wrong.text if wrong else None
         if wrong is None or wrong.about != "database":
-            self._revisions = migrations.current(self._engine)
+            self._revisions = migrations.current(self._database)
             self._verify_at = self._clock() + (WRONG_FOR if wrong else VERIFIED_FOR)

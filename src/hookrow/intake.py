@@ -23,7 +23,7 @@ from hookrow.replay import Tell
 from hookrow.retry import Retry
 from hookrow.sizes import CAPACITY
 from hookrow.stores import Store
-from hookrow.stores.limits import limited_to
+from hookrow.stores.timeouts import limited_to
 
 if TYPE_CHECKING:
     from hookrow.spool import Spool

@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 from collections.abc import Iterator
-
-from sqlalchemy import Engine
+from contextlib import closing
 
 from hookrow import migrations
 from hookrow.check import check_database, check_secrets
@@ -17,7 +16,9 @@ from hookrow.server import warn_of
 from hookrow.settings import Settings
 from hookrow.spool import Spool
 from hookrow.stores import Unavailable
-from hookrow.stores.engines import absent, opened
+from hookrow.stores.engines import opened
+from hookrow.stores.sql.connections import Database
+from hookrow.stores.sql.urls import missing_file, open_database
 
 log = logging.getLogger("hookrow")
 
@@ -36,8 +37,8 @@ def prepare(settings: Settings) -> None:
         Spool(settings.spool)  # or it would be reported by each worker
     if not settings.bodies:
         log.warning("No body is kept: what cannot be recorded is not tried again.")
-    with opened(settings.database_url) as engine:
-        _prepare_database(engine, settings.schema)
+    with closing(open_database(settings.database_url)) as database:
+        _prepare_database(database, settings)
 
 
 def _prepare_extras(settings: Settings) -> None:
@@ -57,21 +58,23 @@ def _prepare_extras(settings: Settings) -> None:
             )
 
 
-def _prepare_database(engine: Engine, schema: Schema) -> None:
+def _prepare_database(database: Database, settings: Settings) -> None:
     """Make or upgrade tables of ours in an SQLite file; one that is away may come back."""
-    ours = engine.dialect.name == "sqlite" and schema.ours
+    schema = settings.schema
+    ours = database.dialect.name == "sqlite" and schema.ours
     # Nothing is wrong with tables that migrations of the host's made.
-    if ours and any(_errors(engine, schema)):
+    if ours and any(_errors(database, schema)):
         try:
-            migrations.upgrade(engine, schema)
+            with opened(settings.database_url) as engine:
+                migrations.upgrade(engine, schema)
         except Unavailable as error:
-            if absent(engine):
+            if missing_file(database):
                 raise
             log.warning("%s", error)
-    for finding in _errors(engine, schema):
+    for finding in _errors(database, schema):
         if finding.about != "database":
             raise ConfigurationError(finding.text)
 
 
-def _errors(engine: Engine, schema: Schema) -> Iterator[Finding]:
-    return (each for each in check_database(engine, schema) if each.level is Level.ERROR)
+def _errors(database: Database, schema: Schema) -> Iterator[Finding]:
+    return (each for each in check_database(database, schema) if each.level is Level.ERROR)

@@ -13,7 +13,7 @@ from hookrow.forks import renew_after_fork
 from hookrow.notification import Arrival, Outcome
 from hookrow.sizes import LARGEST_GROUP
 from hookrow.stores import Locked, Store, StoreError
-from hookrow.stores.limits import LOCK_TIMEOUT, left
+from hookrow.stores.timeouts import LOCK_TIMEOUT, left
 
 
 class _OneLarge:

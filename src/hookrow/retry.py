@@ -17,7 +17,7 @@ from hookrow.decide import fail
 from hookrow.notification import Arrival, Outcome, Refusal
 from hookrow.quiet import Quiet
 from hookrow.stores import Conflict, Locked, Rejected, StoreError
-from hookrow.stores.limits import left
+from hookrow.stores.timeouts import left
 
 PAUSES = (0.01, 0.03, 0.1, 0.3)
 """In seconds; how long a group that met another waits before it tries again."""

@@ -47,7 +47,7 @@ class Server:
         self._settings = settings
         self._provider = Postmark(*settings.accepted())
         self._store = store = SQLStore(settings.database_url, settings.schema)
-        readiness = Readiness(DatabaseProbe(store.engine, settings.schema))
+        readiness = Readiness(DatabaseProbe(store.database, settings.schema))
         self._pages = {"/healthz": ASGI(Liveness()), "/readyz": ASGI(readiness)}
         self.receiver = Receiver(
             self._provider,

@@ -19,7 +19,7 @@ from hookrow.errors import ConfigurationError
 from hookrow.notification import Arrival
 from hookrow.quiet import Quiet
 from hookrow.sizes import leading
-from hookrow.stores.limits import left
+from hookrow.stores.timeouts import left
 
 LARGEST = 1024**3
 """In bytes; how long the file may become."""

@@ -14,7 +14,7 @@ from command import Command
 from hookrow import Schema
 from hookrow.migrations import current, heads, upgrade
 from hookrow.stores.engines import opened
-from hookrow.stores.limits import LOCK_TIMEOUT
+from hookrow.stores.timeouts import LOCK_TIMEOUT
 from postgres import Databases
 from wire import Connection, eventually, get, request
 

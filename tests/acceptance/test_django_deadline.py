@@ -18,7 +18,7 @@ from hookrow.django import store
 from hookrow.notification import Mentioned
 from hookrow.spool import Spool
 from hookrow.stores import StoreError
-from hookrow.stores.limits import limited_to
+from hookrow.stores.timeouts import limited_to
 from hookrow.stores.watch import TRANSACTION_TIMEOUT
 from postgres import Server
 from wire import ADA, DELIVERY, eventually

@@ -41,8 +41,8 @@ def test_receiver(postgres_url: str) -> None:
             calls.clear()
             statuses = [receiver(Request(head, body)).result(20).status for _ in range(3)]
             seen = figures.overview(Period.DAY, datetime.now(UTC))
-            with store.engine.connect() as connection:
-                backend = connection.connection.dbapi_connection.info.backend_pid
+            with store.database.reading() as connection:
+                [(backend,)] = connection.fetch("SELECT pg_backend_pid()")
             print(backend, statuses, seen.health, flush=True)
 
         def end():

@@ -48,6 +48,6 @@ def test_shared_session(postgres_url: str) -> None:
         ):
             for _ in range(10):  # the driver prepares what it has seen five times
                 assert statuses(record(one, [told])) == statuses(record(other, [told])) == [200]
-            with one.engine.connect() as connection:
-                assert connection.exec_driver_sql(limits).one() == ("0", "0")
+            with one.database.reading() as connection:
+                assert connection.fetch(limits) == [("0", "0")]
         assert home.rows()["dispatches"][0]["opened_at"] is not None

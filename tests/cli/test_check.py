@@ -9,7 +9,6 @@ from unittest.mock import Mock
 
 import pytest
 from sqlalchemy import make_url, text
-from sqlalchemy.exc import SQLAlchemyError
 
 from command import Command
 from copying import replace
@@ -18,6 +17,7 @@ from hookrow.check import check
 from hookrow.finding import Finding, Level
 from hookrow.migrations import upgrade
 from hookrow.settings import Settings
+from hookrow.stores import Locked
 from hookrow.stores.engines import opened
 from postgres import Databases
 from wire import SECRET
@@ -187,8 +187,8 @@ class TestRows:
         execute(host_url, f"INSERT INTO people (id, address) VALUES {values}")
         [warning] = warnings("emails", host_url)
         assert "of 1 email, such as a***@example.com" in warning
-        monkeypatch.setattr("hookrow.check.duplicates", Mock(side_effect=SQLAlchemyError("slow")))
-        uncompared = ["They could not be compared: SQLAlchemyError: slow"]
+        monkeypatch.setattr("hookrow.check.repeated_emails", Mock(side_effect=Locked("slow")))
+        uncompared = ["They could not be compared: slow"]
         assert warnings("emails", host_url) == uncompared
         assert warnings("indexes", host_url)
 

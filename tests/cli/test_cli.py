@@ -92,7 +92,7 @@ class TestProcess:
         ("module", "typed", "extra"),
         [
             ("click", "-h", "serve"),
-            ("sqlalchemy", "log", "sql"),
+            ("sqlalchemy", "db upgrade", "sql"),
             ("alembic", "db current", "sql"),
             *((module, "serve", "serve") for module in ("uvicorn", "uvloop", "httptools")),
             ("psycopg", f"serve {AWAY}", "postgres"),

@@ -28,9 +28,11 @@ from hookrow.entry import PARKED_FOR
 from hookrow.notification import RowId, Suppressible
 from hookrow.recording import record
 from hookrow.sizes import LARGEST_GROUP
-from hookrow.stores import Conflict, Locked, Store, autocommit, engines, limits
+from hookrow.stores import Conflict, Locked, Store, timeouts
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql import postgres as postgres_sessions
+from hookrow.stores.sql import sqlalchemy as host_engines
 from hookrow.stores.tending import PRUNE_LOCK
 from postgres import Databases
 from wire import PATIENCE
@@ -142,9 +144,9 @@ class TestManyWriters:
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait 50 ms for a lock instead of 2 s."""
-    monkeypatch.setitem(limits._LIMITS, "lock_timeout", 0.05)
-    for module, local in ((engines, True), (autocommit, False)):
-        monkeypatch.setattr(module, "_LIMITS", limits.set_limits(local=local, prepared=True))
+    monkeypatch.setitem(timeouts._LIMITS, "lock_timeout", 0.05)
+    for module, local in ((host_engines, True), (postgres_sessions, False)):
+        monkeypatch.setattr(module, "_LIMITS", timeouts.set_limits(local=local, prepared=True))
 
 
 @contextmanager

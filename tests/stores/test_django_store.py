@@ -28,7 +28,7 @@ from hookrow.django.store import DjangoStore
 from hookrow.notification import Mentioned, Suppressible
 from hookrow.recording import record
 from hookrow.stores import Locked, Unavailable
-from hookrow.stores.limits import limited_to
+from hookrow.stores.timeouts import limited_to
 from postgres import Databases
 
 UID = UUID(int=1)

@@ -47,7 +47,7 @@ def test_it_is_served(url: str, tmp_path: Path) -> None:
     """The check finds no error, a notification is recorded, and the spool is emptied."""
     path = shutil.copy(FOLDER / "spool.db", tmp_path)
     with closing(SQLStore(url)) as store:
-        findings = check_database(store.engine, Schema())
+        findings = check_database(store.database, Schema())
         assert [each.text for each in findings if each.level is Level.ERROR] == []
         before = _outcomes(store)
         assert before == {

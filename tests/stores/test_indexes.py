@@ -9,8 +9,9 @@ from sqlalchemy import Engine, text
 from copying import replace
 from hookrow import Role, Schema
 from hookrow.schema import SUPPRESSION
-from hookrow.stores.indexes import missing
-from hookrow.stores.verification import verify
+from hookrow.stores.sql.advice import missing_indexes
+from hookrow.stores.sql.urls import open_database
+from hookrow.stores.sql.verify import verify
 
 BARE = dict.fromkeys(SUPPRESSION)
 HOST = Schema(
@@ -28,10 +29,11 @@ TABLES = """
 
 
 def _missing(engine: Engine, schema: Schema = HOST) -> list[str]:
-    statements = verify(engine, schema)
+    database = open_database(engine)
+    queries = verify(database, schema)
+    with database.reading() as connection:
+        found = [each.statement for each in missing_indexes(connection, queries)]
     with engine.connect() as connection:
-        found = [each.statement for each in missing(connection, statements)]
-        connection.rollback()
         if connection.dialect.name == "postgresql":  # asking changed nothing of the session
             assert connection.scalar(text("SHOW enable_seqscan")) == "on"
     return found

@@ -10,6 +10,7 @@ from sqlalchemy import Engine, make_url
 from hookrow import Schema
 from hookrow.health import DatabaseProbe
 from hookrow.stores.engines import opened
+from hookrow.stores.sql.urls import open_database
 
 
 class Probed:
@@ -18,7 +19,7 @@ class Probed:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.now = 0.0
-        self._probe = DatabaseProbe(engine, Schema(), clock=lambda: self.now)
+        self._probe = DatabaseProbe(open_database(engine.url), Schema(), clock=lambda: self.now)
 
     def fault(self, *, after: float = 0.0) -> str | None:
         """Probe it, so many seconds after the last time."""

@@ -13,10 +13,10 @@ from hookrow import Reactivated, Role, Schema
 from hookrow.notification import Notification
 from hookrow.recording import record
 from hookrow.schema import SUPPRESSION, Fold
-from hookrow.stores.duplicates import duplicates
-from hookrow.stores.indexes import missing
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.verification import verify
+from hookrow.stores.sql.advice import missing_indexes, repeated_emails
+from hookrow.stores.sql.urls import open_database
+from hookrow.stores.sql.verify import verify
 
 SENDS = """
     CREATE TABLE sends (id integer PRIMARY KEY, provider_message_id text, subscriber_id integer,
@@ -133,20 +133,21 @@ def test_index_on_the_selected_rows(people: Engine) -> None:
         f"CREATE INDEX emails ON people ({on}) WHERE deleted_at IS NULL AND kind = 'reader''s'",
         "CREATE INDEX messages ON sends (provider_message_id) WHERE state = 1",
     )
-    with people.connect() as connection:
-        assert not list(missing(connection, verify(people, HOST)))
+    database = open_database(people)
+    queries = verify(database, HOST)
+    with database.reading() as connection:
+        assert not list(missing_indexes(connection, queries))
 
 
 def test_duplicates(people: Engine) -> None:
     """Emails that differ only by case are counted once each, among the selected rows."""
-    statements = verify(people, HOST)
-    with people.connect() as connection:
-        assert duplicates(connection, statements) == (0, "")
+    database = open_database(people)
+    queries = verify(database, HOST)
+    assert repeated_emails(database, queries) == (0, "")
     run(
         people,
         "INSERT INTO people (id, email, kind) VALUES "
         "(5, 'ADA@example.com', 'reader''s'), (6, 'b@x', 'reader''s'), (7, 'B@X', 'reader''s'), "
         "(8, 'b@X', 'reader''s'), (9, 'BEA@example.com', 'reader''s'), (10, NULL, 'reader''s')",
     )
-    with people.connect() as connection:
-        assert duplicates(connection, statements) == (2, "ada@example.com")
+    assert repeated_emails(database, queries) == (2, "ada@example.com")

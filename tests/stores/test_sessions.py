@@ -14,9 +14,10 @@ from copying import replace
 from hookrow import Head, Postmark, Receiver, Request, testing
 from hookrow.promise import Promise
 from hookrow.recording import record
-from hookrow.stores import Locked, autocommit, limits
-from hookrow.stores.autocommit import PREPARED_AFTER
+from hookrow.stores import Locked, timeouts
 from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql import postgres as sessions
+from hookrow.stores.sql.postgres import PREPARED_AFTER
 from postgres import Databases
 from wire import PATIENCE, SECRET
 
@@ -80,8 +81,8 @@ def test_statement_timeout(
     store: SQLStore, postgres: Databases, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A statement that takes too long, here because of a trigger, is ended by the server."""
-    monkeypatch.setitem(limits._LIMITS, "statement_timeout", 0.1)
-    monkeypatch.setattr(autocommit, "_LIMITS", limits.set_limits(local=False, prepared=True))
+    monkeypatch.setitem(timeouts._LIMITS, "statement_timeout", 0.1)
+    monkeypatch.setattr(sessions, "_LIMITS", timeouts.set_limits(local=False, prepared=True))
     postgres.execute(SLOW, url=postgres_url)
     with pytest.raises(Locked):
         record(store, [OPENED])

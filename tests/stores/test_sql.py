@@ -101,7 +101,7 @@ class TestMismatch:
         [
             (lambda: None, r"takes a database URL, or an sqlalchemy\.Engine"),
             # A real one needs greenlet.
-            (type("AsyncEngine", (), {}), r"no AsyncEngine: pass create_engine\("),
+            (type("AsyncEngine", (), {"sync_engine": None}), r"pass engine\.url"),
             (lambda: create_engine("postgresql+psycopg_async://ada@localhost/mail"), "async"),
             (lambda: create_engine("mysql+pymysql://ada@localhost/m", module=DRIVER), "not on my"),
         ],

@@ -16,7 +16,8 @@ from hookrow import Role, Schema, SchemaMismatch, Suppressed
 from hookrow.recording import record
 from hookrow.schema import SUPPRESSION
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.verification import verify
+from hookrow.stores.sql.urls import open_database
+from hookrow.stores.sql.verify import verify
 
 REST = {"suppression_changed_at": None}
 HOST = Schema(
@@ -117,7 +118,7 @@ GENERATED = "timestamp GENERATED ALWAYS AS (NULL) STORED"
 def check(engine: Engine, schema: Schema, said: str) -> None:
     """Assert that the tables are refused with this text, or accepted if it is empty."""
     with pytest.raises(SchemaMismatch, match=re.escape(said)) if said else nullcontext():
-        verify(engine, schema)
+        verify(open_database(engine), schema)
 
 
 @pytest.mark.parametrize(

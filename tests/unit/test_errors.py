@@ -10,8 +10,7 @@ from sqlalchemy import exc
 
 from hookrow import ConfigurationError, HookrowError, MissingExtra, SchemaMismatch
 from hookrow.stores import Conflict, Locked, Rejected, SchemaChanged, StoreError, Unavailable
-from hookrow.stores.causes import cause
-from hookrow.stores.faults import fault
+from hookrow.stores.errors import store_error
 
 
 def test_each_error_is_the_configurations_or_a_stores() -> None:
@@ -33,7 +32,6 @@ def test_each_error_is_the_configurations_or_a_stores() -> None:
         ("flask", "flask", "flask"),
         ("django", "django", r"'hookrow\[django\]'"),
         ("dashboard", "jinja2", r"'hookrow\[dashboard\]'"),
-        ("stores.sql", "sqlalchemy", r"'hookrow\[sql\]'"),
         ("cli", "click", r"'hookrow\[serve\]'"),
         ("metrics", "prometheus_client", r"'hookrow\[metrics\]'"),
         ("exposition", "prometheus_client", r"'hookrow\[metrics\]'"),
@@ -65,8 +63,8 @@ def test_sqlalchemys_errors_are_named_by_class(
     error: exc.SQLAlchemyError, kind: type[StoreError]
 ) -> None:
     """Their text may quote a value."""
-    assert str(fault(error)) == type(error).__name__
-    assert type(fault(error)) is kind
+    assert str(store_error(error)) == type(error).__name__
+    assert type(store_error(error)) is kind
 
 
 @pytest.mark.parametrize(
@@ -79,7 +77,7 @@ def test_sqlalchemys_errors_are_named_by_class(
     ],
 )
 def test_without_a_code(error: Exception, kind: type[StoreError]) -> None:
-    assert type(cause(error)) is kind
+    assert type(store_error(error)) is kind
 
 
 @pytest.mark.parametrize(
@@ -100,8 +98,8 @@ def test_postgresql_by_sqlstate(states: str, kind: type[StoreError]) -> None:
     for state in states.split():
         error = Exception("ada@example.com")
         error.sqlstate = state  # type: ignore[attr-defined] # as psycopg's errors have one
-        assert type(cause(error)) is kind
-        assert str(cause(error)) == f"Exception {state}"
+        assert type(store_error(error)) is kind
+        assert str(store_error(error)) == f"Exception {state}"
 
 
 @pytest.mark.parametrize(
@@ -117,4 +115,4 @@ def test_sqlite_by_result_code(names: str, kind: type[StoreError]) -> None:
     for name in names.split():
         error = sqlite3.OperationalError("disk I/O error")
         error.sqlite_errorcode = getattr(sqlite3, f"SQLITE_{name}")
-        assert type(cause(error)) is kind
+        assert type(store_error(error)) is kind

@@ -14,8 +14,8 @@ from hookrow.notification import Refusal
 from hookrow.recording import is_reachable, keep_failed, record
 from hookrow.sizes import LARGEST_GROUP
 from hookrow.stores import Conflict, Locked, Rejected, Unavailable
-from hookrow.stores.limits import limited_to
 from hookrow.stores.memory import MemoryStore
+from hookrow.stores.timeouts import limited_to
 
 STORE_ERRORS = [Conflict("40001"), Locked("55P03"), Rejected("23502"), Unavailable("gone")]
 Work = Callable[[MemoryStore, Sequence[Arrival]], object]

@@ -19,7 +19,7 @@ from hookrow.notification import (
 )
 from hookrow.retry import REST, Retry
 from hookrow.stores import Conflict, Locked, Rejected, StoreError, Unavailable
-from hookrow.stores.limits import limited_to
+from hookrow.stores.timeouts import limited_to
 
 ADA = "ada@example.com"
 RECORDED = Recorded(())
@@ -44,7 +44,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(retry, "monotonic", lambda: clock.now)
     monkeypatch.setattr(retry, "sleep", clock.sleep)
-    monkeypatch.setattr("hookrow.stores.limits.monotonic", lambda: clock.now)
+    monkeypatch.setattr("hookrow.stores.timeouts.monotonic", lambda: clock.now)
     return clock
 
 

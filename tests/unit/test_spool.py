@@ -15,7 +15,7 @@ from receiving import NOON
 from hookrow import Arrival, ConfigurationError
 from hookrow.notification import Delivered
 from hookrow.spool import Spool, Spooled
-from hookrow.stores.limits import limited_to
+from hookrow.stores.timeouts import limited_to
 
 
 def _arrival(name: str = "ada", *, minutes: float = 0, size: int = 0) -> Arrival:

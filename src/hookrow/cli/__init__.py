@@ -48,9 +48,10 @@ class Commands(click.Group):
         except HookrowError as error:
             raise click.ClickException(str(error)) from error
         except ModuleNotFoundError as error:
-            if error.name not in EXTRAS:
+            package = (error.name or "").partition(".")[0]
+            if package not in EXTRAS:
                 raise
-            missing = MissingExtra("This command", EXTRAS[error.name])
+            missing = MissingExtra("This command", EXTRAS[package])
             raise click.ClickException(str(missing)) from error
 
 

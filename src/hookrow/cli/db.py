@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import click
 
 from hookrow.cli.options import DATABASE_URL
@@ -19,12 +21,13 @@ def db() -> None:
 def upgrade(tables: Tables, database_url: str) -> None:
     """Make our tables, or bring them up to date."""
     from hookrow import migrations
-    from hookrow.stores.engines import opened, shown
+    from hookrow.stores.engines import opened
+    from hookrow.stores.sql.urls import open_database
 
     with opened(database_url) as engine:
         migrations.upgrade(engine, tables.schema)
         newest = " and ".join(migrations.heads(tables.schema))
-        click.echo(f"{shown(engine.url)} is at {newest}, the newest.")
+        click.echo(f"{open_database(engine)} is at {newest}, the newest.")
 
 
 @db.command()
@@ -32,10 +35,10 @@ def upgrade(tables: Tables, database_url: str) -> None:
 def current(database_url: str) -> None:
     """Print the revision that the tables are at."""
     from hookrow import migrations
-    from hookrow.stores.engines import opened
+    from hookrow.stores.sql.urls import open_database
 
-    with opened(database_url) as engine:
-        click.echo(" and ".join(migrations.current(engine)) or "none")
+    with closing(open_database(database_url)) as database:
+        click.echo(" and ".join(migrations.current(database)) or "none")
 
 
 @db.command()
@@ -44,7 +47,6 @@ def current(database_url: str) -> None:
 def sql(tables: Tables, database_url: str) -> None:
     """Print the statements that make our tables, for the database that is set."""
     from hookrow import migrations
-    from hookrow.stores.engines import opened
+    from hookrow.stores.sql.urls import backend
 
-    with opened(database_url) as engine:
-        click.echo(migrations.sql(engine.dialect.name, tables.schema), nl=False)
+    click.echo(migrations.sql(backend(database_url), tables.schema), nl=False)

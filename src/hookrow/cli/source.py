@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -38,12 +38,10 @@ class Tables:
     @contextmanager
     def opened(self, database_url: str) -> Iterator[Store]:
         """Open the store. Raises `ConfigurationError` where there is none."""
-        from hookrow.stores.engines import absent, opened
         from hookrow.stores.sql import SQLStore
-        from hookrow.stores.verification import verify
+        from hookrow.stores.sql.urls import missing_file, open_database
 
-        with opened(database_url) as engine:
-            if file := absent(engine):
+        with closing(open_database(database_url)) as database:
+            if file := missing_file(database):
                 raise ConfigurationError(f"There is no {file}. Run: hookrow db upgrade")
-            verify(engine, self.schema)
-            yield SQLStore(engine, self.schema)
+            yield SQLStore(database, self.schema, verify=True)

@@ -19,7 +19,7 @@ from hookrow.figures import Figures
 from hookrow.http import Head, Request, Response, plain
 from hookrow.promise import Promise
 from hookrow.stores import Store, StoreError
-from hookrow.stores.limits import limited_to
+from hookrow.stores.timeouts import limited_to
 
 log = logging.getLogger("hookrow")
 

@@ -22,8 +22,8 @@ from django.db.transaction import TransactionManagementError, atomic
 
 from hookrow.promise import Promise
 from hookrow.stores import Rejected, SchemaChanged, Unavailable
-from hookrow.stores.causes import cause
-from hookrow.stores.limits import (
+from hookrow.stores.errors import store_error
+from hookrow.stores.timeouts import (
     STATEMENT_TIMEOUT,
     left,
     limit_statements,
@@ -79,7 +79,7 @@ def faults(*, saving: bool = False) -> Iterator[None]:
     except TransactionManagementError as error:  # the host's transaction has failed before
         raise Unavailable(type(error).__name__) from error
     except Error as error:
-        meant = cause(error.__cause__ or error)
+        meant = store_error(error.__cause__ or error)
         if isinstance(meant, SchemaChanged):
             meant = (Rejected if saving else Unavailable)(str(meant))
         raise meant from error

@@ -14,14 +14,17 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, inspect, text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import URL, Connection, Engine, inspect, text
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from hookrow.errors import ConfigurationError
 from hookrow.schema import Schema
-from hookrow.stores import Unavailable
-from hookrow.stores.engines import absent, begin, reading, supported
-from hookrow.stores.faults import message
+from hookrow.stores import NOT_ON, StoreError, Unavailable
+from hookrow.stores.errors import message
+from hookrow.stores.sql.columns import columns
+from hookrow.stores.sql.connections import Database
+from hookrow.stores.sql.dialects import DIALECTS
+from hookrow.stores.sql.urls import missing_file, open_database
 from hookrow.stores.tables import metadata, notifications
 
 VERSION_TABLE = "hookrow_version"
@@ -57,17 +60,21 @@ def known(revision: str) -> bool:
     return revision in {script.revision for script in scripts}
 
 
-def current(engine: Engine) -> Sequence[str]:
+def current(database: str | URL | Engine | Database) -> Sequence[str]:
     """Return the revisions that the database is at; none where it has no table of ours.
 
     Raises `Unavailable` where it cannot be reached.
     """
-    if absent(engine):
+    opened = open_database(database)
+    if missing_file(opened):
         return ()
     try:
-        with reading(engine) as connection:
-            return _current(connection)
-    except SQLAlchemyError as error:
+        with opened.reading() as connection:
+            if not columns(connection, opened.dialect, VERSION_TABLE):
+                return ()
+            found = connection.fetch(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608 - our own name
+            return sorted(revision for (revision,) in found)
+    except StoreError as error:
         raise Unavailable(f"The database cannot be reached: {message(error)}") from error
 
 
@@ -87,12 +94,16 @@ def upgrade(engine: Engine, schema: Schema) -> None:
             _upgrade(connection, schema)
             connection.commit()
     except SQLAlchemyError as error:
-        raise Unavailable(f"The database cannot be upgraded: {message(error)}") from error
+        text = str(error.orig if isinstance(error, DBAPIError) else error)
+        raise Unavailable(
+            f"The database cannot be upgraded: {text.strip().partition(chr(10))[0]}"
+        ) from error
 
 
 def sql(backend: str, schema: Schema = Schema()) -> str:  # noqa: B008 - frozen
     """Return the statements that make the schema's tables of ours on "postgresql" or "sqlite"."""
-    supported(backend)
+    if backend not in DIALECTS:
+        raise ConfigurationError(NOT_ON.format(backend))
     output = StringIO()
     config = _config(backend=backend)
     config.output_buffer = output
@@ -111,8 +122,8 @@ def _branches(schema: Schema) -> Sequence[str]:
 def _upgrade(connection: Connection, schema: Schema) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _UPGRADE_LOCK})
-    else:
-        begin(connection)
+    elif not getattr(connection.connection.dbapi_connection, "in_transaction", False):
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
     revisions = _current(connection)
     for revision in revisions:
         if not known(revision):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hookrow.forks import renew_after_fork
 from hookrow.periodic import Periodic
-from hookrow.stores.limits import left
+from hookrow.stores.timeouts import left
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -1,0 +1,143 @@
+"""What a driver's error means: the `StoreError` for it, whichever library passed it on.
+
+Error texts made here are for log lines. A database's own message may quote a row, so only the
+error's class, its code and the names of a constraint and a table are taken from it.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+
+from hookrow.stores import Conflict, Locked, Rejected, SchemaChanged, StoreError, Unavailable
+
+_POSTGRES: dict[str, type[StoreError]] = {
+    "40001": Conflict,  # serialization_failure
+    "40P01": Conflict,  # deadlock_detected
+    "26000": Conflict,  # invalid_sql_statement_name: the session lost its prepared statements
+    "55P03": Locked,  # lock_not_available
+    "57014": Locked,  # query_canceled, by statement_timeout: most often behind a lock
+    "08": Unavailable,  # connection exception
+    "25": Unavailable,  # invalid transaction state: a standby, for example
+    "28": Unavailable,  # invalid authorization specification
+    "3D": Unavailable,  # invalid catalog name
+    "53": Unavailable,  # insufficient resources
+    "57P": Unavailable,  # operator intervention: shutdown, crash
+    "58": Unavailable,  # system error
+    "F0": Unavailable,  # configuration file error
+    "XX": Unavailable,  # internal error
+    "3F": SchemaChanged,  # invalid schema name
+    "42": SchemaChanged,  # syntax error or access rule violation: undefined table or column
+}
+"""By SQLSTATE, or by its first characters (PostgreSQL's manual, appendix A).
+
+Every other error is of one statement and its data: `Rejected`.
+"""
+
+_SQLITE: dict[int, type[StoreError]] = {
+    sqlite3.SQLITE_BUSY: Conflict,
+    sqlite3.SQLITE_LOCKED: Conflict,
+    sqlite3.SQLITE_PROTOCOL: Conflict,  # another process opened or closed the file
+    sqlite3.SQLITE_SCHEMA: Conflict,
+    sqlite3.SQLITE_INTERRUPT: Locked,  # by a time limit
+    sqlite3.SQLITE_CANTOPEN: Unavailable,
+    sqlite3.SQLITE_IOERR: Unavailable,
+    sqlite3.SQLITE_FULL: Unavailable,
+    sqlite3.SQLITE_READONLY: Unavailable,
+    sqlite3.SQLITE_CORRUPT: Unavailable,
+    sqlite3.SQLITE_NOTADB: Unavailable,
+    sqlite3.SQLITE_NOMEM: Unavailable,
+    sqlite3.SQLITE_ERROR: SchemaChanged,  # "no such table" and the like have no code of their own
+}
+"""By primary result code (https://sqlite.org/rescode.html). Every other one is `Rejected`."""
+
+_OF_A_STATEMENT = {
+    *("DataError", "IntegrityError", "NotSupportedError", "ProgrammingError"),
+    "StatementError",
+}
+"""Errors that a driver (PEP 249) or SQLAlchemy raises about a statement or its values."""
+
+
+_REFUSED_TOGETHER = {
+    "0A000",  # feature_not_supported: a rule makes several statements of a part
+    "27000",  # triggered_data_change_violation: a trigger changes what another part does
+}
+"""By SQLSTATE: why a host's tables may not be changed in one statement, but one by one."""
+
+
+def store_error(error: BaseException) -> StoreError:
+    """Return what an error means, with a text that is fit for a log line.
+
+    It is a driver's, or one of SQLAlchemy's that may carry a driver's.
+    """
+    error = _driver_error(error)
+    state = _sqlstate(error)
+    if state:
+        kind = Conflict if _is_stale_plan(error) else _by_sqlstate(state)
+        return kind(" ".join([type(error).__name__, state, *_names(error)]))
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code:
+        kind = _SQLITE.get(code, Rejected)
+    elif _OF_A_STATEMENT & {each.__name__ for each in type(error).__mro__}:
+        kind = Rejected
+    else:
+        kind = Unavailable  # the connection, or the attempt to make one
+    if kind is Rejected or kind is SchemaChanged:
+        return kind(f"{type(error).__name__} {getattr(error, 'sqlite_errorname', '')}".strip())
+    if type(error).__module__.startswith("sqlalchemy"):  # whose texts may quote a value
+        return kind(type(error).__name__)
+    return kind(f"{type(error).__name__}: {_first_line(error)}")
+
+
+def message(error: StoreError) -> str:
+    """Return the first line of the database's own message, for a terminal and never for a log."""
+    cause = error.__cause__
+    if cause is None:
+        return str(error)
+    cause = _driver_error(cause)
+    return f"{type(cause).__name__}: {_first_line(cause)}"
+
+
+def refuses_one_statement(error: BaseException) -> bool:
+    """Return whether the tables can be changed all the same, in several statements."""
+    error = _driver_error(error)
+    return _sqlstate(error) in _REFUSED_TOGETHER and not _is_stale_plan(error)
+
+
+def _is_stale_plan(error: BaseException) -> bool:
+    """Return whether a prepared statement no longer fits its tables; a new one will.
+
+    PostgreSQL's message is "cached plan must not change result type", which its locale may
+    translate; the function that raises it has one name.
+    """
+    function: object = getattr(getattr(error, "diag", None), "source_function", None)
+    return function == "RevalidateCachedQuery"
+
+
+def _driver_error(error: BaseException) -> BaseException:
+    """Return the error of the driver that one of SQLAlchemy's carries."""
+    is_carried = "DBAPIError" in {each.__name__ for each in type(error).__mro__}
+    return (is_carried and getattr(error, "orig", None)) or error
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+def _by_sqlstate(state: str) -> type[StoreError]:
+    matches = (_POSTGRES.get(state[:length]) for length in (5, 3, 2))
+    return next(filter(None, matches), Rejected)
+
+
+def _sqlstate(error: BaseException) -> str:
+    return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None) or ""
+
+
+def _names(error: BaseException) -> list[str]:
+    diagnosis = getattr(error, "diag", None)
+    named = ((what, getattr(diagnosis, f"{what}_name", None)) for what in ("constraint", "table"))
+    # A trigger may set them to any text.
+    return [f"{what} {name}" for what, name in named if name and _IDENTIFIER.fullmatch(name)]
+
+
+_IDENTIFIER = re.compile(r"[A-Za-z0-9_$ -]{1,63}")

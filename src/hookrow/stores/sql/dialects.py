@@ -1,0 +1,217 @@
+"""What PostgreSQL and SQLite write differently: names, sets of values, rows of values, times.
+
+SQL text has `%s` for each parameter and `%%` for a percent sign; `numbered` and `question_marks`
+convert it for drivers that want something else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from enum import Enum
+from functools import cache
+from itertools import count
+from typing import Any, ClassVar
+from uuid import UUID
+
+import msgspec
+
+from hookrow.schema import Fold, Given
+
+_json = msgspec.json.Encoder(uuid_format="hex").encode
+
+
+class Dialect:
+    """The SQL that both databases understand. `oldest` is the first version that is supported."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    oldest: ClassVar[tuple[int, ...]]
+    locks_rows: ClassVar[bool]
+    """Whether a transaction locks single rows; otherwise it locks the whole database."""
+    single_statement_write: ClassVar[bool]
+    """Whether one statement can change rows of several tables."""
+
+    def quote(self, name: str) -> str:
+        """Return a name as an identifier in SQL text."""
+        return '"' + name.replace('"', '""').replace("%", "%%") + '"'
+
+    def table(self, name: str) -> str:
+        """Return the name of a table, in which a dot follows the name of its schema."""
+        return ".".join(map(self.quote, filter(None, name.rpartition(".")[::2])))
+
+    def literal(self, value: Given) -> str:
+        """Return a value as SQL text. A planner uses a partial index only for a constant."""
+        if isinstance(value, str):
+            return "'" + value.replace("'", "''").replace("%", "%%") + "'"
+        return "NULL" if value is None else str(value).lower()
+
+    def fold(self, kind: Fold, email: str) -> str:
+        """Return the expression by which emails are compared, which an index has to be on."""
+        raise NotImplementedError
+
+    def any_of(self, expression: str, type_: str) -> str:
+        """Compare with any of the values of one parameter, which `encode` makes."""
+        raise NotImplementedError
+
+    def encode(self, values: Iterable[Any]) -> str:
+        """Return the parameter of `any_of`."""
+        raise NotImplementedError
+
+    def rows(self, types: Mapping[str, str]) -> str:
+        """Return rows of values as the relation `given`, with columns of these types."""
+        raise NotImplementedError
+
+    def encode_rows(self, rows: Sequence[Sequence[Any]]) -> list[str]:
+        """Return the parameters of `rows`."""
+        raise NotImplementedError
+
+    def write(self, value: Any) -> Any:  # noqa: ANN401 - what a driver takes
+        """Return a value as a single parameter."""
+        return value.value if isinstance(value, Enum) else value
+
+    def select(self, expression: str, type_: str) -> str:  # noqa: ARG002 - for PostgreSQL
+        """Return a key as it is selected. `type_` is its column's."""
+        return expression
+
+    def text(self, expression: str, type_: str) -> str:
+        """Return a column of text as it is selected. `type_` is its column's."""
+        return self.select(expression, type_)
+
+
+class PostgreSQL(Dialect):
+    """Arrays as parameters, which are written here as text: a driver takes longer."""
+
+    name = "postgresql"
+    title = "PostgreSQL"
+    oldest = (13,)
+    locks_rows = True
+    single_statement_write = True
+
+    def fold(self, kind: Fold, email: str) -> str:
+        """Fold ASCII letters only for `ascii`: plain lower() follows the database's locale."""
+        match kind:
+            case "ascii":
+                return f'lower({email} COLLATE "C")'
+            case "lower":
+                return f"lower({email})"
+            case _:
+                return email
+
+    def any_of(self, expression: str, type_: str) -> str:
+        """Compare with the elements of an array."""
+        return f"{expression} = ANY(%s::{type_}[])"
+
+    def encode(self, values: Iterable[Any]) -> str:
+        """Return an array as PostgreSQL reads it (its manual, section 8.15.6)."""
+        listed = list(values)
+        written = _json(listed).decode()
+        # An array differs from JSON only in its brackets and in what a backslash escapes.
+        if "\\" not in written:
+            return f"{{{written[1:-1]}}}"
+        return f"{{{','.join(map(_element, listed))}}}"
+
+    def rows(self, types: Mapping[str, str]) -> str:
+        """Return the rows of parallel arrays, a parameter each."""
+        arrays = ", ".join(f"%s::{type_}[]" for type_ in types.values())
+        return f"unnest({arrays}) AS given({', '.join(types)})"
+
+    def encode_rows(self, rows: Sequence[Sequence[Any]]) -> list[str]:
+        """Return an array for each column."""
+        return [self.encode(column) for column in zip(*rows, strict=True)]
+
+    def select(self, expression: str, type_: str) -> str:
+        """Return a number, a text or a UUID; CHAR comes without the blanks that pad it."""
+        return expression if type_ in _KEY_TYPES else f"{expression}::text"
+
+
+class SQLite(Dialect):
+    """JSON as parameters. Times are text, in UTC with six digits, so that equal ones are equal."""
+
+    name = "sqlite"
+    title = "SQLite"
+    oldest = (3, 35)
+    locks_rows = False
+    single_statement_write = False
+
+    def fold(self, kind: Fold, email: str) -> str:
+        """Fold ASCII letters, which is all that SQLite folds."""
+        match kind:
+            case "ascii" | "lower":
+                return f"lower({email})"
+            case "citext":
+                return f"{email} COLLATE NOCASE"
+            case _:
+                return email
+
+    def any_of(self, expression: str, type_: str) -> str:  # noqa: ARG002 - as above
+        """Compare with the elements of a JSON array."""
+        return f"{expression} IN (SELECT value FROM json_each(%s))"
+
+    def encode(self, values: Iterable[Any]) -> str:
+        """Return a JSON array."""
+        return _json(list(values)).decode()
+
+    def rows(self, types: Mapping[str, str]) -> str:
+        """Return the rows of one JSON array of arrays."""
+        columns = ", ".join(
+            f"json_extract(value, '$[{place}]') AS {name}" for place, name in enumerate(types)
+        )
+        return f"(SELECT {columns} FROM json_each(%s)) AS given"
+
+    def encode_rows(self, rows: Sequence[Sequence[Any]]) -> list[str]:
+        """Return one JSON array."""
+        return [_json(rows).decode()]
+
+    def write(self, value: Any) -> Any:  # noqa: ANN401 - as above
+        """Return a time as text, and a UUID as hexadecimal digits."""
+        if isinstance(value, datetime):
+            return value.astimezone(UTC).isoformat(" ", "microseconds")[: -len("+00:00")]
+        return value.hex if isinstance(value, UUID) else super().write(value)
+
+    def text(self, expression: str, type_: str) -> str:  # noqa: ARG002 - as above
+        """Return text, also where a column's type made a number of it."""
+        return f"CAST({expression} AS TEXT)"
+
+
+_KEY_TYPES = {
+    *("smallint", "integer", "bigint", "numeric"),
+    *("text", "character varying", "uuid"),
+}
+"""PostgreSQL's types whose values are a `Key`."""
+
+POSTGRESQL, SQLITE = PostgreSQL(), SQLite()
+
+DIALECTS: Mapping[str, Dialect] = {each.name: each for each in (POSTGRESQL, SQLITE)}
+
+
+@cache
+def numbered(sql: str) -> str:
+    """Return the text with `$1`, `$2` for parameters, as PostgreSQL itself reads it."""
+    numbers = count(1)
+    return _MARK.sub(lambda mark: f"${next(numbers)}" if mark[1] == "s" else mark[1], sql)
+
+
+@cache
+def question_marks(sql: str) -> str:
+    """Return the text with `?` for parameters."""
+    return _MARK.sub(lambda mark: "?" if mark[1] == "s" else mark[1], sql)
+
+
+_MARK = re.compile("%(.)")
+
+
+def utc(time: datetime | str | None) -> datetime | None:
+    """Return a time as a driver read it, in UTC, which it is where it names no zone."""
+    if time is None:
+        return None
+    at = datetime.fromisoformat(time) if isinstance(time, str) else time
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+
+
+def _element(value: object) -> str:
+    if not isinstance(value, str):
+        return _json(value).decode()
+    escaped = value.replace("\\", r"\\").replace('"', r"\"")
+    return f'"{escaped}"'

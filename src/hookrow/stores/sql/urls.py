@@ -1,0 +1,114 @@
+"""Which database a URL or an engine stands for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlencode
+
+from hookrow.errors import ConfigurationError
+from hookrow.stores import NOT_ON
+from hookrow.stores.sql.connections import NOT_A_URL, Database
+from hookrow.stores.sql.postgres import PostgresDatabase
+from hookrow.stores.sql.sqlite import SQLiteDatabase
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL, Engine
+
+_DATABASES = {"postgresql": "postgresql", "postgres": "postgresql", "sqlite": "sqlite"}
+_DRIVERS = {
+    "postgresql": {"", "psycopg", "psycopg2", "asyncpg"},
+    "sqlite": {"", "pysqlite", "aiosqlite"},
+}
+"""Of SQLAlchemy's URLs, whose drivers need not be the ones that hookrow uses."""
+
+_NO_DATABASE = (
+    "A store takes a database URL, or an sqlalchemy.Engine, but no {}: "
+    'pass "postgresql://user@host/database", for example.'
+)
+
+
+def open_database(database: str | URL | Engine | Database) -> Database:
+    """Return what carries SQL to the database; nothing is connected yet.
+
+    `database` is a URL as libpq or SQLAlchemy writes it, an engine of SQLAlchemy's, or what
+    implements `Database`. Raises `ConfigurationError` for anything else, and `MissingExtra`.
+    """
+    if isinstance(database, str):
+        return _open_url(database)
+    if isinstance(database, Database):
+        return database
+    # Whoever has an object of SQLAlchemy's has imported it.
+    if sqlalchemy := sys.modules.get("sqlalchemy"):
+        if isinstance(database, sqlalchemy.URL):
+            return _open_url(database.render_as_string(hide_password=False))
+        if isinstance(database, sqlalchemy.Engine):
+            from hookrow.stores.sql.sqlalchemy import EngineDatabase  # noqa: PLC0415 - an extra
+
+            return EngineDatabase(database)
+    if hasattr(database, "sync_engine"):
+        raise ConfigurationError(
+            "hookrow writes in a thread, which an AsyncEngine cannot: pass engine.url."
+        )
+    raise ConfigurationError(_NO_DATABASE.format(type(database).__name__))
+
+
+def missing_file(database: Database) -> str | None:
+    """Return the SQLite file that does not exist yet, which connecting would make; else None."""
+    if isinstance(database, SQLiteDatabase) and not database.file.exists():
+        return str(database.file)
+    return None
+
+
+def backend(url: str) -> str:
+    """Return "postgresql" or "sqlite". Raises `ConfigurationError` for any other URL."""
+    scheme, found, _ = url.partition("://")
+    name, _, driver = scheme.lower().partition("+")
+    if not found or not name.isalnum():
+        raise ConfigurationError(NOT_A_URL)
+    if name not in _DATABASES:
+        raise ConfigurationError(NOT_ON.format(name))
+    known = _DATABASES[name]
+    if driver not in _DRIVERS[known]:
+        raise ConfigurationError(
+            f"hookrow opens no database with {driver}: write {known}:// instead, or pass an engine."
+        )
+    return known
+
+
+def _open_url(url: str) -> Database:
+    if backend(url) == "sqlite":
+        return SQLiteDatabase(_file(url) or "")
+    return PostgresDatabase(_libpq(url))
+
+
+def _file(url: str) -> str | None:
+    """Return the path of an SQLite URL: relative after three slashes, absolute after four."""
+    rest = url.partition("://")[2]
+    path, _, options = rest.partition("?")
+    if options:
+        raise ConfigurationError(f"hookrow takes no options of SQLite: leave out {options!r}.")
+    host, slash, file = path.partition("/")
+    if host or (path and not slash):
+        raise ConfigurationError(
+            f"An SQLite URL names no host: write sqlite:///{path} for that file."
+        )
+    return file or None
+
+
+def _libpq(url: str) -> str:
+    """Return a PostgreSQL URL as libpq takes it: asyncpg calls some options otherwise."""
+    scheme, _, rest = url.partition("://")
+    # An @ in a host belongs to the password, in which it is written %40.
+    if rest.partition("?")[0].count("@") > 1:
+        raise ConfigurationError(NOT_A_URL)
+    base, mark, query = rest.partition("?")
+    if "asyncpg" in scheme and mark:
+        options = [(_ASYNCPG.get(name, name), value) for name, value in parse_qsl(query)]
+        query = urlencode(options)
+    return f"postgresql://{base}{mark}{query}"
+
+
+_ASYNCPG: Mapping[str, str] = {"ssl": "sslmode"}
+"""Options that asyncpg names differently than libpq."""

@@ -1,0 +1,241 @@
+"""The databases that URLs and engines stand for: connections, transactions, time limits, errors."""
+
+import re
+import sqlite3
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+from homes import connect, run
+from sqlalchemy import Engine, event, make_url
+
+from hookrow import ConfigurationError, Schema
+from hookrow.stores import Locked, Rejected, StoreError, Unavailable
+from hookrow.stores.sql.connections import SESSIONS, Database
+from hookrow.stores.sql.urls import open_database
+from hookrow.stores.sql.verify import verify
+from hookrow.stores.timeouts import LOCK_TIMEOUT, limited_to
+
+PASSWORD = "hunter2"
+
+TWICE = "INSERT INTO hookrow_subscribers (email) VALUES ('a@example.com'), ('A@example.com')"
+
+LIMITS = "SELECT current_setting('lock_timeout'), current_setting('statement_timeout')"
+
+
+class TestURL:
+    @pytest.mark.parametrize(
+        ("url", "remedy"),
+        [
+            ("hookrow.db", "write for example sqlite:///"),
+            (f"postgresql://ada:{PASSWORD}@localhost:port/mail", "or postgresql://"),
+            (f"postgresql://ada:p@ss:{PASSWORD}@localhost/mail", "or postgresql://"),
+            (f"postgresql+nodriver://ada:{PASSWORD}@localhost/mail", "write postgresql://"),
+            (f"mysql://ada:{PASSWORD}@localhost/mail", "SQLite, not on mysql"),
+            (f"mssql+pyodbc://ada:{PASSWORD}@localhost/mail", "SQLite, not on mssql"),
+            ("postgresql+pg8000://ada@localhost/mail", "with pg8000: write postgresql:// instead"),
+            (f"postgresql://ada:{PASSWORD}@localhost/mail?pool=9", "no option 'pool'"),
+            ("postgresql+asyncpg://localhost/mail?command_timeout=9", "option 'command_timeout'"),
+            ("sqlite://", "name a file"),
+            ("sqlite:///:memory:", "name a file"),
+            ("sqlite://hookrow.db", "write sqlite:///hookrow.db"),
+            ("sqlite:///hookrow.db?mode=ro", "leave out 'mode=ro'"),
+        ],
+    )
+    def test_refused(self, url: str, remedy: str) -> None:
+        """The error names the remedy and contains no password."""
+        with pytest.raises(ConfigurationError, match=re.escape(remedy)) as caught:
+            open_database(url)
+        assert PASSWORD not in "".join(traceback.format_exception(caught.value))
+
+    def test_psycopg_is_not_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "psycopg", None)
+        with pytest.raises(ConfigurationError, match=r"pip install 'hookrow\[postgres\]'"):
+            open_database("postgresql://ada@localhost/mail")
+
+    @pytest.mark.parametrize("scheme", ["postgres", "postgresql+asyncpg", "postgresql+psycopg"])
+    def test_of_another_driver(self, postgres_url: str, scheme: str) -> None:
+        """It is read as psycopg's own; `ssl` is asyncpg's name for `sslmode`."""
+        url = postgres_url.replace("postgresql", scheme, 1)
+        url += "&ssl=prefer" if "asyncpg" in scheme else ""
+        with closing(open_database(url)) as database, database.reading() as connection:
+            assert connection.fetch("SELECT 1 WHERE %s = 'it''s 100%%'", ["it's 100%"]) == [(1,)]
+
+    def test_of_an_async_driver_for_sqlite(self, sqlite_url: str) -> None:
+        url = make_url(sqlite_url.replace("sqlite:", "sqlite+aiosqlite:"))
+        with closing(open_database(url)) as database, database.reading() as connection:
+            assert connection.fetch("SELECT count(*) FROM hookrow_lists") == [(0,)]
+
+    def test_no_password_is_shown(self) -> None:
+        url = f"postgresql://ada:{PASSWORD}@localhost/mail?password={PASSWORD}"
+        assert str(open_database(url)) == "postgresql://ada:***@localhost/mail"
+
+
+class TestSQLite:
+    def test_settings(self, sqlite_url: str) -> None:
+        """SQLite uses a WAL, syncs commits, checks foreign keys and waits for a locked file."""
+        wanted = {
+            "journal_mode": "wal",
+            "synchronous": 2,
+            "foreign_keys": 1,
+            "busy_timeout": LOCK_TIMEOUT * 1000,
+        }
+        with closing(open_database(sqlite_url)) as database, database.reading() as connection:
+            found = {name: connection.fetch(f"PRAGMA {name}")[0][0] for name in wanted}
+        assert found == wanted
+
+    def test_the_switch_to_a_wal_waits(self, tmp_path: Path) -> None:
+        """Connections that open a new file at the same time wait for each other."""
+        with closing(sqlite3.connect(tmp_path / "new.db", check_same_thread=False)) as other:
+            other.isolation_level = None
+            other.execute("CREATE TABLE people (id INTEGER PRIMARY KEY)")
+            other.execute("BEGIN IMMEDIATE")
+            release = threading.Timer(0.05, other.execute, ("COMMIT",))
+            release.start()
+            with (
+                closing(open_database(f"sqlite:///{tmp_path}/new.db")) as database,
+                database.reading() as connection,
+            ):
+                assert connection.fetch("PRAGMA journal_mode") == [("wal",)]
+            release.join()
+
+    def test_reading_is_limited(self, sqlite_url: str) -> None:
+        numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+        with closing(open_database(sqlite_url)) as database:
+            with pytest.raises(Locked), limited_to(0.05), database.reading() as connection:
+                connection.fetch(f"{numbers} SELECT max(i) FROM n")
+            with database.reading() as connection:
+                assert connection.fetch(f"{numbers} SELECT i FROM n LIMIT 2") == [(1,), (2,)]
+
+    @pytest.mark.parametrize("own", [True, False], ids=["own", "supplied"])
+    def test_a_transaction_holds_the_file(self, sqlite_url: str, *, own: bool) -> None:
+        """No other connection can write until the end, whoever made the engine."""
+        engine = connect(sqlite_url)
+        database = open_database(sqlite_url if own else engine)
+        file = engine.url.database or ""
+        with closing(sqlite3.connect(file, timeout=0, isolation_level=None)) as other:
+            with (
+                database.transaction(),
+                pytest.raises(sqlite3.OperationalError, match="locked"),
+            ):
+                other.execute("BEGIN IMMEDIATE")
+            other.execute("BEGIN IMMEDIATE")
+        database.close()
+        engine.dispose()
+
+    def test_a_transaction_of_the_host(self, sqlite_url: str) -> None:
+        """The transaction that a host's engine has begun, by SQLAlchemy's recipe, is committed."""
+        engine = connect(sqlite_url)
+
+        @event.listens_for(engine, "connect")
+        def leave_it_to_sqlalchemy(connection: sqlite3.Connection, _record: object) -> None:
+            connection.isolation_level = None
+
+        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+        with open_database(engine).transaction() as connection:
+            connection.execute("INSERT INTO hookrow_lists (name) VALUES ('news')")
+        with closing(sqlite3.connect(engine.url.database or "")) as other:
+            assert other.execute("SELECT name FROM hookrow_lists").fetchall() == [("news",)]
+        engine.dispose()
+
+
+def test_too_old(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(open_database(database_url)) as database:
+        verify(database, Schema())
+        monkeypatch.setattr(type(database.dialect), "oldest", (99, 1))
+        with pytest.raises(ConfigurationError, match=r"needs (PostgreSQL|SQLite) 99\.1 or later"):
+            verify(database, Schema())
+
+
+class TestPostgreSQL:
+    @pytest.fixture(params=["own", "supplied"])
+    def database(self, request: pytest.FixtureRequest, postgres_url: str) -> Iterator[Database]:
+        engine = connect(postgres_url)
+        database = open_database(postgres_url if request.param == "own" else engine)
+        yield database
+        database.close()
+        engine.dispose()
+
+    def test_time_limits(self, database: Database) -> None:
+        """They apply until the end of a transaction; a reader's ends a slow query."""
+        for _ in range(2):
+            with database.transaction() as connection:
+                assert connection.fetch(LIMITS) == [("2s", "4s")]
+            with database.reading() as connection:
+                assert connection.fetch(LIMITS) == [("0", "0")]
+        with (
+            pytest.raises(StoreError),  # on a busy machine, the connection is closed first
+            limited_to(0.1),
+            database.reading() as connection,
+        ):
+            connection.fetch("SELECT FROM pg_sleep(60)")
+
+    def test_a_block_that_raises_is_rolled_back(self, database: Database) -> None:
+        def insert(*names: str | None) -> None:
+            with database.transaction() as connection:
+                for name in names:
+                    connection.execute("INSERT INTO hookrow_lists (name) VALUES (%s)", [name])
+
+        with pytest.raises(Rejected):
+            insert("news", None)
+        insert("offers")
+        with database.reading() as connection:
+            assert connection.fetch("SELECT name FROM hookrow_lists") == [("offers",)]
+
+    def test_a_session_too_many(self, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Whoever needs one more than there may be waits, and is told in the end."""
+        monkeypatch.setattr("hookrow.stores.sql.connections.CONNECT_TIMEOUT", 0.01)
+        with closing(open_database(postgres_url)) as database:
+            with ExitStack() as readers:
+                for _ in range(SESSIONS):
+                    readers.enter_context(database.reading())
+                with pytest.raises(Unavailable, match="All 8 connections are in use"):
+                    readers.enter_context(database.reading())
+            with database.reading() as connection:
+                assert connection.fetch("SELECT 1") == [(1,)]
+
+
+def _error(database: Database, statement: str) -> StoreError:
+    with pytest.raises(StoreError) as caught, database.transaction() as connection:
+        connection.execute(statement)
+    database.close()
+    return caught.value
+
+
+class TestErrors:
+    """What real errors mean; `unit/test_errors.py` has all the codes."""
+
+    def test_no_server(self, tmp_path: Path) -> None:
+        """A server that cannot be reached is unavailable; the text contains no password."""
+        url = f"postgresql://ada:{PASSWORD}@/mail?host={tmp_path}"
+        found = _error(open_database(url), "SELECT")
+        assert type(found) is Unavailable
+        assert "connection" in str(found)
+        assert PASSWORD not in str(found)
+
+    @pytest.mark.parametrize("own", [True, False], ids=["own", "supplied"])
+    def test_a_constraint_of_postgresql(self, postgres_url: str, *, own: bool) -> None:
+        """The text names the constraint and the table, but does not quote the row."""
+        engine = connect(postgres_url)
+        found = _error(open_database(postgres_url if own else engine), TWICE)
+        assert type(found) is Rejected
+        assert str(found) == (
+            "UniqueViolation 23505 constraint hookrow_subscribers_email table hookrow_subscribers"
+        )
+        engine.dispose()
+
+    @pytest.mark.parametrize("own", [True, False], ids=["own", "supplied"])
+    def test_sqlite(self, sqlite_url: str, *, own: bool) -> None:
+        """A constraint and a trigger reject the data; their text is left out."""
+        engine: Engine = connect(sqlite_url)
+        refuse = "BEGIN SELECT RAISE(ABORT, 'example'); END"
+        run(engine, f"CREATE TRIGGER no BEFORE INSERT ON hookrow_lists {refuse}")
+        for statement in (TWICE, "INSERT INTO hookrow_lists (name) VALUES ('news')"):
+            found = _error(open_database(sqlite_url if own else engine), statement)
+            assert type(found) is Rejected
+            assert "example" not in str(found)
+        engine.dispose()
