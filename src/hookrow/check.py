@@ -16,7 +16,7 @@ from hookrow.postmark import SHORTEST_SECRET, Postmark
 from hookrow.retry import masked
 from hookrow.schema import Schema
 from hookrow.settings import Settings
-from hookrow.stores import StoreError, Unavailable
+from hookrow.stores import AccessDenied, StoreError, Unavailable
 from hookrow.stores.errors import message
 from hookrow.stores.sql.advice import Relation, missing_indexes, naive_times, repeated_emails
 from hookrow.stores.sql.connections import Database
@@ -68,6 +68,9 @@ def check_database(database: Database, schema: Schema) -> Iterator[Finding]:
         return
     try:
         current = migrations.current(database)
+    except AccessDenied as error:
+        yield Finding(Level.ERROR, "access", str(error))
+        return
     except Unavailable as error:
         yield Finding(Level.ERROR, "database", f"{error}. Start it, or set HOOKROW_DATABASE_URL.")
         return

@@ -268,7 +268,7 @@ class TestIndexes:
             dispatches=Role("sends", {**SENDS, "message_id": "campaign_id"}),
             messages=Role("mailings", {"list_id": "campaign_id"}),
         )
-        texts = " ".join(warnings("indexes", host_url, schema))
+        texts = " ".join(warnings("indexes", host_url, schema)).replace('"', "")
         assert "ON people (id)" in texts
         assert "ON mailings (id)" in texts
         self.follow(host_url, schema)

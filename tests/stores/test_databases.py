@@ -14,7 +14,8 @@ from homes import connect, run
 from sqlalchemy import Engine, event, make_url
 
 from hookrow import ConfigurationError, Schema
-from hookrow.stores import Locked, Rejected, StoreError, Unavailable
+from hookrow.stores import AccessDenied, Locked, Rejected, StoreError, Unavailable
+from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.connections import SESSIONS, Database
 from hookrow.stores.sql.urls import open_database
 from hookrow.stores.sql.verify import verify
@@ -216,6 +217,24 @@ class TestErrors:
         assert type(found) is Unavailable
         assert "connection" in str(found)
         assert PASSWORD not in str(found)
+
+    @pytest.mark.parametrize("own", [True, False], ids=["own", "supplied"])
+    @pytest.mark.parametrize(
+        ("wrong", "says"),
+        [
+            ({"username": "nobody"}, 'role "nobody" does not exist'),
+            ({"database": "nothing"}, 'database "nothing" does not exist'),
+        ],
+    )
+    def test_access_denied(
+        self, postgres_url: str, wrong: dict[str, str], says: str, *, own: bool
+    ) -> None:
+        """A store is not made for a database that lets nobody in."""
+        url = make_url(postgres_url).set(**wrong)
+        engine = connect(str(url))
+        with pytest.raises(AccessDenied, match=f"refuses the connection: {says}"):
+            SQLStore(url if own else engine)
+        engine.dispose()
 
     @pytest.mark.parametrize("own", [True, False], ids=["own", "supplied"])
     def test_a_constraint_of_postgresql(self, postgres_url: str, *, own: bool) -> None:

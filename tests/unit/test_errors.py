@@ -9,7 +9,15 @@ import pytest
 from sqlalchemy import exc
 
 from hookrow import ConfigurationError, HookrowError, MissingExtra, SchemaMismatch
-from hookrow.stores import Conflict, Locked, Rejected, SchemaChanged, StoreError, Unavailable
+from hookrow.stores import (
+    AccessDenied,
+    Conflict,
+    Locked,
+    Rejected,
+    SchemaChanged,
+    StoreError,
+    Unavailable,
+)
 from hookrow.stores.errors import store_error
 
 
@@ -116,3 +124,20 @@ def test_sqlite_by_result_code(names: str, kind: type[StoreError]) -> None:
         error = sqlite3.OperationalError("disk I/O error")
         error.sqlite_errorcode = getattr(sqlite3, f"SQLITE_{name}")
         assert type(store_error(error)) is kind
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        'password authentication failed for user "ada"',
+        "fe_sendauth: no password supplied",
+        'no pg_hba.conf entry for host "10.0.0.1", user "ada", database "mail", no encryption',
+        'permission denied for database "mail"',
+    ],
+)
+def test_access_denied(says: str) -> None:
+    error = psycopg.OperationalError(f"connection failed: on port 5432 failed: FATAL:  {says}")
+    denied = store_error(error)
+    assert type(denied) is AccessDenied
+    assert says in str(denied)
+    assert "Check its URL" in str(denied)

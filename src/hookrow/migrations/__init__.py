@@ -19,7 +19,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from hookrow.errors import ConfigurationError
 from hookrow.schema import Schema
-from hookrow.stores import NOT_ON, StoreError, Unavailable
+from hookrow.stores import NOT_ON, AccessDenied, StoreError, Unavailable
 from hookrow.stores.errors import message
 from hookrow.stores.sql.columns import columns
 from hookrow.stores.sql.connections import Database
@@ -74,6 +74,8 @@ def current(database: str | URL | Engine | Database) -> Sequence[str]:
                 return ()
             found = connection.fetch(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608 - our own name
             return sorted(revision for (revision,) in found)
+    except AccessDenied:
+        raise
     except StoreError as error:
         raise Unavailable(f"The database cannot be reached: {message(error)}") from error
 

@@ -39,6 +39,10 @@ class Unavailable(StoreError):
     """The database cannot be reached, or cannot do its work at all."""
 
 
+class AccessDenied(Unavailable):
+    """The database answers, and lets this user not in: a wrong password, role or database."""
+
+
 class SchemaChanged(Unavailable):
     """A statement does not fit the tables, which must have changed since they were verified.
 

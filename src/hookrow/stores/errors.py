@@ -9,7 +9,15 @@ from __future__ import annotations
 import re
 import sqlite3
 
-from hookrow.stores import Conflict, Locked, Rejected, SchemaChanged, StoreError, Unavailable
+from hookrow.stores import (
+    AccessDenied,
+    Conflict,
+    Locked,
+    Rejected,
+    SchemaChanged,
+    StoreError,
+    Unavailable,
+)
 
 _POSTGRES: dict[str, type[StoreError]] = {
     "40001": Conflict,  # serialization_failure
@@ -84,6 +92,11 @@ def store_error(error: BaseException) -> StoreError:
         kind = Unavailable  # the connection, or the attempt to make one
     if kind is Rejected or kind is SchemaChanged:
         return kind(f"{type(error).__name__} {getattr(error, 'sqlite_errorname', '')}".strip())
+    if kind is Unavailable and (denied := _DENIED.search(str(error))):
+        return AccessDenied(
+            f"The database refuses the connection: {denied[0]}. Check its URL: user, password, "
+            "name of the database."
+        )
     if type(error).__module__.startswith("sqlalchemy"):  # whose texts may quote a value
         return kind(type(error).__name__)
     return kind(f"{type(error).__name__}: {_first_line(error)}")
@@ -139,5 +152,12 @@ def _names(error: BaseException) -> list[str]:
     # A trigger may set them to any text.
     return [f"{what} {name}" for what, name in named if name and _IDENTIFIER.fullmatch(name)]
 
+
+_DENIED = re.compile(
+    r"password authentication failed[^\n]*|fe_sendauth: no password supplied|"
+    r'(role|database) "[^\n]*" does not exist|no pg_hba\.conf entry[^\n]*|'
+    r"permission denied for database[^\n]*"
+)
+"""What PostgreSQL says, in English, when it lets nobody in: a failed connection has no SQLSTATE."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_$ -]{1,63}")

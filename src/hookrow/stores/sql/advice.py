@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from hookrow.schema import Fold
-from hookrow.stores.sql.columns import regclass
+from hookrow.stores.sql.columns import is_view, regclass
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.queries import Queries
-from hookrow.stores.sql.verify import is_view
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT, limited_to
 
 _LONGEST_NAME = 63
@@ -215,9 +214,8 @@ def _shown_table(connection: Connection, queries: Queries, table: str) -> str:
 
 
 def _shown(connection: Connection, queries: Queries, name: str) -> str:
-    """Return a name for a statement that is read: quoted only where it has to be."""
-    if queries.dialect.locks_rows:
-        quoted: str = connection.fetch("SELECT quote_ident(%s)", [name])[0][0]
-        return quoted
-    plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)
-    return name if plain else queries.dialect.quote(name).replace("%%", "%")
+    """Return a name as it stands in a statement that is read, quoted only if it has to be."""
+    if not queries.dialect.locks_rows:
+        return queries.dialect.quote(name).replace("%%", "%")
+    quoted: str = connection.fetch("SELECT quote_ident(%s)", [name])[0][0]
+    return quoted

@@ -51,6 +51,14 @@ def tables(connection: Connection, dialect: Dialect) -> Collection[str]:
     return [f"{schema}.{name}" if schema else name for schema, name in found]
 
 
+def is_view(connection: Connection, dialect: Dialect, table: str) -> bool:
+    """Return whether SQLite has a view of that name."""
+    namespace, _, bare = table.rpartition(".")
+    master = f"{dialect.quote(namespace)}.sqlite_master" if namespace else "sqlite_master"
+    sql = f"SELECT 1 FROM {master} WHERE type = 'view' AND name = %s COLLATE NOCASE"
+    return bool(connection.fetch(sql, [bare]))
+
+
 def regclass(dialect: Dialect, table: str) -> str:
     """Return a table's name as PostgreSQL's `to_regclass` takes it."""
     return dialect.table(table).replace("%%", "%")

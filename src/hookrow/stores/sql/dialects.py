@@ -167,7 +167,8 @@ class SQLite(Dialect):
     def write(self, value: Any) -> Any:  # noqa: ANN401 - as above
         """Return a time as text, and a UUID as hexadecimal digits."""
         if isinstance(value, datetime):
-            return value.astimezone(UTC).isoformat(" ", "microseconds")[: -len("+00:00")]
+            at = value if value.tzinfo is UTC else value.astimezone(UTC)
+            return at.isoformat(" ", "microseconds")[: -len("+00:00")]
         return value.hex if isinstance(value, UUID) else super().write(value)
 
     def text(self, expression: str, type_: str) -> str:  # noqa: ARG002 - as above

@@ -63,10 +63,8 @@ class SQLLog:
     def happened(self, at: datetime, query: Query, *, limit: int) -> Sequence[Logged]:
         """Return entries of what happened within that second, oldest first."""
         where, values = self._matching(query)
-        return self._list(
-            f"fingerprint BETWEEN %s AND %s{where} ORDER BY id LIMIT {limit}",
-            [*fingerprints(at), *values],
-        )
+        within = f"fingerprint BETWEEN %s AND %s{where}"
+        return self._list(within, [*fingerprints(at), *values], "id", f"LIMIT {limit}")
 
     def parked(self, message_ids: Collection[str], *, after: int = 0) -> Sequence[Logged]:
         """Return the parked entries of these messages, oldest first."""
@@ -74,10 +72,8 @@ class SQLLog:
             return []
         # As a list: for one parameter SQLite would not use the index.
         of_them = f"message_id IN ({', '.join(['%s'] * len(message_ids))})"
-        return self._read(
-            f"{of_them} AND retry_at IS NOT NULL AND id > %s ORDER BY id",
-            [*map(kept_message_id, message_ids), after],
-        )
+        parked = f"{of_them} AND retry_at IS NOT NULL AND id > %s"
+        return self._read(parked, [*map(kept_message_id, message_ids), after], "id")
 
     def ends(self, first: int, last: int) -> Mapping[Ending, Ended]:
         """Count the entries from one id to another by how they ended."""
@@ -140,9 +136,10 @@ class SQLLog:
         """Take parked entries that are due, and put off when to try again."""
         write = self._dialect.write
         skip = " FOR UPDATE SKIP LOCKED" if self._dialect.locks_rows else ""
-        due = f"retry_at <= %s ORDER BY retry_at LIMIT {limit}{skip}"
         with self._transaction() as connection:
-            found = self._read_group(connection, due, [write(now)], order="retry_at")
+            found = self._read_group(
+                connection, "retry_at <= %s", [write(now)], "retry_at", f"LIMIT {limit}{skip}"
+            )
             # What is too old for another try has this one.
             later = [(write(next_try(each.received_at, now)), each.id) for each in found]
             if later:
@@ -199,8 +196,9 @@ class SQLLog:
         # The id; of what is parked in a way that leads no planner from that one's index.
         place = "id + 0" if query.parked else "id"
         where, values = self._matching(query)
-        sql = f"{place} BETWEEN %s AND %s{where} ORDER BY {place} {order} LIMIT {limit}"
-        return (self._read if bodies else self._list)(sql, [*within, *values])
+        within_ids = f"{place} BETWEEN %s AND %s{where}"
+        read = self._read if bodies else self._list
+        return read(within_ids, [*within, *values], f"{place} {order}", f"LIMIT {limit}")
 
     def _matching(self, query: Query) -> tuple[str, Sequence[Any]]:
         """Return the conditions of a query, to follow another, and their parameters."""
@@ -230,27 +228,30 @@ class SQLLog:
         found = connection.fetch(sql, [id_])
         return Probe(found[0][0], *map(_known, found[0][1:])) if found else None
 
-    def _read(self, where: str, values: Sequence[Any]) -> Sequence[Logged]:
+    def _read(
+        self, where: str, values: Sequence[Any], order: str, limit: str = ""
+    ) -> Sequence[Logged]:
         """Return the leading entries whose bodies make one group."""
-        order = where.partition(" ORDER BY ")[2].partition(" LIMIT ")[0]
         with self._database.reading() as connection:
-            return self._read_group(connection, where, values, order=order)
+            return self._read_group(connection, where, values, order, limit)
 
     def _read_group(
-        self, connection: Connection, where: str, values: Sequence[Any], *, order: str
+        self, connection: Connection, where: str, values: Sequence[Any], order: str, limit: str
     ) -> Sequence[Logged]:
-        sizes = f"SELECT id, {self._size} FROM {self._table} WHERE {where}"
-        of_these = self._dialect.any_of("id", "bigint")
-        rows = f"SELECT {_ALL} FROM {self._table} WHERE {of_these} ORDER BY {order}"
+        table, of_these = self._table, self._dialect.any_of("id", "bigint")
+        sizes = f"SELECT id, {self._size} FROM {table} WHERE {where} ORDER BY {order} {limit}"
+        rows = f"SELECT {_ALL} FROM {table} WHERE {of_these} ORDER BY {order}"
         # All of them may have been deleted in between, which is not the end of the log.
         while ids := within_size(map(tuple, connection.fetch(sizes, values))):
             if found := connection.fetch(rows, [self._dialect.encode(ids)]):
                 return list(map(_logged, found))
         return []
 
-    def _list(self, where: str, values: Sequence[Any]) -> Sequence[Logged]:
+    def _list(
+        self, where: str, values: Sequence[Any], order: str, limit: str = ""
+    ) -> Sequence[Logged]:
         """Return entries without bodies."""
-        sql = f"SELECT {_WITHOUT_BODY} FROM {self._table} WHERE {where}"
+        sql = f"SELECT {_WITHOUT_BODY} FROM {self._table} WHERE {where} ORDER BY {order} {limit}"
         return list(map(_logged, self._fetch(sql, values)))
 
     def _fetch(self, sql: str, values: Sequence[Any] = ()) -> Sequence[Any]:

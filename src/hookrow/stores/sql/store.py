@@ -26,7 +26,16 @@ from hookrow.notification import (
     Suppressible,
 )
 from hookrow.schema import KEYS, TIMES, Schema
-from hookrow.stores import Conflict, Rejected, SchemaChanged, State, Unavailable, by_kind, row_key
+from hookrow.stores import (
+    AccessDenied,
+    Conflict,
+    Rejected,
+    SchemaChanged,
+    State,
+    Unavailable,
+    by_kind,
+    row_key,
+)
 from hookrow.stores.errors import refuses_one_statement
 from hookrow.stores.sql.census import SQLCensus
 from hookrow.stores.sql.connections import Connection, Database
@@ -260,7 +269,7 @@ class SQLStore:
     the first connection if the database cannot be reached; with `verify` that is an error, too.
 
     Raises `SchemaMismatch` if one is missing, `ConfigurationError` for a database that hookrow
-    does not know, and `Unavailable` with `verify`.
+    does not know, `AccessDenied` for a wrong password, and `Unavailable` with `verify`.
     """
 
     def __init__(
@@ -279,7 +288,7 @@ class SQLStore:
         try:
             self._queries = verify_tables(self.database, schema)
         except Unavailable as error:
-            if verify:
+            if verify or isinstance(error, AccessDenied):
                 raise
             log.warning("The database cannot be reached yet: %s", error)
 

@@ -1,27 +1,18 @@
 """Whether a database has what the schema names, of types that can work, and lets it be changed.
 
-How fast rows are found is for `indexes` to say.
+How fast rows are found is for `advice` to say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from hookrow.errors import ConfigurationError, SchemaMismatch
-from hookrow.schema import (
-    NULLED,
-    OTHERWISE,
-    REFERENCES,
-    TIMES,
-    WRITTEN,
-    Given,
-    Schema,
-    nearest,
-)
+from hookrow.schema import NULLED, OTHERWISE, REFERENCES, TIMES, WRITTEN, Given, Schema, nearest
 from hookrow.stores import SchemaChanged
 from hookrow.stores.errors import store_error
-from hookrow.stores.sql.columns import Column, columns, regclass, tables
+from hookrow.stores.sql.columns import Column, columns, is_view, regclass, tables
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.dialects import Dialect
 from hookrow.stores.sql.queries import LOG_COLUMNS, Queries
@@ -29,10 +20,13 @@ from hookrow.stores.sql.queries import LOG_COLUMNS, Queries
 Columns: TypeAlias = Mapping[str, Column]
 """Of one table, by the table's own names."""
 
-_KEYS = {"id", "subscriber_id", "list_id", "message_id"}
-_TEXT = {"email", "provider_message_id"}
+_VERSION = {"postgresql": "SHOW server_version", "sqlite": "SELECT sqlite_version()"}
+
 _UPDATE = 4
 """Of what `pg_relation_is_updatable` says, the bit for UPDATE."""
+
+_KEYS = {"id", "subscriber_id", "list_id", "message_id"}
+_TEXT = {"email", "provider_message_id"}
 
 
 def verify(database: Database, schema: Schema) -> Queries:
@@ -44,15 +38,13 @@ def verify(database: Database, schema: Schema) -> Queries:
     dialect = database.dialect
     with database.reading() as connection:
         _check_version(connection, dialect)
-        found = {name: _columns(connection, dialect, schema, name) for name in schema.roles}
-        changed = _changed(schema)
-        for table, names in changed:
-            _check_updatable(connection, dialect, table, names)
-        if schema.log:
-            _check_log(connection, dialect, schema.log)
-        apart = dialect.single_statement_write and _are_apart(connection, dialect, changed)
-    _check_types(schema, found, strict=dialect.name == "postgresql")
-    return Queries(schema, found, dialect, single_statement=apart)
+        tables = _Tables(connection, dialect, schema)
+        found = {name: tables.columns(name) for name in schema.roles}
+        tables.check_log()
+        single_statement = dialect.single_statement_write and tables.are_apart()
+    for wrong in _Types(schema, found, strict=dialect.name == "postgresql"):
+        raise SchemaMismatch(wrong)
+    return Queries(schema, found, dialect, single_statement=single_statement)
 
 
 def _check_version(connection: Connection, dialect: Dialect) -> None:
@@ -65,173 +57,134 @@ def _check_version(connection: Connection, dialect: Dialect) -> None:
         )
 
 
-_VERSION = {"postgresql": "SHOW server_version", "sqlite": "SELECT sqlite_version()"}
+class _Tables:
+    """What the database has of the schema. Each method raises `SchemaMismatch`."""
 
+    def __init__(self, connection: Connection, dialect: Dialect, schema: Schema) -> None:
+        self._connection, self._dialect, self._schema = connection, dialect, schema
 
-def _columns(connection: Connection, dialect: Dialect, schema: Schema, name: str) -> Columns:
-    """Return the columns of a role's table, which has all that it needs."""
-    role, named = schema.roles[name], schema.columns(name)
-    found = _existing(connection, dialect, name, role.table)
-    for column in (*named.values(), *role.where):
-        if column not in found:
+    def columns(self, name: str) -> Columns:
+        """Return the columns of a role's table, which has all that the role needs."""
+        role, named = self._schema.roles[name], self._schema.columns(name)
+        found = self._existing(name, role.table)
+        for column in (*named.values(), *role.where):
+            if column not in found:
+                raise SchemaMismatch(
+                    f"The table {role.table!r} has no column {column!r}.{nearest(column, found)}"
+                )
+        for ours in WRITTEN:
+            if ours in named:
+                _check_written(role.table, ours, found[named[ours]])
+        written = {theirs for ours, theirs in named.items() if ours in WRITTEN}
+        denied = {(each, privilege) for each in found for privilege in found[each].denied}
+        lacking = {
+            privilege
+            for each, privilege in denied
+            if each in (written if privilege == "UPDATE" else {*named.values(), *role.where})
+        }
+        if lacking:
+            raise self._denied(role.table, lacking)
+        if written and not self._is_updatable(role.table, written):
             raise SchemaMismatch(
-                f"The table {role.table!r} has no column {column!r}.{nearest(column, found)}"
+                f"No row can be changed through the view {role.table!r}: name the table behind it."
             )
-    for ours, theirs in named.items():
-        if ours in WRITTEN and found[theirs].generated:
-            raise SchemaMismatch(
-                f"The column {theirs!r} of {role.table!r} is generated, and cannot be written: "
-                "name another."
-            )
-        if ours in NULLED and not found[theirs].nullable:
-            raise SchemaMismatch(
-                f"The column {theirs!r} of {role.table!r} is NOT NULL, but a reactivation sets it "
-                f"to null: drop NOT NULL{_OR_NONE.get(ours, '')}."
-            )
-    _check_privileges(connection, dialect, role.table, schema, name, found)
-    return found
-
-
-_OR_NONE = {"suppression_reason": ", or map suppression_reason to None to keep no reason"}
-"""What else there is to do for a column that every role may leave out."""
-
-
-def _check_privileges(
-    connection: Connection,
-    dialect: Dialect,
-    table: str,
-    schema: Schema,
-    name: str,
-    found: Columns,
-) -> None:
-    """Raise `SchemaMismatch`, with the GRANT to run, if the user may not do what is needed."""
-    named = schema.columns(name)
-    written = {theirs for ours, theirs in named.items() if ours in WRITTEN}
-    needed = {*named.values(), *schema.roles[name].where}
-    lacking = {
-        privilege
-        for theirs in needed
-        for privilege in found[theirs].denied
-        if privilege == "SELECT" or theirs in written
-    }
-    if lacking:
-        raise _denied(connection, dialect, table, lacking)
-
-
-def _denied(
-    connection: Connection, dialect: Dialect, table: str, lacking: Collection[str]
-) -> SchemaMismatch:
-    ((user,),) = connection.fetch("SELECT quote_ident(current_user)")
-    grant = f"GRANT {', '.join(sorted(lacking))} ON {regclass(dialect, table)} TO {user}"
-    return SchemaMismatch(f"permission denied for table {table}: {grant}")
-
-
-def _changed(schema: Schema) -> Sequence[tuple[str, Sequence[str]]]:
-    """Return the tables of roles in which notifications set anything, with the columns set."""
-    return [
-        (role.table, written)
-        for name, role in schema.roles.items()
-        if (written := [each for ours, each in schema.columns(name).items() if ours in WRITTEN])
-    ]
-
-
-def _check_updatable(
-    connection: Connection, dialect: Dialect, table: str, names: Sequence[str]
-) -> None:
-    """Raise `SchemaMismatch` if the database knows no way to change what is written."""
-    if dialect.name == "postgresql":
-        sql = "SELECT pg_relation_is_updatable(to_regclass(%s), true) & %s"  # rules count
-        updatable = bool(connection.fetch(sql, [regclass(dialect, table), _UPDATE])[0][0])
-    else:
-        updatable = not is_view(connection, dialect, table) or _compiles(
-            connection, dialect, table, names
-        )
-    if not updatable:
-        raise SchemaMismatch(
-            f"No row can be changed through the view {table!r}: name the table behind it."
-        )
-
-
-def _compiles(connection: Connection, dialect: Dialect, table: str, names: Sequence[str]) -> bool:
-    """Ask SQLite, which knows when it compiles a statement; it is not run."""
-    nulls = ", ".join(f"{dialect.quote(name)} = NULL" for name in names)
-    try:
-        connection.fetch(f"EXPLAIN UPDATE {dialect.table(table)} SET {nulls}")
-    except Exception as error:
-        if not isinstance(store_error(error), SchemaChanged):
-            raise
-        return False
-    return True
-
-
-def is_view(connection: Connection, dialect: Dialect, table: str) -> bool:
-    """Return whether SQLite has a view of that name."""
-    namespace, _, bare = table.rpartition(".")
-    master = f"{dialect.quote(namespace)}.sqlite_master" if namespace else "sqlite_master"
-    sql = f"SELECT 1 FROM {master} WHERE type = 'view' AND name = %s COLLATE NOCASE"
-    return bool(connection.fetch(sql, [bare]))
-
-
-def _are_apart(
-    connection: Connection, dialect: Dialect, changed: Collection[tuple[str, Sequence[str]]]
-) -> bool:
-    """Return whether no row of one table is also a row of another, as one of a view may be."""
-    names = dialect.encode(regclass(dialect, table) for table, _ in changed)
-    sql = (
-        "SELECT count(DISTINCT c.oid), bool_and(relkind <> 'v') "
-        "FROM unnest(%s::text[]) AS name JOIN pg_class AS c ON c.oid = to_regclass(name)"
-    )
-    ((count, tables_only),) = connection.fetch(sql, [names])
-    return bool(count == len(changed) and tables_only)
-
-
-def _check_log(connection: Connection, dialect: Dialect, name: str) -> None:
-    """Raise `SchemaMismatch` if the log lacks anything, and say how to make it."""
-    if name == Schema().log:
-        hint = "Run: hookrow db upgrade."
-    else:
-        hint = f"Make it as `hookrow db sql` prints {Schema().log}."
-    try:
-        found = _existing(connection, dialect, "log", name)
-    except SchemaMismatch as error:
-        raise SchemaMismatch(
-            f"{error} {hint} Without a log: Schema(log=None), or `log = false`."
-        ) from None
-    missing = [each for each in LOG_COLUMNS if each not in found]
-    if missing:
-        raise SchemaMismatch(f"The log {name!r} lacks {', '.join(missing)}. {hint}")
-    if dialect.name == "postgresql":
-        sql = "SELECT has_table_privilege(to_regclass(%s), %s)"
-        wanted = ("SELECT", "INSERT", "UPDATE")
-        table = regclass(dialect, name)
-        if lacking := [each for each in wanted if not connection.fetch(sql, [table, each])[0][0]]:
-            raise _denied(connection, dialect, name, lacking)
-
-
-def _existing(connection: Connection, dialect: Dialect, name: str, table: str) -> Columns:
-    found = columns(connection, dialect, table)
-    if found:
         return found
-    bare = table.rpartition(".")[2]
-    others = [each for each in tables(connection, dialect) if each != table]
-    elsewhere = [each for each in others if each.rpartition(".")[2] == bare]
-    hint = f" Did you mean {elsewhere[0]!r}?" if elsewhere else nearest(table, others)
-    raise SchemaMismatch(f"The database has no table {table!r} for the {name}.{hint}")
+
+    def check_log(self) -> None:
+        """Look whether the log, if there is one, has all columns and may be written."""
+        name = self._schema.log
+        if name is None:
+            return
+        usual = Schema().log
+        hint = f"Make it as `hookrow db sql` prints {usual}."
+        if name == usual:
+            hint = "Run: hookrow db upgrade."
+        try:
+            found = self._existing("log", name)
+        except SchemaMismatch as error:
+            raise SchemaMismatch(
+                f"{error} {hint} Without a log: Schema(log=None), or `log = false`."
+            ) from None
+        missing = [each for each in LOG_COLUMNS if each not in found]
+        if missing:
+            raise SchemaMismatch(f"The log {name!r} lacks {', '.join(missing)}. {hint}")
+        if self._dialect.name == "postgresql":
+            sql = "SELECT p FROM unnest(%s::text[]) AS p WHERE NOT has_table_privilege(%s, p)"
+            wanted = self._dialect.encode(["SELECT", "INSERT", "UPDATE"])
+            lacking = self._connection.fetch(sql, [wanted, regclass(self._dialect, name)])
+            if lacking:
+                raise self._denied(name, {privilege for (privilege,) in lacking})
+
+    def are_apart(self) -> bool:
+        """Return whether no row of one table is also a row of another, as one of a view may be."""
+        changed = [
+            regclass(self._dialect, role.table)
+            for name, role in self._schema.roles.items()
+            if any(ours in WRITTEN for ours in self._schema.columns(name))
+        ]
+        sql = (
+            "SELECT count(DISTINCT c.oid), bool_and(relkind <> 'v') "
+            "FROM unnest(%s::text[]) AS name JOIN pg_class AS c ON c.oid = to_regclass(name)"
+        )
+        ((count, no_view),) = self._connection.fetch(sql, [self._dialect.encode(changed)])
+        return bool(count == len(changed) and no_view)
+
+    def _existing(self, name: str, table: str) -> Columns:
+        if found := columns(self._connection, self._dialect, table):
+            return found
+        bare = table.rpartition(".")[2]
+        others = [each for each in tables(self._connection, self._dialect) if each != table]
+        elsewhere = [each for each in others if each.rpartition(".")[2] == bare]
+        hint = f" Did you mean {elsewhere[0]!r}?" if elsewhere else nearest(table, others)
+        raise SchemaMismatch(f"The database has no table {table!r} for the {name}.{hint}")
+
+    def _denied(self, table: str, lacking: set[str]) -> SchemaMismatch:
+        ((user,),) = self._connection.fetch("SELECT quote_ident(current_user)")
+        return SchemaMismatch(
+            f"permission denied for table {table}: GRANT {', '.join(sorted(lacking))} "
+            f"ON {regclass(self._dialect, table)} TO {user}"
+        )
+
+    def _is_updatable(self, table: str, names: set[str]) -> bool:
+        """Return whether the database knows a way to change these columns of a row."""
+        if self._dialect.name == "postgresql":
+            sql = "SELECT pg_relation_is_updatable(to_regclass(%s), true) & %s"  # rules count
+            return bool(
+                self._connection.fetch(sql, [regclass(self._dialect, table), _UPDATE])[0][0]
+            )
+        if not is_view(self._connection, self._dialect, table):
+            return True
+        nulls = ", ".join(f"{self._dialect.quote(name)} = NULL" for name in names)
+        try:  # SQLite knows when it compiles a statement; this one is not run
+            self._connection.fetch(f"EXPLAIN UPDATE {self._dialect.table(table)} SET {nulls}")
+        except Exception as error:
+            if not isinstance(store_error(error), SchemaChanged):
+                raise
+            return False
+        return True
 
 
-def _check_types(schema: Schema, found: Mapping[str, Columns], *, strict: bool) -> None:
-    """Raise `SchemaMismatch` for the first column of a wrong type.
-
-    What is `strict` compares only text with text: PostgreSQL. SQLite keeps what it is given,
-    and only what a column was plainly not meant for is refused.
-    """
-    check = _Types(schema, found, strict=strict)
-    for message in check:
-        raise SchemaMismatch(message)
+def _check_written(table: str, ours: str, column: Column) -> None:
+    if column.generated:
+        raise SchemaMismatch(
+            f"The column {column.name!r} of {table!r} is generated, and cannot be written: name "
+            "another."
+        )
+    if ours in NULLED and not column.nullable:
+        # Every role may leave out the reason.
+        other = ", or map suppression_reason to None to keep no reason"
+        raise SchemaMismatch(
+            f"The column {column.name!r} of {table!r} is NOT NULL, but a reactivation sets it to "
+            f"null: drop NOT NULL{other if ours == 'suppression_reason' else ''}."
+        )
 
 
 class _Types:
-    """What is wrong with the types of columns, each in a sentence."""
+    """What is wrong with the types of columns, each in a sentence.
+
+    What is `strict` compares only text with text: PostgreSQL. SQLite keeps what it is given, and
+    only what a column was plainly not meant for is refused.
+    """
 
     def __init__(self, schema: Schema, found: Mapping[str, Columns], *, strict: bool) -> None:
         self._schema, self._found, self._strict = schema, found, strict
@@ -243,8 +196,8 @@ class _Types:
 
     def __iter__(self) -> Iterator[str]:
         for (_, ours), (table, column) in self._columns.items():
-            for said in self._wrong(ours, column):
-                yield f"{_described(table, column)}{said}"
+            for wrong in self._wrong(ours, column):
+                yield f"{_described(table, column)}{wrong}"
         for name, role in self._schema.roles.items():
             for theirs, value in role.where.items():
                 column = self._found[name][theirs]

@@ -1,0 +1,59 @@
+"""Names of a host's tables and columns: any text that the database takes is a name."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from itertools import cycle
+
+import pytest
+from contract import ADA, NOON, arrival, fill, opens, statuses
+from homes import COLUMNS, SQLHome
+
+from hookrow import Role, Schema, Suppressed
+from hookrow.notification import Suppressible
+from hookrow.recording import record
+from hookrow.stores.sql.advice import missing_indexes
+from hookrow.stores.sql.verify import verify
+
+NAMES = [
+    *("order", "Mixed Case", " ", "naïve ß 名前", "😀", "1st", "a-b", "tab\there", "line\nbreak"),
+    *('"', '""', "'", "''", "`", "[x]", "\\", "\\'", "/* */", "--", ";", "a;b"),
+    *("%", "%s", "%%", "%(x)s", ":x", "::x", "$1", "?", "{}", "{0}", "@x", "#"),
+    *("s", "d", "b", "m", "o", "given", "key_0", "new_at", "kept", "excluded", "value", "name"),
+    *("hookrow_part_0", "SELECT", "x ORDER BY y", " WHERE true", "), ("),
+]
+
+
+def named(first: int) -> Schema:
+    """Return a schema with names from the list, from that place on."""
+    names = cycle(NAMES[first:] + NAMES[:first])
+
+    def role(columns: Sequence[str]) -> Role:
+        return Role(f"{next(names)} table", {column: next(names) for column in columns})
+
+    return Schema(
+        subscribers=role(COLUMNS["subscribers"]),
+        dispatches=role(COLUMNS["dispatches"]),
+        subscriptions=role(COLUMNS["subscriptions"]),
+        log=next(names),
+    )
+
+
+@pytest.mark.parametrize("lent", [False, True], ids=["own", "supplied"])
+@pytest.mark.parametrize("first", range(0, len(NAMES), 7))
+def test_every_name(empty_database_url: str, first: int, *, lent: bool) -> None:
+    with closing(SQLHome(empty_database_url, named(first), lent=lent)) as home:
+        fill(home)
+        told = [opens(ADA, "m-ada"), Suppressed(ADA, "m-ada", NOON, "HardBounce")]
+        assert statuses(record(home.store, [arrival(each) for each in told])) == [200, 200]
+        rows = home.rows()
+        assert rows["dispatches"][0]["opened_at"] == NOON
+        changed = [rows[kind.value][0]["suppression_reason"] for kind in Suppressible]
+        assert changed == ["HardBounce"] * 3
+        assert [entry["attempts"] for entry in home.logged()] == [2]  # of one body
+        database = home.store.database
+        with database.reading() as connection:
+            missing = [*missing_indexes(connection, verify(database, home.schema))]
+        assert missing
+        for index in missing:
+            with database.transaction() as connection:
+                connection.execute(index.statement.replace("CONCURRENTLY ", "").replace("%", "%%"))
