@@ -230,7 +230,7 @@ class TestErrors:
         self, postgres_url: str, wrong: dict[str, str], says: str, *, own: bool
     ) -> None:
         """A store is not made for a database that lets nobody in."""
-        url = make_url(postgres_url).set(**wrong)
+        url = make_url(postgres_url).set(**wrong)  # type: ignore[arg-type] # of a name
         engine = connect(str(url))
         with pytest.raises(AccessDenied, match=f"refuses the connection: {says}"):
             SQLStore(url if own else engine)

@@ -43,8 +43,9 @@ def named(first: int) -> Schema:
 def test_every_name(empty_database_url: str, first: int, *, lent: bool) -> None:
     with closing(SQLHome(empty_database_url, named(first), lent=lent)) as home:
         fill(home)
-        told = [opens(ADA, "m-ada"), Suppressed(ADA, "m-ada", NOON, "HardBounce")]
-        assert statuses(record(home.store, [arrival(each) for each in told])) == [200, 200]
+        suppressed = Suppressed(ADA, "m-ada", NOON, "HardBounce")
+        arrivals = [arrival(opens(ADA, "m-ada")), arrival(suppressed)]
+        assert statuses(record(home.store, arrivals)) == [200, 200]
         rows = home.rows()
         assert rows["dispatches"][0]["opened_at"] == NOON
         changed = [rows[kind.value][0]["suppression_reason"] for kind in Suppressible]

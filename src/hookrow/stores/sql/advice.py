@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 
@@ -215,7 +216,12 @@ def _shown_table(connection: Connection, queries: Queries, table: str) -> str:
 
 def _shown(connection: Connection, queries: Queries, name: str) -> str:
     """Return a name as it stands in a statement that is read, quoted only if it has to be."""
-    if not queries.dialect.locks_rows:
-        return queries.dialect.quote(name).replace("%%", "%")
-    quoted: str = connection.fetch("SELECT quote_ident(%s)", [name])[0][0]
-    return quoted
+    if queries.dialect.locks_rows:
+        shown: str = connection.fetch("SELECT quote_ident(%s)", [name])[0][0]
+        return shown
+    quoted = queries.dialect.quote(name)
+    if re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
+        with suppress(Exception):  # it is a keyword
+            connection.fetch(f"SELECT {name} FROM (SELECT 1 AS {quoted})")
+            return name
+    return quoted.replace("%%", "%")
