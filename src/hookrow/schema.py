@@ -1,6 +1,6 @@
 """Which tables and columns play our roles: plain names, the same for every store.
 
-What a database really has is for `stores/verification` to find out, and what a
+What a database really has is for `stores/sql/verify` to find out, and what a
 Django project has for `django/mapping`.
 """
 

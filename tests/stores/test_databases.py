@@ -6,20 +6,23 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 from homes import connect, run
-from sqlalchemy import Engine, event, make_url
+from sqlalchemy import Engine, StaticPool, create_engine, event, make_url
 
 from hookrow import ConfigurationError, Schema
 from hookrow.stores import AccessDenied, Locked, Rejected, StoreError, Unavailable
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.connections import SESSIONS, Database
+from hookrow.stores.sql.postgres import PostgresDatabase
 from hookrow.stores.sql.urls import open_database
 from hookrow.stores.sql.verify import verify
 from hookrow.stores.timeouts import LOCK_TIMEOUT, limited_to
+from wire import PATIENCE
 
 PASSWORD = "hunter2"
 
@@ -71,9 +74,22 @@ class TestURL:
         with closing(open_database(url)) as database, database.reading() as connection:
             assert connection.fetch("SELECT count(*) FROM hookrow_lists") == [(0,)]
 
-    def test_no_password_is_shown(self) -> None:
-        url = f"postgresql://ada:{PASSWORD}@localhost/mail?password={PASSWORD}"
-        assert str(open_database(url)) == "postgresql://ada:***@localhost/mail"
+    @pytest.mark.parametrize(
+        ("url", "shown"),
+        [
+            (f"postgresql://ada:{PASSWORD}@db/mail?password={PASSWORD}", "ada:***@db/mail"),
+            (f"postgresql://ada:p?{PASSWORD}#x@db:5433/mail", "ada:***@db:5433/mail"),
+            ("postgresql+asyncpg://db/mail?application_name=my%20app", "db/mail"),
+            ("postgresql:///mail?host=a:5433&host=b", "a,b:5433,5432/mail"),
+        ],
+    )
+    def test_no_password_is_shown(self, url: str, shown: str) -> None:
+        assert str(open_database(url)) == f"postgresql://{shown}"
+
+    def test_options_of_asyncpg(self) -> None:
+        database = open_database("postgresql+asyncpg://db/mail?application_name=my%20app&ssl=")
+        assert isinstance(database, PostgresDatabase)
+        assert (database.options["application_name"], database.options["sslmode"]) == ("my app", "")
 
 
 class TestSQLite:
@@ -103,6 +119,46 @@ class TestSQLite:
             ):
                 assert connection.fetch("PRAGMA journal_mode") == [("wal",)]
             release.join()
+
+    def test_the_folder_may_change(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        with closing(open_database("sqlite:///new.db")) as database:
+            with database.transaction() as connection:
+                connection.execute("CREATE TABLE people (id)")
+            database.close()
+            monkeypatch.chdir("/")
+            with database.reading() as connection:
+                assert connection.fetch("SELECT count(*) FROM people") == [(0,)]
+
+    @pytest.mark.skipif(sys.version_info < (3, 12), reason="sqlite3 has no such mode before")
+    def test_an_engine_whose_driver_commits_nothing(self, sqlite_url: str) -> None:
+        """In the driver's mode `autocommit=True`, its own commit does nothing."""
+        engine = connect(sqlite_url, connect_args={"autocommit": True})
+        database = open_database(engine)
+        insert = "INSERT INTO hookrow_lists (name) VALUES (%s)"
+        with pytest.raises(Rejected), database.transaction() as connection:
+            connection.execute_many(insert, [["news"], [None]])
+        with database.transaction() as connection:
+            connection.execute(insert, ["offers"])
+        with closing(sqlite3.connect(engine.url.database or "")) as other:
+            assert other.execute("SELECT name FROM hookrow_lists").fetchall() == [("offers",)]
+        engine.dispose()
+
+    def test_one_connection_for_all(self) -> None:
+        """Who reads does not roll back what another thread is writing on the same connection."""
+        engine = create_engine(
+            "sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False}
+        )
+        database = open_database(engine)
+        with database.transaction() as connection:
+            connection.execute("CREATE TABLE people (id)")
+        with ThreadPoolExecutor() as threads:
+            with database.transaction() as connection:
+                connection.execute("INSERT INTO people VALUES (1)")
+                seen = threads.submit(_count_people, database)
+                assert wait([seen], 0.02).not_done
+            assert seen.result(PATIENCE) == 1
+        engine.dispose()
 
     def test_reading_is_limited(self, sqlite_url: str) -> None:
         numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
@@ -198,6 +254,12 @@ class TestPostgreSQL:
                     readers.enter_context(database.reading())
             with database.reading() as connection:
                 assert connection.fetch("SELECT 1") == [(1,)]
+
+
+def _count_people(database: Database) -> int:
+    with database.reading() as connection:
+        count: int = connection.fetch("SELECT count(*) FROM people")[0][0]
+        return count
 
 
 def _error(database: Database, statement: str) -> StoreError:

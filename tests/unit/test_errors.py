@@ -130,7 +130,10 @@ def test_sqlite_by_result_code(names: str, kind: type[StoreError]) -> None:
     "says",
     [
         'password authentication failed for user "ada"',
+        'Peer authentication failed for user "ada"',
+        'role "ada" is not permitted to log in',
         "fe_sendauth: no password supplied",
+        'pg_hba.conf rejects connection for host "10.0.0.1", user "ada"',
         'no pg_hba.conf entry for host "10.0.0.1", user "ada", database "mail", no encryption',
         'permission denied for database "mail"',
     ],
@@ -140,4 +143,4 @@ def test_access_denied(says: str) -> None:
     denied = store_error(error)
     assert type(denied) is AccessDenied
     assert says in str(denied)
-    assert "Check its URL" in str(denied)
+    assert "Check the user, the password" in str(denied)

@@ -21,7 +21,7 @@ from hookrow.errors import ConfigurationError
 from hookrow.schema import Schema
 from hookrow.stores import NOT_ON, AccessDenied, StoreError, Unavailable
 from hookrow.stores.errors import message
-from hookrow.stores.sql.columns import columns
+from hookrow.stores.sql.columns import columns, denied_error
 from hookrow.stores.sql.connections import Database
 from hookrow.stores.sql.dialects import DIALECTS
 from hookrow.stores.sql.urls import missing_file, open_database
@@ -63,15 +63,18 @@ def known(revision: str) -> bool:
 def current(database: str | URL | Engine | Database) -> Sequence[str]:
     """Return the revisions that the database is at; none where it has no table of ours.
 
-    Raises `Unavailable` where it cannot be reached.
+    Raises `Unavailable` where it cannot be reached, and `SchemaMismatch` where it may not be read.
     """
     opened = open_database(database)
     if missing_file(opened):
         return ()
     try:
         with opened.reading() as connection:
-            if not columns(connection, opened.dialect, VERSION_TABLE):
+            table = columns(connection, opened.dialect, VERSION_TABLE)
+            if not table:
                 return ()
+            if "SELECT" in table["version_num"].denied:
+                raise denied_error(connection, opened.dialect, VERSION_TABLE, ["SELECT"])
             found = connection.fetch(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608 - our own name
             return sorted(revision for (revision,) in found)
     except AccessDenied:

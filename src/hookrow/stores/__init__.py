@@ -24,7 +24,7 @@ class StoreError(HookrowError):
 
 
 class Conflict(StoreError):
-    """Another transaction was in the way; the same again may succeed."""
+    """Another transaction interfered; to try again may succeed."""
 
 
 class Locked(StoreError):
@@ -40,7 +40,7 @@ class Unavailable(StoreError):
 
 
 class AccessDenied(Unavailable):
-    """The database answers, and lets this user not in: a wrong password, role or database."""
+    """The server is running and refuses this login: a wrong password, role or database."""
 
 
 class SchemaChanged(Unavailable):

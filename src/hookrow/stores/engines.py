@@ -6,31 +6,38 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import URL, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Engine, create_engine, event
 
-from hookrow.stores.sql.postgres import OPTIONS
-from hookrow.stores.sql.sqlite import set_pragmas
-from hookrow.stores.sql.urls import backend, open_database
+from hookrow.stores.sql.postgres import OPTIONS, PostgresDatabase
+from hookrow.stores.sql.sqlite import SQLiteDatabase, set_pragmas
+from hookrow.stores.sql.urls import open_database
 from hookrow.stores.timeouts import LOCK_TIMEOUT
 
 
 def open_engine(url: str | URL) -> Engine:
-    """Make an engine for PostgreSQL (psycopg 3) or SQLite, with time limits set.
+    """Make an engine for the database that a store of this URL has, with time limits set.
 
     Raises `ConfigurationError` for another database or no URL at all, and `MissingExtra` if the
     driver is not installed.
     """
-    text = url if isinstance(url, str) else url.render_as_string(hide_password=False)
-    open_database(text)
-    if backend(text) == "sqlite":
-        parsed = make_url(text).set(drivername="sqlite")
-        engine = create_engine(parsed, hide_parameters=True, connect_args={"timeout": LOCK_TIMEOUT})
+    database = open_database(url)
+    if isinstance(database, SQLiteDatabase):
+        engine = create_engine(
+            URL.create("sqlite", database=str(database.file)),
+            hide_parameters=True,
+            connect_args={"timeout": LOCK_TIMEOUT},
+        )
         event.listen(engine, "connect", _connected)
         return engine
-    parsed = make_url(text.replace("postgres://", "postgresql://", 1))
-    return create_engine(
-        parsed.set(drivername="postgresql+psycopg"), hide_parameters=True, connect_args=OPTIONS
-    )
+    assert isinstance(database, PostgresDatabase)  # noqa: S101 - for mypy: of a URL there is no other
+    options = {name: str(value) for name, value in database.options.items()}
+    login = {field: options.pop(name, None) for field, name in _LOGIN.items()}
+    parsed = URL.create("postgresql+psycopg", **login, query=options)  # type: ignore[arg-type] # texts
+    return create_engine(parsed, hide_parameters=True, connect_args=OPTIONS)
+
+
+_LOGIN = {"username": "user", "password": "password", "database": "dbname"}
+"""What a URL has besides a query, by SQLAlchemy's names and libpq's."""
 
 
 @contextmanager

@@ -91,11 +91,14 @@ def store_error(error: BaseException) -> StoreError:
     else:
         kind = Unavailable  # the connection, or the attempt to make one
     if kind is Rejected or kind is SchemaChanged:
-        return kind(f"{type(error).__name__} {getattr(error, 'sqlite_errorname', '')}".strip())
+        name = getattr(error, "sqlite_errorname", "")
+        failed = _FAILED.fullmatch(str(error)) if name != "SQLITE_CONSTRAINT_TRIGGER" else None
+        constraint = f"constraint {failed[1]}" if failed else ""
+        return kind(" ".join(filter(None, [type(error).__name__, name, constraint])))
     if kind is Unavailable and (denied := _DENIED.search(str(error))):
         return AccessDenied(
-            f"The database refuses the connection: {denied[0]}. Check its URL: user, password, "
-            "name of the database."
+            f"The database refuses the connection: {denied[0]}. Check the user, the "
+            "password and the name of the database in its URL."
         )
     if type(error).__module__.startswith("sqlalchemy"):  # whose texts may quote a value
         return kind(type(error).__name__)
@@ -154,10 +157,13 @@ def _names(error: BaseException) -> list[str]:
 
 
 _DENIED = re.compile(
-    r"password authentication failed[^\n]*|fe_sendauth: no password supplied|"
-    r'(role|database) "[^\n]*" does not exist|no pg_hba\.conf entry[^\n]*|'
-    r"permission denied for database[^\n]*"
+    r"\w+ authentication failed[^\n]*|fe_sendauth: no password supplied|"
+    r'(role|database) "[^\n]*" (does not exist|is not permitted to log in)|'
+    r"(no )?pg_hba\.conf (entry|rejects)[^\n]*|permission denied for database[^\n]*"
 )
 """What PostgreSQL says, in English, when it lets nobody in: a failed connection has no SQLSTATE."""
 
-_IDENTIFIER = re.compile(r"[A-Za-z0-9_$ -]{1,63}")
+_FAILED = re.compile(r"[A-Z ]+ constraint failed: ([\w$ .,]{1,130})")
+"""What SQLite says of a constraint: its name, or the columns that it is on."""
+
+_IDENTIFIER = re.compile(r"[\w$ :-]{1,63}")

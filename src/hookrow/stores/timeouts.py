@@ -75,11 +75,11 @@ _until: ContextVar[float] = ContextVar("until", default=inf)
 
 @contextmanager
 def limited_to(seconds: float) -> Iterator[None]:
-    """Give all that this thread asks a store in the block so many seconds.
+    """Limit all calls of a store in the block, in this thread, to so many seconds.
 
-    What takes longer raises a `StoreError`. In SQLite's files nothing is cut short.
+    What takes longer raises a `StoreError`. On SQLite only readings are interrupted.
     """
-    token = _until.set(monotonic() + seconds)
+    token = _until.set(min(monotonic() + seconds, _until.get()))
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Ends transactions whose server no longer says anything: no time limit of its own can."""
+"""Closes connections whose server no longer responds: no time limit of the server's own can."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class SQLCensus:
             return {}
         at = queries.column("dispatches", "sent_at")
         found = self._fetch(
-            f"SELECT {queries.column('dispatches', 'provider_message_id')}, {at} "
+            f"SELECT {queries.key('dispatches', 'provider_message_id')}, {at} "
             f"FROM {queries.table('dispatches')} "
             f"WHERE {queries.any_of('dispatches', 'provider_message_id')} AND {at} IS NOT NULL"
             f"{queries.visible('dispatches')}",

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from hookrow.errors import SchemaMismatch
 from hookrow.stores.sql.connections import Connection, Row
 from hookrow.stores.sql.dialects import Dialect
 
@@ -57,6 +58,17 @@ def is_view(connection: Connection, dialect: Dialect, table: str) -> bool:
     master = f"{dialect.quote(namespace)}.sqlite_master" if namespace else "sqlite_master"
     sql = f"SELECT 1 FROM {master} WHERE type = 'view' AND name = %s COLLATE NOCASE"
     return bool(connection.fetch(sql, [bare]))
+
+
+def denied_error(
+    connection: Connection, dialect: Dialect, table: str, privileges: Collection[str]
+) -> SchemaMismatch:
+    """Return the error for privileges on a table that the user lacks."""
+    ((user,),) = connection.fetch("SELECT quote_ident(current_user)")
+    return SchemaMismatch(
+        f"permission denied for table {table}: GRANT {', '.join(sorted(privileges))} "
+        f"ON {regclass(dialect, table)} TO {user}"
+    )
 
 
 def regclass(dialect: Dialect, table: str) -> str:
@@ -116,7 +128,7 @@ _SQLITE_KINDS = {
 def _postgres_column(row: Row) -> Column:
     name, type_, shown, category, filled, generated, modifier, words, *privileges = row
     kind = _KINDS.get(category, "datetime" if type_.startswith("timestamp") else type_)
-    plain = "bpchar" if type_ == "character" else type_
+    plain = "bpchar" if type_ == "character" else type_.replace("%", "%%")
     return Column(
         name,
         plain,

@@ -1,4 +1,4 @@
-"""What carries SQL to a database: the protocols, and what their implementations share."""
+"""Protocols for databases and connections, and the pool of hookrow's own connections."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hookrow.stores.errors import store_error
 from hookrow.stores.sql.dialects import Dialect
 
 CONNECT_TIMEOUT = 3
-"""In seconds; how long a connection may take to come about, or to become free."""
+"""In seconds; how long to wait for a new connection, or for a free one."""
 
 SESSIONS = 8
 """How many sessions a database of our own has at most."""
@@ -43,7 +43,11 @@ class Connection(Protocol):
 
 @runtime_checkable
 class Database(Protocol):
-    """Where connections come from. All methods raise a `StoreError`, also from within the block."""
+    """Opens connections and transactions.
+
+    All methods raise a `StoreError`, also from within the block. Blocks are not nested: each
+    takes one of a few connections.
+    """
 
     @property
     def dialect(self) -> Dialect:
@@ -62,7 +66,7 @@ class Database(Protocol):
         """
 
     def reading(self) -> AbstractContextManager[Connection]:
-        """Connect to read: without locks, and without time limits but that of `limits.within`."""
+        """Connect to read: without locks, and without time limits but that of `limited_to`."""
 
     def close(self) -> None:
         """Close the connections, unless they are the host's."""
@@ -102,7 +106,7 @@ class Pool(Generic[C]):
             return self._connect()
 
     def put(self, connection: C) -> None:
-        """Keep a connection for the next who needs one."""
+        """Return a connection to the pool."""
         self._idle.append(connection)
 
     def clear(self) -> None:
@@ -112,7 +116,7 @@ class Pool(Generic[C]):
     def renew(self) -> None:
         """Begin with no connection."""
         if self._finalizer is not None:
-            # In a child: to close the parent's connections, or to forget them, would end them.
+            # To close or to collect the parent's connections in a child would end them for both.
             self._finalizer.detach()
             _inherited.append(self._idle)
         self._idle, self._free = [], Semaphore(SESSIONS)

@@ -60,7 +60,7 @@ class Dialect:
         raise NotImplementedError
 
     def rows(self, types: Mapping[str, str]) -> str:
-        """Return rows of values as the relation `given`, with columns of these types."""
+        """Return rows of values as the relation `given`, for writing in a single statement."""
         raise NotImplementedError
 
     def encode_rows(self, rows: Sequence[Sequence[Any]]) -> list[str]:
@@ -153,19 +153,10 @@ class SQLite(Dialect):
         """Return a JSON array."""
         return _json(list(values)).decode()
 
-    def rows(self, types: Mapping[str, str]) -> str:
-        """Return the rows of one JSON array of arrays."""
-        columns = ", ".join(
-            f"json_extract(value, '$[{place}]') AS {name}" for place, name in enumerate(types)
-        )
-        return f"(SELECT {columns} FROM json_each(%s)) AS given"
-
-    def encode_rows(self, rows: Sequence[Sequence[Any]]) -> list[str]:
-        """Return one JSON array."""
-        return [_json(rows).decode()]
-
     def write(self, value: Any) -> Any:  # noqa: ANN401 - as above
         """Return a time as text, and a UUID as hexadecimal digits."""
+        if type(value) in _PLAIN:
+            return value
         if isinstance(value, datetime):
             at = value if value.tzinfo is UTC else value.astimezone(UTC)
             return at.isoformat(" ", "microseconds")[: -len("+00:00")]
@@ -181,6 +172,9 @@ _KEY_TYPES = {
     *("text", "character varying", "uuid"),
 }
 """PostgreSQL's types whose values are a `Key`."""
+
+_PLAIN = {type(None), str, int, bytes}
+"""Types whose values SQLite takes as they are."""
 
 POSTGRESQL, SQLITE = PostgreSQL(), SQLite()
 

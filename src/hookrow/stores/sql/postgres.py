@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from math import isinf
 from time import monotonic
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 from weakref import finalize
 
 from hookrow.errors import ConfigurationError, MissingExtra
@@ -82,7 +81,7 @@ class Session:
     def is_alive(self) -> bool:
         """Return whether the server is there, as far as one can tell without asking.
 
-        Unasked it only says that it leaves.
+        A server sends data that nobody asked for only if it shuts down.
         """
         return monotonic() - self.used_at <= IDLE and not self._poll.poll(0)
 
@@ -106,14 +105,14 @@ class PostgresDatabase:
         except ImportError as error:
             raise MissingExtra("PostgreSQL", "postgres") from error
         try:
-            self._options = psycopg.conninfo.conninfo_to_dict(url)
+            self.options = psycopg.conninfo.conninfo_to_dict(url)
         except psycopg.ProgrammingError as error:  # whose text may quote the password
-            option = re.search('query parameter: "([^"]*)"', str(error))
+            option = re.search(r'query parameter: "(\w+)"', str(error))
             unknown = option and f"PostgreSQL has no option {option[1]!r}: leave it out of the URL."
             raise ConfigurationError(unknown or NOT_A_URL) from None
-        if not re.fullmatch("[0-9,]*", str(self._options.get("port", ""))):
+        if not re.fullmatch("[0-9,]*", str(self.options.get("port", ""))):
             raise ConfigurationError(NOT_A_URL)
-        self._driver, self._url = psycopg, url
+        self._driver = psycopg
         self._errors = (psycopg.Error,)
         self._pool: Pool[Session] = Pool(self._connect, lambda session: session.connection.close())
 
@@ -135,11 +134,12 @@ class PostgresDatabase:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Connect to read, without time limits but that of `timeouts.within`."""
+        """Connect to read, without time limits but that of `limited_to`."""
         limited = not isinf(left())
+        limit = limit_statements() if limited else _NO_LIMITS
         with self._session(watched=limited) as session:
-            limit = limit_statements() if limited else _NO_LIMITS
-            session.command(f"BEGIN; {limit}")
+            with watch.over_socket(session.socket):
+                session.command(f"BEGIN; {limit}")
             yield session
             session.command("COMMIT")
 
@@ -148,7 +148,13 @@ class PostgresDatabase:
         self._pool.clear()
 
     def __str__(self) -> str:
-        return shown(self._url)
+        """Return its URL as it may be shown: without the password, and without options."""
+        user, host, port, name = (
+            self.options.get(key) for key in ("user", "host", "port", "dbname")
+        )
+        password = ":***" if "password" in self.options else ""
+        login = f"{user}{password}@" if user else ""
+        return f"postgresql://{login}{host or ''}{f':{port}' if port else ''}/{name or ''}"
 
     @contextmanager
     def _session(self, *, watched: bool = True) -> Iterator[Session]:
@@ -172,10 +178,11 @@ class PostgresDatabase:
             return session
         try:
             with watch.over_socket(session.socket):
-                session.command(_LIMITS)  # again: a trigger of the host's may have changed them
+                # Again: a host's trigger may have changed them. A pooler's session is shared.
+                session.command(_LIMITS if session.owned else "SELECT 1")
         except self._driver.Error:
             session.connection.close()
-            self._pool.clear()  # the server left all that were idle
+            self._pool.clear()  # the server has probably closed the other idle sessions, too
             return self._pool.take()
         return session
 
@@ -191,7 +198,7 @@ class PostgresDatabase:
         connection.close()
 
     def _connect(self) -> Session:
-        connection = self._driver.connect(**(OPTIONS | self._options), autocommit=True)
+        connection = self._driver.connect(**(OPTIONS | self.options), autocommit=True)
         # A pooler may give the next statement to a server that has none of ours prepared.
         connection.prepare_threshold = None
         try:
@@ -199,14 +206,6 @@ class PostgresDatabase:
         except BaseException:
             connection.close()
             raise
-
-
-def shown(url: str) -> str:
-    """Return a URL as it may be shown: without the password, and without options."""
-    parts = urlsplit(url)
-    user, at, host = parts.netloc.rpartition("@")
-    name, colon, _ = user.partition(":")
-    return f"{parts.scheme}://{name}{':***' * bool(colon)}{at}{host}{parts.path}"
 
 
 @contextmanager
@@ -221,6 +220,7 @@ _NO_LIMITS = (
 )
 
 OPTIONS: dict[str, Any] = {
+    "client_encoding": "utf8",
     "connect_timeout": CONNECT_TIMEOUT,
     "tcp_user_timeout": STATEMENT_TIMEOUT * 1000,
     "keepalives_idle": STATEMENT_TIMEOUT,

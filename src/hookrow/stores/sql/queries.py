@@ -206,13 +206,15 @@ class Queries:
         return types, equal
 
     def _keyed(self, kind: Suppressible, more: Iterable[str] = ()) -> str:
-        """By keys: those that exist, and more columns of their rows."""
-        types, equal = self._given(kind)
+        """By keys, on SQLite by one: those that exist, and more columns of their rows."""
         selected = ", ".join(chain((self.key(kind.value, ours) for ours in KEYS[kind]), more))
-        return (
-            f"SELECT {selected} FROM {self.dialect.rows(types)} "
-            f"JOIN {self.table(kind.value)} ON {equal} WHERE true{self.visible(kind.value)}"
-        )
+        table, visible = self.table(kind.value), self.visible(kind.value)
+        if not self.dialect.single_statement_write:
+            equal = " AND ".join(f"{self.column(kind.value, ours)} = %s" for ours in KEYS[kind])
+            return f"SELECT {selected} FROM {table} WHERE {equal}{visible}"
+        types, equal = self._given(kind)
+        rows = self.dialect.rows(types)
+        return f"SELECT {selected} FROM {rows} JOIN {table} ON {equal} WHERE true{visible}"
 
     def _state(self, kind: Suppressible) -> str:
         """By keys: each key, and then what notifications set."""

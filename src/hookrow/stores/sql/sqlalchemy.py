@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from math import isinf
+from threading import RLock
 from typing import Any
 
 from sqlalchemy import Connection as EngineConnection
@@ -29,7 +30,7 @@ _SHARED = (SingletonThreadPool, StaticPool)
 class _Connection:
     def __init__(self, connection: EngineConnection) -> None:
         self._connection = connection
-        self._convert = question_marks if connection.dialect.paramstyle == "qmark" else str
+        self._convert = question_marks if connection.dialect.name == "sqlite" else str
 
     def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Row]:
         found = self._connection.exec_driver_sql(self._convert(sql), tuple(parameters))
@@ -59,16 +60,21 @@ class EngineDatabase:
                 "(`engine.url`), or an engine that is not async."
             )
         self._engine, self._used = engine, False
+        in_memory = "memory" in str(engine.url) and engine.dialect.name == "sqlite"
+        self._is_shared = isinstance(engine.pool, _SHARED) or in_memory
+        # With one connection for all, who reads would roll back what another writes.
+        self._alone: AbstractContextManager[object] = RLock() if self._is_shared else nullcontext()
         self.dialect = DIALECTS[engine.dialect.name]
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """Begin a transaction with time limits; it is committed at the end of the block."""
         self._used = True
-        with store_errors(_ERRORS):
+        with store_errors(_ERRORS), self._alone:
             connection = self._begun()
             with connection, watch.over(connection), _rolled_back(connection):
                 yield _Connection(connection)
+                _end(connection, "COMMIT")
                 connection.commit()
 
     @contextmanager
@@ -79,10 +85,10 @@ class EngineDatabase:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Connect to read, without time limits but that of `timeouts.within`."""
-        with store_errors(_ERRORS), self._engine.connect() as connection:
+        """Connect to read, without time limits but that of `limited_to`."""
+        with store_errors(_ERRORS), self._alone, self._engine.connect() as connection:
             # A process may fork before its first transaction, and would share what is idle.
-            if not self._used and not isinstance(self._engine.pool, _SHARED):
+            if not self._used and not self._is_shared:
                 connection.detach()
             _ping(connection)
             if isinf(left()):
@@ -139,6 +145,13 @@ def _begin(connection: EngineConnection) -> None:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
+def _end(connection: EngineConnection, command: str) -> None:
+    """End a transaction of SQLite's whose driver would not, as with `autocommit=True`."""
+    driver: Any = connection.connection.dbapi_connection
+    if getattr(driver, "autocommit", None) is True and getattr(driver, "in_transaction", False):
+        connection.exec_driver_sql(command)
+
+
 def _ping(connection: EngineConnection) -> None:
     """Ask the server whether it is there; SQLAlchemy connects anew if it is not."""
     try:
@@ -157,6 +170,7 @@ def _rolled_back(connection: EngineConnection) -> Iterator[None]:
         yield
     except BaseException:
         if not connection.invalidated:  # SQLAlchemy takes one whose commit failed for ended
-            with suppress(connection.dialect.loaded_dbapi.Error):
+            with suppress(connection.dialect.loaded_dbapi.Error, SQLAlchemyError):
+                _end(connection, "ROLLBACK")
                 connection.connection.rollback()
         raise

@@ -52,10 +52,10 @@ class SQLiteDatabase:
     def __init__(self, file: str) -> None:
         if file in {"", ":memory:"}:
             raise ConfigurationError(
-                "An SQLite database in memory is gone with its connection: name a file, "
-                "or lend an engine that keeps it."
+                "An in-memory SQLite database disappears with its connection: name a file, "
+                "or pass an engine that keeps the connection open."
             )
-        self.file = Path(file)
+        self.name, self.file = file, Path(file).absolute()  # whatever folder is the current one
         self._pool: Pool[SQLiteConnection] = Pool(
             self._connect, lambda idle: idle.connection.close()
         )
@@ -94,7 +94,7 @@ class SQLiteDatabase:
         self._pool.clear()
 
     def __str__(self) -> str:
-        return f"sqlite:///{self.file}"
+        return f"sqlite:///{self.name}"
 
     @contextmanager
     def _lent(self) -> Iterator[SQLiteConnection]:

@@ -79,7 +79,7 @@ class SQLReading:
             if queries.finds_subscriptions:
                 wanted -= _of_owners(mentioned, dispatches)
             if wanted:
-                found = self._connection.fetch(queries.pairs, self._keys(wanted))
+                found = self._fetch_keyed(queries.pairs, wanted)
                 subscriptions.update((list_, person) for list_, person in found)
         return Rows(
             subscribers,
@@ -94,7 +94,7 @@ class SQLReading:
         states: dict[RowId, State] = {}
         for kind, keys in by_kind(rows).items():
             width, names = len(KEYS[kind]), self._queries.written.get(kind, ())
-            for row in self._connection.fetch(self._queries.state(kind), self._keys(keys)):
+            for row in self._fetch_keyed(self._queries.state(kind), keys):
                 values = (
                     utc(value) if name in TIMES else value
                     for name, value in zip(names, row[width:], strict=True)
@@ -114,10 +114,21 @@ class SQLReading:
             parameters.append(encode({message_id for message_id, _ in mentioned.changed}))
         return self._connection.fetch(queries.find, parameters)
 
+    def _fetch_keyed(self, sql: str, keys: Collection[Any]) -> Sequence[Any]:
+        """Return the rows of these keys; on SQLite one by one, for its JSON has no bytes."""
+        dialect = self._queries.dialect
+        if dialect.single_statement_write:
+            return self._connection.fetch(sql, self._keys(keys))
+        rows = ([dialect.write(part) for part in _parts(key)] for key in keys)
+        return [found for row in rows for found in self._connection.fetch(sql, row)]
+
     def _keys(self, keys: Collection[Any]) -> list[str]:
         """Return the parameters of a statement by keys."""
-        rows = [key if isinstance(key, tuple) else (key,) for key in keys]
-        return self._queries.dialect.encode_rows(rows)
+        return self._queries.dialect.encode_rows(list(map(_parts, keys)))
+
+
+def _parts(key: Any) -> tuple[Any, ...]:  # noqa: ANN401 - of any type
+    return key if isinstance(key, tuple) else (key,)
 
 
 def _of_owners(mentioned: Mentioned, dispatches: Mapping[str, Sequence[Dispatch]]) -> set[Any]:
@@ -319,13 +330,14 @@ class SQLStore:
         self.database.close()
 
     def _verified(self) -> Queries:
-        if self._queries is None:
+        queries = self._queries  # which another thread may take away
+        if queries is None:
+            self._verified_at = monotonic()
             try:
-                self._queries = verify_tables(self.database, self._schema)
+                queries = self._queries = verify_tables(self.database, self._schema)
             except ConfigurationError as error:
                 raise Unavailable(str(error)) from error
-            self._verified_at = monotonic()
-        return self._queries
+        return queries
 
     def _verify_again(self) -> None:
         """Verify the tables, at most once a second. Raises a `StoreError` if they do not fit."""

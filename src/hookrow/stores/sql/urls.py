@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from hookrow.errors import ConfigurationError
 from hookrow.stores import NOT_ON
@@ -57,7 +57,7 @@ def open_database(database: str | URL | Engine | Database) -> Database:
 def missing_file(database: Database) -> str | None:
     """Return the SQLite file that does not exist yet, which connecting would make; else None."""
     if isinstance(database, SQLiteDatabase) and not database.file.exists():
-        return str(database.file)
+        return database.name
     return None
 
 
@@ -72,7 +72,7 @@ def backend(url: str) -> str:
     known = _DATABASES[name]
     if driver not in _DRIVERS[known]:
         raise ConfigurationError(
-            f"hookrow opens no database with {driver}: write {known}:// instead, or pass an engine."
+            f"hookrow does not work with {driver}: write {known}:// instead, or pass an engine."
         )
     return known
 
@@ -100,14 +100,20 @@ def _file(url: str) -> str | None:
 def _libpq(url: str) -> str:
     """Return a PostgreSQL URL as libpq takes it: asyncpg calls some options otherwise."""
     scheme, _, rest = url.partition("://")
-    # An @ in a host belongs to the password, in which it is written %40.
-    if rest.partition("?")[0].count("@") > 1:
+    authority, slash, path = rest.partition("/")
+    login, at, host = authority.rpartition("@")
+    if "@" in login:  # of a password, in which it is written %40
         raise ConfigurationError(NOT_A_URL)
-    base, mark, query = rest.partition("?")
-    if "asyncpg" in scheme and mark:
-        options = [(_ASYNCPG.get(name, name), value) for name, value in parse_qsl(query)]
-        query = urlencode(options)
-    return f"postgresql://{base}{mark}{query}"
+    base, mark, query = f"{host}{slash}{path}".partition("?")
+    options = parse_qsl(query, keep_blank_values=True)
+    if "asyncpg" in scheme:
+        options = [(_ASYNCPG.get(name, name), value) for name, value in options]
+    hosts = [value.partition(":") for name, value in options if name == "host"]
+    if len(hosts) > 1:  # as SQLAlchemy writes several
+        options = [each for each in options if each[0] != "host"]
+        options.append(("host", ",".join(host for host, _, _ in hosts)))
+        options.append(("port", ",".join(port or "5432" for _, _, port in hosts)))
+    return f"postgresql://{login}{at}{base}{mark}{urlencode(options, quote_via=quote)}"
 
 
 _ASYNCPG: Mapping[str, str] = {"ssl": "sslmode"}

@@ -12,10 +12,11 @@ from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.schema import NULLED, OTHERWISE, REFERENCES, TIMES, WRITTEN, Given, Schema, nearest
 from hookrow.stores import SchemaChanged
 from hookrow.stores.errors import store_error
-from hookrow.stores.sql.columns import Column, columns, is_view, regclass, tables
+from hookrow.stores.sql.columns import Column, columns, denied_error, is_view, regclass, tables
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.dialects import Dialect
 from hookrow.stores.sql.queries import LOG_COLUMNS, Queries
+from hookrow.stores.timeouts import STATEMENT_TIMEOUT, limited_to
 
 Columns: TypeAlias = Mapping[str, Column]
 """Of one table, by the table's own names."""
@@ -36,7 +37,7 @@ def verify(database: Database, schema: Schema) -> Queries:
     old, and `Unavailable`.
     """
     dialect = database.dialect
-    with database.reading() as connection:
+    with limited_to(STATEMENT_TIMEOUT), database.reading() as connection:
         _check_version(connection, dialect)
         tables = _Tables(connection, dialect, schema)
         found = {name: tables.columns(name) for name in schema.roles}
@@ -83,7 +84,7 @@ class _Tables:
             if each in (written if privilege == "UPDATE" else {*named.values(), *role.where})
         }
         if lacking:
-            raise self._denied(role.table, lacking)
+            raise denied_error(self._connection, self._dialect, role.table, lacking)
         if written and not self._is_updatable(role.table, written):
             raise SchemaMismatch(
                 f"No row can be changed through the view {role.table!r}: name the table behind it."
@@ -113,7 +114,18 @@ class _Tables:
             wanted = self._dialect.encode(["SELECT", "INSERT", "UPDATE"])
             lacking = self._connection.fetch(sql, [wanted, regclass(self._dialect, name)])
             if lacking:
-                raise self._denied(name, {privilege for (privilege,) in lacking})
+                privileges = {privilege for (privilege,) in lacking}
+                raise denied_error(self._connection, self._dialect, name, privileges)
+            denied = (
+                "SELECT sequence, quote_ident(current_user) "
+                "FROM pg_get_serial_sequence(%s, 'id') AS sequence "
+                "WHERE NOT has_sequence_privilege(sequence, 'USAGE')"
+            )
+            for sequence, user in self._connection.fetch(denied, [regclass(self._dialect, name)]):
+                raise SchemaMismatch(
+                    f"permission denied for sequence {sequence}: "
+                    f"GRANT USAGE ON SEQUENCE {sequence} TO {user}"
+                )
 
     def are_apart(self) -> bool:
         """Return whether no row of one table is also a row of another, as one of a view may be."""
@@ -130,6 +142,7 @@ class _Tables:
         return bool(count == len(changed) and no_view)
 
     def _existing(self, name: str, table: str) -> Columns:
+        self._check_usage(table)
         if found := columns(self._connection, self._dialect, table):
             return found
         bare = table.rpartition(".")[2]
@@ -138,12 +151,16 @@ class _Tables:
         hint = f" Did you mean {elsewhere[0]!r}?" if elsewhere else nearest(table, others)
         raise SchemaMismatch(f"The database has no table {table!r} for the {name}.{hint}")
 
-    def _denied(self, table: str, lacking: set[str]) -> SchemaMismatch:
-        ((user,),) = self._connection.fetch("SELECT quote_ident(current_user)")
-        return SchemaMismatch(
-            f"permission denied for table {table}: GRANT {', '.join(sorted(lacking))} "
-            f"ON {regclass(self._dialect, table)} TO {user}"
-        )
+    def _check_usage(self, table: str) -> None:
+        namespace = table.rpartition(".")[0]
+        if namespace and self._dialect.name == "postgresql":
+            denied = (
+                "SELECT quote_ident(nspname), quote_ident(current_user) FROM pg_namespace "
+                "WHERE nspname = %s AND NOT has_schema_privilege(oid, 'USAGE')"
+            )
+            for schema, user in self._connection.fetch(denied, [namespace]):
+                grant = f"GRANT USAGE ON SCHEMA {schema} TO {user}"
+                raise SchemaMismatch(f"permission denied for schema {schema}: {grant}")
 
     def _is_updatable(self, table: str, names: set[str]) -> bool:
         """Return whether the database knows a way to change these columns of a row."""
