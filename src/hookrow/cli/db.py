@@ -27,7 +27,7 @@ def upgrade(tables: Tables, database_url: str) -> None:
     with opened(database_url) as engine:
         migrations.upgrade(engine, tables.schema)
         newest = " and ".join(migrations.heads(tables.schema))
-        click.echo(f"{open_database(engine)} is at {newest}, the newest.")
+        click.echo(f"{open_database(database_url)} is at {newest}, the newest.")
 
 
 @db.command()
