@@ -17,7 +17,7 @@ from hookrow.stores.sql.verify import verify
 NAMES = [
     *("order", "Mixed Case", " ", "naïve ß 名前", "😀", "1st", "a-b", "tab\there", "line\nbreak"),
     *('"', '""', "'", "''", "`", "[x]", "\\", "\\'", "/* */", "--", ";", "a;b"),
-    *("%", "%s", "%%", "%(x)s", ":x", "::x", "$1", "?", "{}", "{0}", "@x", "#"),
+    *("%", "%s", "%%", "%(x", ":x", "::x", "$1", "?", "{}", "{0}", "@x", "#"),
     *("s", "d", "b", "m", "o", "given", "key_0", "new_at", "kept", "excluded", "value", "name"),
     *("hookrow_part_0", "SELECT", "x ORDER BY y", " WHERE true", "), ("),
 ]
