@@ -60,7 +60,7 @@ class EngineDatabase:
                 "(`engine.url`), or an engine that is not async."
             )
         self._engine, self._used = engine, False
-        in_memory = "memory" in str(engine.url) and engine.dialect.name == "sqlite"
+        in_memory = ":memory:" in str(engine.url) or "mode=memory" in str(engine.url)
         self._is_shared = isinstance(engine.pool, _SHARED) or in_memory
         # With one connection for all, who reads would roll back what another writes.
         self._alone: AbstractContextManager[object] = RLock() if self._is_shared else nullcontext()
