@@ -132,6 +132,18 @@ def test_call_that_hangs(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.M
     assert caplog.messages == ["A call of on_recorded takes more than 30.0 s."]
 
 
+def test_no_response_waits_for_a_hook() -> None:
+    database, hanging = people("ada", "bea"), Heard(opened=False)
+    receiver = receive(database, on_recorded=hanging)
+    assert result(receiver(request(delivery("ada")))).status == 200
+    assert hanging.reached.wait(LIMIT)
+    answers = [result(receiver(request(delivery("ada")))).status for _ in range(40)]
+    assert (answers, hanging.calls) == ([200] * 40, [])  # all while the first call hangs
+    hanging.opened.set()
+    receiver.close(LIMIT)
+    assert len(hanging.calls) == 41
+
+
 @pytest.mark.parametrize("queue", [True, False])
 def test_each_end_is_told_once_in_order_and_after_the_commit(*, queue: bool) -> None:
     database, refused, recorded, seen = people("ada", "bea"), Heard(), Heard(), []

@@ -112,7 +112,7 @@ _KINDS = {"S": "text", "N": "number", "B": "boolean", "E": "enum"}
 """By PostgreSQL's category of a type."""
 
 _HEADER = 4
-"""In a modifier of a text type, what is added to its length."""
+"""PostgreSQL adds this to the length in the type modifier of a text."""
 
 _HIDDEN_AND_GENERATED = {2, 3}
 

@@ -17,7 +17,7 @@ CONNECT_TIMEOUT = 3
 """In seconds; how long to wait for a new connection, or for a free one."""
 
 SESSIONS = 8
-"""How many sessions a database of our own has at most."""
+"""The largest number of connections that hookrow opens to one database."""
 
 NOT_A_URL = (
     "This is no database URL: write for example sqlite:///hookrow.db "
