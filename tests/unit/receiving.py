@@ -17,7 +17,7 @@ from hookrow.stores.log import Query
 from hookrow.stores.memory import MemoryReading, MemoryStore, MemoryTransaction, Row
 from hookrow.stores.memory_log import MemoryLog
 
-LIMIT = 20.0
+LIMIT = 60.0
 """In seconds; how long a test waits for something that usually comes at once."""
 
 SECRET = "the-secret-of-the-tests"
