@@ -32,6 +32,10 @@ class Person(models.Model):
     friends = models.ManyToManyField("self")
 
 
+class Patron(Person):
+    since = models.DateTimeField(null=True)
+
+
 class Mail(models.Model):
     uid = models.UUIDField(primary_key=True)
     group = models.ForeignKey(Group, models.PROTECT, db_constraint=False)

@@ -94,6 +94,17 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     (mapping(where={"deletd_at": None}), "E002", "Did you mean 'deleted_at'"),
     (mapping(where={"uid": "x"}), "E002", "crm.Person.uid cannot hold 'x'"),
     (mapping(where={"address__name": 1}), "E002", "crm.Person.address leads to no other model"),
+    # what only the ORM can do
+    (mapping("crm.Patron"), "E007", "in another table than Patron: name the model that has all"),
+    (mapping("crm.Patron", id="person_ptr"), "E007", "crm.Person.address is in another table"),
+    (mapping("crm.Patron", {"address": "x"}, email="since"), "E007", "Person.muted_at is in an"),
+    (
+        mapping("crm.Send", {"mail__group": None}, email="postmark_id", suppressed_at="muted_at"),
+        "E007",
+        "crm.Send: `where` hides rows by 'mail__group', a field of another model",
+    ),
+    (mapping(sends={"list_id": "mail__group__uid"}), "E007", "over one foreign key, not over sev"),
+    (mapping(sends={"list_id": "seen__group"}), "E002", "crm.Send.seen leads to no other model"),
     (
         mapping("crm.Send", {"mail_id": False}, email="postmark_id", suppression_reason="mail"),
         "E002",
@@ -123,7 +134,7 @@ def test_mappings_that_work() -> None:
     The only findings are that the emails lack an index that ignores case.
     """
     columns = {"list_id": "from_person", "subscriber_id": "to_person_id", **dict.fromkeys(MUTED)}
-    sends = Role("crm.Send", {**CRM.dispatches.columns, "list_id": "person_id"})
+    sends = Role("crm.Send", {**CRM.dispatches.columns, "list_id": None})
     schema = replace(CRM, dispatches=sends, subscriptions=Role("crm.person_Friends", columns))
     plain = {
         name: {"table": role.table, "columns": dict(role.columns)}
@@ -155,6 +166,13 @@ def test_settings_without_a_secret(hookrow: object, expected: str) -> None:
 def test_databases_that_cannot_be_used(more: dict[str, Any], expected: str) -> None:
     with django_host.alias("sqlite:///x.db", **more) as alias:
         assert_refused({"DATABASE": alias}, "E004", expected)
+
+
+def test_a_model_that_the_settings_replace() -> None:
+    """The error names the model to use instead of a swapped one."""
+    tables = mapping("auth.User", email="email")
+    with override_settings(AUTH_USER_MODEL="crm.Person"):
+        assert_refused(tables, "E002", "replace the model 'auth.User' by 'crm.Person': name that")
 
 
 def test_fields_that_do_not_allow_null(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,9 @@ import django_host
 from copying import replace
 from crm.schema import CRM, MUTED
 from hookrow import Role, Schema
-from hookrow.django.rows import DjangoTransaction
 from hookrow.django.store import DjangoStore
 from hookrow.notification import Key
+from hookrow.stores.sql.store import SQLTransaction
 
 BARE = replace(
     UNDATED,
@@ -67,7 +67,7 @@ class DjangoHome(SQLHome):
         self.store.close()
         self._stack = ExitStack()
         self.alias = self._stack.enter_context(django_host.alias(url))
-        self.store = _Closing(schema, self.alias)  # type: ignore[assignment] # another store
+        self.store = _Closing(schema, self.alias)
         if schema == CRM:
             self._make_mails()
 
@@ -98,7 +98,7 @@ class _Closing(DjangoStore):
     """Closes the connections of other threads: Django closes only those of requests."""
 
     @contextmanager
-    def transaction(self, *, skip_locked: bool = False) -> Iterator[DjangoTransaction]:
+    def transaction(self, *, skip_locked: bool = False) -> Iterator[SQLTransaction]:
         try:
             with super().transaction(skip_locked=skip_locked) as transaction:
                 yield transaction

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -21,13 +21,12 @@ import django_host
 from copying import replace
 from crm.models import Group, Mail, Membership, Person, Reason, Send
 from crm.schema import MUTED
-from hookrow import Delivered, Role, Schema, SchemaMismatch, Suppressed
-from hookrow.django.duplicates import duplicates
-from hookrow.django.mapping import models
+from hookrow import Delivered, Recorded, Role, Schema, SchemaMismatch, Suppressed
 from hookrow.django.store import DjangoStore
 from hookrow.notification import Mentioned, Suppressible
 from hookrow.recording import record
 from hookrow.stores import Locked, Unavailable
+from hookrow.stores.sql.advice import repeated_emails
 from hookrow.stores.timeouts import limited_to
 from postgres import Databases
 
@@ -84,7 +83,7 @@ HOST = Schema(
             "opened_at": "seen",
             **dict.fromkeys(MUTED),
         },
-        where={"mail__group": str(UID)},
+        where={"mail": str(UUID(int=7))},
     ),
     messages=Role("crm.Mail", {"list_id": "group"}),
     subscriptions=Role(
@@ -94,7 +93,7 @@ HOST = Schema(
     reasons={"HardBounce": Reason.BOUNCE, "*": Reason.OTHER},
     log=None,
 )
-"""The list is found by a message; soft deletion, numbers for reasons, a condition on a relation."""
+"""The list is found by a message; soft deletion, numbers for reasons, a condition on a key."""
 
 
 @pytest.fixture
@@ -148,10 +147,11 @@ class TestModelsOfAHost:
 
     def test_duplicates(self, crm: str) -> None:
         """Emails that differ only by case are counted once each, among the selected rows."""
-        assert duplicates(models(HOST), crm) == (0, "")
+        store = DjangoStore(HOST, crm)
+        assert repeated_emails(store.database, store.queries) == (0, "")
         for number, address in enumerate(("ADA@example.com", ADA, "X@x"), 3):
             Person.objects.using(crm).create(uid=UUID(int=number), address=address)
-        assert duplicates(models(HOST), crm) == (1, ADA)
+        assert repeated_emails(store.database, store.queries) == (1, ADA)
 
     @pytest.mark.parametrize("fold", ["ascii", "exact", "citext"])
     def test_how_emails_fold(
@@ -172,15 +172,55 @@ class TestModelsOfAHost:
         assert [statuses(record(store, [each])) for each in told] == [[each] for each in found]
         assert statuses(record(store, told)) == found
 
-    def test_a_field_that_changes_its_values(
+    def test_fields_with_conversions_of_their_own(
         self, crm: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A field's own conversion applies to the texts that are searched for."""
-        field = Send.postmark_id.field
-        monkeypatch.setattr(field, "get_prep_value", lambda text: text and text.strip("\x01"))
+        """Keys, reasons and times are read and written by the conversions of their fields."""
+        stored = Person.objects.using(crm).get(uid=UID).uid
+
+        def convert(field: Any, read: Any, write: Any) -> None:  # noqa: ANN401 - Django's own
+            prepare = field.get_prep_value
+            monkeypatch.setattr(field, "get_prep_value", lambda value: prepare(write(value)))
+            monkeypatch.setattr(field, "from_db_value", lambda it, *_: read(it), raising=False)
+
+        shift, later = UUID(int=stored.int + 100), timedelta(days=1)
+        convert(
+            Person.uid.field,
+            lambda it: it and UUID(int=it.int + 100),
+            lambda it: it and UUID(int=UUID(str(it)).int - 100),
+        )
+        convert(Person.mute_code.field, lambda it: it and it - 100, lambda it: it and it + 100)
+        convert(Person.muted_at.field, lambda it: it and it + later, lambda it: it and it - later)
         store = DjangoStore(HOST, crm)
-        told = [arrival(opens(ADA, each)) for each in ("m-1", "m-2", "m-3")]
-        assert statuses(record(store, told)) == [200, 400, 404]
+        [outcome] = record(store, [arrival(Suppressed(ADA, "m-1", NOON, "HardBounce"))])
+        assert isinstance(outcome, Recorded)
+        assert [each.row for each in outcome.changes] == [
+            (Suppressible.SUBSCRIBER, shift),
+            (Suppressible.DISPATCH, UID),
+            (Suppressible.SUBSCRIPTION, (UID, shift)),
+        ]
+        ada = Person.objects.using(crm).get(uid=shift)
+        assert (ada.muted_at, ada.mute_code) == (NOON, Reason.BOUNCE)
+        row = (Suppressible.SUBSCRIBER, shift)
+        with store.transaction() as transaction:
+            assert not transaction.lock([row])
+            assert transaction.read([row])[row]["suppressed_at"] == NOON
+        with connections[crm].cursor() as cursor:
+            cursor.execute("SELECT mute_code, muted_at FROM crm_person WHERE mute_code > 0")
+            [(code, at)] = cursor.fetchall()
+        assert (code, str(at)[:10]) == (100 + Reason.BOUNCE, str(NOON - later)[:10])
+
+    @pytest.mark.parametrize("field", [Person.address.field, Send.postmark_id.field], ids=str)
+    def test_texts_that_a_field_changes(
+        self,
+        crm: str,
+        field: Any,  # noqa: ANN401 - of either model
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """A field that changes what it stores cannot be compared with notifications."""
+        monkeypatch.setattr(field, "get_prep_value", str.swapcase)
+        with pytest.raises(SchemaMismatch, match=f"{field} changes its values"):
+            DjangoStore(HOST, crm)
 
     @pytest.mark.parametrize("use_tz", [True, False])
     def test_times_of_the_project(self, crm: str, *, use_tz: bool) -> None:

@@ -15,18 +15,16 @@ from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 
 from hookrow.django.changelist import LongList, choice
-from hookrow.django.conf import conf
-from hookrow.django.log import DjangoLog
 from hookrow.django.models import Notification
 from hookrow.django.receiving import store
 from hookrow.django.suppression import SuppressionAdmin
 from hookrow.entry import RECORD_TYPES, Ending, Logged, kept_message_id, kept_recipient
-from hookrow.errors import HookrowError
+from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.notification import Recorded
 from hookrow.postmark import parse
 from hookrow.quiet import Quiet
 from hookrow.replay import arrivals_of, matching, record_late
-from hookrow.stores.log import Query
+from hookrow.stores.log import LogReader, Query
 from hookrow.story import laid_out, many, printable, story
 
 __all__ = ["NotificationAdmin", "SuppressionAdmin"]
@@ -107,7 +105,7 @@ class NotificationAdmin(LongList):
             return
         counts: Counter[str] = Counter()
         try:
-            for group in matching(DjangoLog(conf.database), Query(ids=ids)):
+            for group in matching(_log(), Query(ids=ids)):
                 counts += _replayed(group)
         except HookrowError as error:
             text = f"Stopped after {counts.total()}: {error}"
@@ -138,6 +136,14 @@ class NotificationAdmin(LongList):
         """Let nobody change one."""
         del request, obj
         return False
+
+
+def _log() -> LogReader:
+    """Return the project's log. Raises `ConfigurationError` if it is off."""
+    log = store().log
+    if log is None:
+        raise ConfigurationError("The log is off: set HOOKROW['LOG'] to True.")
+    return log
 
 
 def _replayed(entries: Sequence[Logged]) -> Counter[str]:

@@ -2,9 +2,10 @@
 
 Ids are stable. `hookrow.E001` no usable secret, `E002` no such app, model or field,
 `E003` a setting that there is none of or that cannot work, `E004` a database that cannot
-be used, `E005` a spool that cannot be written, `E006` a field that must allow null; `W001` no
-index for a lookup, `W002` a short secret, `W003` no table for the log, `W004` models that are
-kept in another database, `W005` a field of an unmanaged model that does not allow null.
+be used, `E005` a spool that cannot be written, `E006` a field that must allow null, `E007` a
+mapping that needs the ORM; `W001` no index for a lookup, `W002` a short secret, `W003` no table for
+the log, `W004` models that are kept in another database, `W005` a field of an unmanaged model that
+does not allow null.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Djan
 from django.db import router
 
 from hookrow.django.conf import NAMES, conf
+from hookrow.django.field_types import NeedsORM, check_fold
 from hookrow.django.indexes import missing
-from hookrow.django.lookups import check_fold
-from hookrow.django.mapping import NOT_NULL, Models, models
+from hookrow.django.mapping import NOT_NULL, ModelMapping, map_models
 from hookrow.django.receiving import built
-from hookrow.django.store import DjangoStore, supported
+from hookrow.django.store import DjangoStore, check_alias
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.postmark import SHORTEST_SECRET, Postmark
 
@@ -95,7 +96,7 @@ def _unwritable(path: Path) -> str | None:
 
 def _database() -> Iterator[CheckMessage]:
     try:
-        supported(conf.database)
+        check_alias(conf.database)
     except ConfigurationError as error:
         hint = "HOOKROW['DATABASE'] is an alias of DATABASES, on PostgreSQL or SQLite."
         yield Error(str(error), hint=hint, id="hookrow.E004")
@@ -103,8 +104,12 @@ def _database() -> Iterator[CheckMessage]:
 
 def _tables() -> Iterator[CheckMessage]:
     try:
-        found = models(conf.tables)
-        check_fold(found, conf.database)
+        tables = conf.tables
+        found = map_models(tables, conf.database)
+        check_fold(found.fields["subscribers", "email"], tables.subscribers.fold, conf.database)
+    except NeedsORM as error:
+        hint = "hookrow writes SQL and does not use the ORM: docs/hosts/django.md names the limits."
+        yield Error(str(error), hint=hint, id="hookrow.E007")
     except SchemaMismatch as error:
         hint = "A role's table is a model's label ('crm.Person'), its columns are fields of it."
         yield Error(str(error), hint=hint, id="hookrow.E002")
@@ -119,7 +124,7 @@ def _tables() -> Iterator[CheckMessage]:
         yield from _elsewhere(found)
 
 
-def _nulls(found: Models) -> Iterator[CheckMessage]:
+def _nulls(found: ModelMapping) -> Iterator[CheckMessage]:
     for field in found.not_null():
         yield Error(
             NOT_NULL.format(field),
@@ -136,7 +141,7 @@ def _nulls(found: Models) -> Iterator[CheckMessage]:
         )
 
 
-def _log(found: Models) -> Iterator[CheckMessage]:
+def _log(found: ModelMapping) -> Iterator[CheckMessage]:
     if found.log is not None and not router.allow_migrate_model(conf.database, found.log):
         yield Warning(
             f"DATABASE_ROUTERS keep the log's table out of the database {conf.database!r}.",
@@ -145,9 +150,9 @@ def _log(found: Models) -> Iterator[CheckMessage]:
         )
 
 
-def _elsewhere(found: Models) -> Iterator[CheckMessage]:
+def _elsewhere(found: ModelMapping) -> Iterator[CheckMessage]:
     """Warn of models that the project itself, and its admin, look for in another database."""
-    everyone = [role.model for role in found.roles.values()] + ([found.log] if found.log else [])
+    everyone = [*found.models.values(), *([found.log] if found.log else [])]
     names = [each._meta.label for each in everyone if router.db_for_write(each) != conf.database]  # noqa: SLF001 - Django's public name
     if names:
         yield Warning(
@@ -158,7 +163,7 @@ def _elsewhere(found: Models) -> Iterator[CheckMessage]:
         )
 
 
-def _indexes(found: Models) -> Iterator[CheckMessage]:
+def _indexes(found: ModelMapping) -> Iterator[CheckMessage]:
     """Warn of each lookup that would read a whole table."""
     for each in missing(found, conf.database):
         yield Warning(

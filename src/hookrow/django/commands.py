@@ -23,16 +23,14 @@ from hookrow.cli.simulate import simulate
 from hookrow.cli.stats import stats
 from hookrow.clocks import SECONDS, compare
 from hookrow.django.conf import conf
-from hookrow.django.duplicates import duplicates
-from hookrow.django.mapping import models
 from hookrow.django.models import Notification
 from hookrow.django.receiving import store
-from hookrow.django.transactions import faults
 from hookrow.errors import ConfigurationError
 from hookrow.finding import Finding, Level, several_rows
 from hookrow.outside import look
 from hookrow.retry import masked
 from hookrow.stores import Store, StoreError
+from hookrow.stores.sql.advice import repeated_emails
 
 RUNSERVER = "http://127.0.0.1:8000"
 """Where Django's own server listens."""
@@ -49,7 +47,7 @@ class Project:
         del database_url
         opened = store()
         table = Notification._meta.db_table  # noqa: SLF001 - Django's public name
-        with faults():
+        with opened.database.reading():
             tables = connections[conf.database].introspection.table_names()
         if opened.log is not None and table not in tables:
             raise ConfigurationError(f"There is no table {table}. Run: manage.py migrate")
@@ -108,15 +106,14 @@ def _findings() -> Iterator[Finding]:
 
 def _seconds() -> SupportsFloat:
     """Return the database's time, in seconds since 1970. Raises a `StoreError`."""
-    with faults(), connections[conf.database].cursor() as cursor:
-        cursor.execute(SECONDS)
-        seconds: SupportsFloat = cursor.fetchone()[0]
+    with store().database.reading() as connection:
+        seconds: SupportsFloat = connection.fetch(SECONDS)[0][0]
         return seconds
 
 
 def _emails() -> Iterator[Finding]:
     try:
-        count, example = duplicates(models(conf.tables), conf.database)
+        count, example = repeated_emails(store().database, store().queries)
     except StoreError as error:
         yield Finding(Level.WARNING, "emails", f"They could not be compared: {error}")
         return

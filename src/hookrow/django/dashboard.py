@@ -19,7 +19,6 @@ from django.views.decorators.csrf import csrf_exempt
 
 from hookrow.dashboard import Dashboard
 from hookrow.django.conf import conf
-from hookrow.django.mapping import models
 from hookrow.django.receiving import store
 from hookrow.django.store import DjangoStore
 from hookrow.django.views import head_of, sent
@@ -55,7 +54,7 @@ def _dashboard(store: DjangoStore, *, keep_bodies: bool) -> Dashboard:
 
 def _may(user: Any) -> Collection[str]:  # noqa: ANN401 - the project's own
     """Return the pages whose form the user may send."""
-    meta = models(conf.tables).roles["subscribers"].model._meta  # noqa: SLF001 - Django's public name
+    meta = store().mapping.models["subscribers"]._meta  # noqa: SLF001 - Django's public name
     change = f"{meta.app_label}.change_{meta.model_name}"
     needed = {
         "notification": "hookrow.replay_notification",

@@ -1,11 +1,13 @@
-"""Whether the fields of a host's models can hold what is written there, and be compared."""
+"""Checks that the fields of a project's models can hold what is written, and can be compared."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 from django.core.exceptions import ValidationError
+from django.db import connections
 from django.db.models import (
     CharField,
     DateTimeField,
@@ -18,11 +20,15 @@ from django.db.models import (
 )
 
 from hookrow.errors import SchemaMismatch
-from hookrow.schema import REFERENCES, TIMES
+from hookrow.schema import REFERENCES, TIMES, Fold
 
 AnyField: TypeAlias = "Field[Any, Any]"
 
 _TEXT = frozenset({"email", "provider_message_id"})
+
+
+class NeedsORM(SchemaMismatch):
+    """A mapping that only Django's ORM can follow, while hookrow writes SQL."""
 
 
 def check_types(
@@ -34,6 +40,11 @@ def check_types(
             raise SchemaMismatch(f"{field} has to be a DateTimeField: it keeps {ours}.")
         if ours in _TEXT and not isinstance(field, CharField | TextField):
             raise SchemaMismatch(f"{field} has to be text: it is compared as it came.")
+        if ours in _TEXT and not is_plain(field):
+            raise NeedsORM(
+                f"{field} changes its values as it stores or reads them, and notifications are "
+                "compared with what is stored: use a plain CharField or TextField."
+            )
         if ours == "suppression_reason":
             _check_reasons(field, reasons or {})
     for one, other in REFERENCES:
@@ -57,6 +68,39 @@ def end_of(field: AnyField) -> AnyField:
     while isinstance(field, ForeignKey):
         field = field.target_field
     return field
+
+
+def is_plain(field: AnyField) -> bool:
+    """Return whether a field stores its values by Django's own conversions only."""
+    return not hasattr(field, "from_db_value") and all(
+        getattr(getattr(field, each), "__module__", None) in _DJANGO for each in _CONVERSIONS
+    )
+
+
+_CONVERSIONS = ("get_prep_value", "get_db_prep_value", "get_db_prep_save")
+_DJANGO = {"django.db.models.fields", "django.db.models.fields.related"}
+
+
+def check_fold(email: AnyField, fold: Fold, using: str) -> None:
+    """Raise `SchemaMismatch` for the fold `citext` of a field whose case PostgreSQL respects.
+
+    A notification would then find the rows of another in its group. No database is queried.
+    """
+    connection = connections[using]
+    if fold != "citext" or connection.vendor == "sqlite":
+        return
+    collation = getattr(email, "db_collation", None)
+    if email.db_type(connection) != "citext" and (
+        not collation or _PREDEFINED.fullmatch(collation)
+    ):
+        raise SchemaMismatch(
+            f"{email} is neither CITEXT nor of a db_collation that ignores case: "
+            "write another fold, lower for example."
+        )
+
+
+_PREDEFINED = re.compile(r"C|POSIX|default|ucs_basic|unicode|pg_.*|.*-x-icu|[a-z]{2,3}_[A-Z]{2}.*")
+"""PostgreSQL's own collations, all of which respect case."""
 
 
 def _check_reasons(field: AnyField, reasons: Mapping[str, str | int]) -> None:

@@ -14,8 +14,6 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models.expressions import Expression
 from django.db.models.sql.compiler import SQLCompiler
 
-from hookrow.stores.log import LENGTHS, Grain
-
 if TYPE_CHECKING:
     from django.db.models.sql.compiler import _AsSqlType
 
@@ -85,46 +83,6 @@ class Folded(_Text):
     ) -> _AsSqlType:
         """Say which letters: plain lower() follows the database's locale beyond ASCII."""
         template = '%(function)s(%(expressions)s COLLATE "C")'
-        return self.as_sql(compiler, connection, template=template, **context)
-
-
-class Size(models.Func):
-    """`Size("body")`: the size of a text, for `stores.log.within_size`.
-
-    In bytes, which PostgreSQL knows without reading it; SQLite counts characters.
-    """
-
-    function = "OCTET_LENGTH"
-    arity = 1
-    output_field = models.IntegerField()
-
-    def as_sqlite(
-        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: str
-    ) -> _AsSqlType:
-        """Count characters, because SQLite before 3.43 has no function for bytes."""
-        return self.as_sql(compiler, connection, function="LENGTH", **context)
-
-
-class Start(_Text):
-    """`Start("received_at", "hour")`: the start of the hour or the minute, in UTC.
-
-    SQLite cuts its text and PostgreSQL tells a time without a zone; `stores.log.moment`
-    reads both.
-    """
-
-    function = "date_trunc"
-    template = "%(function)s('%(grain)s', timezone('UTC', %(expressions)s))"
-    arity = 1
-    output_field = models.TextField()
-
-    def __init__(self, expression: str, grain: Grain) -> None:
-        super().__init__(expression, grain=grain, length=LENGTHS[grain])
-
-    def as_sqlite(
-        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: str
-    ) -> _AsSqlType:
-        """Cut the text."""
-        template = "substr(%(expressions)s, 1, %(length)s)"
         return self.as_sql(compiler, connection, template=template, **context)
 
 

@@ -12,7 +12,7 @@ from django.db.models.expressions import Expression
 from django.db.models.functions import Collate, Lower
 
 from hookrow.django.fields import Folded
-from hookrow.django.mapping import Models
+from hookrow.django.mapping import ModelMapping
 from hookrow.schema import Fold
 
 
@@ -25,20 +25,21 @@ class Missing:
     index: str
 
 
-def missing(models: Models, using: str) -> Iterator[Missing]:
+def missing(mapping: ModelMapping, using: str) -> Iterator[Missing]:
     """Look at the models, at no database."""
-    people, sends = models.roles["subscribers"], models.roles["dispatches"]
-    email, fold = people.fields["email"].name, models.fold
-    if not _folded(people.model, email, fold, using):
-        yield Missing(people.model, [email], _SERVING[fold].format(email))
-    message_id = sends.fields["provider_message_id"].name
-    if not _leading(sends.model, [message_id]):
-        yield Missing(sends.model, [message_id], f"Index(fields=[{message_id!r}], name=...)")
-    if "subscriptions" in models.roles:
-        members = models.roles["subscriptions"]
-        pair = [members.fields[name].name for name in ("list_id", "subscriber_id")]
-        if not (_leading(members.model, pair) or _leading(members.model, pair[1:])):
-            yield Missing(members.model, pair, f"UniqueConstraint(fields={pair!r}, name=...)")
+    models, fields = mapping.models, mapping.fields
+    people, sends = models["subscribers"], models["dispatches"]
+    email, fold = fields["subscribers", "email"].name, mapping.schema.subscribers.fold
+    if not _folded(people, email, fold, using):
+        yield Missing(people, [email], _SERVING[fold].format(email))
+    message_id = fields["dispatches", "provider_message_id"].name
+    if not _leading(sends, [message_id]):
+        yield Missing(sends, [message_id], f"Index(fields=[{message_id!r}], name=...)")
+    if "subscriptions" in models:
+        members = models["subscriptions"]
+        pair = [fields["subscriptions", name].name for name in ("list_id", "subscriber_id")]
+        if not (_leading(members, pair) or _leading(members, pair[1:])):
+            yield Missing(members, pair, f"UniqueConstraint(fields={pair!r}, name=...)")
 
 
 _SERVING: dict[Fold, str] = {

@@ -1,71 +1,169 @@
-"""The Django store: the host's models, through the ORM, on the host's own connection.
-
-It opens transactions; what is done in them is in `rows`.
-"""
+"""The Django store: the SQL store on the project's own connection, and on its models' tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
+from zoneinfo import ZoneInfo
 
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.utils.timezone import make_aware
 
-from hookrow.django.census import DjangoCensus
-from hookrow.django.keeping import Keeping
-from hookrow.django.log import DjangoLog
-from hookrow.django.lookups import Lookups, check_fold
-from hookrow.django.mapping import check_null, models
-from hookrow.django.rows import DjangoReading, DjangoTransaction, Kept
+from hookrow.django.field_types import check_fold
+from hookrow.django.mapping import NOT_NULL, map_models
 from hookrow.django.transactions import begun, reading
-from hookrow.django.updates import Updates
-from hookrow.errors import ConfigurationError
+from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.schema import Schema, nearest
 from hookrow.stores import NOT_ON
+from hookrow.stores.sql.connections import Connection, Row
+from hookrow.stores.sql.dialects import Dialect, PostgreSQL, SQLite
+from hookrow.stores.sql.queries import Queries
+from hookrow.stores.sql.store import SQLStore
 
 
-class DjangoStore:
-    """The rows of the models that the schema names, in the database of that alias.
+class DjangoStore(SQLStore):
+    """The rows of the models that the schema names, in the database of an alias.
 
-    Raises `SchemaMismatch` where there is no such model or field, and
-    `ConfigurationError` for an alias that there is none of, or a database that
-    hookrow does not know. No database is asked.
+    Raises `SchemaMismatch` if a model or a field does not exist or cannot be used, and
+    `ConfigurationError` for an unknown alias or database. No database is queried.
     """
 
     def __init__(self, schema: Schema = Schema(), using: str = "default") -> None:  # noqa: B008 - frozen
-        supported(using)
+        check_alias(using)
         self.using = using
-        found = models(schema)
-        check_fold(found, using)
-        check_null(found)
-        keeping = Keeping(found.log, using) if found.log else None
-        self._kept = Kept(found, Lookups(found, using), Updates(found), keeping)
-        self.census = DjangoCensus(found, self._kept.lookups, using)
-        self.log = DjangoLog(using) if schema.log else None
+        self.mapping = map_models(schema, using)
+        check_fold(self.mapping.fields["subscribers", "email"], schema.subscribers.fold, using)
+        for field in self.mapping.not_null():
+            raise SchemaMismatch(f"{NOT_NULL.format(field)} Add null=True to it.")
+        database = DjangoDatabase(using)
+        self._open(database, self.mapping.schema)
+        dialect = database.dialect
+        self._built = Queries(
+            self.mapping.schema,
+            self.mapping.columns,
+            dialect,
+            single_statement=dialect.single_statement_write and self.mapping.is_written_apart,
+        )
+        self._queries = self._built
 
-    @contextmanager
-    def transaction(self, *, skip_locked: bool = False) -> Iterator[DjangoTransaction]:
-        """Begin a transaction, or inside one of the host's a savepoint; see `Store.transaction`."""
-        with begun(self.using) as connection:
-            yield DjangoTransaction(self._kept, connection, skip_locked=skip_locked)
-
-    @contextmanager
-    def reading(self) -> Iterator[DjangoReading]:
-        """Look at rows, in a transaction of the host's or in none; see `Store.reading`."""
-        with reading(self.using) as connection:
-            yield DjangoReading(self._kept, connection)
+    def _verify(self) -> Queries:
+        super()._verify()
+        return self._built
 
 
-def supported(using: str) -> None:
-    """Raise `ConfigurationError` where a database alias cannot be used."""
+def check_alias(using: str) -> None:
+    """Raise `ConfigurationError` if a database alias cannot be used."""
     if using not in connections.settings:
         raise ConfigurationError(
             f"DATABASES has no alias {using!r}.{nearest(using, connections.settings)}"
         )
     connection = connections[using]
-    if connection.vendor not in {"postgresql", "sqlite"}:
+    if connection.vendor not in _DIALECTS:
         raise ConfigurationError(NOT_ON.format(connection.vendor))
     if not connection.settings_dict["AUTOCOMMIT"]:
         raise ConfigurationError(
-            f"DATABASES[{using!r}] has AUTOCOMMIT off, so that nothing would be committed: "
-            "leave it out, or name another alias."
+            f"DATABASES[{using!r}] has AUTOCOMMIT off, so nothing would be committed: remove it, "
+            "or use another alias."
         )
+
+
+class _DjangoNames(Dialect):
+    """Quotes the names of tables as Django does: a dot is a part of the name."""
+
+    def __init__(self, quote: Callable[[str], str]) -> None:
+        self._quote = quote
+
+    def table(self, name: str) -> str:
+        return self._quote(name).replace("%", "%%")
+
+
+class _PostgreSQL(_DjangoNames, PostgreSQL):
+    pass
+
+
+class _SQLite(_DjangoNames, SQLite):
+    pass
+
+
+_DIALECTS: Mapping[str, Callable[[Callable[[str], str]], Dialect]] = {
+    "postgresql": _PostgreSQL,
+    "sqlite": _SQLite,
+}
+
+
+class DjangoDatabase:
+    """The database of an alias, on the current thread's connection; see `connections.Database`.
+
+    Inside a transaction of the project, a transaction is a savepoint.
+    """
+
+    def __init__(self, using: str) -> None:
+        connection, self._using = connections[using], using
+        self.dialect = _DIALECTS[connection.vendor](connection.ops.quote_name)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """Begin a transaction with time limits, or a savepoint."""
+        with begun(self._using) as connection:
+            yield _Connection(connection)
+
+    @contextmanager
+    def session(self) -> Iterator[tuple[Connection, bool]]:
+        """Begin a transaction."""
+        with self.transaction() as connection:
+            yield connection, True
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Connect to read, in the project's transaction or in none."""
+        with reading(self._using) as connection:
+            yield _Connection(connection)
+
+    def close(self) -> None:
+        """Do nothing: the connections are the project's."""
+
+    def __str__(self) -> str:
+        return f"DATABASES[{self._using!r}]"
+
+
+_TIMESTAMPTZ = 1184
+"""The type's OID in PostgreSQL."""
+
+
+class _Connection:
+    """Django takes `%%` for a percent sign only if it is passed a list of parameters."""
+
+    def __init__(self, connection: BaseDatabaseWrapper) -> None:
+        self._connection = connection
+
+    def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Row]:
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql, list(parameters))
+            rows: Sequence[Row] = cursor.fetchall()
+            if self._connection.vendor == "postgresql" and self._connection.timezone is None:
+                return self._aware(rows, cursor.description)
+            return rows
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql, list(parameters))
+            count: int = cursor.rowcount
+            return count
+
+    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.executemany(sql, list(rows))
+
+    def _aware(self, rows: Sequence[Row], description: Sequence[Any]) -> Sequence[Row]:
+        """Return instants with their time zone, which Django removes if USE_TZ is off."""
+        places = {place for place, each in enumerate(description) if each[1] == _TIMESTAMPTZ}
+        zone = ZoneInfo(self._connection.timezone_name)
+        return [
+            [
+                make_aware(value, zone) if place in places and value is not None else value
+                for place, value in enumerate(row)
+            ]
+            for row in rows
+        ]

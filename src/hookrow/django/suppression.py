@@ -19,7 +19,6 @@ from django.template.response import TemplateResponse
 from hookrow.byhand import change_by_hand
 from hookrow.decide import decide, mentioned
 from hookrow.django.conf import conf
-from hookrow.django.mapping import models
 from hookrow.django.receiving import store
 from hookrow.errors import HookrowError
 from hookrow.notification import Arrival, Key, Reactivated, Recorded
@@ -90,20 +89,18 @@ class SuppressionAdmin(_Admin):
 
     def _is_meant(self, request: HttpRequest, row: Any) -> bool:  # noqa: ANN401 - any model's
         """Tell whether its address finds the row, and say so where it finds another."""
-        paths = models(conf.tables).roles["subscribers"].paths
-        found = _found(getattr(row, paths["email"]))
-        if found in {None, getattr(row, paths["id"])}:
+        found = _found(_value(row, "email"))
+        if found in {None, _value(row, "id")}:
             return True
         text = f"{row} is left as it is: what comes for its address goes to another row, {found}."
         self.message_user(request, text, messages.WARNING)
         return False
 
     def _changed(self, request: HttpRequest, row: Any, reason: str, *, suppress: bool) -> bool:  # noqa: ANN401 - any model's
-        email = models(conf.tables).roles["subscribers"].paths["email"]
         user = request.user.get_username()
         outcome = change_by_hand(
             store(),
-            getattr(row, email),
+            _value(row, "email"),
             reason=reason if suppress else None,
             by=user,
             at=datetime.now(UTC),
@@ -131,6 +128,11 @@ class SuppressionAdmin(_Admin):
         }
         request.current_app = self.admin_site.name
         return TemplateResponse(request, "admin/hookrow/suppression.html", context)
+
+
+def _value(row: Any, ours: str) -> Any:  # noqa: ANN401 - any model's
+    """Return the value of a subscriber's field, by hookrow's name for it."""
+    return getattr(row, store().mapping.fields["subscribers", ours].attname)
 
 
 def _found(email: str) -> Key | tuple[Key, Key] | None:

@@ -21,7 +21,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import TransactionManagementError, atomic
 
 from hookrow.promise import Promise
-from hookrow.stores import Rejected, SchemaChanged, Unavailable
+from hookrow.stores import Rejected, Unavailable
 from hookrow.stores.errors import store_error
 from hookrow.stores.timeouts import (
     STATEMENT_TIMEOUT,
@@ -41,7 +41,7 @@ def begun(using: str) -> Iterator[BaseDatabaseWrapper]:
 
     It takes no longer than `limits.limited_to` allows, except for what `_savepoint` cannot limit.
     """
-    with faults():
+    with store_errors():
         connection = connections[using]
         begin = _savepoint if connection.in_atomic_block else _own
         with begin(connection):
@@ -56,7 +56,7 @@ def reading(using: str) -> Iterator[BaseDatabaseWrapper]:
     On PostgreSQL a statement may take as long as `limits.within` says.
     """
     connection = connections[using]
-    with faults(), ExitStack() as stack:
+    with store_errors(), ExitStack() as stack:
         if connection.errors_occurred and not connection.in_atomic_block:
             connection.close_if_unusable_or_obsolete()
         limited = connection.vendor == "postgresql" and not isinf(left())
@@ -68,21 +68,14 @@ def reading(using: str) -> Iterator[BaseDatabaseWrapper]:
 
 
 @contextmanager
-def faults(*, saving: bool = False) -> Iterator[None]:
-    """Raise a `StoreError` for what Django raises of a database in the block.
-
-    With `saving`, the rows have been found before, so the tables exist: if a table or column is
-    missing, it is in a trigger.
-    """
+def store_errors() -> Iterator[None]:
+    """Raise a `StoreError` for an error of Django's about a database in the block."""
     try:
         yield
     except TransactionManagementError as error:  # the host's transaction has failed before
         raise Unavailable(type(error).__name__) from error
     except Error as error:
-        meant = store_error(error.__cause__ or error)
-        if isinstance(meant, SchemaChanged):
-            meant = (Rejected if saving else Unavailable)(str(meant))
-        raise meant from error
+        raise store_error(error.__cause__ or error) from error
     except (UnicodeError, OverflowError) as error:  # the driver cannot write a value
         raise Rejected(type(error).__name__) from error
 

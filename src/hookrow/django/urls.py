@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path, re_path
 
-from hookrow.django.mapping import LOG, model
+from hookrow.django.mapping import LOG, find_model
 from hookrow.django.views import webhooks
 from hookrow.receiver import ENDPOINT
 
@@ -17,4 +17,4 @@ urlpatterns = [
     re_path(f"^[/]?{_PATH}/?$", webhooks),  # below path("mail", ...), too
 ]
 
-model(LOG)  # says which app is missing, where the settings have the URLs alone
+find_model(LOG)  # says which app is missing, where the settings have the URLs alone

@@ -9,7 +9,7 @@ from typing import Any
 from hookrow.stores.census import ListCount, by_list
 from hookrow.stores.sql.connections import Database
 from hookrow.stores.sql.dialects import utc
-from hookrow.stores.sql.queries import Queries
+from hookrow.stores.sql.queries import Queries, converted
 
 
 class SQLCensus:
@@ -27,6 +27,9 @@ class SQLCensus:
             counted = connection.fetch(members) if members else None
             ours = queries.schema.ours
             named = connection.fetch("SELECT id, name FROM hookrow_lists") if ours else ()
+        sent = converted(sent, queries.list_reads)
+        if counted is not None:
+            counted = converted(counted, queries.list_reads)
         return by_list(sent, counted, dict(map(tuple, named)))
 
     def suppressed(self) -> Mapping[str | None, int]:
@@ -54,6 +57,8 @@ class SQLCensus:
             f"{queries.visible('dispatches')}",
             [queries.dialect.encode(message_ids)],
         )
+        read = queries.reader("dispatches", "sent_at")
+        found = converted(found, {1: read} if read else {})
         return {str(message_id): sent for message_id, time in found if (sent := utc(time))}
 
     def _fetch(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Any]:

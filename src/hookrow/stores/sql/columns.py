@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from hookrow.errors import SchemaMismatch
 from hookrow.stores.sql.connections import Connection, Row
 from hookrow.stores.sql.dialects import Dialect
+
+Convert: TypeAlias = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +22,8 @@ class Column:
     `shown` is what people call it. `kind` is "text", "number", "boolean", "datetime", "enum",
     on SQLite also "integer", or the name of any other type. `length` is that of a text, in
     characters; `words` are those of an enum. `denied` are what its user may not do: "SELECT",
-    "UPDATE".
+    "UPDATE". `read` converts a value that the driver returned, and `write` one that it is passed;
+    they are never called with None.
     """
 
     name: str
@@ -31,6 +35,8 @@ class Column:
     length: int | None = None
     words: Sequence[str] = ()
     denied: Sequence[str] = ()
+    read: Convert | None = None
+    write: Convert | None = None
 
 
 def columns(connection: Connection, dialect: Dialect, table: str) -> Mapping[str, Column]:

@@ -9,18 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from hookrow.entry import Ending, Entry, Logged
 from hookrow.notification import EventTime, Suppressible
 from hookrow.schema import KEYS, WRITTEN, Fold, Given, Schema
-from hookrow.stores.sql.columns import Column
+from hookrow.stores.sql.columns import Column, Convert
+from hookrow.stores.sql.connections import Row
 from hookrow.stores.sql.dialects import Dialect
 
 _ALIASES = {"subscribers": "s", "dispatches": "d", "subscriptions": "b", "messages": "m"}
 _OWNER = "o"
 
 LOG_COLUMNS = Logged.__struct_fields__
+
+_LIST_PLACE = 4
+"""In the rows of `find`."""
+
+K = TypeVar("K")
+Converters: TypeAlias = Mapping[int, Convert]
+"""Conversions of a row's values, by place."""
 
 
 class Statement(NamedTuple):
@@ -82,6 +90,11 @@ class Queries:
         self.set_time = cache(self._set_time)
         self.set_suppression = cache(self._set_suppression)
         self.at_once = cache(_at_once)
+        self.reads = {kind: self._reads(kind) for kind in self.written}
+        self.writes = {kind: self._writes(kind) for kind in self.written}
+        self.found_reads = self._found_reads()
+        list_reader = self.found_reads.get(_LIST_PLACE)
+        self.list_reads = {0: list_reader} if list_reader else {}
 
     def has(self, role: str, column: str | None = None) -> bool:
         """Return whether there is such a role, and its table has such a column."""
@@ -134,6 +147,34 @@ class Queries:
             return ""
         same = self._refers("dispatches", "message_id", "messages", "id")
         return f" LEFT JOIN {self.table('messages')} ON {same}{self.visible('messages')}"
+
+    def reader(self, role: str, ours: str) -> Convert | None:
+        """Return the conversion of a column's values, if the role has it and it needs one."""
+        return self._columns[role][ours].read if self.has(role, ours) else None
+
+    def _reads(self, kind: Suppressible) -> Converters:
+        """Return the conversions of `state`'s rows, which begin as those of `pairs` and `lock`."""
+        names = (*KEYS[kind], *self.written[kind])
+        return _present(enumerate(self.reader(kind.value, name) for name in names))
+
+    def _writes(self, kind: Suppressible) -> Mapping[str, Convert]:
+        """Return the conversions of parameters, by the names that `Update` has for them."""
+        columns = self._columns[kind.value]
+        named = [(f"key_{n}", ours) for n, ours in enumerate(KEYS[kind])]
+        named += [(f"new_{ours}", ours) for ours in self.written[kind]]
+        return _present((name, columns[ours].write) for name, ours in named)
+
+    def _found_reads(self) -> Converters:
+        """Return the conversions of the rows of `find`."""
+        lists = "messages" if self.has("messages") else "dispatches"
+        converts = (
+            self.reader("subscribers", "id"),
+            None,
+            None,
+            self.reader("dispatches", "id"),
+            self.reader(lists, "list_id"),
+        )
+        return _present(enumerate(converts))
 
     def _not_hidden(self, role: str, alias: str) -> str:
         return "".join(
@@ -238,9 +279,10 @@ class Queries:
         return Statement(keyed, lock)
 
     def _set_time(self, time: EventTime, *, guarded: bool) -> Update:
-        """Set the time to `new_at`."""
+        """Set the time to `new_` and its name."""
         guard = "{old} IS NULL OR {old} < {new}" if guarded else ""
-        return self._update(Suppressible.DISPATCH, {time.value: "new_at"}, time.value, guard)
+        new = {time.value: f"new_{time.value}"}
+        return self._update(Suppressible.DISPATCH, new, time.value, guard)
 
     def _set_suppression(self, kind: Suppressible, *, guarded: bool) -> Update | None:
         """Set those of the suppression columns that there are; None if there are none."""
@@ -284,6 +326,23 @@ class Queries:
             named = f" AS {alias} SET {sets} FROM {self.dialect.rows(types)}"
         where = " AND ".join(conditions) + self._not_hidden(role, alias)
         return Update(Statement(f"UPDATE {table}{named or f' SET {sets}'} WHERE {where}"), names)
+
+
+def converted(rows: Sequence[Row], converters: Converters) -> Sequence[Row]:
+    """Return rows with their values converted, by place. None stays None."""
+    if not converters:
+        return rows
+    return [
+        [
+            converters[place](value) if place in converters and value is not None else value
+            for place, value in enumerate(row)
+        ]
+        for row in rows
+    ]
+
+
+def _present(converters: Iterable[tuple[K, Convert | None]]) -> dict[K, Convert]:
+    return {place: convert for place, convert in converters if convert is not None}
 
 
 _JSON_TYPES = {

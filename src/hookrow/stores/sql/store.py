@@ -41,7 +41,7 @@ from hookrow.stores.sql.census import SQLCensus
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.dialects import utc
 from hookrow.stores.sql.log import SQLLog
-from hookrow.stores.sql.queries import Queries, Statement, Update
+from hookrow.stores.sql.queries import Queries, Statement, Update, converted
 from hookrow.stores.sql.urls import open_database
 from hookrow.stores.sql.verify import verify as verify_tables
 
@@ -79,7 +79,7 @@ class SQLReading:
             if queries.finds_subscriptions:
                 wanted -= _of_owners(mentioned, dispatches)
             if wanted:
-                found = self._fetch_keyed(queries.pairs, wanted)
+                found = self._fetch_keyed(Suppressible.SUBSCRIPTION, queries.pairs, wanted)
                 subscriptions.update((list_, person) for list_, person in found)
         return Rows(
             subscribers,
@@ -94,7 +94,7 @@ class SQLReading:
         states: dict[RowId, State] = {}
         for kind, keys in by_kind(rows).items():
             width, names = len(KEYS[kind]), self._queries.written.get(kind, ())
-            for row in self._fetch_keyed(self._queries.state(kind), keys):
+            for row in self._fetch_keyed(kind, self._queries.state(kind), keys):
                 values = (
                     utc(value) if name in TIMES else value
                     for name, value in zip(names, row[width:], strict=True)
@@ -112,23 +112,32 @@ class SQLReading:
         parameters = [encode(emails), encode(mentioned.message_ids)]
         if queries.finds_subscriptions:
             parameters.append(encode({message_id for message_id, _ in mentioned.changed}))
-        return self._connection.fetch(queries.find, parameters)
+        return converted(self._connection.fetch(queries.find, parameters), queries.found_reads)
 
-    def _fetch_keyed(self, sql: str, keys: Collection[Any]) -> Sequence[Any]:
+    def _fetch_keyed(self, kind: Suppressible, sql: str, keys: Collection[Any]) -> Sequence[Any]:
         """Return the rows of these keys; on SQLite one by one, for its JSON has no bytes."""
-        dialect = self._queries.dialect
+        dialect, rows = self._queries.dialect, self._keys(kind, keys)
         if dialect.single_statement_write:
-            return self._connection.fetch(sql, self._keys(keys))
-        rows = ([dialect.write(part) for part in _parts(key)] for key in keys)
-        return [found for row in rows for found in self._connection.fetch(sql, row)]
+            found = self._connection.fetch(sql, dialect.encode_rows(rows))
+        else:
+            fetched = (self._connection.fetch(sql, list(map(dialect.write, row))) for row in rows)
+            found = [row for rows in fetched for row in rows]
+        return converted(found, self._queries.reads.get(kind, {}))
 
-    def _keys(self, keys: Collection[Any]) -> list[str]:
-        """Return the parameters of a statement by keys."""
-        return self._queries.dialect.encode_rows(list(map(_parts, keys)))
+    def _keys(self, kind: Suppressible, keys: Collection[Any]) -> Sequence[Sequence[Any]]:
+        """Return the parts of each key, as they are written."""
+        rows = [key if isinstance(key, tuple) else (key,) for key in keys]
+        writes = self._queries.writes.get(kind)
+        if not writes:
+            return rows
+        converters = [writes.get(f"key_{n}", _unchanged) for n in range(len(KEYS[kind]))]
+        return [
+            [convert(part) for convert, part in zip(converters, row, strict=True)] for row in rows
+        ]
 
 
-def _parts(key: Any) -> tuple[Any, ...]:  # noqa: ANN401 - of any type
-    return key if isinstance(key, tuple) else (key,)
+def _unchanged(value: object) -> object:
+    return value
 
 
 def _of_owners(mentioned: Mentioned, dispatches: Mapping[str, Sequence[Dispatch]]) -> set[Any]:
@@ -175,6 +184,7 @@ class SQLTransaction(SQLReading):
         held = {row for row in rows if row[0] in locks} if self._skip_locked else set()
         for kind, step in locks.items():
             got = self._connection.fetch(step.statement.text, step.parameters)
+            got = converted(got, self._queries.reads[kind])
             held.difference_update((kind, row_key(row)) for row in got)
         return held
 
@@ -225,18 +235,24 @@ class SQLTransaction(SQLReading):
         else:
             self._connection.execute(step.statement.text, step.parameters)
 
-    def _locks(self, rows: Collection[RowId]) -> Iterator[tuple[Suppressible, _Step]]:
+    def _locks(self, changed: Collection[RowId]) -> Iterator[tuple[Suppressible, _Step]]:
         if self._queries.dialect.locks_rows:
-            for kind, keys in by_kind(rows).items():
+            for kind, keys in by_kind(changed).items():
                 if kind in self._queries.written:
                     statement = self._queries.lock(kind, skip_locked=self._skip_locked)
-                    yield kind, _Step(statement, self._keys(keys))
+                    rows = self._keys(kind, keys)
+                    yield kind, _Step(statement, self._queries.dialect.encode_rows(rows))
 
     def _updates(self, changes: Sequence[Change]) -> Iterator[_Step]:
         """Yield what applies the changes, those of one form in one go."""
         forms: defaultdict[Statement, list[list[Any]]] = defaultdict(list)
         for change in changes:
             update, parameters = self._update(change)
+            if writes := self._queries.writes.get(change.row[0]):
+                parameters = {
+                    name: writes[name](value) if name in writes and value is not None else value
+                    for name, value in parameters.items()
+                }
             if update is not None:
                 forms[update.statement].append([parameters[name] for name in update.names])
         # In one order: each other one would be a statement of its own, to be prepared by itself.
@@ -247,7 +263,7 @@ class SQLTransaction(SQLReading):
         """Return the UPDATE that applies a change, if its row has what it sets."""
         if isinstance(change, SetTime):
             update = self._queries.set_time(change.column, guarded=change.guarded)
-            return update, {"key_0": change.dispatch, "new_at": change.at}
+            return update, {"key_0": change.dispatch, f"new_{change.column.value}": change.at}
         keys = change.key if isinstance(change.key, tuple) else (change.key,)
         return self._queries.set_suppression(change.kind, guarded=change.guarded), {
             **{f"key_{n}": part for n, part in enumerate(keys)},
@@ -283,6 +299,8 @@ class SQLStore:
     does not know, `AccessDenied` for a wrong password, and `Unavailable` with `verify`.
     """
 
+    _queries: Queries | None
+
     def __init__(
         self,
         database: str | URL | Engine | Database,
@@ -290,14 +308,9 @@ class SQLStore:
         *,
         verify: bool = False,
     ) -> None:
-        self.database = open_database(database)
-        self._schema = schema
-        self._queries: Queries | None = None
-        self._verified_at = float("-inf")
-        self.log = SQLLog(self.database, schema.log, self._verified) if schema.log else None
-        self.census = SQLCensus(self.database, self._verified)
+        self._open(open_database(database), schema)
         try:
-            self._queries = verify_tables(self.database, schema)
+            self._queries = self._verify()
         except Unavailable as error:
             if verify or isinstance(error, AccessDenied):
                 raise
@@ -329,12 +342,27 @@ class SQLStore:
         """Close the connections, unless they are the host's."""
         self.database.close()
 
+    def _open(self, database: Database, schema: Schema) -> None:
+        self.database, self._schema = database, schema
+        self._queries = None
+        self._verified_at = float("-inf")
+        self.log = SQLLog(database, schema.log, self._verified) if schema.log else None
+        self.census = SQLCensus(database, self._verified)
+
+    def _verify(self) -> Queries:
+        return verify_tables(self.database, self._schema)
+
+    @property
+    def queries(self) -> Queries:
+        """The SQL for the tables, verified at first use. Raises a `StoreError`."""
+        return self._verified()
+
     def _verified(self) -> Queries:
         queries = self._queries  # which another thread may take away
         if queries is None:
             self._verified_at = monotonic()
             try:
-                queries = self._queries = verify_tables(self.database, self._schema)
+                queries = self._queries = self._verify()
             except ConfigurationError as error:
                 raise Unavailable(str(error)) from error
         return queries
