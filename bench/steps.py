@@ -1,8 +1,9 @@
 """Steps: what each step of a notification costs, in millionths of a second on a core.
 
-`python bench/steps.py [--group N]`. The steps before the database are measured without sockets,
-each with all that come before it; those at the database in the thread that writes, one by one.
-Of a few turns the cheapest counts: what is more was somebody else's.
+`python bench/steps.py [--group N] [--django] [--only database]`. The steps before the database are
+measured without sockets, each with all that come before it; those at the database in the thread
+that writes, one by one. With --django a project's store writes, as it does with GROUP_COMMIT. Of a
+few turns the cheapest counts: what is more was somebody else's.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import asyncio
 import gc
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from itertools import cycle
 from time import process_time, sleep, thread_time
@@ -33,6 +34,7 @@ from hookrow.http import Handler, Request, Response, refuse, respond
 from hookrow.notification import Refusal
 from hookrow.promise import Promise
 from hookrow.provider import read
+from hookrow.stores import Store
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.sql import SQLStore
 from places import databases
@@ -179,7 +181,7 @@ def before_the_database() -> dict[str, float]:
     return {name: b - a for name, a, b in zip(STEPS, before, least, strict=True)}
 
 
-def at_the_database(store: SQLStore, group: int) -> dict[str, float]:
+def at_the_database(store: Store, group: int) -> dict[str, float]:
     """Return what each step costs the thread that writes: what `record` does, one by one."""
     arrivals = [read(_PROVIDER, body, datetime.now(UTC)) for body in payloads()]
     groups = [arrivals[n : n + group] for n in range(0, len(arrivals) - group + 1, group)]
@@ -188,7 +190,7 @@ def at_the_database(store: SQLStore, group: int) -> dict[str, float]:
     return {step: min(turn[step] for turn in turns) for step in turns[0]}
 
 
-def _measured(store: SQLStore, groups: Sequence[Sequence[Arrival]]) -> Iterator[tuple[str, float]]:
+def _measured(store: Store, groups: Sequence[Sequence[Arrival]]) -> Iterator[tuple[str, float]]:
     spent: defaultdict[str, float] = defaultdict(float)
     for arrivals in groups:
         timed = _timer(spent)
@@ -226,13 +228,41 @@ def main() -> None:
     """Print a table for the steps before the database, and one for each database."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--group", type=int, default=32, help="notifications in a group")
-    group = parser.parse_args().group
+    parser.add_argument("--django", action="store_true", help="through Django's connection")
+    parser.add_argument("--only", choices=["database"], help="leave out the steps before it")
+    given = parser.parse_args()
     gc.freeze()
-    _tell("before the database", before_the_database())
+    if not given.only:
+        _tell("before the database", before_the_database())
     with databases() as urls:
         for name, url in urls.items():
-            with closing(SQLStore(url)) as store:
-                _tell(f"{name}, groups of {group}", at_the_database(store, group))
+            with _django_store(url) if given.django else closing(SQLStore(url)) as store:
+                where = f"{name}{', Django' * given.django}, groups of {given.group}"
+                _tell(where, at_the_database(store, given.group))
+
+
+@contextmanager
+def _django_store(url: str) -> Iterator[Store]:
+    """Open the store of a Django project with hookrow's tables."""
+    import django  # noqa: PLC0415 - before its settings
+    from django.conf import settings  # noqa: PLC0415
+    from django.db import connections  # noqa: PLC0415
+
+    from django_project.manage import database  # noqa: PLC0415 - of the tests
+
+    if not settings.configured:
+        apps = ["hookrow.django", "hookrow.django.tables"]
+        settings.configure(INSTALLED_APPS=apps, DATABASES={"default": database(url)})
+        django.setup()
+    from hookrow.django.store import DjangoStore  # noqa: PLC0415 - its models need the apps
+
+    connections.settings["default"] = connections.configure_settings({"default": database(url)})[
+        "default"
+    ]
+    connections["default"].close()
+    del connections["default"]
+    yield DjangoStore()
+    connections["default"].close()
 
 
 def _tell(where: str, costs: dict[str, float]) -> None:

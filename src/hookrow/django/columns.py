@@ -25,6 +25,7 @@ from hookrow.stores.sql.columns import Column, Convert
 def column(field: AnyField, connection: BaseDatabaseWrapper) -> Column:
     """Return the column of a field."""
     end = end_of(field)
+    is_ours = isinstance(field, UTCDateTimeField)  # which stores what the SQL store does
     return Column(
         str(field.column),
         _type(field, connection),
@@ -32,8 +33,8 @@ def column(field: AnyField, connection: BaseDatabaseWrapper) -> Column:
         "boolean" if isinstance(field, BooleanField) else "",
         nullable=field.null,
         generated=False,
-        read=_reader(end, connection),
-        write=_writer(end, connection),
+        read=None if is_ours else _reader(end, connection),
+        write=None if is_ours else _writer(end, connection),
     )
 
 
@@ -62,8 +63,6 @@ _TYPES = {"varchar": "character varying", "char": "bpchar"}
 
 def _reader(field: AnyField, connection: BaseDatabaseWrapper) -> Convert | None:
     """Return the conversion of what the driver reads, as Django's compiler has it."""
-    if isinstance(field, UTCDateTimeField):
-        return None  # the SQL store's own format
     expression = field.get_col(field.model._meta.db_table)  # noqa: SLF001 - Django's public name
     steps = [
         *connection.ops.get_db_converters(expression),
@@ -82,12 +81,9 @@ def _reader(field: AnyField, connection: BaseDatabaseWrapper) -> Convert | None:
 
 def _writer(field: AnyField, connection: BaseDatabaseWrapper) -> Convert | None:
     """Return the conversion of what the driver is passed."""
-    is_local = (
-        isinstance(field, DateTimeField)
-        and not isinstance(field, UTCDateTimeField)
-        and connection.vendor == "sqlite"
-    )
-    if is_plain(field) and not is_local:
+    # SQLite has no type for times, so Django's own field has a format of its own.
+    is_formatted = isinstance(field, DateTimeField) and connection.vendor == "sqlite"
+    if is_plain(field) and not is_formatted:
         return None
 
     def write(value: Any) -> Any:  # noqa: ANN401 - the field's own
