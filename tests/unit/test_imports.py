@@ -30,7 +30,7 @@ FORBIDDEN = {
 MACHINERY = {
     "batch": {"hookrow.forks", "hookrow.periodic", "hookrow.promise", "hookrow.sizes"},
     "periodic": {"hookrow.forks", "hookrow.quiet"},
-    "quiet": set[str](),
+    "quiet": {"hookrow.forks"},
     "promise": set[str](),
     "sizes": set[str](),
     "forks": set[str](),

@@ -4,6 +4,9 @@ import json
 import logging
 import re
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from threading import Barrier, BrokenBarrierError
 
 import pytest
 
@@ -15,7 +18,7 @@ from hookrow.request_id import request_id
 from hookrow.stores import Unavailable
 from hookrow.stores.memory import MemoryStore
 from small_world import SECRET, head, request, store
-from wire import eventually
+from wire import PATIENCE, eventually
 
 STRANGER = "Somebody came without the secret, and was answered 401: request r-1."
 
@@ -168,6 +171,27 @@ def test_templates_are_logged_and_then_counted(
     ]
     assert vars(lines.records[0])["request_id"] == "r-1"
     assert {record.name for record in lines.records} == {"hookrow"}
+
+
+def test_two_threads_at_once_log_a_message_once(
+    lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They meet at the clock, unless the limiter lets one thread at a time read it."""
+    start, meeting = Barrier(2, timeout=PATIENCE), Barrier(2, timeout=0.05)
+
+    def clock() -> float:
+        with suppress(BrokenBarrierError):
+            meeting.wait()
+        return 1000.0
+
+    def log(quiet: Quiet) -> None:
+        start.wait()
+        quiet.warning("again")
+
+    monkeypatch.setattr("hookrow.quiet.monotonic", clock)
+    with ThreadPoolExecutor(2) as threads:
+        assert [*threads.map(log, [Quiet()] * 2)] == [None, None]
+    assert lines.messages == ["again"]
 
 
 def test_the_filter_limits_warnings_by_their_template(clock: Clock) -> None:
