@@ -35,7 +35,7 @@ class _Said:
             return True
 
     def renew(self) -> None:
-        """Create a new lock; a thread that holds it may be interrupted by a signal and log again."""
+        """Create a lock, reentrant because a signal handler may log while its thread holds it."""
         self._lock = RLock()
 
 
