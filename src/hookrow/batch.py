@@ -13,6 +13,7 @@ from threading import Condition, Thread, current_thread
 from typing import Generic, TypeVar
 
 from hookrow.forks import renew_after_fork
+from hookrow.periodic import LAST
 from hookrow.promise import Promise
 from hookrow.sizes import CAPACITY, leading
 
@@ -122,6 +123,8 @@ class GroupCommit(Generic[T, R]):
     def _run(self) -> None:
         while self._do_group():
             pass
+        for each in LAST:
+            each()
 
     def _do_group(self) -> bool:
         """Do the next group, and keep no reference to it; False where there will be none."""

@@ -10,7 +10,7 @@ from hookrow.forks import renew_after_fork
 from hookrow.quiet import Quiet
 
 LAST: set[Callable[[], object]] = set()
-"""What is called in each of these threads as it ends, to close what belongs to it alone."""
+"""Called at the end of each thread of hookrow's own, to close the thread's connections."""
 
 SOON = 60.0
 """In seconds; how long it waits at the most after a failure."""

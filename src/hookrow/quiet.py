@@ -4,26 +4,39 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from contextlib import AbstractContextManager
+from threading import RLock
 from time import monotonic
+
+from hookrow.forks import renew_after_fork
 
 SILENCE = 10.0
 """In seconds; how long the same message is not logged again."""
 
 
 class _Said:
-    """What was said in the last `seconds`."""
+    """What was logged in the last `seconds`, by any thread."""
+
+    _lock: AbstractContextManager[object]
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._silent_until: dict[object, float] = {}
+        self.renew()
+        renew_after_fork(self)
 
     def is_new(self, what: object) -> bool:
-        """Tell whether it was not said just now; then it is said now."""
-        now = monotonic()
-        if now < self._silent_until.get(what, 0.0):
-            return False
-        self._silent_until[what] = now + self._seconds
-        return True
+        """Return whether it was not logged just now; from then on it was."""
+        with self._lock:
+            until, now = self._silent_until.get(what, 0.0), monotonic()
+            if now < until:
+                return False
+            self._silent_until[what] = now + self._seconds
+            return True
+
+    def renew(self) -> None:
+        """Create a lock, reentrant because a signal handler may log while its thread holds it."""
+        self._lock = RLock()
 
 
 class Quiet:

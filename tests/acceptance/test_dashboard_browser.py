@@ -170,7 +170,7 @@ def test_charts_are_drawn_with_the_figures_of_the_log(site: Look, sqlite_url: st
 
 
 def test_the_keyboard_reaches_everything(site: Look) -> None:
-    """Skip link, pages and forms are used without a mouse."""
+    """Skip link, pages and forms are used without a mouse; a replay shows its result."""
     site.open("notifications")
     press = site.page.keyboard.press
     press("Tab")
@@ -185,6 +185,14 @@ def test_the_keyboard_reaches_everything(site: Look) -> None:
     press("Enter")
     site.page.locator(".notice").wait_for()
     assert site.shows("by hookrow: asked by <letter>")
+    for id_, result in (
+        (121, "Not recorded: there is no such dispatch."),
+        (122, "Recorded once more."),
+    ):
+        site.open(f"notification?id={id_}")
+        site.page.get_by_role("button", name="Replay").focus()
+        press("Enter")
+        site.page.locator(".notice", has_text=result).wait_for()
 
 
 def test_new_notifications_appear_without_a_reload(site: Look, sqlite_url: str) -> None:

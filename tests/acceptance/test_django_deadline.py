@@ -1,4 +1,4 @@
-"""Django's default mode on a PostgreSQL server that does not respond: a 503 in time."""
+"""Django on a PostgreSQL server that does not respond, with and without groups: a 503 in time."""
 
 import os
 import signal
@@ -14,6 +14,7 @@ from django.db import close_old_connections, connections
 import django_host
 import world
 from django_project.site import post
+from hookrow import testing
 from hookrow.django import store
 from hookrow.notification import Mentioned
 from hookrow.spool import Spool
@@ -21,7 +22,7 @@ from hookrow.stores import StoreError
 from hookrow.stores.timeouts import limited_to
 from hookrow.stores.watch import TRANSACTION_TIMEOUT
 from postgres import Server
-from wire import ADA, DELIVERY, eventually
+from wire import ADA, ADAS, AT, DELIVERY, eventually
 
 DEADLINE = 1.0
 """In seconds. Without it, each response here would take `TRANSACTION_TIMEOUT`, ten times that."""
@@ -35,10 +36,10 @@ def in_time() -> Iterator[None]:
     assert time.monotonic() - began < TRANSACTION_TIMEOUT
 
 
-def status() -> int:
-    """Post Ada's delivery; return the status."""
+def status(body: object = DELIVERY) -> int:
+    """Post a notification, Ada's delivery if no other is given; return the status."""
     with in_time():
-        return int(post(DELIVERY).status_code)
+        return int(post(body).status_code)
 
 
 def is_well() -> bool:
@@ -114,3 +115,33 @@ def test_a_frozen_server(alias: str, spool: Path, own_postgres: Server) -> None:
     name = connections[alias].settings_dict["NAME"]
     count = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s"
     eventually(lambda: own_postgres.execute(count, name) == [(1,)])
+
+
+@pytest.mark.parametrize("in_vain", [False, True])
+def test_a_frozen_server_in_group_commit(
+    own_postgres: Server,
+    own_postgres_url: str,
+    spool: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    in_vain: bool,
+) -> None:
+    """The deadline applies; the group is recorded later, or spooled if it has waited in vain."""
+    world.fill(own_postgres_url)
+    opened = "SELECT opened_at FROM hookrow_dispatches WHERE opened_at IS NOT NULL"
+    opening = testing.opening(ADA, ADAS, at=AT)
+    options = {"GROUP_COMMIT": True, "SPOOL": spool, "DEADLINE": DEADLINE}
+    with django_host.project(own_postgres_url, **options):
+        assert is_well()
+        if in_vain:
+            for module in ("stores.watch", "django.transactions"):
+                monkeypatch.setattr(f"hookrow.{module}.TRANSACTION_TIMEOUT", DEADLINE)
+        with own_postgres.frozen():
+            assert status(opening) == 503
+            if in_vain:
+                eventually(lambda: Spool(spool).count() == 1)
+        if not in_vain:
+            eventually(lambda: own_postgres.execute(opened, url=own_postgres_url))
+        assert Spool(spool).count() == in_vain
+        eventually(lambda: status(opening) == 200)
+        assert own_postgres.execute(opened, url=own_postgres_url) == [(AT,)]

@@ -18,6 +18,8 @@ from werkzeug.exceptions import NotFound
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 import wire
+import world
+from case_model import ALL, body_of, expect
 from hookrow import Postmark, Receiver, testing
 from hookrow.asgi import ASGI
 from hookrow.direct import DirectProtocol
@@ -100,6 +102,17 @@ def test_answer(port: int, payload: object, status: int, text: str) -> None:
     assert (answer.status, answer.body) == (status, text.encode())
     assert answer.header("content-type") == TEXT
     assert answer.header("content-length") == str(len(text.encode()))
+
+
+@pytest.mark.parametrize("running", ["asgi", "wsgi", "direct"], indirect=True, scope="module")
+def test_cases(port: int, store: GatedStore) -> None:
+    """Each of the 150 cases has the status and the text of the model over each protocol."""
+    start = world.start()
+    for case in ALL:
+        store.reset()
+        status, text, _ = expect(start, body_of(case))
+        answer = wire.ask(port, wire.request(body_of(case), PATH))
+        assert (answer.status, answer.body.decode()) == (status, text), case["name"]
 
 
 @pytest.mark.parametrize("end", ["", "?", "/?a=b"])

@@ -18,10 +18,12 @@ from hookrow import Arrival, Opened, Reactivated, Recorded, Suppressed
 from hookrow.decide import fail
 from hookrow.entry import PARKED_FOR, Ending, Entry, entries
 from hookrow.notification import EventTime, Notification, RowId, SetTime, Suppressible, Unsupported
+from hookrow.parked import Parked
 from hookrow.quiet import Quiet
 from hookrow.recording import keep_failed, record
 from hookrow.replay import GROUP, matching, record_late, record_ready, rehearse
 from hookrow.sizes import LARGEST_GROUP
+from hookrow.stores import Rejected
 from hookrow.stores.log import (
     PORTION,
     WIDEST_CHARACTER,
@@ -647,6 +649,31 @@ class ReplayContract:
         assert recorded["body"] == told[0].body.decode()
         columns = ("outcome", "first_outcome", "status", "attempts", "retry_at")
         assert [recorded[name] for name in columns] == ["recorded", "failed", 200, 1, None]
+
+    @pytest.mark.parametrize("fails", [False, True])
+    def test_forget_during_sweep(
+        self, home: Home, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+    ) -> None:
+        """A person who is forgotten while a sweep runs stays erased, whatever the result is."""
+        told = arrival(opens(ADA, "m-ada"))
+        keep(home, *entries([told], fail([told]), NOON))
+        erased: list[int] = []
+
+        def parse(_: bytes) -> Opened:
+            """Forget the person after the sweep has read the entry and before it records it."""
+            erased.append(reader(home).forget(ADA))
+            return opens(ADA, "m-ada")
+
+        def refuse(*_: object, **__: object) -> None:
+            raise Rejected("CheckViolation 23514")
+
+        if fails:
+            monkeypatch.setattr("hookrow.replay.record", refuse)
+        recorded = Parked(home.store, reader(home), parse, lambda *_: None).sweep()
+        assert (recorded, erased) == (0 if fails else 1, [1])
+        [row] = home.logged()
+        assert (row["recipient"], row["body"]) == (None, None)
+        assert row["outcome"] == ("failed" if fails else "recorded")
 
     def test_matching_entries_come_in_groups(self, home: Home) -> None:
         """All matching entries are read in groups, oldest first, each once."""

@@ -34,6 +34,7 @@ from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql import postgres as postgres_sessions
 from hookrow.stores.sql import sqlalchemy as host_engines
 from hookrow.stores.tending import PRUNE_LOCK
+from hookrow.stores.watch import TRANSACTION_TIMEOUT
 from postgres import Databases
 from wire import PATIENCE
 
@@ -141,12 +142,18 @@ class TestManyWriters:
         assert sorted(number for one in taken for number in one) == [*range(1, 101)]
 
 
+def limit(monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
+    """Change the time limits of transactions and of new sessions."""
+    for name, value in seconds.items():
+        monkeypatch.setitem(timeouts._LIMITS, name, value)
+    for module, local in ((host_engines, True), (postgres_sessions, False)):
+        monkeypatch.setattr(module, "_LIMITS", timeouts.set_limits(local=local, prepared=True))
+
+
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait 50 ms for a lock instead of 2 s."""
-    monkeypatch.setitem(timeouts._LIMITS, "lock_timeout", 0.05)
-    for module, local in ((host_engines, True), (postgres_sessions, False)):
-        monkeypatch.setattr(module, "_LIMITS", timeouts.set_limits(local=local, prepared=True))
+    limit(monkeypatch, lock_timeout=0.05)
 
 
 @contextmanager
@@ -213,6 +220,19 @@ class TestLockedRows:
             assert states_of(home) == [False, True, True]
         assert attempt(home, [suppressed(ADA)]) == [200]
         assert states_of(home) == [True, True, True]
+
+    def test_terminated(
+        self, postgres: Databases, home: SQLHome, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """If its session is terminated while it waits for a row, the response is 503 at once."""
+        limit(monkeypatch, lock_timeout=60, statement_timeout=60)
+        with psycopg.connect(home.url) as host, ThreadPoolExecutor() as threads:
+            host.execute("SELECT FROM hookrow_subscribers WHERE id = 1 FOR UPDATE")
+            answers = threads.submit(attempt, home, [suppressed(ADA)])
+            waiting = postgres.wait_for_a_lock(home.url)
+            postgres.execute("SELECT pg_terminate_backend(%s)", waiting)
+            assert answers.result(TRANSACTION_TIMEOUT / 2) == [503]
+        assert attempt(home, [suppressed(ADA)]) == [200]
 
     @pytest.mark.usefixtures("short")
     @pytest.mark.parametrize(

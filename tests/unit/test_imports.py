@@ -28,7 +28,9 @@ FORBIDDEN = {
 }
 
 MACHINERY = {
-    "batch": {"hookrow.forks", "hookrow.promise", "hookrow.sizes"},
+    "batch": {"hookrow.forks", "hookrow.periodic", "hookrow.promise", "hookrow.sizes"},
+    "periodic": {"hookrow.forks", "hookrow.quiet"},
+    "quiet": {"hookrow.forks"},
     "promise": set[str](),
     "sizes": set[str](),
     "forks": set[str](),

@@ -2,8 +2,13 @@
 
 import json
 import logging
+import os
 import re
+import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from threading import Barrier, BrokenBarrierError, Event
 
 import pytest
 
@@ -15,7 +20,7 @@ from hookrow.request_id import request_id
 from hookrow.stores import Unavailable
 from hookrow.stores.memory import MemoryStore
 from small_world import SECRET, head, request, store
-from wire import eventually
+from wire import PATIENCE, eventually
 
 STRANGER = "Somebody came without the secret, and was answered 401: request r-1."
 
@@ -168,6 +173,53 @@ def test_templates_are_logged_and_then_counted(
     ]
     assert vars(lines.records[0])["request_id"] == "r-1"
     assert {record.name for record in lines.records} == {"hookrow"}
+
+
+def test_two_threads_at_once_log_a_message_once(
+    lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They meet at the clock, unless the limiter lets one thread at a time read it."""
+    start, meeting = Barrier(2, timeout=PATIENCE), Barrier(2, timeout=0.05)
+
+    def clock() -> float:
+        with suppress(BrokenBarrierError):
+            meeting.wait()
+        return 1000.0
+
+    def log(quiet: Quiet) -> None:
+        start.wait()
+        quiet.warning("again")
+
+    monkeypatch.setattr("hookrow.quiet.monotonic", clock)
+    with ThreadPoolExecutor(2) as threads:
+        assert [*threads.map(log, [Quiet()] * 2)] == [None, None]
+    assert lines.messages == ["again"]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_process_that_is_forked_while_a_thread_logs_can_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The child has a lock of its own: no thread of its would ever release the parent's."""
+    parent, reached, opened, quiet = os.getpid(), Event(), Event(), Quiet()
+
+    def clock() -> float:
+        if os.getpid() == parent:
+            reached.set()
+            assert opened.wait(PATIENCE)
+        return 1000.0
+
+    monkeypatch.setattr("hookrow.quiet.monotonic", clock)
+    with ThreadPoolExecutor(1) as threads:
+        logged = threads.submit(quiet.debug, "again")
+        assert reached.wait(PATIENCE)
+        if (child := os.fork()) == 0:
+            signal.alarm(5)  # seconds; it kills a child that waits for the lock
+            quiet.debug("again")
+            os._exit(0)
+        ended = os.waitpid(child, 0)[1]
+        opened.set()
+        assert (os.waitstatus_to_exitcode(ended), logged.result(PATIENCE)) == (0, None)
 
 
 def test_the_filter_limits_warnings_by_their_template(clock: Clock) -> None:
