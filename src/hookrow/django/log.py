@@ -14,7 +14,7 @@ from hookrow.django.fields import Folded, Size
 from hookrow.django.transactions import begun
 from hookrow.entry import Logged, kept_recipient, quoted, retry_at
 from hookrow.stores.log import within_size
-from hookrow.stores.tending import PRUNE_LOCK, batches, pruned
+from hookrow.stores.sql.log import PRUNE_LOCK, batches, pruned
 
 
 class DjangoLog(DjangoEntries):
