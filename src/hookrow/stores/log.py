@@ -122,7 +122,9 @@ def span(
     return low, high
 
 
-def reached(at: datetime, bounds: tuple[int, int], probe: Callable[[int], Probe | None]) -> int:
+def reached(
+    at: datetime, bounds: tuple[int, int] | None, probe: Callable[[int], Probe | None]
+) -> int:
     """Return the result of `LogReader.reached` after some two dozen probes of the primary key.
 
     Entries are in the order in which they were written: at their arrival or later, but no later
@@ -133,7 +135,7 @@ def reached(at: datetime, bounds: tuple[int, int], probe: Callable[[int], Probe 
         found = probe(id_)
         return max(found.received_at, found.ended_at) if found else _MAX
 
-    first, last = bounds
+    first, last = bounds or (1, 0)
     return first + bisect_left(range(first, last + 1), at, key=written_by)
 
 

@@ -34,11 +34,11 @@ class Dialect:
     single_statement_write: ClassVar[bool]
     """Whether one statement can change rows of several tables."""
     size: ClassVar[str]
-    """The function that returns the size of a text without reading it, where there is one."""
+    """The function that returns the size of a text."""
     skip_locked: ClassVar[str]
-    """What follows a SELECT that locks rows, except those that others have locked."""
+    """The clause by which a SELECT locks its rows, except those that are locked already."""
     explain: ClassVar[str]
-    """What precedes a statement whose plan is asked for."""
+    """The prefix of a statement whose plan is wanted, not its result."""
 
     def quote(self, name: str) -> str:
         """Return a name as an identifier in SQL text."""
@@ -99,7 +99,7 @@ class PostgreSQL(Dialect):
     oldest = (13,)
     locks_rows = True
     single_statement_write = True
-    size = "octet_length"
+    size = "octet_length"  # in bytes: known without reading the text
     skip_locked = "FOR UPDATE SKIP LOCKED"
     explain = "EXPLAIN"
 

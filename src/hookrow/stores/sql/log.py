@@ -133,8 +133,6 @@ class SQLLog:
     def reached(self, at: datetime) -> int:
         """See `LogReader`."""
         bounds = self.bounds()
-        if bounds is None:
-            return 1
         with self._database.reading() as connection:
             return reached(at, bounds, partial(self._probe, connection))
 
@@ -211,11 +209,10 @@ class SQLLog:
         return Probe(found[0][0], *map(_known, found[0][1:])) if found else None
 
     def _read(self, where: str, values: Sequence[Any], *, bodies: bool = True) -> Sequence[Logged]:
+        if not bodies:
+            return list(map(_logged, self._select(_BODILESS, where, values)))
         with self._database.reading() as connection:
-            if bodies:
-                return self._group(connection, where, values)
-            rows = connection.fetch(f"SELECT {_BODILESS} FROM {self._table} WHERE {where}", values)
-            return list(map(_logged, rows))
+            return self._group(connection, where, values)
 
     def _group(self, connection: Connection, where: str, values: Sequence[Any]) -> Sequence[Logged]:
         """Return the leading entries whose bodies make one group."""
