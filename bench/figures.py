@@ -20,7 +20,7 @@ from hookrow.entry import Ending
 from hookrow.figures import Figures, Period
 from hookrow.figures.counting import counted
 from hookrow.figures.tally import Tally
-from hookrow.stores.engines import opened
+from hookrow.migrations.engines import opened
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.tables import notifications

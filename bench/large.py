@@ -11,7 +11,7 @@ from sqlalchemy import Engine, text
 
 from data import Size, fill, payload
 from hookrow import Schema, migrations
-from hookrow.stores.engines import opened
+from hookrow.migrations.engines import opened
 from log import fill_log
 from places import POSTGRESQL, Place, settle
 

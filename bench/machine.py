@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sqlalchemy import text
 
-from hookrow.stores.engines import opened
+from hookrow.migrations.engines import opened
 
 PACKAGES = (
     "hookrow",

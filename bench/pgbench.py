@@ -17,7 +17,7 @@ from time import monotonic, sleep
 from sqlalchemy import make_url, text
 
 from data import BASE, Size
-from hookrow.stores.engines import opened
+from hookrow.migrations.engines import opened
 from places import Place
 from processes import cores
 from proof import Unproved

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from sqlalchemy import Engine, delete, text
 
 from data import SMALL, Size, fill
-from hookrow.stores.engines import opened
+from hookrow.migrations.engines import opened
 from hookrow.stores.tables import notifications
 from processes import HERE, free_port, running
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import ColumnElement, Engine, and_, func, or_, select
 
 from data import payload
-from hookrow.stores.engines import opened
+from hookrow.migrations.engines import opened
 from hookrow.stores.tables import dispatches, notifications, subscribers, subscriptions
 from load import Load
 from places import Place

@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import text
 
 from data import SECRET, Size
-from hookrow.stores.engines import opened
+from hookrow.migrations.engines import opened
 from load import post
 from places import POSTGRESQL, Place
 from processes import cores, free_port, largest, running

@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlalchemy import text
 
-from hookrow.stores.engines import opened
+from hookrow.migrations.engines import opened
 from large import fill_large, sized
 from load import Load, post
 from places import POSTGRESQL, Place, postgres, renew

@@ -17,7 +17,7 @@ from sqlalchemy import insert, select
 from hookrow import Postmark, Receiver, Schema
 from hookrow.asgi import ASGI
 from hookrow.migrations import upgrade
-from hookrow.stores.engines import open_engine
+from hookrow.migrations.engines import open_engine
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.tables import dispatches, folded, subscribers
 

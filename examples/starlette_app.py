@@ -20,7 +20,7 @@ from starlette.routing import Mount, Route
 from hookrow import Postmark, Receiver, Schema
 from hookrow.asgi import ASGI
 from hookrow.migrations import upgrade
-from hookrow.stores.engines import open_engine
+from hookrow.migrations.engines import open_engine
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.tables import dispatches, folded, subscribers
 

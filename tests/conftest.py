@@ -18,7 +18,7 @@ from sqlalchemy import make_url
 from command import Command
 from hookrow import Schema
 from hookrow.migrations import sql, upgrade
-from hookrow.stores.engines import open_engine
+from hookrow.migrations.engines import open_engine
 from postgres import SYSTEM, VARIABLE, WHEEL, Databases, Server, find_binaries
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ import json
 from datetime import UTC, datetime
 
 from hookrow import Head, Request, testing
-from hookrow.stores.memory import MemoryStore
-from hookrow.stores.memory_log import MemoryLog
+from hookrow.stores.memory import MemoryLog, MemoryStore
 
 SECRET = "a-secret-of-the-tests"
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)

@@ -10,6 +10,7 @@ from typing import SupportsFloat
 
 from hookrow import migrations
 from hookrow.clocks import SECONDS, compare
+from hookrow.diagnostics.advice import Relation, missing_indexes, naive_times, repeated_emails
 from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.finding import Finding, Level, several_rows
 from hookrow.postmark import SHORTEST_SECRET, Postmark
@@ -18,7 +19,6 @@ from hookrow.schema import Schema
 from hookrow.settings import Settings
 from hookrow.stores import AccessDenied, StoreError, Unavailable
 from hookrow.stores.errors import message
-from hookrow.stores.sql.advice import Relation, missing_indexes, naive_times, repeated_emails
 from hookrow.stores.sql.connections import Database
 from hookrow.stores.sql.queries import Queries
 from hookrow.stores.sql.urls import missing_file, open_database

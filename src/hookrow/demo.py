@@ -26,12 +26,12 @@ import uvicorn
 from sqlalchemy import Engine, insert, select
 
 from hookrow import migrations, testing
+from hookrow.migrations.engines import open_engine
 from hookrow.receiver import ENDPOINT, Receiver
 from hookrow.schema import Schema
 from hookrow.server import Server
 from hookrow.settings import DashboardAccess, Settings
 from hookrow.stores import tables
-from hookrow.stores.engines import open_engine
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.story import story

@@ -11,12 +11,12 @@ from hookrow import migrations
 from hookrow.check import check_database, check_secrets
 from hookrow.errors import ConfigurationError
 from hookrow.finding import Finding, Level
+from hookrow.migrations.engines import opened
 from hookrow.schema import Schema
 from hookrow.server import warn_of
 from hookrow.settings import Settings
 from hookrow.spool import Spool
 from hookrow.stores import Unavailable
-from hookrow.stores.engines import opened
 from hookrow.stores.sql.connections import Database
 from hookrow.stores.sql.urls import missing_file, open_database
 

@@ -13,7 +13,7 @@ from traffic import NEW_YEAR, Load, Note, fill
 from command import Command
 from hookrow import Schema
 from hookrow.migrations import current, heads, upgrade
-from hookrow.stores.engines import opened
+from hookrow.migrations.engines import opened
 from hookrow.stores.timeouts import LOCK_TIMEOUT
 from postgres import Databases
 from wire import Connection, eventually, get, request

@@ -19,10 +19,10 @@ from command import Command
 from hookrow import Arrival, Postmark, Receiver, testing
 from hookrow.asgi import ASGI
 from hookrow.dashboard import Dashboard, basic
+from hookrow.migrations.engines import opened
 from hookrow.postmark import parse
 from hookrow.recording import record
 from hookrow.stores import tables
-from hookrow.stores.engines import opened
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from wire import ADA, ENDPOINT, PATIENCE, SECRET, eventually, uvicorn_serving

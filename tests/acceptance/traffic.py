@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Self
 from sqlalchemy import insert, select
 
 from hookrow import testing
-from hookrow.stores.engines import opened
+from hookrow.migrations.engines import opened
 from hookrow.stores.tables import dispatches, lists, notifications, subscribers, subscriptions
 from wire import PATIENCE, Connection, eventually, request
 

@@ -16,9 +16,9 @@ from hookrow import Role, Schema
 from hookrow.check import check
 from hookrow.finding import Finding, Level
 from hookrow.migrations import upgrade
+from hookrow.migrations.engines import opened
 from hookrow.settings import Settings
 from hookrow.stores import Locked
-from hookrow.stores.engines import opened
 from postgres import Databases
 from wire import SECRET
 

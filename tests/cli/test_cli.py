@@ -14,7 +14,7 @@ from command import Command
 from hookrow import Schema, __version__
 from hookrow.cli import hookrow
 from hookrow.migrations import VERSION_TABLE
-from hookrow.stores.engines import opened
+from hookrow.migrations.engines import opened
 from wire import SECRET, free_port
 
 # The options that concern a single call; all others are settings, with a variable.

@@ -18,7 +18,7 @@ from sqlalchemy import insert, make_url, select
 import django_host
 from hookrow.django.fields import Folded
 from hookrow.django.tables.models import Subscriber
-from hookrow.stores.engines import opened
+from hookrow.migrations.engines import opened
 from hookrow.stores.tables import subscribers
 
 KATHMANDU = "Asia/Kathmandu"

@@ -6,8 +6,8 @@ from django.core.management import call_command
 import django_host
 from hookrow import Schema
 from hookrow.migrations import upgrade
+from hookrow.migrations.engines import opened
 from hookrow.stores import tables
-from hookrow.stores.engines import opened
 from structure import structure, without_names
 
 NAMES = tables.metadata.tables.keys()

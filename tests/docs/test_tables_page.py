@@ -17,10 +17,10 @@ from hookrow import Arrival, Recorded, Role, Schema, Suppressed
 from hookrow.check import check
 from hookrow.finding import Level
 from hookrow.migrations import upgrade
+from hookrow.migrations.engines import opened
 from hookrow.recording import record
 from hookrow.schema import Fold
 from hookrow.settings import Settings, read
-from hookrow.stores.engines import opened
 from hookrow.stores.tables import metadata
 from session import ROOT, read_blocks
 

@@ -19,11 +19,11 @@ from sqlalchemy import inspect
 import wire
 import world
 from hookrow.direct import DirectProtocol
+from hookrow.migrations.engines import opened
 from hookrow.prepare import prepare
 from hookrow.server import Server
 from hookrow.settings import Settings
 from hookrow.stores import tables
-from hookrow.stores.engines import opened
 from wire import ADAS, AT, DELIVERY, ENDPOINT, SECRET, STRANGER, TEXT, Answer
 
 MISSING = DELIVERY.replace(ADAS.encode(), b"m-1")

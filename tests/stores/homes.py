@@ -34,8 +34,7 @@ from sqlalchemy.types import TypeEngine
 from hookrow import Role, Schema
 from hookrow.migrations import heads, upgrade
 from hookrow.notification import Key
-from hookrow.stores.memory import MemoryStore
-from hookrow.stores.memory_log import MemoryLog
+from hookrow.stores.memory import MemoryLog, MemoryStore
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.tables import UTCDateTime, log_table, metadata
 

@@ -18,8 +18,8 @@ from case_model import ALL, NOW, body_of, expect
 from django_project.site import post
 from hookrow import Head, Postmark, Receiver, Request, Schema
 from hookrow.migrations import upgrade
+from hookrow.migrations.engines import opened
 from hookrow.promise import Promise
-from hookrow.stores.engines import opened
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.sql import SQLStore
 from wire import PATIENCE, SECRET

@@ -22,11 +22,11 @@ from copying import replace
 from crm.models import Group, Mail, Membership, Person, Reason, Send
 from crm.schema import MUTED
 from hookrow import Delivered, Recorded, Role, Schema, SchemaMismatch, Suppressed
+from hookrow.diagnostics.advice import repeated_emails
 from hookrow.django.store import DjangoStore
 from hookrow.notification import Mentioned, Suppressible
 from hookrow.recording import record
 from hookrow.stores import Locked, Unavailable
-from hookrow.stores.sql.advice import repeated_emails
 from hookrow.stores.timeouts import limited_to
 from postgres import Databases
 

@@ -17,8 +17,8 @@ from sqlalchemy.exc import IntegrityError
 from copying import replace
 from hookrow import ConfigurationError, Role, Schema
 from hookrow.migrations import VERSION_TABLE, current, heads, sql, upgrade
+from hookrow.migrations.engines import opened
 from hookrow.stores import Unavailable, tables
-from hookrow.stores.engines import opened
 from structure import structure
 
 pytestmark = pytest.mark.filterwarnings(

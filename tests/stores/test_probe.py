@@ -9,7 +9,7 @@ from sqlalchemy import Engine, make_url
 
 from hookrow import Schema
 from hookrow.health import DatabaseProbe
-from hookrow.stores.engines import opened
+from hookrow.migrations.engines import opened
 from hookrow.stores.sql.urls import open_database
 
 

@@ -21,7 +21,7 @@ def db() -> None:
 def upgrade(tables: Tables, database_url: str) -> None:
     """Make our tables, or bring them up to date."""
     from hookrow import migrations
-    from hookrow.stores.engines import opened
+    from hookrow.migrations.engines import opened
     from hookrow.stores.sql.urls import open_database
 
     with opened(database_url) as engine:

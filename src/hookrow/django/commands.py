@@ -22,6 +22,7 @@ from hookrow.cli.options import JSON
 from hookrow.cli.simulate import simulate
 from hookrow.cli.stats import stats
 from hookrow.clocks import SECONDS, compare
+from hookrow.diagnostics.advice import repeated_emails
 from hookrow.django.conf import conf
 from hookrow.django.models import Notification
 from hookrow.django.receiving import store
@@ -30,7 +31,6 @@ from hookrow.finding import Finding, Level, several_rows
 from hookrow.outside import look
 from hookrow.retry import masked
 from hookrow.stores import Store, StoreError
-from hookrow.stores.sql.advice import repeated_emails
 
 RUNSERVER = "http://127.0.0.1:8000"
 """Where Django's own server listens."""

@@ -83,11 +83,11 @@ class Store(Protocol):
 
     @property
     def log(self) -> LogReader | None:
-        """What reads and tends the log, or None where there is none."""
+        """The log's reader, or None if the schema has no log."""
 
     @property
     def census(self) -> Census:
-        """What counts the rows, in its own time."""
+        """Counts of the rows, which may take long."""
 
     def transaction(self, *, skip_locked: bool = False) -> AbstractContextManager[Transaction]:
         """Begin a transaction that commits when the block ends, and rolls back if it raises.

@@ -1,10 +1,11 @@
-"""Reading and tending the log: a protocol beside the store's, which only writes.
+"""Reading and changing the log: a protocol apart from the store's, which only writes.
 
-What a log in a database needs for it, whatever library asks the database, is here, too.
+It also contains what all logs in a database need, whatever library executes their SQL.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -14,34 +15,31 @@ from hookrow.entry import Ending, Logged, kept_message_id, kept_recipient, kept_
 from hookrow.sizes import leading
 
 HIGHEST = 2**63 - 1
-"""The highest id that there can be."""
+"""The highest possible id."""
 
 WIDEST = 50_000
 """In ids; the widest range that one statement counts."""
 
 WIDEST_CHARACTER = 4
-"""In bytes; what a character of a string takes in memory at most (PEP 393)."""
+"""In bytes; the most that a character of a string takes in memory (PEP 393)."""
 
 PORTION = 64
-"""In entries; how many bodies of a list are read at once, at most."""
+"""The most bodies that `with_bodies` reads at once."""
 
 LATE = timedelta(days=1)
-"""How long a spool may hold back what is still found by when it came."""
+"""How long a spool may delay an entry that is still found by its time of arrival."""
 
-_LAST = datetime.max.replace(tzinfo=UTC) - LATE
+_MAX = datetime.max.replace(tzinfo=UTC)
 
 Grain: TypeAlias = Literal["hour", "minute"]
-"""How exactly it is counted when something came."""
+"""The precision of times of arrival in counts."""
 
 LENGTHS: Mapping[Grain, int] = {"hour": len("2026-03-04 05"), "minute": len("2026-03-04 05:06")}
-"""How much of a time, as SQLite has it, a grain leaves."""
+"""How many characters of a time in SQLite a grain keeps."""
 
 
 class Cell(NamedTuple):
-    """What is counted together: when it came, its type, and how it ended.
-
-    `at` is the start of the hour or the minute, in UTC.
-    """
+    """Entries that are counted together. `at` is the start of an hour or a minute, in UTC."""
 
     at: datetime
     record_type: str | None
@@ -49,14 +47,14 @@ class Cell(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How many entries ended in one way, and when the last of those came."""
+    """How many entries have one outcome, and when the last of them arrived."""
 
     number: int
     last: datetime
 
 
 class Probe(NamedTuple):
-    """The entry at an id, or the next: when it came, and when it ended as it did."""
+    """The first entry from an id on."""
 
     id: int
     received_at: datetime
@@ -65,11 +63,11 @@ class Probe(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """Which entries are meant: those that match all that is not None.
+    """Selects the entries that match every condition that is not None.
 
-    `since` is when they came first, or later, and `until` before when; `parked` those
-    that are tried again. `ids` may be a range. With `until` a database passes over what
-    a spool held back for longer than `LATE`.
+    `since` and `until` limit the first arrival; `until` is excluded. `parked` selects entries
+    that are to be retried. `ids` may be a range. With `until`, a database skips entries that a
+    spool delayed by more than `LATE`.
     """
 
     ids: Collection[int] | None = None
@@ -83,7 +81,7 @@ class Query:
 
     @property
     def equal(self) -> Mapping[str, object]:
-        """What a column has to equal, by its name."""
+        """The values of columns, by name."""
         wanted = {
             "outcome": self.outcome,
             "record_type": kept_record_type(self.record_type),
@@ -92,20 +90,8 @@ class Query:
         }
         return {name: value for name, value in wanted.items() if value is not None}
 
-    @property
-    def begin(self) -> datetime | None:
-        """When what is meant was kept, at the earliest; None where nothing says, or `ids` do."""
-        return self.since if self.ids is None else None
-
-    @property
-    def end(self) -> datetime | None:
-        """When all that is meant had been kept; None where nothing says, or `ids` do."""
-        if self.until is None or self.ids is not None or self.until > _LAST:
-            return None
-        return self.until + LATE
-
     def matches(self, entry: Logged) -> bool:
-        """Tell whether an entry is meant."""
+        """Return whether the query selects the entry."""
         return (
             (self.ids is None or entry.id in self.ids)
             and (self.since is None or entry.received_at >= self.since)
@@ -122,127 +108,127 @@ def span(
     after: int = 0,
     before: int | None = None,
 ) -> tuple[int, int]:
-    """Return the lowest id that may be meant and the highest, for pages before an id or after one.
+    """Return the lowest and the highest id that a query may select, from one id to another.
 
-    `reached` is `LogReader.reached`, which is asked only where it can tell.
+    `reached` is `LogReader.reached`; it is called only if it may narrow the range.
     """
     low, high = after + 1, HIGHEST if before is None else before - 1
-    if query.begin is not None and not after:
-        low = reached(query.begin)
-    if query.end is not None and before is None:
-        high = reached(query.end) - 1
+    if query.ids is not None:
+        return low, high
+    if query.since is not None and not after:
+        low = reached(query.since)
+    if query.until is not None and before is None and query.until <= _MAX - LATE:
+        high = reached(query.until + LATE) - 1
     return low, high
 
 
-def reached(at: datetime, bounds: tuple[int, int], probe: Callable[[int], Probe | None]) -> int:
-    """Return what `LogReader.reached` does, from some two dozen probes of the primary key.
+def reached(
+    at: datetime, bounds: tuple[int, int] | None, probe: Callable[[int], Probe | None]
+) -> int:
+    """Return the result of `LogReader.reached` after some two dozen probes of the primary key.
 
-    Entries lie in the order in which they were kept. That was when they came or later,
-    and no later than they ended: what came late, or was tried again, leads to a lower id.
+    Entries are in the order in which they were written: at their arrival or later, but no later
+    than `ended_at`. Entries that were written late or were retried lead to a lower id.
     """
-    low, high = bounds[0], bounds[1] + 1
-    while low < high:
-        middle = (low + high) // 2
-        found = probe(middle)
-        if found is None or max(found.received_at, found.ended_at) >= at:
-            high = middle
-        else:
-            low = found.id + 1
-    return low
+
+    def written_by(id_: int) -> datetime:
+        found = probe(id_)
+        return max(found.received_at, found.ended_at) if found else _MAX
+
+    first, last = bounds or (1, 0)
+    return first + bisect_left(range(first, last + 1), at, key=written_by)
 
 
 def within_size(sizes: Iterable[tuple[int, int | None]]) -> Sequence[int]:
     """Return the leading ids whose bodies make one group, at least one id.
 
-    `sizes` has the size of each body, in characters or in bytes of UTF-8: in memory either may
-    take `WIDEST_CHARACTER` bytes.
+    A size is in characters or in bytes of UTF-8; either may take `WIDEST_CHARACTER` bytes in
+    memory.
     """
     group = leading(sizes, lambda each: WIDEST_CHARACTER * (each[1] or 0))
     return [id_ for id_, _ in group]
 
 
 def moment(start: str | datetime) -> datetime:
-    """Read the start of an hour or a minute in UTC: SQLite's text, or PostgreSQL's time."""
+    """Read the start of an hour or a minute in UTC: SQLite's text or PostgreSQL's timestamp."""
     found = datetime.fromisoformat(start) if isinstance(start, str) else start
     return found.replace(tzinfo=UTC)
 
 
 class LogReader(Protocol):
-    """The log of a store. Each call is a transaction of its own; they raise a `StoreError`.
+    """The log of a store. Each call is its own transaction, and may raise a `StoreError`.
 
-    A body may be large, so methods that return bodies return fewer entries than `limit` if the
-    bodies would make more than a group (`within_size`). Only an empty result means that there are
-    no more. Without `bodies`, `body` is None in each entry, and `limit` alone counts.
+    Bodies may be large, so methods that return bodies return fewer entries than `limit` if the
+    bodies would exceed a group (`within_size`); only an empty result means that there are no
+    more. Without `bodies`, each `body` is None, and only `limit` counts.
     """
 
     def newest(
         self, query: Query, *, before: int | None = None, limit: int, bodies: bool = True
     ) -> Sequence[Logged]:
-        """Return the newest entries, newest first; of lower ids than `before`, to page on."""
+        """Return the newest entries, newest first; for the next page, those before an id."""
 
     def oldest(
         self, query: Query, *, after: int = 0, limit: int, bodies: bool = True
     ) -> Sequence[Logged]:
-        """Return the oldest entries, oldest first; of higher ids than `after`, to page on."""
+        """Return the oldest entries, oldest first; for the next page, those after an id."""
 
     def due(self, now: datetime, *, limit: int) -> Sequence[Logged]:
-        """Take parked entries that are due, longest due first, and put off when to try again.
+        """Take parked entries that are due, longest due first, and postpone their next retry.
 
-        They are fewer than `limit` if no more are due, or if their bodies are large. What
-        another process takes at the same time is left to it.
+        Returns fewer than `limit` if no more are due, or if their bodies are large. Entries that
+        another process is taking are skipped.
         """
 
     def happened(self, at: datetime, query: Query, *, limit: int) -> Sequence[Logged]:
-        """Return entries of what happened within that second, oldest first, without bodies.
+        """Return entries of events within that second, oldest first, without bodies.
 
-        Found by the fingerprint, whatever the size of the log: what set a time of a row
-        happened then.
+        They are found by the fingerprint, whatever the size of the log.
         """
 
     def parked(self, message_ids: Collection[str], *, after: int = 0) -> Sequence[Logged]:
-        """Return the parked entries of these messages, oldest first; `after` an id, to page on."""
+        """Return the parked entries of these messages after an id, oldest first."""
 
     def prune(
         self, *, before: datetime, parked_before: datetime, bodies_only: bool
     ) -> Iterator[int]:
-        """Delete what came last before then, or only the bodies; yield how many, batch by batch.
+        """Delete entries, or only bodies, that last arrived earlier; yield the count per batch.
 
-        What is parked stays until it is too old to be tried again.
+        Parked entries are kept until they are too old for another retry.
         """
 
     def forget(self, email: str) -> int:
-        """Erase the address and the bodies of a person; return in how many entries.
+        """Erase the address and the bodies of a person; return the number of entries.
 
-        Bodies that could not be read are searched for the address, as a JSON string.
+        Bodies that could not be read are searched for the address as a JSON string.
         """
 
     def ends(self, first: int, last: int) -> Mapping[Ending, Ended]:
-        """Count the entries from one id to another by how they ended."""
+        """Count the entries from one id to another by outcome."""
 
     def bounds(self) -> tuple[int, int] | None:
-        """Return the first and the last id; None of an empty log."""
+        """Return the first and the last id, or None if the log is empty."""
 
     def reached(self, at: datetime) -> int:
-        """Return an id that is at most that of whatever came at that time or later.
+        """Return an id that is not higher than any entry's that arrived at that time or later.
 
-        In a log whose entries were kept as they came it is the lowest such id, or one
-        past the last.
+        If entries were written as they arrived, it is the lowest such id, or one past the last.
         """
 
     def tally(self, first: int, last: int, grain: Grain) -> Mapping[Cell, int]:
-        """Count the entries from one id to another, `WIDEST` at the most, in one statement."""
+        """Count the entries from one id to another, at most `WIDEST`, in one statement."""
 
     def delivered(self, first: int, last: int) -> Sequence[tuple[str, datetime]]:
-        """Return the message id of each recorded delivery in a range, and when it happened."""
+        """Return message ids and event times of the recorded deliveries in a range of ids."""
 
     def count_parked(self) -> int:
-        """Return how many entries are tried again."""
+        """Return the number of parked entries."""
 
 
 def with_bodies(log: LogReader, listed: Sequence[Logged]) -> Iterator[Logged]:
     """Yield entries that were listed newest first without bodies, with their bodies.
 
-    At most a group's worth is read at once. Entries that were deleted meanwhile are left out.
+    Reads at most a group's worth at once. Entries that have been deleted are left out.
     """
     ids = [each.id for each in listed]
     while ids:

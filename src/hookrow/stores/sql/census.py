@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 from hookrow.stores.census import ListCount, by_list
 from hookrow.stores.sql.connections import Database
@@ -19,73 +18,65 @@ class SQLCensus:
         self._database, self._queries = database, queries
 
     def lists(self) -> Sequence[ListCount]:
-        """Count by list; the names of lists are known of hookrow's own tables."""
+        """Only hookrow's own lists have names."""
         queries = self._queries()
-        members = _members(queries) if queries.has("subscriptions") else None
         with self._database.reading() as connection:
-            sent = connection.fetch(_sent(queries))
-            counted = connection.fetch(members) if members else None
+            sent = connection.fetch(_dispatches(queries))
+            has_members = queries.has("subscriptions")
+            members = connection.fetch(_members(queries)) if has_members else None
             ours = queries.schema.ours
-            named = connection.fetch("SELECT id, name FROM hookrow_lists") if ours else ()
+            names = connection.fetch("SELECT id, name FROM hookrow_lists") if ours else ()
         sent = converted(sent, queries.list_reads)
-        if counted is not None:
-            counted = converted(counted, queries.list_reads)
-        return by_list(sent, counted, dict(map(tuple, named)))
+        if members is not None:
+            members = converted(members, queries.list_reads)
+        return by_list(sent, members, dict(map(tuple, names)))
 
     def suppressed(self) -> Mapping[str | None, int]:
-        """Count the suppressed subscribers by reason."""
+        """Count them by reason as the table stores it."""
         queries = self._queries()
         kept = queries.has("subscribers", "suppression_reason")
         reason = queries.column("subscribers", "suppression_reason") if kept else "NULL"
-        found = self._fetch(
-            f"SELECT CAST({reason} AS text), count(*) FROM {queries.table('subscribers')} "
-            f"WHERE {queries.column('subscribers', 'suppressed_at')} IS NOT NULL"
-            f"{queries.visible('subscribers')}{' GROUP BY 1' * kept}"
-        )
-        return {word: count for word, count in found if count}
+        where = f"{queries.column('subscribers', 'suppressed_at')} IS NOT NULL"
+        sql = _grouped(queries, "subscribers", f"CAST({reason} AS text), count(*)", where)
+        with self._database.reading() as connection:
+            return dict(map(tuple, connection.fetch(sql)))
 
     def sent(self, message_ids: Collection[str]) -> Mapping[str, datetime]:
-        """Return when messages were sent."""
+        """See `Census`."""
         queries = self._queries()
         if not queries.has("dispatches", "sent_at") or not message_ids:
             return {}
         at = queries.column("dispatches", "sent_at")
-        found = self._fetch(
+        sql = (
             f"SELECT {queries.key('dispatches', 'provider_message_id')}, {at} "
             f"FROM {queries.table('dispatches')} "
             f"WHERE {queries.any_of('dispatches', 'provider_message_id')} AND {at} IS NOT NULL"
-            f"{queries.visible('dispatches')}",
-            [queries.dialect.encode(message_ids)],
+            f"{queries.visible('dispatches')}"
         )
+        with self._database.reading() as connection:
+            found = connection.fetch(sql, [queries.dialect.encode(message_ids)])
         read = queries.reader("dispatches", "sent_at")
         found = converted(found, {1: read} if read else {})
         return {str(message_id): sent for message_id, time in found if (sent := utc(time))}
 
-    def _fetch(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Any]:
-        with self._database.reading() as connection:
-            return connection.fetch(sql, parameters)
 
-
-def _sent(queries: Queries) -> str:
-    """By list: how many dispatches were sent, delivered, opened."""
-    list_id = queries.list_id()
-    counts = ", ".join(
-        f"count({queries.column('dispatches', name)})"
-        for name in ("provider_message_id", "delivered_at", "opened_at")
-    )
-    return (
-        f"SELECT {list_id or 'NULL'}, {counts} FROM {queries.table('dispatches')}"
-        f"{queries.joined_messages()} WHERE true{queries.visible('dispatches')}"
-        f"{' GROUP BY 1' if list_id else ''}"
-    )
+def _dispatches(queries: Queries) -> str:
+    """By list: how many were sent, delivered, opened."""
+    names = ("provider_message_id", "delivered_at", "opened_at")
+    counts = ", ".join(f"count({queries.column('dispatches', name)})" for name in names)
+    return _grouped(queries, "dispatches", f"{queries.list_id() or 'NULL'}, {counts}")
 
 
 def _members(queries: Queries) -> str:
     """By list: how many subscriptions there are, and how many of them are suppressed."""
     dated = queries.has("subscriptions", "suppressed_at")
     suppressed = f"count({queries.column('subscriptions', 'suppressed_at')})" if dated else "NULL"
-    return (
-        f"SELECT {queries.key('subscriptions', 'list_id')}, count(*), {suppressed} "
-        f"FROM {queries.table('subscriptions')} WHERE true{queries.visible('subscriptions')} "
-        "GROUP BY 1"
-    )
+    list_id = queries.key("subscriptions", "list_id")
+    return _grouped(queries, "subscriptions", f"{list_id}, count(*), {suppressed}")
+
+
+def _grouped(queries: Queries, role: str, columns: str, where: str = "true") -> str:
+    """Count the rows of a role by the first column."""
+    joined = queries.joined_messages() if role == "dispatches" else ""
+    rows = f"{queries.table(role)}{joined} WHERE {where}{queries.visible(role)}"
+    return f"SELECT {columns} FROM {rows} GROUP BY 1"

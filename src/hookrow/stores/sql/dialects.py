@@ -18,6 +18,7 @@ from uuid import UUID
 import msgspec
 
 from hookrow.schema import Fold, Given
+from hookrow.stores.log import LENGTHS, Grain
 
 _json = msgspec.json.Encoder(uuid_format="hex").encode
 
@@ -32,6 +33,12 @@ class Dialect:
     """Whether a transaction locks single rows; otherwise it locks the whole database."""
     single_statement_write: ClassVar[bool]
     """Whether one statement can change rows of several tables."""
+    size: ClassVar[str]
+    """The function that returns the size of a text."""
+    skip_locked: ClassVar[str]
+    """The clause by which a SELECT locks its rows, except those that are locked already."""
+    explain: ClassVar[str]
+    """The prefix of a statement whose plan is wanted, not its result."""
 
     def quote(self, name: str) -> str:
         """Return a name as an identifier in SQL text."""
@@ -57,6 +64,10 @@ class Dialect:
 
     def encode(self, values: Iterable[Any]) -> str:
         """Return the parameter of `any_of`."""
+        raise NotImplementedError
+
+    def start(self, grain: Grain, time: str) -> str:
+        """Return the start of a time's hour or minute in UTC, which `utc` reads."""
         raise NotImplementedError
 
     def rows(self, types: Mapping[str, str]) -> str:
@@ -88,6 +99,9 @@ class PostgreSQL(Dialect):
     oldest = (13,)
     locks_rows = True
     single_statement_write = True
+    size = "octet_length"  # in bytes: known without reading the text
+    skip_locked = "FOR UPDATE SKIP LOCKED"
+    explain = "EXPLAIN"
 
     def fold(self, kind: Fold, email: str) -> str:
         """Fold ASCII letters only for `ascii`: plain lower() follows the database's locale."""
@@ -112,6 +126,10 @@ class PostgreSQL(Dialect):
             return f"{{{written[1:-1]}}}"
         return f"{{{','.join(map(_element, listed))}}}"
 
+    def start(self, grain: Grain, time: str) -> str:
+        """Convert the time to UTC first: a session's time zone may be half an hour off."""
+        return f"date_trunc('{grain}', timezone('UTC', {time}))"
+
     def rows(self, types: Mapping[str, str]) -> str:
         """Return the rows of parallel arrays, a parameter each."""
         arrays = ", ".join(f"%s::{type_}[]" for type_ in types.values())
@@ -134,6 +152,9 @@ class SQLite(Dialect):
     oldest = (3, 35)
     locks_rows = False
     single_statement_write = False
+    size = "length"  # in characters: SQLite before 3.43 has no function for bytes
+    skip_locked = ""
+    explain = "EXPLAIN QUERY PLAN"
 
     def fold(self, kind: Fold, email: str) -> str:
         """Fold ASCII letters, which is all that SQLite folds."""
@@ -152,6 +173,10 @@ class SQLite(Dialect):
     def encode(self, values: Iterable[Any]) -> str:
         """Return a JSON array."""
         return _json(list(values)).decode()
+
+    def start(self, grain: Grain, time: str) -> str:
+        """Cut the text."""
+        return f"substr({time}, 1, {LENGTHS[grain]})"
 
     def write(self, value: Any) -> Any:  # noqa: ANN401 - as above
         """Return a time as text, and a UUID as hexadecimal digits."""

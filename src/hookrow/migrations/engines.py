@@ -1,4 +1,4 @@
-"""SQLAlchemy's engines for what works on them: Alembic, and an application's own queries."""
+"""SQLAlchemy engines for Alembic, and for an application that has none of its own."""
 
 from __future__ import annotations
 
@@ -15,39 +15,37 @@ from hookrow.stores.timeouts import LOCK_TIMEOUT
 
 
 def open_engine(url: str | URL) -> Engine:
-    """Make an engine for the database that a store of this URL has, with time limits set.
+    """Create an engine with time limits for the database that a store of this URL uses.
 
-    Raises `ConfigurationError` for another database or no URL at all, and `MissingExtra` if the
-    driver is not installed.
+    Raises `ConfigurationError` for another database or text that is no URL, and `MissingExtra`
+    if the driver is not installed.
     """
     database = open_database(url)
     if isinstance(database, SQLiteDatabase):
-        engine = create_engine(
-            URL.create("sqlite", database=str(database.file)),
-            hide_parameters=True,
-            connect_args={"timeout": LOCK_TIMEOUT},
-        )
+        parsed = URL.create("sqlite", database=str(database.file))
+        limits = {"timeout": LOCK_TIMEOUT}
+        engine = create_engine(parsed, hide_parameters=True, connect_args=limits)
         event.listen(engine, "connect", _connected)
         return engine
-    assert isinstance(database, PostgresDatabase)  # noqa: S101 - for mypy: of a URL there is no other
+    assert isinstance(database, PostgresDatabase)  # noqa: S101 - for mypy: there are only two
     options = {name: str(value) for name, value in database.options.items()}
-    login = {field: options.pop(name, None) for field, name in _LOGIN.items()}
+    login = {ours: options.pop(libpq, None) for ours, libpq in _LOGIN.items()}
     parsed = URL.create("postgresql+psycopg", **login, query=options)  # type: ignore[arg-type] # texts
     return create_engine(parsed, hide_parameters=True, connect_args=OPTIONS)
 
 
-_LOGIN = {"username": "user", "password": "password", "database": "dbname"}
-"""What a URL has besides a query, by SQLAlchemy's names and libpq's."""
-
-
 @contextmanager
 def opened(url: str) -> Iterator[Engine]:
-    """Make an engine for a while, as `open_engine` does."""
+    """Open an engine as `open_engine` does, and dispose of it at the end of the block."""
     engine = open_engine(url)
     try:
         yield engine
     finally:
         engine.dispose()
+
+
+_LOGIN = {"username": "user", "password": "password", "database": "dbname"}
+"""SQLAlchemy's names for what is not in a URL's query, and libpq's."""
 
 
 def _connected(connection: sqlite3.Connection, _record: object) -> None:

@@ -1,0 +1,1 @@
+"""Checks of a configuration and its database, for `hookrow check`."""
