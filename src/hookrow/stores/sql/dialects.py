@@ -28,10 +28,16 @@ class Dialect:
     name: ClassVar[str]
     title: ClassVar[str]
     oldest: ClassVar[tuple[int, ...]]
+    begin: ClassVar[str]
+    """The statement that begins a transaction on hookrow's own connections."""
     locks_rows: ClassVar[bool]
     """Whether a transaction locks single rows; otherwise it locks the whole database."""
     single_statement_write: ClassVar[bool]
     """Whether one statement can change rows of several tables."""
+    takes_rows: ClassVar[bool]
+    """Whether a statement takes many rows of values as parameters; otherwise it takes one."""
+    has_strict_types: ClassVar[bool]
+    """Whether a column holds and compares only values of its type."""
 
     def quote(self, name: str) -> str:
         """Return a name as an identifier in SQL text."""
@@ -51,6 +57,11 @@ class Dialect:
         """Return the expression by which emails are compared, which an index has to be on."""
         raise NotImplementedError
 
+    def email_is_any(self, kind: Fold, email: str, type_: str) -> str:
+        """Compare folded emails with any of the values of one parameter."""
+        is_text = kind in {"ascii", "lower"}
+        return self.any_of(self.fold(kind, email), "text" if is_text else type_)
+
     def any_of(self, expression: str, type_: str) -> str:
         """Compare with any of the values of one parameter, which `encode` makes."""
         raise NotImplementedError
@@ -63,9 +74,10 @@ class Dialect:
         """Return rows of values as the relation `given`, for writing in a single statement."""
         raise NotImplementedError
 
-    def encode_rows(self, rows: Sequence[Sequence[Any]]) -> list[str]:
-        """Return the parameters of `rows`."""
-        raise NotImplementedError
+    def encode_rows(self, rows: Sequence[Sequence[Any]]) -> list[Any]:
+        """Return the parameters of `rows`; without them, the parameters of each row."""
+        write = self.write
+        return [[write(value) for value in row] for row in rows]
 
     def write(self, value: Any) -> Any:  # noqa: ANN401 - what a driver takes
         """Return a value as a single parameter."""
@@ -86,8 +98,8 @@ class PostgreSQL(Dialect):
     name = "postgresql"
     title = "PostgreSQL"
     oldest = (13,)
-    locks_rows = True
-    single_statement_write = True
+    begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
+    locks_rows = single_statement_write = takes_rows = has_strict_types = True
 
     def fold(self, kind: Fold, email: str) -> str:
         """Fold ASCII letters only for `ascii`: plain lower() follows the database's locale."""
@@ -98,6 +110,12 @@ class PostgreSQL(Dialect):
                 return f"lower({email})"
             case _:
                 return email
+
+    def email_is_any(self, kind: Fold, email: str, type_: str) -> str:
+        """Leave lower case to the database, whose locale may fold more than Python does."""
+        if kind == "lower":
+            return f"{self.fold(kind, email)} = ANY(ARRAY(SELECT lower(unnest(%s::text[]))))"
+        return super().email_is_any(kind, email, type_)
 
     def any_of(self, expression: str, type_: str) -> str:
         """Compare with the elements of an array."""
@@ -117,7 +135,7 @@ class PostgreSQL(Dialect):
         arrays = ", ".join(f"%s::{type_}[]" for type_ in types.values())
         return f"unnest({arrays}) AS given({', '.join(types)})"
 
-    def encode_rows(self, rows: Sequence[Sequence[Any]]) -> list[str]:
+    def encode_rows(self, rows: Sequence[Sequence[Any]]) -> list[Any]:
         """Return an array for each column."""
         return [self.encode(column) for column in zip(*rows, strict=True)]
 
@@ -132,8 +150,8 @@ class SQLite(Dialect):
     name = "sqlite"
     title = "SQLite"
     oldest = (3, 35)
-    locks_rows = False
-    single_statement_write = False
+    begin = "BEGIN IMMEDIATE"
+    locks_rows = single_statement_write = takes_rows = has_strict_types = False
 
     def fold(self, kind: Fold, email: str) -> str:
         """Fold ASCII letters, which is all that SQLite folds."""

@@ -1,4 +1,4 @@
-"""The store: it finds, locks and writes rows by `queries`, on whatever carries the SQL."""
+"""The store: it finds, locks and writes rows with the SQL of `queries`, on any `Database`."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("hookrow")
 
 VERIFY_EVERY = 1.0
-"""In seconds; how often the tables are verified again at most."""
+"""In seconds; how often tables that do not fit are verified again at most."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 class SQLReading:
-    """What is there now: at most two SELECTs to find, and one for each kind of row to read."""
+    """Finds rows with at most two SELECTs, and reads them with one for each kind."""
 
     def __init__(self, connection: Connection, queries: Queries) -> None:
         self._connection, self._queries = connection, queries
@@ -90,7 +90,7 @@ class SQLReading:
         )
 
     def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
-        """Read what notifications set in the rows."""
+        """Read the columns that notifications set."""
         states: dict[RowId, State] = {}
         for kind, keys in by_kind(rows).items():
             width, names = len(KEYS[kind]), self._queries.written.get(kind, ())
@@ -115,14 +115,13 @@ class SQLReading:
         return self._connection.fetch(queries.find, parameters)
 
     def _fetch_keyed(self, sql: str, keys: Collection[Any]) -> Sequence[Any]:
-        """Return the rows of these keys; on SQLite one by one, for its JSON has no bytes."""
-        dialect = self._queries.dialect
-        if dialect.single_statement_write:
-            return self._connection.fetch(sql, self._keys(keys))
-        rows = ([dialect.write(part) for part in _parts(key)] for key in keys)
-        return [found for row in rows for found in self._connection.fetch(sql, row)]
+        """Return the rows of these keys; on SQLite one by one, because its JSON has no bytes."""
+        parameters = self._keys(keys)
+        if self._queries.dialect.takes_rows:
+            return self._connection.fetch(sql, parameters)
+        return [found for row in parameters for found in self._connection.fetch(sql, row)]
 
-    def _keys(self, keys: Collection[Any]) -> list[str]:
+    def _keys(self, keys: Collection[Any]) -> Sequence[Any]:
         """Return the parameters of a statement by keys."""
         return self._queries.dialect.encode_rows(list(map(_parts, keys)))
 
@@ -132,7 +131,7 @@ def _parts(key: Any) -> tuple[Any, ...]:  # noqa: ANN401 - of any type
 
 
 def _of_owners(mentioned: Mentioned, dispatches: Mapping[str, Sequence[Dispatch]]) -> set[Any]:
-    """Return those pairs whose subscriptions are found together with the dispatches."""
+    """Return the pairs whose subscriptions are found together with the dispatches."""
     return {
         (dispatch.list, dispatch.owner)
         for message_id, _ in mentioned.changed
@@ -141,7 +140,7 @@ def _of_owners(mentioned: Mentioned, dispatches: Mapping[str, Sequence[Dispatch]
 
 
 class _Step(NamedTuple):
-    """A statement and its parameters, or those of `many` rows."""
+    """A statement and its parameters: those of one execution, or of `many`."""
 
     statement: Statement
     parameters: Sequence[Any]
@@ -149,10 +148,10 @@ class _Step(NamedTuple):
 
 
 class SQLTransaction(SQLReading):
-    """A transaction in which all that is written is one statement, where that is possible.
+    """A transaction that writes everything in one statement if possible.
 
-    Unless it has `begun`, it begins only when one statement is not enough. Until then the
-    statement waits for the end of the block, and commits by itself.
+    Unless it has `begun`, it begins only if one statement is not enough. Until then the
+    statement is pending until the end of the block, and commits by itself.
     """
 
     def __init__(
@@ -161,15 +160,15 @@ class SQLTransaction(SQLReading):
         super().__init__(connection, queries)
         self._begun, self._commits = begun, False
         self._skip_locked = skip_locked
-        self._waiting: _Step | None = None
+        self._pending: _Step | None = None
 
     def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
-        """Read what notifications set in the rows, after what is written so far."""
+        """Read the columns that notifications set, after pending changes."""
         self._begin()
         return super().read(rows)
 
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
-        """Lock what is written to, kind by kind; on SQLite the transaction holds the whole file."""
+        """Lock rows kind by kind; on SQLite the transaction holds the whole file."""
         self._begin()
         locks = dict(self._locks(rows))
         held = {row for row in rows if row[0] in locks} if self._skip_locked else set()
@@ -179,43 +178,43 @@ class SQLTransaction(SQLReading):
         return held
 
     def write(self, changes: Sequence[Change], entries: Sequence[Entry] = ()) -> None:
-        """Lock, change and keep."""
+        """Lock and change the rows, and add the entries to the log."""
         rows = {change.row for change in changes}
         steps = [step for _, step in self._locks(rows)]
         steps += [*self._updates(changes), *self._log_entries(entries)]
         # One statement cannot change a row twice.
-        if not self._queries.single_statement or len(rows) < len(changes) or self._waiting:
+        if not self._queries.single_statement or len(rows) < len(changes) or self._pending:
             self._begin()
             for step in steps:
                 self._run(step)
         elif steps:
             text = self._queries.at_once(tuple(step.statement for step in steps))
             parameters = [each for step in steps for each in step.parameters]
-            self._waiting = _Step(Statement(text), parameters)
+            self._pending = _Step(Statement(text), parameters)
             if self._begun:
                 self._flush()
 
     def end(self) -> None:
-        """Run the statement that is waiting, and commit what has begun here."""
+        """Run the pending statement, and commit if the transaction began here."""
         self._flush()
         if self._commits:
             self._connection.execute("COMMIT")
 
     def _flush(self) -> None:
-        step, self._waiting = self._waiting, None
-        if step is None:
+        if self._pending is None:
             return
         try:
-            self._run(step)
+            self._run(self._pending)
         except Exception as error:
             if not refuses_one_statement(error):
                 raise
             self._queries.single_statement = False
             raise Conflict("The tables are now changed in several statements.") from error
+        self._pending = None
 
     def _begin(self) -> None:
         if not self._begun:
-            self._connection.execute("BEGIN")
+            self._connection.execute(self._queries.dialect.begin)
             self._begun = self._commits = True
         self._flush()
 
@@ -233,24 +232,23 @@ class SQLTransaction(SQLReading):
                     yield kind, _Step(statement, self._keys(keys))
 
     def _updates(self, changes: Sequence[Change]) -> Iterator[_Step]:
-        """Yield what applies the changes, those of one form in one go."""
+        """Yield the UPDATEs that apply the changes, one for all changes of a form."""
         forms: defaultdict[Statement, list[list[Any]]] = defaultdict(list)
         for change in changes:
             update, parameters = self._update(change)
             if update is not None:
                 forms[update.statement].append([parameters[name] for name in update.names])
-        # In one order: each other one would be a statement of its own, to be prepared by itself.
+        # Always in the same order: any other would be another statement to prepare.
         for statement in sorted(forms):
             yield self._step(statement, forms[statement])
 
     def _update(self, change: Change) -> tuple[Update | None, Mapping[str, Any]]:
-        """Return the UPDATE that applies a change, if its row has what it sets."""
+        """Return the UPDATE that applies a change, if its table has the columns."""
         if isinstance(change, SetTime):
             update = self._queries.set_time(change.column, guarded=change.guarded)
             return update, {"key_0": change.dispatch, "new_at": change.at}
-        keys = change.key if isinstance(change.key, tuple) else (change.key,)
         return self._queries.set_suppression(change.kind, guarded=change.guarded), {
-            **{f"key_{n}": part for n, part in enumerate(keys)},
+            **{f"key_{n}": part for n, part in enumerate(_parts(change.key))},
             "new_suppressed_at": None if change.reason is None else change.at,
             "new_suppression_reason": self._queries.schema.reason(change.reason),
             "new_suppression_changed_at": change.at,
@@ -260,16 +258,14 @@ class SQLTransaction(SQLReading):
         keep = self._queries.keep
         if keep is None or not entries:
             return
-        if self._queries.dialect.single_statement_write:
+        if self._queries.dialect.takes_rows:
             yield _Step(keep, [_encode(entries).decode()])
         else:
-            yield self._step(keep, [[*astuple(entry), entry.outcome] for entry in entries])
+            yield self._step(keep, [(*astuple(entry), entry.outcome) for entry in entries])
 
     def _step(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> _Step:
         dialect = self._queries.dialect
-        if dialect.single_statement_write:
-            return _Step(statement, dialect.encode_rows(rows))
-        return _Step(statement, [list(map(dialect.write, row)) for row in rows], many=True)
+        return _Step(statement, dialect.encode_rows(rows), many=not dialect.takes_rows)
 
 
 class SQLStore:
@@ -293,7 +289,7 @@ class SQLStore:
         self.database = open_database(database)
         self._schema = schema
         self._queries: Queries | None = None
-        self._verified_at = float("-inf")
+        self._mismatch, self._refused_at = "", float("-inf")
         self.log = SQLLog(self.database, schema.log, self._verified) if schema.log else None
         self.census = SQLCensus(self.database, self._verified)
         try:
@@ -315,12 +311,13 @@ class SQLStore:
                 yield transaction
                 transaction.end()
         except SchemaChanged as error:
-            self._verify_again()
+            self._queries = None
+            self._verified()
             raise Rejected(str(error)) from error  # by a trigger: the tables are as they should be
 
     @contextmanager
     def reading(self) -> Iterator[SQLReading]:
-        """Look at rows; see `Store.reading`."""
+        """Read rows; see `Store.reading`."""
         queries = self._verified()
         with self.database.reading() as connection:
             yield SQLReading(connection, queries)
@@ -330,17 +327,17 @@ class SQLStore:
         self.database.close()
 
     def _verified(self) -> Queries:
-        queries = self._queries  # which another thread may take away
+        """Return the SQL for the tables, which are verified if necessary.
+
+        Raises `Unavailable` if they do not fit; within a second, they are not verified again.
+        """
+        queries = self._queries  # another thread may set it to None
         if queries is None:
-            self._verified_at = monotonic()
+            if monotonic() - self._refused_at < VERIFY_EVERY:
+                raise Unavailable(self._mismatch)
             try:
                 queries = self._queries = verify_tables(self.database, self._schema)
             except ConfigurationError as error:
-                raise Unavailable(str(error)) from error
+                self._mismatch, self._refused_at = str(error), monotonic()
+                raise Unavailable(self._mismatch) from error
         return queries
-
-    def _verify_again(self) -> None:
-        """Verify the tables, at most once a second. Raises a `StoreError` if they do not fit."""
-        if monotonic() - self._verified_at >= VERIFY_EVERY:
-            self._queries = None
-            self._verified()
