@@ -257,8 +257,11 @@ class TestPostgreSQL:
             assert connection.fetch("SELECT name FROM hookrow_lists") == []
 
     @pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
-    def test_an_engine_that_commits_each_statement(self, postgres_url: str, driver: str) -> None:
+    def test_an_engine_that_commits_each_statement(
+        self, postgres_url: str, driver: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """A time limit ends a slow query of an AUTOCOMMIT engine, not its connection."""
+        monkeypatch.setattr("hookrow.stores.watch.GRACE", 5)
         if driver == "psycopg2":
             pytest.importorskip(driver)
         url = make_url(postgres_url).set(drivername=f"postgresql+{driver}")
@@ -266,7 +269,7 @@ class TestPostgreSQL:
         database = open_database(engine)
         with database.transaction() as connection:
             pid = connection.fetch(PID)
-        with pytest.raises(Locked), limited_to(0.5), database.reading() as connection:
+        with pytest.raises(Locked), limited_to(0.1), database.reading() as connection:
             connection.fetch("SELECT pg_sleep(60)")
         with database.reading() as connection:
             assert connection.fetch(PID) == pid

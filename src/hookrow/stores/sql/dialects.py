@@ -1,4 +1,4 @@
-"""What PostgreSQL and SQLite write differently: names, sets of values, rows of values, times.
+"""How the SQL of PostgreSQL and SQLite differs: names, sets of values, rows of values, times.
 
 SQL text has `%s` for each parameter and `%%` for a percent sign; `numbered` and `question_marks`
 convert it for drivers that want something else.
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from itertools import count
 from typing import Any, ClassVar
 from uuid import UUID
@@ -36,8 +36,6 @@ class Dialect:
     """Whether one statement can change rows of several tables."""
     takes_rows: ClassVar[bool]
     """Whether a statement takes many rows of values as parameters; otherwise it takes one."""
-    has_strict_types: ClassVar[bool]
-    """Whether a column holds and compares only values of its type."""
 
     def quote(self, name: str) -> str:
         """Return a name as an identifier in SQL text."""
@@ -76,8 +74,7 @@ class Dialect:
 
     def encode_rows(self, rows: Sequence[Sequence[Any]]) -> list[Any]:
         """Return the parameters of `rows`; without them, the parameters of each row."""
-        write = self.write
-        return [[write(value) for value in row] for row in rows]
+        raise NotImplementedError
 
     def write(self, value: Any) -> Any:  # noqa: ANN401 - what a driver takes
         """Return a value as a single parameter."""
@@ -99,7 +96,7 @@ class PostgreSQL(Dialect):
     title = "PostgreSQL"
     oldest = (13,)
     begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
-    locks_rows = single_statement_write = takes_rows = has_strict_types = True
+    locks_rows = single_statement_write = takes_rows = True
 
     def fold(self, kind: Fold, email: str) -> str:
         """Fold ASCII letters only for `ascii`: plain lower() follows the database's locale."""
@@ -151,7 +148,7 @@ class SQLite(Dialect):
     title = "SQLite"
     oldest = (3, 35)
     begin = "BEGIN IMMEDIATE"
-    locks_rows = single_statement_write = takes_rows = has_strict_types = False
+    locks_rows = single_statement_write = takes_rows = False
 
     def fold(self, kind: Fold, email: str) -> str:
         """Fold ASCII letters, which is all that SQLite folds."""
@@ -171,13 +168,15 @@ class SQLite(Dialect):
         """Return a JSON array."""
         return _json(list(values)).decode()
 
+    def encode_rows(self, rows: Sequence[Sequence[Any]]) -> list[Any]:
+        """Return the values of each row."""
+        write = self.write  # called for few values: this is most of the work that is in Python
+        return [[each if type(each) in _PLAIN else write(each) for each in row] for row in rows]
+
     def write(self, value: Any) -> Any:  # noqa: ANN401 - as above
         """Return a time as text, and a UUID as hexadecimal digits."""
-        if type(value) in _PLAIN:
-            return value
         if isinstance(value, datetime):
-            at = value if value.tzinfo is UTC else value.astimezone(UTC)
-            return at.isoformat(" ", "microseconds")[: -len("+00:00")]
+            return _time_as_text(value)
         return value.hex if isinstance(value, UUID) else super().write(value)
 
     def text(self, expression: str, type_: str) -> str:  # noqa: ARG002 - as above
@@ -215,8 +214,15 @@ def question_marks(sql: str) -> str:
 _MARK = re.compile("%(.)")
 
 
+@lru_cache(maxsize=1024)
+def _time_as_text(time: datetime) -> str:
+    """Return a time for SQLite. Most times of a group are written more than once."""
+    at = time if time.tzinfo is UTC else time.astimezone(UTC)
+    return at.isoformat(" ", "microseconds")[: -len("+00:00")]
+
+
 def utc(time: datetime | str | None) -> datetime | None:
-    """Return a time as a driver read it, in UTC, which it is where it names no zone."""
+    """Return a time from a driver in UTC; a time without a zone is in UTC already."""
     if time is None:
         return None
     at = datetime.fromisoformat(time) if isinstance(time, str) else time
