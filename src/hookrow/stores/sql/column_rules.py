@@ -13,7 +13,7 @@ from hookrow.decide import LONGEST_EMAIL, LONGEST_MESSAGE_ID
 from hookrow.entry import LONGEST_RECORD_TYPE, Ending
 from hookrow.schema import NULLED, OTHERWISE, REFERENCES, TIMES, WRITTEN, Given, Schema, nearest
 from hookrow.stores.sql.columns import Column
-from hookrow.stores.sql.queries import LOG_COLUMNS
+from hookrow.stores.sql.log_insert import LOG_COLUMNS
 
 Columns: TypeAlias = Mapping[str, Column]
 """The columns of one table, by the table's own names."""

@@ -10,31 +10,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from hookrow.entry import Ending, Entry, Logged
 from hookrow.notification import EventTime, Suppressible
 from hookrow.schema import KEYS, SUPPRESSION, WRITTEN, Fold, Given, Schema
 from hookrow.stores.sql.columns import Column
 from hookrow.stores.sql.dialects import Dialect
+from hookrow.stores.sql.log_insert import Statement, log_insert
 
 _ALIASES = {"subscribers": "s", "dispatches": "d", "subscriptions": "b", "messages": "m"}
 _OWNER = "o"
 
 _NAIVE = "timestamp without time zone"
 """A type that ignores the offset of a time, which is therefore converted to UTC first."""
-
-LOG_COLUMNS = Logged.__struct_fields__
-
-
-class Statement(NamedTuple):
-    """SQL text in two parts, between which a further condition can be inserted."""
-
-    conditions: str
-    rest: str = ""
-
-    @property
-    def text(self) -> str:
-        """The whole text."""
-        return self.conditions + self.rest
 
 
 class Update(NamedTuple):
@@ -78,7 +64,7 @@ class Queries:
         self.finds_subscriptions = self.has("subscriptions") and self.list_id() is not None
         self.find = self._find()
         self.pairs = self._keyed(Suppressible.SUBSCRIPTION) if self.has("subscriptions") else None
-        self.keep = _keep(dialect, schema.log) if schema.log else None
+        self.keep = log_insert(dialect, schema.log) if schema.log else None
         self.lock = cache(self._lock)
         self.state = cache(self._state)
         self.set_time = cache(self._set_time)
@@ -278,45 +264,6 @@ class Queries:
         return Update(
             Statement(f"UPDATE {table}{renamed} SET {sets}{relation} WHERE {where}"), names
         )
-
-
-_JSON_TYPES = {
-    **dict.fromkeys(("occurred_at", "received_at", "last_received_at", "ended_at"), "timestamptz"),
-    "retry_at": "timestamptz",
-    "status": "smallint",
-    "attempts": "bigint",
-}
-
-_ADD_UP = f"""ON CONFLICT (fingerprint) DO UPDATE SET
-outcome = excluded.outcome, status = excluded.status, retry_at = excluded.retry_at,
-ended_at = CASE WHEN kept.outcome = '{Ending.RECORDED.value}'
-    AND excluded.outcome = '{Ending.RECORDED.value}' THEN kept.ended_at ELSE excluded.ended_at END,
-recipient = CASE WHEN excluded.attempts > 0
-    THEN coalesce(kept.recipient, excluded.recipient) ELSE kept.recipient END,
-body = CASE WHEN excluded.attempts > 0
-    THEN coalesce(kept.body, excluded.body) ELSE kept.body END,
-attempts = kept.attempts + excluded.attempts,
-received_at = CASE WHEN kept.received_at < excluded.received_at
-    THEN kept.received_at ELSE excluded.received_at END,
-last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at
-    THEN kept.last_received_at ELSE excluded.last_received_at END"""
-"""`entry.followed` in SQL."""
-
-
-def _keep(dialect: Dialect, log: str) -> Statement:
-    """Add entries to the log; merge an entry that arrived before.
-
-    The parameter is all entries as JSON; otherwise there is one for each field of an entry.
-    """
-    fields = Entry.__struct_fields__
-    into = f"INSERT INTO {dialect.table(log)} AS kept ({', '.join(fields)}, first_outcome) "
-    if not dialect.takes_rows:
-        values = ", ".join(["%s"] * (len(fields) + 1))
-        return Statement(f"{into}VALUES ({values})", f" {_ADD_UP}")
-    types = ", ".join(f"{name} {_JSON_TYPES.get(name, 'text')}" for name in fields)
-    given = ", ".join(fields).replace("fingerprint", "decode(fingerprint, 'base64')")
-    rows = f"json_to_recordset(%s::json) AS given({types})"
-    return Statement(f"{into}SELECT {given}, outcome FROM {rows} WHERE true", f" {_ADD_UP}")
 
 
 def _at_once(statements: tuple[Statement, ...]) -> str:

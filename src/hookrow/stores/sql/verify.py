@@ -22,7 +22,8 @@ from hookrow.stores.sql.columns import (
 )
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.dialects import Dialect
-from hookrow.stores.sql.queries import LOG_COLUMNS, Queries
+from hookrow.stores.sql.log_insert import LOG_COLUMNS
+from hookrow.stores.sql.queries import Queries
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT, limited_to
 
 _VERSION = {"postgresql": "SHOW server_version", "sqlite": "SELECT sqlite_version()"}
