@@ -5,7 +5,7 @@ own tables forbid, is in classes of its own.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
 from threading import Thread
 from typing import Any, TypeAlias
@@ -287,6 +287,26 @@ def suppress(
 FIRST = {"subscribers": 1, "dispatches": 1, "subscriptions": 1}
 
 
+class ZoneContract:
+    def test_time_with_an_offset(self, home: Home) -> None:
+        """Times are stored in UTC, whatever their offset is, and guards compare them so."""
+        fill(home)
+        zone = timezone(timedelta(hours=2))
+        id_, later = home.key(1), NOON + SECOND
+        opened = SetTime(id_, EventTime.OPENED, NOON.astimezone(zone), guarded=True)
+        save(home, opened)
+        save(home, SetTime(id_, EventTime.OPENED, NOON - SECOND, guarded=True))
+        kind = Suppressible.SUBSCRIBER
+        save(home, SetSuppression(kind, id_, later.astimezone(zone), "HardBounce", guarded=True))
+        with home.store.reading() as reading:
+            state = reading.read([opened.row, (kind, id_)])
+        assert state[opened.row]["opened_at"] == NOON
+        assert state[kind, id_]["suppressed_at"] == later
+        rows = home.rows()
+        assert rows["dispatches"][0]["opened_at"] == NOON
+        assert rows["subscribers"][0]["suppressed_at"] == later
+
+
 class SuppressionContract:
     """Suppressing rows that store when they last changed."""
 
@@ -346,7 +366,9 @@ class SuppressionContract:
         assert home.rows() == expected
 
 
-class StoreContract(FindContract, TransactionContract, TimeContract, SuppressionContract):
+class StoreContract(
+    FindContract, TransactionContract, TimeContract, ZoneContract, SuppressionContract
+):
     """The contract of every store in which suppressions are dated."""
 
 

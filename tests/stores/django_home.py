@@ -17,7 +17,7 @@ from crm.schema import CRM, MUTED
 from hookrow import Role, Schema
 from hookrow.django.store import DjangoStore
 from hookrow.notification import Key
-from hookrow.stores.sql.store import SQLTransaction
+from hookrow.stores.sql.transaction import SQLTransaction
 
 BARE = replace(
     UNDATED,

@@ -7,11 +7,12 @@ import threading
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
 from homes import connect, run
+from psycopg import OperationalError
 from sqlalchemy import Engine, StaticPool, create_engine, event, make_url
 
 from hookrow import ConfigurationError, Schema
@@ -27,6 +28,8 @@ from wire import PATIENCE
 PASSWORD = "hunter2"
 
 TWICE = "INSERT INTO hookrow_subscribers (email) VALUES ('a@example.com'), ('A@example.com')"
+
+PID = "SELECT pg_backend_pid()"
 
 LIMITS = "SELECT current_setting('lock_timeout'), current_setting('statement_timeout')"
 
@@ -243,6 +246,36 @@ class TestPostgreSQL:
         with database.reading() as connection:
             assert connection.fetch("SELECT name FROM hookrow_lists") == [("offers",)]
 
+    def test_an_ignored_error(self, database: Database) -> None:
+        """PostgreSQL rolls back what is committed after an error; this is not silent."""
+        insert = "INSERT INTO hookrow_lists (name) VALUES (%s)"
+        with pytest.raises(Unavailable), database.transaction() as connection:  # noqa: PT012 - at the end
+            connection.execute(insert, ["news"])
+            with suppress(Exception):
+                connection.execute(insert, [None])
+        with database.reading() as connection:
+            assert connection.fetch("SELECT name FROM hookrow_lists") == []
+
+    @pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
+    def test_an_engine_that_commits_each_statement(
+        self, postgres_url: str, driver: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A time limit ends a slow query of an AUTOCOMMIT engine, not its connection."""
+        monkeypatch.setattr("hookrow.stores.watch.GRACE", 5)
+        if driver == "psycopg2":
+            pytest.importorskip(driver)
+        url = make_url(postgres_url).set(drivername=f"postgresql+{driver}")
+        engine = create_engine(url, isolation_level="AUTOCOMMIT", pool_size=1, max_overflow=0)
+        database = open_database(engine)
+        with database.transaction() as connection:
+            pid = connection.fetch(PID)
+        with pytest.raises(Locked), limited_to(0.1), database.reading() as connection:
+            connection.fetch("SELECT pg_sleep(60)")
+        with database.reading() as connection:
+            assert connection.fetch(PID) == pid
+            assert connection.fetch(LIMITS) == [("0", "0")]
+        engine.dispose()
+
     def test_a_session_too_many(self, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """Whoever needs one more than there may be waits, and is told in the end."""
         monkeypatch.setattr("hookrow.stores.sql.connections.CONNECT_TIMEOUT", 0.01)
@@ -254,6 +287,18 @@ class TestPostgreSQL:
                     readers.enter_context(database.reading())
             with database.reading() as connection:
                 assert connection.fetch("SELECT 1") == [(1,)]
+
+
+def test_close_while_in_use(database_url: str) -> None:
+    """A connection that is in use is closed when its block ends; a later block opens another."""
+    database = open_database(database_url)
+    with database.transaction() as used, closing(database):
+        database.close()
+        assert used.fetch("SELECT 1") == [(1,)]
+    with pytest.raises((sqlite3.ProgrammingError, OperationalError), match="closed"):
+        used.fetch("SELECT 1")
+    with closing(database), database.reading() as connection:
+        assert connection.fetch("SELECT 1") == [(1,)]
 
 
 def _count_people(database: Database) -> int:

@@ -1,7 +1,8 @@
 """A host's tables refuse a row, a statement or its data: the other notifications are recorded."""
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
+from unittest.mock import Mock
 
 import pytest
 from contract import ADA, BEA, NOON, ZOE, arrival, fill, insistent, opens, statuses
@@ -10,7 +11,12 @@ from locations import open_home
 
 from copying import replace
 from hookrow import Arrival, Delivered, Role, Schema, Suppressed
+from hookrow.notification import SetSuppression, Suppressible
+from hookrow.recording import record
+from hookrow.stores import Rejected, StoreError, Unavailable
 from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql.queries import Queries
+from hookrow.stores.sql.verify import verify
 from postgres import Databases
 
 
@@ -92,6 +98,77 @@ def test_broken_trigger(home: SQLHome, place: str) -> None:
     assert statuses(record([seen])) == [200]
     ends = {row["record_type"]: row["outcome"] for row in home.logged()}
     assert ends == {"SubscriptionChange": "failed", "Open": "recorded"}
+
+
+@pytest.mark.parametrize("place", ["sqlite", "postgres"])
+def test_changed_tables(home: SQLHome, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only an error of a trigger is final: tables that have changed since may change again."""
+    alter(home, _BROKEN[place])
+    told = [arrival(Suppressed(ADA, "m-ada", NOON, "HardBounce"))]
+    with pytest.raises(Rejected):
+        record(home.store, told)
+    alter(home, "DROP TRIGGER t" + " ON hookrow_subscribers" * (place == "postgres"))
+    renamed = "ALTER TABLE hookrow_dispatches RENAME COLUMN {} TO {}"
+    alter(home, renamed.format("opened_at", "seen_at"))
+    with pytest.raises(Unavailable, match="no column 'opened_at'"):
+        record(home.store, [arrival(opens(ADA, "m-ada"))])
+    alter(home, renamed.format("seen_at", "opened_at"))
+    with pytest.raises(Unavailable, match="no column 'opened_at'"):
+        record(home.store, told)
+    monkeypatch.setattr(home.store, "_refused_at", float("-inf"))  # a second later
+    assert statuses(record(home.store, told)) == [200]
+
+
+@pytest.mark.parametrize("place", ["sqlite", "postgres"])
+def test_verification_is_limited(home: SQLHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables that have been refused are verified again after a second, however many ask."""
+    verified = Mock(side_effect=verify)
+    monkeypatch.setattr("hookrow.stores.sql.store.verify_tables", verified)
+    alter(home, "ALTER TABLE hookrow_subscribers RENAME TO people")
+    told = [arrival(Suppressed(ADA, None, NOON, "HardBounce"))]
+    for _ in range(3):
+        with pytest.raises(Unavailable, match="no table 'hookrow_subscribers'"):
+            record(home.store, told)
+    assert verified.call_count == 1
+
+
+@pytest.mark.parametrize("place", ["sqlite", "postgres"])
+def test_another_thread_verifies(home: SQLHome) -> None:
+    """The store works although another thread finds the tables changed at any moment."""
+
+    class Changing(SQLStore):
+        """Forgets its queries whenever it has read them."""
+
+        _remembered = None
+
+        @property
+        def _queries(self) -> Queries | None:
+            queries, self._remembered = self._remembered, None
+            return queries
+
+        @_queries.setter
+        def _queries(self, queries: Queries | None) -> None:
+            self._remembered = queries
+
+    with closing(Changing(home.url)) as changing:
+        for _ in range(3):
+            assert statuses(record(changing, [arrival(opens(ADA, "m-ada"))])) == [200]
+
+
+@pytest.mark.parametrize("place", ["postgres", "lent-postgres"])
+@pytest.mark.parametrize("first", [True, False], ids=["begun", "pending"])
+def test_ignored_error(home: SQLHome, *, first: bool) -> None:
+    """A transaction whose error the caller ignores does not end as if it had been saved."""
+    alter(home, "ALTER TABLE hookrow_subscribers ALTER suppression_reason TYPE varchar(5)")
+    kind = Suppressible.SUBSCRIBER
+    before = home.rows()
+    with pytest.raises(StoreError), home.store.transaction() as transaction:  # noqa: PT012 - in one transaction
+        if first:
+            transaction.lock([(kind, 2)])
+        transaction.write([SetSuppression(kind, 1, NOON, "much too long", guarded=False)])
+        with suppress(Exception):
+            transaction.read([(kind, 1)])
+    assert home.rows() == before
 
 
 def test_encoding(postgres: Databases) -> None:

@@ -1,23 +1,30 @@
 """PostgreSQL sessions of the store's own: how many there are, their limits, what they may lose."""
 
 import json
+import os
+import signal
+import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from threading import Barrier, Thread
 
 import psycopg
 import pytest
 from contract import ADA, NOON, arrival, fill, insistent, opens, statuses
 from homes import OURS, SQLHome
+from sqlalchemy import make_url
 
 from copying import replace
-from hookrow import Head, Postmark, Receiver, Request, testing
+from hookrow import Head, Postmark, Receiver, Request, Schema, testing
 from hookrow.promise import Promise
 from hookrow.recording import record
-from hookrow.stores import Locked, timeouts
+from hookrow.stores import Locked, Unavailable, timeouts
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql import postgres as sessions
+from hookrow.stores.sql.connections import Database
 from hookrow.stores.sql.postgres import PREPARED_AFTER
+from hookrow.stores.sql.verify import verify
+from hookrow.stores.timeouts import limited_to
 from postgres import Databases
 from wire import PATIENCE, SECRET, eventually
 
@@ -83,7 +90,7 @@ def test_statement_timeout(
     """A statement that takes too long, here because of a trigger, is ended by the server."""
     monkeypatch.setitem(timeouts._LIMITS, "statement_timeout", 0.1)
     monkeypatch.setattr(sessions, "_LIMITS", timeouts.set_limits(local=False, prepared=True))
-    store.close()  # its idle session has the limits of the time it was opened
+    store.close()  # its session has the limits of the time when it was opened
     postgres.execute(SLOW, url=postgres_url)
     with pytest.raises(Locked):
         record(store, [OPENED])
@@ -109,3 +116,52 @@ def test_connections_of_a_receiver(store: SQLStore, postgres: Databases, postgre
     assert ends == [200] * len(waiting)
     assert 1 < opened <= 8 + 1  # one is the host's
     assert left <= 8
+
+
+@pytest.mark.parametrize("where", ["database", "url"])
+def test_isolation(postgres: Databases, postgres_url: str, where: str) -> None:
+    """Every statement and transaction is READ COMMITTED, whatever the default is."""
+    url, default = postgres_url, "default_transaction_isolation"
+    if where == "url":
+        url += f"&options=-c%20{default}%3Dserializable"
+    else:
+        postgres.execute(f"ALTER DATABASE {make_url(url).database} SET {default} = serializable")
+    level, committed = "SELECT current_setting('transaction_isolation')", [("read committed",)]
+    with closing(SQLStore(url)) as store:
+        with store.transaction() as transaction:
+            connection = transaction._connection
+            assert connection.fetch(level) == committed
+            transaction.lock([])  # begins
+            assert connection.fetch(level) == committed
+        for block in (store.database.transaction, store.database.reading):
+            with block() as connection:
+                assert connection.fetch(level) == committed
+
+
+@contextmanager
+def frozen(database: Database) -> Iterator[None]:
+    """Stop the server's process of the session that is used next; fail after a second."""
+    with database.reading() as connection:
+        ((pid,),) = connection.fetch("SELECT pg_backend_pid()")
+    began = time.monotonic()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert time.monotonic() - began < 1
+
+
+def test_a_frozen_server(store: SQLStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading and verification end in time if the server does not respond."""
+    with (
+        frozen(store.database),
+        pytest.raises(Unavailable),
+        limited_to(0.1),
+        store.reading() as reading,
+    ):
+        reading.read([])
+    monkeypatch.setattr("hookrow.stores.sql.verify.STATEMENT_TIMEOUT", 0.1)
+    with frozen(store.database), pytest.raises(Unavailable):
+        verify(store.database, Schema())
+    assert statuses(record(store, [OPENED])) == [200]

@@ -2,18 +2,18 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from datetime import date
+from datetime import date, timedelta, timezone
 from types import ModuleType
 from typing import Any
 
 import pytest
-from contract import ADA, NOON, arrival, fill, opens, statuses
+from contract import ADA, NOON, SECOND, arrival, fill, opens, statuses
 from homes import OURS, SQLHome, connect, run
 from sqlalchemy import Engine, create_engine, event, insert, make_url, select, text
 
 from copying import replace
 from hookrow import ConfigurationError, Role, Schema, SchemaMismatch, Suppressed
-from hookrow.notification import RowId, SetSuppression, Suppressible
+from hookrow.notification import EventTime, RowId, SetSuppression, SetTime, Suppressible
 from hookrow.recording import record
 from hookrow.schema import SUPPRESSION
 from hookrow.stores.sql import SQLStore
@@ -159,10 +159,17 @@ class TestTables:
         with closing(SQLHome(url, OURS)) as home:
             fill(home)
         postgres.execute("ALTER TABLE hookrow_dispatches ALTER opened_at TYPE timestamp", url=url)
+        opened = "SELECT opened_at::text FROM hookrow_dispatches WHERE id = 1"
         with closing(SQLStore(url)) as store:
             record(store, [arrival(opens(ADA, "m-ada"))])
-        opened = "SELECT opened_at::text FROM hookrow_dispatches WHERE id = 1"
-        assert postgres.execute(opened, url=url) == [("2026-03-04 12:00:00.123456",)]
+            assert postgres.execute(opened, url=url) == [("2026-03-04 12:00:00.123456",)]
+            at = NOON.astimezone(timezone(timedelta(hours=2)))
+            for seconds, stored in ((1, "01"), (0, "01")):
+                later = SetTime(1, EventTime.OPENED, at + timedelta(seconds=seconds), guarded=True)
+                with store.transaction() as transaction:
+                    transaction.write([later])
+                    assert transaction.read([later.row])[later.row]["opened_at"] == NOON + SECOND
+                assert postgres.execute(opened, url=url) == [(f"2026-03-04 12:00:{stored}.123456",)]
 
 
 class TestColumnTypes:

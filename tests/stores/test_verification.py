@@ -13,6 +13,7 @@ from sqlalchemy import Engine, text
 
 from copying import replace
 from hookrow import Role, Schema, SchemaMismatch, Suppressed
+from hookrow.migrations import sql
 from hookrow.recording import record
 from hookrow.schema import SUPPRESSION
 from hookrow.stores.sql import SQLStore
@@ -264,3 +265,84 @@ def test_a_view_that_is_only_read(engine: Engine) -> None:
     """A role without columns for a suppression is never written, so any view is accepted."""
     run(make(engine), "CREATE VIEW pairs AS SELECT DISTINCT * FROM members")
     check(engine, replace(HOST, subscriptions=Role("pairs", dict.fromkeys(SUPPRESSION))), "")
+
+
+LOG = replace(HOST, log="kept")
+UNIQUE = ",\n CONSTRAINT hookrow_notifications_fingerprint UNIQUE (fingerprint)"
+
+
+def make_log(engine: Engine, old: str, new: str) -> None:
+    """Make the tables, and a log of which one part is replaced."""
+    printed = re.sub(" +", " ", sql(engine.dialect.name)).replace(", \n", ",\n")
+    found = re.search(r"CREATE TABLE hookrow_notifications (\(.*?\n\));", printed, re.DOTALL)
+    assert found is not None
+    assert old in found[1]
+    run(make(engine), f"CREATE TABLE kept {found[1].replace(old, new)}")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (UNIQUE, UNIQUE, ""),
+        (UNIQUE, "", "'kept' has no unique index on just the column 'fingerprint'"),
+        (UNIQUE, ", UNIQUE (fingerprint, outcome)", "has no unique index on just the column"),
+        ("BIGSERIAL|INTEGER", "BIGINT", "'id' of 'kept' is without a default"),
+        ("attempts BIGINT", "attempts TEXT", "'attempts' of 'kept' is of the type TEXT, which"),
+        ("body TEXT", "body INTEGER", "'body' of 'kept' is of the type INTEGER, which"),
+        ("body TEXT", "body TEXT NOT NULL", "'body' of 'kept' is NOT NULL"),
+    ],
+)
+def test_log(engine: Engine, old: str, new: str, said: str) -> None:
+    """A log that cannot be written is refused, and the error names a remedy."""
+    make_log(engine, old.split("|")[engine.dialect.name == "sqlite" and "|" in old], new)
+    check(engine, LOG, said)
+    check(engine, LOG, said and "Make it as `hookrow db sql` prints hookrow_notifications.")
+
+
+@ON_POSTGRES
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("id BIGSERIAL", "id bigint GENERATED ALWAYS AS IDENTITY", ""),
+        ("fingerprint BYTEA", "fingerprint TEXT", "'fingerprint' of 'kept' is of the type TEXT"),
+        ("attempts BIGINT", "attempts NUMERIC", "of the type NUMERIC"),
+        (
+            "ended_at TIMESTAMP WITH TIME ZONE",
+            "ended_at TIMESTAMP",
+            "of the type TIMESTAMP WITHOUT",
+        ),
+        ("recipient VARCHAR(320)", "recipient VARCHAR(319)", "(319), which is too short"),
+        ("body TEXT", "body VARCHAR(65535)", "(65535), which is too short"),
+        ("body TEXT", "body JSON", "of the type JSON"),
+        (UNIQUE, f"{UNIQUE} DEFERRABLE", "has no unique index"),
+        ("body TEXT", "body TEXT GENERATED ALWAYS AS ('') STORED", "is generated"),
+    ],
+)
+def test_log_on_postgres(engine: Engine, old: str, new: str, said: str) -> None:
+    """PostgreSQL converts no values, and looks for a constraint that is checked at once."""
+    make_log(engine, old, new)
+    check(engine, LOG, said)
+
+
+@ON_POSTGRES
+def test_indexes_of_a_log(engine: Engine) -> None:
+    """An index on some of the rows, or one that was not finished, does not make a log work."""
+    make_log(engine, UNIQUE, "")
+    index = "CREATE UNIQUE INDEX {} ON kept (fingerprint) {}"
+    run(engine, index.format("parked", "WHERE retry_at IS NOT NULL"))
+    check(engine, LOG, "has no unique index")
+    run(engine, index.format("whole", ""))
+    check(engine, LOG, "")
+    run(engine, "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'whole'::regclass")
+    check(engine, LOG, "has no unique index")
+    run(engine, "CREATE VIEW seen AS SELECT * FROM kept")
+    check(engine, replace(HOST, log="seen"), "")
+
+
+def test_log_of_hookrows_own(database_url: str) -> None:
+    """The log of hookrow's own name is mended by its own command."""
+    engine = connect(database_url)
+    log = "hookrow_notifications"
+    run(engine, f"ALTER TABLE {log} RENAME TO kept", f"CREATE TABLE {log} AS SELECT * FROM kept")
+    check(engine, Schema(), "Run: hookrow db upgrade.")
+    engine.dispose()

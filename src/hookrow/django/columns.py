@@ -33,6 +33,7 @@ def column(field: AnyField, connection: BaseDatabaseWrapper) -> Column:
         "boolean" if isinstance(field, BooleanField) else "",
         nullable=field.null,
         generated=False,
+        default=False,
         read=None if is_ours else _reader(end, connection),
         write=None if is_ours else _writer(end, connection),
     )

@@ -1,4 +1,4 @@
-"""What a driver's error means: the `StoreError` for it, whichever library passed it on.
+"""The `StoreError` for an error of a driver, also if SQLAlchemy wraps it.
 
 Error texts made here are for log lines. A database's own message may quote a row, so only the
 error's class, its code and the names of a constraint and a table are taken from it.
@@ -19,7 +19,7 @@ from hookrow.stores import (
     Unavailable,
 )
 
-_POSTGRES: dict[str, type[StoreError]] = {
+_KINDS: dict[str | int, type[StoreError]] = {
     "40001": Conflict,  # serialization_failure
     "40P01": Conflict,  # deadlock_detected
     "26000": Conflict,  # invalid_sql_statement_name: the session lost its prepared statements
@@ -36,13 +36,6 @@ _POSTGRES: dict[str, type[StoreError]] = {
     "XX": Unavailable,  # internal error
     "3F": SchemaChanged,  # invalid schema name
     "42": SchemaChanged,  # syntax error or access rule violation: undefined table or column
-}
-"""By SQLSTATE, or by its first characters (PostgreSQL's manual, appendix A).
-
-Every other error is of one statement and its data: `Rejected`.
-"""
-
-_SQLITE: dict[int, type[StoreError]] = {
     sqlite3.SQLITE_BUSY: Conflict,
     sqlite3.SQLITE_LOCKED: Conflict,
     sqlite3.SQLITE_PROTOCOL: Conflict,  # another process opened or closed the file
@@ -57,7 +50,11 @@ _SQLITE: dict[int, type[StoreError]] = {
     sqlite3.SQLITE_NOMEM: Unavailable,
     sqlite3.SQLITE_ERROR: SchemaChanged,  # "no such table" and the like have no code of their own
 }
-"""By primary result code (https://sqlite.org/rescode.html). Every other one is `Rejected`."""
+"""By SQLSTATE or its first characters (PostgreSQL's manual, appendix A), or by SQLite's primary
+result code (https://sqlite.org/rescode.html).
+
+Every other error concerns one statement and its data: `Rejected`.
+"""
 
 _OF_A_STATEMENT = {
     *("DataError", "IntegrityError", "NotSupportedError", "ProgrammingError"),
@@ -70,22 +67,19 @@ _REFUSED_TOGETHER = {
     "0A000",  # feature_not_supported: a rule makes several statements of a part
     "27000",  # triggered_data_change_violation: a trigger changes what another part does
 }
-"""By SQLSTATE: why a host's tables may not be changed in one statement, but one by one."""
+"""SQLSTATEs of tables that can be changed only in several statements."""
 
 
 def store_error(error: BaseException) -> StoreError:
-    """Return what an error means, with a text that is fit for a log line.
-
-    It is a driver's, or one of SQLAlchemy's that may carry a driver's.
-    """
+    """Return the `StoreError` for an error of a driver or of SQLAlchemy, with a loggable text."""
     error = _driver_error(error)
     state = _sqlstate(error)
     if state:
-        kind = Conflict if _is_stale_plan(error) else _by_sqlstate(state)
+        kind = Conflict if _is_stale_plan(error) else _kind(state, state[:3], state[:2])
         return kind(" ".join([type(error).__name__, state, *_names(error)]))
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code:
-        kind = _SQLITE.get(code, Rejected)
+        kind = _kind(code)
     elif _OF_A_STATEMENT & {each.__name__ for each in type(error).__mro__}:
         kind = Rejected
     else:
@@ -115,7 +109,7 @@ def message(error: StoreError) -> str:
 
 
 def refuses_one_statement(error: BaseException) -> bool:
-    """Return whether the tables can be changed all the same, in several statements."""
+    """Return whether the tables can be changed, but only in several statements."""
     error = _driver_error(error)
     return _sqlstate(error) in _REFUSED_TOGETHER and not _is_stale_plan(error)
 
@@ -131,18 +125,17 @@ def _is_stale_plan(error: BaseException) -> bool:
 
 
 def _driver_error(error: BaseException) -> BaseException:
-    """Return the error of the driver that one of SQLAlchemy's carries."""
-    is_carried = "DBAPIError" in {each.__name__ for each in type(error).__mro__}
-    return (is_carried and getattr(error, "orig", None)) or error
+    """Return the driver's error that one of SQLAlchemy's wraps."""
+    is_wrapped = "DBAPIError" in {each.__name__ for each in type(error).__mro__}
+    return (is_wrapped and getattr(error, "orig", None)) or error
 
 
 def _first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0]
 
 
-def _by_sqlstate(state: str) -> type[StoreError]:
-    matches = (_POSTGRES.get(state[:length]) for length in (5, 3, 2))
-    return next(filter(None, matches), Rejected)
+def _kind(*codes: str | int) -> type[StoreError]:
+    return next((_KINDS[code] for code in codes if code in _KINDS), Rejected)
 
 
 def _sqlstate(error: BaseException) -> str:
@@ -161,9 +154,9 @@ _DENIED = re.compile(
     r'(role|database) "[^\n]*" (does not exist|is not permitted to log in)|'
     r"(no )?pg_hba\.conf (entry|rejects)[^\n]*|permission denied for database[^\n]*"
 )
-"""What PostgreSQL says, in English, when it lets nobody in: a failed connection has no SQLSTATE."""
+"""PostgreSQL's messages, in English, about a refused login, whose error has no SQLSTATE."""
 
 _FAILED = re.compile(r"[A-Z ]+ constraint failed: ([\w$ .,]{1,130})")
-"""What SQLite says of a constraint: its name, or the columns that it is on."""
+"""SQLite's message about a constraint: with its name, or the columns that it is on."""
 
 _IDENTIFIER = re.compile(r"[\w$ :-]{1,63}")

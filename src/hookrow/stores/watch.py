@@ -20,16 +20,16 @@ TRANSACTION_TIMEOUT = 10.0
 """In seconds; how long a transaction may take at the most, statements and commit together."""
 
 GRACE = 0.1
-"""In seconds; how long after its time is over: until then the server may end it by itself."""
+"""In seconds; how long after the time limit: the server itself may end the statement before."""
 
 LOOK_EVERY = 1.0
-"""In seconds; how often the watch looks where nothing is due before."""
+"""In seconds; how often the watch checks if nothing is due before."""
 
 
 class Watch:
-    """Cuts the socket of a connection that is `over` it for too long; one for all stores.
+    """Shuts down the socket of a connection that is watched for too long; one for all stores.
 
-    Whoever waits for the server then gets an error. A server that is stopped, or a
+    The thread that waits for the server then gets an error. A server that is stopped, or a
     proxy that lost it, keeps a socket open: TCP's own limits notice neither.
     """
 
@@ -38,13 +38,13 @@ class Watch:
     _looks_at: float
 
     def __init__(self) -> None:
-        # It waits in the work itself, which ends with whatever is due first.
+        # The work itself waits until the first connection is due.
         self._look = Periodic(self._cut_overdue, seconds=0.0, name="watch over the database")
         self.renew()
         renew_after_fork(self)
 
     def over(self, connection: Connection) -> AbstractContextManager[None]:
-        """Watch the connection during the block, where it has a socket."""
+        """Watch the connection during the block, if it has a socket."""
         return self.over_driver(connection.connection.dbapi_connection)
 
     def over_driver(self, connection: object) -> AbstractContextManager[None]:
@@ -77,13 +77,13 @@ class Watch:
             yield
 
     def renew(self) -> None:
-        """Begin anew: nothing watched."""
+        """Begin without connections to watch."""
         self._changed = Condition(Lock())
         self._watched = {}
         self._looks_at = 0.0
 
     def _cut_overdue(self) -> None:
-        """Wait until a connection is overdue, and close its socket."""
+        """Wait until a connection is overdue, and shut down its socket."""
         with self._changed:
             now = monotonic()
             self._looks_at = min([now + LOOK_EVERY, *self._watched.values()])
@@ -91,7 +91,7 @@ class Watch:
             now = monotonic()
             for duplicate in [each for each, until in self._watched.items() if until <= now]:
                 del self._watched[duplicate]
-                with suppress(OSError):  # it is cut already
+                with suppress(OSError):  # it is closed already
                     duplicate.shutdown(socket.SHUT_RDWR)
 
 

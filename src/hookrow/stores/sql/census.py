@@ -7,8 +7,9 @@ from datetime import datetime
 
 from hookrow.stores.census import ListCount, by_list
 from hookrow.stores.sql.connections import Database
+from hookrow.stores.sql.conversions import LIST, converted
 from hookrow.stores.sql.dialects import utc
-from hookrow.stores.sql.queries import Queries, converted
+from hookrow.stores.sql.queries import Queries
 
 
 class SQLCensus:
@@ -26,9 +27,8 @@ class SQLCensus:
             members = connection.fetch(_members(queries)) if has_members else None
             ours = queries.schema.ours
             names = connection.fetch("SELECT id, name FROM hookrow_lists") if ours else ()
-        sent = converted(sent, queries.list_reads)
-        if members is not None:
-            members = converted(members, queries.list_reads)
+        if read := queries.conversions.found.get(LIST):
+            sent, members = converted(sent, {0: read}), members and converted(members, {0: read})
         return by_list(sent, members, dict(map(tuple, names)))
 
     def suppressed(self) -> Mapping[str | None, int]:
@@ -55,8 +55,8 @@ class SQLCensus:
         )
         with self._database.reading() as connection:
             found = connection.fetch(sql, [queries.dialect.encode(message_ids)])
-        read = queries.reader("dispatches", "sent_at")
-        found = converted(found, {1: read} if read else {})
+        if read := queries.conversions.read("dispatches", "sent_at"):
+            found = converted(found, {1: read})
         return {str(message_id): sent for message_id, time in found if (sent := utc(time))}
 
 

@@ -1,4 +1,4 @@
-"""What a database says of its tables: which columns they have, of which types."""
+"""The catalogue of a database: which tables it has, and which columns of which types."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ Convert: TypeAlias = Callable[[Any], Any]
 class Column:
     """A column of a table or a view.
 
-    `type` is the one that its values are passed as; empty on SQLite, which has no fixed types.
-    `shown` is what people call it. `kind` is "text", "number", "boolean", "datetime", "enum",
-    on SQLite also "integer", or the name of any other type. `length` is that of a text, in
-    characters; `words` are those of an enum. `denied` are what its user may not do: "SELECT",
-    "UPDATE". `read` converts a value that the driver returned, and `write` one that it is passed;
-    they are never called with None.
+    `type` is the type that its values are passed as; empty on SQLite, which has no fixed types.
+    `shown` is the name for error messages. `kind` is "text", "number", "boolean", "datetime",
+    "enum", on SQLite also "integer", or the name of any other type. `default` is whether the
+    database itself can fill it. `length` is the longest text, in characters; `words` are the
+    values of an enum. `denied` are the privileges that the user lacks: "SELECT", "UPDATE".
+    `read` converts a value that the driver returned, and `write` one that it is passed; they are
+    never called with None.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Column:
     kind: str
     nullable: bool
     generated: bool
+    default: bool
     length: int | None = None
     words: Sequence[str] = ()
     denied: Sequence[str] = ()
@@ -41,15 +43,26 @@ class Column:
 
 def columns(connection: Connection, dialect: Dialect, table: str) -> Mapping[str, Column]:
     """Return the columns of a table or a view by name, in order; none if it does not exist."""
+    named = _named(dialect, table)
     if dialect.name == "postgresql":
-        found = connection.fetch(_POSTGRESQL, [regclass(dialect, table)])
-        return {row[0]: _postgres_column(row) for row in found}
-    namespace, _, bare = table.rpartition(".")
-    known = connection.fetch("SELECT name FROM pragma_database_list")
-    if namespace and (namespace,) not in map(tuple, known):
+        return {row[0]: _postgres_column(row) for row in connection.fetch(_POSTGRESQL, named)}
+    schemas = [name for (name,) in connection.fetch("SELECT name FROM pragma_database_list")]
+    if table.rpartition(".")[0] not in {"", *schemas}:
         return {}
-    found = connection.fetch(_SQLITE, [bare, namespace or "main"])
-    return {row[0]: _sqlite_column(*row) for row in found}
+    return {row[0]: _sqlite_column(*row) for row in connection.fetch(_SQLITE, named * 2)}
+
+
+def is_unique(connection: Connection, dialect: Dialect, table: str, column: str) -> bool:
+    """Return whether a unique index is on this column alone, as ON CONFLICT needs one."""
+    named = _named(dialect, table)
+    if dialect.name == "postgresql":
+        return bool(connection.fetch(_POSTGRESQL_UNIQUE, [*named, column]))
+    indexes = connection.fetch(_SQLITE_UNIQUE, named)
+    found = (
+        connection.fetch("SELECT name FROM pragma_index_info(%s, %s)", [name, named[1]])
+        for (name,) in indexes
+    )
+    return any([*map(tuple, names)] == [(column,)] for names in found)
 
 
 def tables(connection: Connection, dialect: Dialect) -> Collection[str]:
@@ -77,8 +90,16 @@ def denied_error(
     )
 
 
+def _named(dialect: Dialect, table: str) -> list[str]:
+    """Return the parameters that name a table in a query of the catalogue."""
+    if dialect.name == "postgresql":
+        return [regclass(dialect, table)]
+    namespace, _, bare = table.rpartition(".")
+    return [bare, namespace or "main"]
+
+
 def regclass(dialect: Dialect, table: str) -> str:
-    """Return a table's name as PostgreSQL's `to_regclass` takes it."""
+    """Return a table's name for PostgreSQL's `to_regclass`."""
     return dialect.table(table).replace("%%", "%")
 
 
@@ -86,23 +107,41 @@ _POSTGRESQL = """
 WITH RECURSIVE found AS (
     SELECT attnum, attname, atttypid AS type, atttypmod AS mod, attnotnull AS filled,
         attgenerated <> '' AS generated,
+        atthasdef OR attidentity <> '' OR relkind = 'v' AS defaults,
         has_column_privilege(attrelid, attnum, 'SELECT') AS selects,
         has_column_privilege(attrelid, attnum, 'UPDATE') AS updates
-    FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
+    FROM pg_attribute JOIN pg_class AS c ON c.oid = attrelid
+    WHERE c.oid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
     UNION ALL
-    SELECT attnum, attname, typbasetype, typtypmod, filled OR typnotnull, generated, selects,
-        updates
+    SELECT attnum, attname, typbasetype, typtypmod, filled OR typnotnull, generated,
+        defaults OR typdefault IS NOT NULL, selects, updates
     FROM found JOIN pg_type ON oid = found.type WHERE typtype = 'd'
 )
-SELECT attname, format_type(t.oid, -1), format_type(t.oid, mod), typcategory::text, filled,
-    generated, mod,
+SELECT attname, format_type(t.oid, -1), format_type(t.oid, mod), typcategory::text, NOT filled,
+    generated, defaults, mod,
     ARRAY(SELECT enumlabel::text FROM pg_enum WHERE enumtypid = t.oid ORDER BY enumsortorder),
     selects, updates
 FROM found JOIN pg_type AS t ON t.oid = found.type WHERE typtype <> 'd' ORDER BY attnum
 """
-"""A domain is taken for the type that it is based on."""
+"""A domain counts as the type that it is based on, and a view as the table behind it."""
 
-_SQLITE = 'SELECT name, type, "notnull", hidden FROM pragma_table_xinfo(%s, %s)'
+_POSTGRESQL_UNIQUE = """
+SELECT FROM pg_class AS c LEFT JOIN pg_index ON indrelid = c.oid AND indisunique
+    AND indisvalid AND indimmediate AND indpred IS NULL AND indnkeyatts = 1
+LEFT JOIN pg_attribute ON attrelid = c.oid AND attnum = indkey[0]
+WHERE c.oid = to_regclass(%s) AND (attname = %s OR relkind = 'v')
+"""
+
+_SQLITE = """
+SELECT name, type, NOT "notnull", hidden IN (2, 3), dflt_value IS NOT NULL OR (pk > 0
+    AND NOT EXISTS (SELECT 1 FROM pragma_index_list(%s, %s) WHERE origin = 'pk'))
+FROM pragma_table_xinfo(%s, %s)
+"""
+"""SQLite fills a primary key without an index: that is the number of the row."""
+
+_SQLITE_UNIQUE = """
+SELECT name FROM pragma_index_list(%s, %s) WHERE "unique" AND NOT partial
+"""
 
 _TABLES = {
     "postgresql": (
@@ -120,37 +159,33 @@ _KINDS = {"S": "text", "N": "number", "B": "boolean", "E": "enum"}
 _HEADER = 4
 """PostgreSQL adds this to the length in the type modifier of a text."""
 
-_HIDDEN_AND_GENERATED = {2, 3}
-
 _SQLITE_KINDS = {
     **dict.fromkeys(("BOOL", "BOOLEAN"), "boolean"),
     "DATE": "date",
     "TIME": "time",
     **dict.fromkeys(("DATETIME", "TIMESTAMP"), "datetime"),
 }
-"""What a column is meant for, by its declared type."""
+"""The purpose of a column, by its declared type."""
 
 
 def _postgres_column(row: Row) -> Column:
-    name, type_, shown, category, filled, generated, modifier, words, *privileges = row
+    name, type_, shown, category, nullable, generated, default, modifier, words, *may = row
     kind = _KINDS.get(category, "datetime" if type_.startswith("timestamp") else type_)
-    plain = "bpchar" if type_ == "character" else type_.replace("%", "%%")
     return Column(
         name,
-        plain,
+        "bpchar" if type_ == "character" else type_.replace("%", "%%"),
         f"enum {shown}" if kind == "enum" else shown.upper(),
         kind,
-        nullable=not filled,
+        nullable=nullable,
         generated=generated,
+        default=default,
         length=max(modifier - _HEADER, 0) or None if kind == "text" else None,
         words=words,
-        denied=[
-            name for name, has in zip(("SELECT", "UPDATE"), privileges, strict=True) if not has
-        ],
+        denied=[each for each, has in zip(("SELECT", "UPDATE"), may, strict=True) if not has],
     )
 
 
-def _sqlite_column(name: str, declared: str, filled: int, hidden: int) -> Column:
+def _sqlite_column(name: str, declared: str, nullable: int, generated: int, default: int) -> Column:
     shown = declared.upper()
     word = re.split(r"\W", shown)[0]
     kind = _SQLITE_KINDS.get(word, "")
@@ -158,13 +193,12 @@ def _sqlite_column(name: str, declared: str, filled: int, hidden: int) -> Column
         kind = "integer"
     elif not kind and any(each in shown for each in ("CHAR", "CLOB", "TEXT")):
         kind = "text"
-    length = re.search(r"\((\d+)\)", declared) if kind == "text" else None
     return Column(
         name,
         "",
         shown,
         kind or word.lower(),
-        nullable=not filled,
-        generated=hidden in _HIDDEN_AND_GENERATED,
-        length=int(length[1]) if length else None,
+        nullable=bool(nullable),
+        generated=bool(generated),
+        default=bool(default),
     )

@@ -1,8 +1,9 @@
-"""Protocols for databases and connections, and the pool of hookrow's own connections."""
+"""Protocols for databases and connections, and what hookrow's own connections have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from threading import Semaphore
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
@@ -25,11 +26,10 @@ NOT_A_URL = (
 )
 
 Row = Sequence[Any]
-C = TypeVar("C")
 
 
 class Connection(Protocol):
-    """Runs SQL text, with `%s` for each parameter. Raises what its driver raises."""
+    """Runs SQL text, with `%s` for each parameter. Raises the driver's own errors."""
 
     def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Row]:
         """Return the rows of a statement."""
@@ -39,6 +39,29 @@ class Connection(Protocol):
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run a statement once for each row of parameters."""
+
+
+class DriverConnection:
+    """A `Connection` on top of a method that runs a statement and returns a cursor."""
+
+    @abstractmethod
+    def _run(self, sql: str, parameters: Sequence[Any]) -> Any:  # noqa: ANN401 - a driver's cursor
+        """Run a statement."""
+
+    def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Row]:
+        """Return all rows."""
+        rows: Sequence[Row] = self._run(sql, parameters).fetchall()
+        return rows
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
+        """Return the driver's count."""
+        count: int = self._run(sql, parameters).rowcount
+        return count
+
+    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run it row by row."""
+        for row in rows:
+            self._run(sql, row)
 
 
 @runtime_checkable
@@ -51,7 +74,7 @@ class Database(Protocol):
 
     @property
     def dialect(self) -> Dialect:
-        """The SQL that it takes."""
+        """The SQL that the database understands."""
 
     def transaction(self) -> AbstractContextManager[Connection]:
         """Begin a transaction with time limits; it is committed at the end of the block.
@@ -60,7 +83,7 @@ class Database(Protocol):
         """
 
     def session(self) -> AbstractContextManager[tuple[Connection, bool]]:
-        """Connect with time limits; also tell whether a transaction has begun, as above.
+        """Connect with time limits; also return whether a transaction has begun, as above.
 
         If not, each statement commits by itself, or BEGIN and COMMIT are sent as statements.
         """
@@ -72,63 +95,109 @@ class Database(Protocol):
         """Close the connections, unless they are the host's."""
 
 
-class Pool(Generic[C]):
-    """A stack of idle connections, of which at most `SESSIONS` are open.
+class Closable(Protocol):
+    """A connection of hookrow's own."""
 
-    After a fork the child begins with an empty stack: what is on it stays the parent's.
+    def close(self) -> None:
+        """Close it. Never raises."""
+
+
+C = TypeVar("C", bound=Closable)
+
+
+class _Idle(list[C]):
+    """A stack of idle connections. After `closed`, a connection that is put there is closed."""
+
+    closed = False
+
+
+class ConnectionPool(Generic[C]):
+    """A database to which hookrow opens its own connections, at most `SESSIONS` at a time.
+
+    After a fork, the child begins with an empty stack: the connections stay the parent's.
     """
 
-    _idle: list[C]
+    errors: tuple[type[Exception], ...]
+    """What the driver raises."""
+
+    _idle: _Idle[C]
     _free: Semaphore
     _finalizer: finalize[Any, Any] | None = None
 
-    def __init__(self, connect: Callable[[], C], close: Callable[[C], None]) -> None:
-        self._connect, self._close = connect, close
+    def __init__(self) -> None:
         self.renew()
         renew_after_fork(self)
 
-    @contextmanager
-    def slot(self) -> Iterator[None]:
-        """Wait for the right to use a connection. Raises `Unavailable` if that takes too long."""
-        free = self._free
-        if not free.acquire(timeout=CONNECT_TIMEOUT):
-            raise Unavailable(f"All {SESSIONS} connections are in use.")
-        try:
-            yield
-        finally:
-            free.release()
+    @abstractmethod
+    def _connect(self) -> C:
+        """Open a connection."""
 
-    def take(self) -> C:
+    @abstractmethod
+    def _roll_back(self, connection: C) -> bool:
+        """Roll back after an error in the block; return whether the connection can be reused."""
+
+    @contextmanager
+    def _connection(self) -> Iterator[C]:
+        """Take an idle or new connection for the block. Raises a `StoreError`.
+
+        If all connections are in use for too long, this is `Unavailable`.
+        """
+        free, idle = self._free, self._idle
+        with store_errors(self.errors):
+            if not free.acquire(timeout=CONNECT_TIMEOUT):
+                raise Unavailable(f"All {SESSIONS} connections are in use.")
+            try:
+                connection = self._take()
+                try:
+                    yield connection
+                except BaseException:
+                    if self._roll_back(connection):
+                        idle.append(connection)
+                    else:
+                        connection.close()
+                    raise
+                idle.append(connection)
+            finally:
+                free.release()
+                if idle.closed:
+                    close_all(idle)
+
+    def _take(self) -> C:
         """Return the connection that was idle for the shortest time, or a new one."""
         try:
             return self._idle.pop()
         except IndexError:
             return self._connect()
 
-    def put(self, connection: C) -> None:
-        """Return a connection to the pool."""
-        self._idle.append(connection)
-
-    def clear(self) -> None:
-        """Close the idle connections."""
-        _close_all(self._idle, self._close)
+    def close(self) -> None:
+        """Close the idle connections now, and those in use when their blocks end."""
+        idle = self._idle
+        self._begin_stack()
+        idle.closed = True
+        close_all(idle)
 
     def renew(self) -> None:
-        """Begin with no connection."""
+        """Begin without connections."""
         if self._finalizer is not None:
-            # To close or to collect the parent's connections in a child would end them for both.
-            self._finalizer.detach()
             _inherited.append(self._idle)
-        self._idle, self._free = [], Semaphore(SESSIONS)
-        self._finalizer = finalize(self, _close_all, self._idle, self._close)
+        self._free = Semaphore(SESSIONS)
+        self._begin_stack()
+
+    def _begin_stack(self) -> None:
+        if self._finalizer is not None:
+            self._finalizer.detach()
+        self._idle = _Idle()
+        self._finalizer = finalize(self, close_all, self._idle)
 
 
 _inherited: list[object] = []
+"""A parent's connections: to close or to collect them in a child would end them for both."""
 
 
-def _close_all(idle: list[C], close: Callable[[C], None]) -> None:
+def close_all(idle: list[C]) -> None:
+    """Empty a stack of connections, and close them."""
     while idle:
-        close(idle.pop())
+        idle.pop().close()
 
 
 @contextmanager

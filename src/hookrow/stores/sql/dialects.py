@@ -1,4 +1,4 @@
-"""What PostgreSQL and SQLite write differently: names, sets of values, rows of values, times.
+"""How the SQL of PostgreSQL and SQLite differs: names, sets of values, rows of values, times.
 
 SQL text has `%s` for each parameter and `%%` for a percent sign; `numbered` and `question_marks`
 convert it for drivers that want something else.
@@ -7,10 +7,10 @@ convert it for drivers that want something else.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from itertools import count
 from typing import Any, ClassVar
 from uuid import UUID
@@ -29,6 +29,8 @@ class Dialect:
     name: ClassVar[str]
     title: ClassVar[str]
     oldest: ClassVar[tuple[int, ...]]
+    begin: ClassVar[str]
+    """The statement that begins a transaction on hookrow's own connections."""
     locks_rows: ClassVar[bool]
     """Whether a transaction locks single rows; otherwise it locks the whole database."""
     single_statement_write: ClassVar[bool]
@@ -39,6 +41,8 @@ class Dialect:
     """The clause by which a SELECT locks its rows, except those that are locked already."""
     explain: ClassVar[str]
     """The prefix of a statement whose plan is wanted, not its result."""
+    takes_rows: ClassVar[bool]
+    """Whether a statement takes many rows of values as parameters; otherwise it takes one."""
 
     def quote(self, name: str) -> str:
         """Return a name as an identifier in SQL text."""
@@ -58,6 +62,11 @@ class Dialect:
         """Return the expression by which emails are compared, which an index has to be on."""
         raise NotImplementedError
 
+    def email_is_any(self, kind: Fold, email: str, type_: str) -> str:
+        """Compare folded emails with any of the values of one parameter."""
+        is_text = kind in {"ascii", "lower"}
+        return self.any_of(self.fold(kind, email), "text" if is_text else type_)
+
     def any_of(self, expression: str, type_: str) -> str:
         """Compare with any of the values of one parameter, which `encode` makes."""
         raise NotImplementedError
@@ -74,8 +83,8 @@ class Dialect:
         """Return rows of values as the relation `given`, for writing in a single statement."""
         raise NotImplementedError
 
-    def encode_rows(self, rows: Sequence[Sequence[Any]]) -> list[str]:
-        """Return the parameters of `rows`."""
+    def encode_rows(self, rows: Sequence[Sequence[Any]]) -> list[Any]:
+        """Return the parameters of `rows`; without them, the parameters of each row."""
         raise NotImplementedError
 
     def write(self, value: Any) -> Any:  # noqa: ANN401 - what a driver takes
@@ -97,11 +106,11 @@ class PostgreSQL(Dialect):
     name = "postgresql"
     title = "PostgreSQL"
     oldest = (13,)
-    locks_rows = True
-    single_statement_write = True
     size = "octet_length"  # in bytes: known without reading the text
     skip_locked = "FOR UPDATE SKIP LOCKED"
     explain = "EXPLAIN"
+    begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
+    locks_rows = single_statement_write = takes_rows = True
 
     def fold(self, kind: Fold, email: str) -> str:
         """Fold ASCII letters only for `ascii`: plain lower() follows the database's locale."""
@@ -112,6 +121,12 @@ class PostgreSQL(Dialect):
                 return f"lower({email})"
             case _:
                 return email
+
+    def email_is_any(self, kind: Fold, email: str, type_: str) -> str:
+        """Leave lower case to the database, whose locale may fold more than Python does."""
+        if kind == "lower":
+            return f"{self.fold(kind, email)} = ANY(ARRAY(SELECT lower(unnest(%s::text[]))))"
+        return super().email_is_any(kind, email, type_)
 
     def any_of(self, expression: str, type_: str) -> str:
         """Compare with the elements of an array."""
@@ -135,7 +150,7 @@ class PostgreSQL(Dialect):
         arrays = ", ".join(f"%s::{type_}[]" for type_ in types.values())
         return f"unnest({arrays}) AS given({', '.join(types)})"
 
-    def encode_rows(self, rows: Sequence[Sequence[Any]]) -> list[str]:
+    def encode_rows(self, rows: Sequence[Sequence[Any]]) -> list[Any]:
         """Return an array for each column."""
         return [self.encode(column) for column in zip(*rows, strict=True)]
 
@@ -150,11 +165,11 @@ class SQLite(Dialect):
     name = "sqlite"
     title = "SQLite"
     oldest = (3, 35)
-    locks_rows = False
-    single_statement_write = False
     size = "length"  # in characters: SQLite before 3.43 has no function for bytes
     skip_locked = ""
     explain = "EXPLAIN QUERY PLAN"
+    begin = "BEGIN IMMEDIATE"
+    locks_rows = single_statement_write = takes_rows = False
 
     def fold(self, kind: Fold, email: str) -> str:
         """Fold ASCII letters, which is all that SQLite folds."""
@@ -178,13 +193,19 @@ class SQLite(Dialect):
         """Cut the text."""
         return f"substr({time}, 1, {LENGTHS[grain]})"
 
+    def encode_rows(self, rows: Sequence[Sequence[Any]]) -> list[Any]:
+        """Return the values of each row, of which there are many: few calls of functions."""
+        find: Callable[..., Callable[[Any], Any] | None] = _CONVERTERS.get
+        write = self.write
+        return [
+            [convert(each) if (convert := find(type(each), write)) else each for each in row]
+            for row in rows
+        ]
+
     def write(self, value: Any) -> Any:  # noqa: ANN401 - as above
         """Return a time as text, and a UUID as hexadecimal digits."""
-        if type(value) in _PLAIN:
-            return value
         if isinstance(value, datetime):
-            at = value if value.tzinfo is UTC else value.astimezone(UTC)
-            return at.isoformat(" ", "microseconds")[: -len("+00:00")]
+            return _time_as_text(value)
         return value.hex if isinstance(value, UUID) else super().write(value)
 
     def text(self, expression: str, type_: str) -> str:  # noqa: ARG002 - as above
@@ -197,9 +218,6 @@ _KEY_TYPES = {
     *("text", "character varying", "uuid"),
 }
 """PostgreSQL's types whose values are a `Key`."""
-
-_PLAIN = {type(None), str, int, bytes}
-"""Types whose values SQLite takes as they are."""
 
 POSTGRESQL, SQLITE = PostgreSQL(), SQLite()
 
@@ -222,8 +240,22 @@ def question_marks(sql: str) -> str:
 _MARK = re.compile("%(.)")
 
 
+@lru_cache(maxsize=1024)
+def _time_as_text(time: datetime) -> str:
+    """Return a time for SQLite. Most times of a group are written more than once."""
+    at = time if time.tzinfo is UTC else time.astimezone(UTC)
+    return at.isoformat(" ", "microseconds")[: -len("+00:00")]
+
+
+_CONVERTERS: Mapping[type[object], Callable[[Any], str] | None] = {
+    **dict.fromkeys((type(None), str, int, bytes)),
+    datetime: _time_as_text,
+}
+"""By the type of a value for SQLite; None if it is written as it is."""
+
+
 def utc(time: datetime | str | None) -> datetime | None:
-    """Return a time as a driver read it, in UTC, which it is where it names no zone."""
+    """Return a time from a driver in UTC; a time without a zone is in UTC already."""
     if time is None:
         return None
     at = datetime.fromisoformat(time) if isinstance(time, str) else time

@@ -11,20 +11,21 @@ import re
 import select
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from math import isinf
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
 from hookrow.errors import ConfigurationError, MissingExtra
+from hookrow.stores import Unavailable
 from hookrow.stores.sql.connections import (
     CONNECT_TIMEOUT,
     NOT_A_URL,
     Connection,
-    Pool,
-    Row,
-    store_errors,
+    ConnectionPool,
+    DriverConnection,
+    close_all,
 )
 from hookrow.stores.sql.dialects import POSTGRESQL, numbered
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT, left, limit_statements, set_limits
@@ -34,16 +35,19 @@ if TYPE_CHECKING:
     import psycopg
 
 IDLE = 1.0
-"""In seconds; how long an idle session is taken to be alive unless its server says otherwise."""
+"""In seconds; how long an idle session counts as alive unless its server sent something."""
 
 PREPARED_AFTER = 5
 """How often a statement runs before the server is to prepare it: psycopg's own default."""
 
-_LIMITS = set_limits(local=False, prepared=True)
+_LIMITS = (
+    f"{set_limits(local=False, prepared=True)}, "
+    "set_config('default_transaction_isolation', 'read committed', false)"
+)
 
 
-class Session:
-    """A connection of our own. `owned` is false behind a pooler."""
+class Session(DriverConnection):
+    """A connection of hookrow's own. `owned` is false behind a pooler."""
 
     def __init__(self, connection: psycopg.Connection, cursor: Callable[..., Any]) -> None:
         pid = connection.info.backend_pid  # a pooler's is not that of the server
@@ -51,7 +55,7 @@ class Session:
         self.owned = found.fetchone() is not None
         if self.owned:
             connection.prepare_threshold = PREPARED_AFTER
-        self.connection, self._cursor = connection, cursor
+        self.connection, self.close, self._cursor = connection, connection.close, cursor
         # A duplicate: the driver may close its own, and the number then be another socket's.
         self.socket = socket.fromfd(connection.fileno(), socket.AF_UNIX, socket.SOCK_STREAM)
         finalize(connection, self.socket.close)
@@ -59,29 +63,21 @@ class Session:
         self._poll.register(self.socket, select.POLLIN)
         self.used_at = monotonic()
 
-    def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Row]:
-        """Return the rows of a statement."""
-        rows: Sequence[Row] = self._run(sql, parameters).fetchall()
-        return rows
-
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
-        """Return how many rows a statement changed."""
-        count: int = self._run(sql, parameters).rowcount
-        return count
-
-    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run a statement once for each row of parameters."""
-        for row in rows:
-            self._run(sql, row)
+        """Return the number of rows. After an error that was ignored, COMMIT is `Unavailable`."""
+        cursor = self._run(sql, parameters)
+        if sql == "COMMIT" and cursor.statusmessage != sql:
+            raise Unavailable("The transaction was rolled back because of an earlier error.")
+        return cursor.rowcount
 
     def command(self, sql: str) -> None:
         """Run one or more statements without parameters."""
         self.connection.execute(sql, prepare=False)
 
     def is_alive(self) -> bool:
-        """Return whether the server is there, as far as one can tell without asking.
+        """Return whether the server seems to be there, without a round trip.
 
-        A server sends data that nobody asked for only if it shuts down.
+        A server sends data without a request only if it shuts down.
         """
         return monotonic() - self.used_at <= IDLE and not self._poll.poll(0)
 
@@ -90,7 +86,7 @@ class Session:
         return cursor.execute(numbered(sql), parameters)
 
 
-class PostgresDatabase:
+class PostgresDatabase(ConnectionPool[Session]):
     """The database of a `postgresql://` URL, as libpq reads it; see `connections.Database`.
 
     Raises `ConfigurationError` for a URL that libpq does not understand, and `MissingExtra` if
@@ -113,39 +109,31 @@ class PostgresDatabase:
         if not re.fullmatch("[0-9,]*", str(self.options.get("port", ""))):
             raise ConfigurationError(NOT_A_URL)
         self._driver = psycopg
-        self._errors = (psycopg.Error,)
-        self._pool: Pool[Session] = Pool(self._connect, lambda session: session.connection.close())
+        self.errors = (psycopg.Error,)
+        super().__init__()
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """Begin a transaction with time limits; it is committed at the end of the block."""
+        """Begin a transaction; it is committed at the end of the block."""
         with self._session() as session, _begun(session):
             yield session
 
     @contextmanager
     def session(self) -> Iterator[tuple[Connection, bool]]:
         """Connect so that each statement commits; behind a pooler, begin a transaction."""
-        with self._session() as session:
-            if session.owned:
-                yield session, False
-                return
-            with _begun(session):
-                yield session, True
+        with self._session() as session, nullcontext() if session.owned else _begun(session):
+            yield session, not session.owned
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Connect to read, without time limits but that of `limited_to`."""
+        """Connect to read, in a transaction."""
         limited = not isinf(left())
         limit = limit_statements() if limited else _NO_LIMITS
         with self._session(watched=limited) as session:
             with watch.over_socket(session.socket):
-                session.command(f"BEGIN; {limit}")
+                session.command(f"{POSTGRESQL.begin}; {limit}")
             yield session
             session.command("COMMIT")
-
-    def close(self) -> None:
-        """Close the idle sessions."""
-        self._pool.clear()
 
     def __str__(self) -> str:
         """Return its URL as it may be shown: without the password, and without options."""
@@ -158,22 +146,14 @@ class PostgresDatabase:
 
     @contextmanager
     def _session(self, *, watched: bool = True) -> Iterator[Session]:
-        with store_errors(self._errors), self._pool.slot():
-            session = self._alive()
-            watching: AbstractContextManager[None] = (
-                watch.over_socket(session.socket) if watched else nullcontext()
-            )
-            try:
-                with watching:
-                    yield session
-            except BaseException:
-                self._recover(session)
-                raise
+        """Take a session for the block; end it if the server does not respond in time."""
+        with self._connection() as session:
+            with watch.over_socket(session.socket) if watched else nullcontext():
+                yield session
             session.used_at = monotonic()
-            self._pool.put(session)
 
-    def _alive(self) -> Session:
-        session = self._pool.take()
+    def _take(self) -> Session:
+        session = super()._take()
         if session.is_alive():
             return session
         try:
@@ -181,21 +161,20 @@ class PostgresDatabase:
                 # Again: a host's trigger may have changed them. A pooler's session is shared.
                 session.command(_LIMITS if session.owned else "SELECT 1")
         except self._driver.Error:
-            session.connection.close()
-            self._pool.clear()  # the server has probably closed the other idle sessions, too
-            return self._pool.take()
+            session.close()
+            close_all(self._idle)  # the server has probably closed the other idle sessions, too
+            return super()._take()
         return session
 
-    def _recover(self, session: Session) -> None:
-        """Roll back, upon which the driver forgets what it prepared: it may not fit any more."""
+    def _roll_back(self, session: Session) -> bool:
+        """Roll back: the driver then forgets its prepared statements, which may be outdated."""
         connection = session.connection
-        with suppress(self._driver.Error):
+        with suppress(self._driver.Error), watch.over_socket(session.socket):
             if connection.info.transaction_status == self._driver.pq.TransactionStatus.IDLE:
-                connection.execute("BEGIN")  # else there is nothing to be rolled back
+                connection.execute("BEGIN")  # else there is nothing to roll back
             connection.rollback()
-            self._pool.put(session)
-            return
-        connection.close()
+            return True
+        return False
 
     def _connect(self) -> Session:
         connection = self._driver.connect(**(OPTIONS | self.options), autocommit=True)
@@ -210,9 +189,10 @@ class PostgresDatabase:
 
 @contextmanager
 def _begun(session: Session) -> Iterator[None]:
-    session.command("BEGIN" if session.owned else f"BEGIN; {set_limits(prepared=True)}")
+    limits = "" if session.owned else f"; {set_limits(prepared=True)}"
+    session.command(POSTGRESQL.begin + limits)
     yield
-    session.command("COMMIT")
+    session.execute("COMMIT")
 
 
 _NO_LIMITS = (
@@ -227,4 +207,4 @@ OPTIONS: dict[str, Any] = {
     "keepalives_interval": 1,
     "keepalives_count": STATEMENT_TIMEOUT,
 }
-"""Of libpq's, unless the URL has others."""
+"""Options of libpq, unless the URL has others."""

@@ -9,39 +9,42 @@ from threading import RLock
 from typing import Any
 
 from sqlalchemy import Connection as EngineConnection
-from sqlalchemy import Engine
+from sqlalchemy import CursorResult, Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import SingletonThreadPool, StaticPool
 
 from hookrow.errors import ConfigurationError
 from hookrow.stores import NOT_ON
-from hookrow.stores.sql.connections import Connection, Row, store_errors
-from hookrow.stores.sql.dialects import DIALECTS, question_marks
+from hookrow.stores.sql.connections import Connection, DriverConnection, store_errors
+from hookrow.stores.sql.dialects import DIALECTS, SQLITE, question_marks
 from hookrow.stores.timeouts import left, limit_statements, set_limits
 from hookrow.stores.watch import watch
 
 _ERRORS = (SQLAlchemyError,)
 _LIMITS = set_limits(prepared=True)
 
+_IN_TRANSACTION = 2
+"""libpq's PQTRANS_INTRANS: a transaction in which no statement has failed."""
+
 _SHARED = (SingletonThreadPool, StaticPool)
 """Pools whose connection is the database itself, or one that the host works on."""
 
 
-class _Connection:
+class _Connection(DriverConnection):
     def __init__(self, connection: EngineConnection) -> None:
         self._connection = connection
         self._convert = question_marks if connection.dialect.name == "sqlite" else str
 
-    def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Row]:
-        found = self._connection.exec_driver_sql(self._convert(sql), tuple(parameters))
-        return found.fetchall()
+    def _run(self, sql: str, parameters: Sequence[Any]) -> CursorResult[Any]:
+        return self._connection.exec_driver_sql(self._convert(sql), tuple(parameters))
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
-        done = self._connection.exec_driver_sql(self._convert(sql), tuple(parameters))
-        done.close()
-        return done.rowcount
+        """Return the driver's count, and leave no cursor open."""
+        with self._run(sql, parameters) as done:
+            return done.rowcount
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run it with one call of the driver."""
         self._connection.exec_driver_sql(self._convert(sql), list(map(tuple, rows))).close()
 
 
@@ -62,7 +65,7 @@ class EngineDatabase:
         self._engine, self._used = engine, False
         in_memory = ":memory:" in str(engine.url) or "mode=memory" in str(engine.url)
         self._is_shared = isinstance(engine.pool, _SHARED) or in_memory
-        # With one connection for all, who reads would roll back what another writes.
+        # With one connection for all threads, a reader would roll back what a writer changes.
         self._alone: AbstractContextManager[object] = RLock() if self._is_shared else nullcontext()
         self.dialect = DIALECTS[engine.dialect.name]
 
@@ -72,10 +75,8 @@ class EngineDatabase:
         self._used = True
         with store_errors(_ERRORS), self._alone:
             connection = self._begun()
-            with connection, watch.over(connection), _rolled_back(connection):
+            with connection, watch.over(connection), _committed(connection):
                 yield _Connection(connection)
-                _end(connection, "COMMIT")
-                connection.commit()
 
     @contextmanager
     def session(self) -> Iterator[tuple[Connection, bool]]:
@@ -85,18 +86,14 @@ class EngineDatabase:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Connect to read, without time limits but that of `limited_to`."""
+        """Connect to read, in a transaction."""
         with store_errors(_ERRORS), self._alone, self._engine.connect() as connection:
-            # A process may fork before its first transaction, and would share what is idle.
-            if not self._used and not self._is_shared:
-                connection.detach()
             _ping(connection)
-            if isinf(left()):
-                yield _Connection(connection)
-                return
-            with watch.over(connection):
-                if connection.dialect.name == "postgresql":
-                    connection.exec_driver_sql(limit_statements())
+            unlimited = isinf(left()) or connection.dialect.name != "postgresql"
+            with nullcontext() if unlimited else _limited(connection):
+                # A process may fork before its first transaction, and would share what is idle.
+                if not self._used and not self._is_shared:
+                    connection.detach()
                 yield _Connection(connection)
 
     def close(self) -> None:
@@ -125,24 +122,24 @@ class EngineDatabase:
         return connection
 
 
-def _begin(connection: EngineConnection) -> None:
-    """Begin a transaction with time limits.
+def _begin(connection: EngineConnection, limits: str = _LIMITS) -> None:
+    """Begin a transaction with time limits, even on an engine that commits each statement.
 
     SQLite's driver would begin one only at the first write, and then fail if another writer
     came between: BEGIN IMMEDIATE waits for its turn first.
     """
     if connection.dialect.driver == "psycopg":
-        # The driver sends no BEGIN of its own then, which would be a round trip more. It ends
-        # ours all the same, for it asks the server: psycopg2, say, would not.
+        # The driver sends no BEGIN of its own then, which would be one more round trip. It ends
+        # ours all the same, because it asks the server: psycopg2, for example, would not.
         connection.execution_options(isolation_level="AUTOCOMMIT")
-        connection.exec_driver_sql(f"BEGIN; {_LIMITS}")
+        connection.exec_driver_sql(f"BEGIN; {limits}")
     elif connection.dialect.name == "postgresql":
         connection.execution_options(isolation_level="READ COMMITTED")
-        connection.exec_driver_sql(_LIMITS)
+        connection.exec_driver_sql(limits)
     else:
         connection.begin()  # upon which an event of the host's may begin one
         if not getattr(connection.connection.dbapi_connection, "in_transaction", False):
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            connection.exec_driver_sql(SQLITE.begin)
 
 
 def _end(connection: EngineConnection, command: str) -> None:
@@ -164,13 +161,33 @@ def _ping(connection: EngineConnection) -> None:
 
 
 @contextmanager
-def _rolled_back(connection: EngineConnection) -> Iterator[None]:
-    """Roll back what the block began if it raises."""
+def _limited(connection: EngineConnection) -> Iterator[None]:
+    """Limit the time of each statement in the block, on PostgreSQL, to the time that is left."""
+    with watch.over(connection), _committed(connection):
+        _begin(connection, limit_statements())
+        yield
+
+
+@contextmanager
+def _committed(connection: EngineConnection) -> Iterator[None]:
+    """Commit at the end of the block, and roll back if it raises."""
     try:
         yield
+        _refuse_aborted(connection)
+        _end(connection, "COMMIT")
+        connection.commit()
     except BaseException:
-        if not connection.invalidated:  # SQLAlchemy takes one whose commit failed for ended
+        if not connection.invalidated:  # for SQLAlchemy, one whose commit failed has ended
             with suppress(connection.dialect.loaded_dbapi.Error, SQLAlchemyError):
                 _end(connection, "ROLLBACK")
                 connection.connection.rollback()
         raise
+
+
+def _refuse_aborted(connection: EngineConnection) -> None:
+    """Raise an error if an earlier one was ignored: PostgreSQL's COMMIT would only roll back."""
+    if connection.dialect.name == "postgresql":
+        # Both versions of psycopg know the state of the transaction, without a round trip.
+        info = getattr(connection.connection.dbapi_connection, "info", None)
+        if getattr(info, "transaction_status", None) != _IN_TRANSACTION:
+            connection.exec_driver_sql("SELECT 1")

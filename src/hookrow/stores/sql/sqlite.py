@@ -12,42 +12,36 @@ from time import monotonic, sleep
 from typing import Any
 
 from hookrow.errors import ConfigurationError
-from hookrow.stores.sql.connections import Connection, Pool, Row, store_errors
+from hookrow.stores.sql.connections import Connection, ConnectionPool, DriverConnection
 from hookrow.stores.sql.dialects import SQLITE, question_marks
 from hookrow.stores.timeouts import LOCK_TIMEOUT, left
 
-_ERRORS = (sqlite3.Error,)
-
 _STEPS = 10_000
-"""Of SQLite's machine: how many it takes between two looks at the clock."""
+"""How many instructions SQLite executes between two checks of the time limit."""
 
 
-class SQLiteConnection:
-    """A connection of our own to a file; see `connections.Connection`."""
+class SQLiteConnection(DriverConnection):
+    """A connection of hookrow's own to a file; see `connections.Connection`."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        self.connection = connection
+        self.connection, self.close = connection, connection.close
 
-    def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Row]:
-        """Return the rows of a statement."""
-        return self.connection.execute(question_marks(sql), parameters).fetchall()
-
-    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
-        """Return how many rows a statement changed."""
-        return self.connection.execute(question_marks(sql), parameters).rowcount
+    def _run(self, sql: str, parameters: Sequence[Any]) -> sqlite3.Cursor:
+        return self.connection.execute(question_marks(sql), parameters)
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run a statement once for each row of parameters."""
+        """Run it with one call of the driver."""
         self.connection.executemany(question_marks(sql), rows)
 
 
-class SQLiteDatabase:
+class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
     """The database in a file; see `connections.Database`. Every commit is synced to the disk.
 
     Raises `ConfigurationError` if no file is named.
     """
 
     dialect = SQLITE
+    errors = (sqlite3.Error,)
 
     def __init__(self, file: str) -> None:
         if file in {"", ":memory:"}:
@@ -55,16 +49,14 @@ class SQLiteDatabase:
                 "An in-memory SQLite database disappears with its connection: name a file, "
                 "or pass an engine that keeps the connection open."
             )
-        self.name, self.file = file, Path(file).absolute()  # whatever folder is the current one
-        self._pool: Pool[SQLiteConnection] = Pool(
-            self._connect, lambda idle: idle.connection.close()
-        )
+        self.name, self.file = file, Path(file).absolute()  # the current folder may change
+        super().__init__()
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """Wait for the write lock, and commit at the end of the block."""
-        with self._lent() as connection:
-            connection.execute("BEGIN IMMEDIATE")
+        with self._connection() as connection:
+            connection.execute(SQLITE.begin)
             yield connection
             connection.execute("COMMIT")
 
@@ -76,8 +68,8 @@ class SQLiteDatabase:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Connect to read, without a lock, and without a time limit but that of `limited_to`."""
-        with self._lent() as connection:
+        """Connect to read, without a lock."""
+        with self._connection() as connection:
             if isinf(left()):
                 yield connection
                 return
@@ -89,24 +81,12 @@ class SQLiteDatabase:
             finally:
                 sqlite.set_progress_handler(None, 0)
 
-    def close(self) -> None:
-        """Close the idle connections."""
-        self._pool.clear()
-
     def __str__(self) -> str:
         return f"sqlite:///{self.name}"
 
-    @contextmanager
-    def _lent(self) -> Iterator[SQLiteConnection]:
-        with store_errors(_ERRORS), self._pool.slot():
-            connection = self._pool.take()
-            try:
-                yield connection
-            except BaseException:
-                connection.connection.rollback()
-                raise
-            finally:
-                self._pool.put(connection)
+    def _roll_back(self, connection: SQLiteConnection) -> bool:
+        connection.connection.rollback()
+        return True
 
     def _connect(self) -> SQLiteConnection:
         # SQLite would open a file read-only, and not notice when it can be written again.

@@ -1,4 +1,4 @@
-"""Which database a URL or an engine stands for."""
+"""Opening the database of a URL or an engine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DRIVERS = {
     "postgresql": {"", "psycopg", "psycopg2", "asyncpg"},
     "sqlite": {"", "pysqlite", "aiosqlite"},
 }
-"""Of SQLAlchemy's URLs, whose drivers need not be the ones that hookrow uses."""
+"""The drivers in SQLAlchemy's URLs, instead of which hookrow uses its own."""
 
 _NO_DATABASE = (
     "A store takes a database URL, or an sqlalchemy.Engine, but no {}: "
@@ -30,16 +30,16 @@ _NO_DATABASE = (
 
 
 def open_database(database: str | URL | Engine | Database) -> Database:
-    """Return what carries SQL to the database; nothing is connected yet.
+    """Return the `Database`, which connects on first use.
 
-    `database` is a URL as libpq or SQLAlchemy writes it, an engine of SQLAlchemy's, or what
-    implements `Database`. Raises `ConfigurationError` for anything else, and `MissingExtra`.
+    `database` is a URL as libpq or SQLAlchemy writes it, an engine of SQLAlchemy's, or another
+    implementation of `Database`. Raises `ConfigurationError` for anything else, and `MissingExtra`.
     """
     if isinstance(database, str):
         return _open_url(database)
     if isinstance(database, Database):
         return database
-    # Whoever has an object of SQLAlchemy's has imported it.
+    # If this is an object of SQLAlchemy's, SQLAlchemy has been imported.
     if sqlalchemy := sys.modules.get("sqlalchemy"):
         if isinstance(database, sqlalchemy.URL):
             return _open_url(database.render_as_string(hide_password=False))
@@ -55,7 +55,7 @@ def open_database(database: str | URL | Engine | Database) -> Database:
 
 
 def missing_file(database: Database) -> str | None:
-    """Return the SQLite file that does not exist yet, which connecting would make; else None."""
+    """Return the SQLite file if it does not exist yet, and connecting would create it."""
     if isinstance(database, SQLiteDatabase) and not database.file.exists():
         return database.name
     return None
@@ -98,7 +98,7 @@ def _file(url: str) -> str | None:
 
 
 def _libpq(url: str) -> str:
-    """Return a PostgreSQL URL as libpq takes it: asyncpg calls some options otherwise."""
+    """Return a PostgreSQL URL for libpq, with its names for options of asyncpg."""
     scheme, _, rest = url.partition("://")
     authority, slash, path = rest.partition("/")
     login, at, host = authority.rpartition("@")

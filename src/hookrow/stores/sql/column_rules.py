@@ -1,0 +1,181 @@
+"""Which columns cannot work, by what the database says of them. No I/O.
+
+PostgreSQL compares values only with values of their type. SQLite stores any value in any column,
+so there a column is refused only if it was plainly not meant for its values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import NamedTuple, TypeAlias
+
+from hookrow.decide import LONGEST_EMAIL, LONGEST_MESSAGE_ID
+from hookrow.entry import LONGEST_RECORD_TYPE, Ending
+from hookrow.schema import NULLED, OTHERWISE, REFERENCES, TIMES, WRITTEN, Given, Schema, nearest
+from hookrow.stores.sql.columns import Column
+from hookrow.stores.sql.log_insert import LOG_COLUMNS
+
+Columns: TypeAlias = Mapping[str, Column]
+"""The columns of one table, by the table's own names."""
+
+
+class _Rule(NamedTuple):
+    """When a column with one of hookrow's names cannot work, and what the error says."""
+
+    names: Collection[str]
+    is_broken: Callable[[Column, Schema], bool]
+    says: str
+
+
+_TYPE = "of the type {shown}"
+_REASON = {"suppression_reason"}
+_NO_TIMES = {"boolean", "integer", "date", "time"}
+
+_RULES = (
+    _Rule(
+        WRITTEN,
+        lambda column, _: column.generated,
+        "generated, and cannot be written: name another.",
+    ),
+    _Rule(
+        NULLED,
+        lambda column, _: not column.nullable,
+        "NOT NULL, but a reactivation sets it to null: drop NOT NULL{or_none}.",
+    ),
+    _Rule(
+        {"email", "provider_message_id"},
+        lambda column, _: bool(column.type) and column.kind != "text",
+        f"{_TYPE}, and has to be text, because it is compared with the provider's text.",
+    ),
+    _Rule(
+        {"email"},
+        lambda column, schema: (
+            column.type not in {"", "citext"} and schema.subscribers.fold == "citext"
+        ),
+        f"{_TYPE}, not CITEXT: write another fold, lower for example.",
+    ),
+    _Rule(
+        {"id", "subscriber_id", "list_id", "message_id"},
+        lambda column, _: column.type == "citext",
+        f"{_TYPE}; a key is compared to the letter: make it TEXT.",
+    ),
+    _Rule(
+        TIMES,
+        lambda column, _: column.kind != "datetime" if column.type else column.kind in _NO_TIMES,
+        f"{_TYPE}, which holds no date-time: a host that keeps a flag or a status instead writes "
+        "it in the hooks on_recorded and on_refused.",
+    ),
+    _Rule(
+        _REASON,
+        lambda column, schema: column.kind == "enum" and OTHERWISE not in (schema.reasons or {}),
+        f"{_TYPE}: give `reasons`, with one of its words for each of the provider's and, as '*', "
+        "for all others.",
+    ),
+    _Rule(
+        _REASON,
+        lambda column, schema: schema.reasons is None and not _takes(column, ""),
+        f"{_TYPE}, which holds no words: give `reasons` that it can hold.",
+    ),
+)
+_CANNOT_HOLD = f"{_TYPE}, which cannot hold the reason {{value!r}}.{{near}}"
+_NEVER_EQUALS = f"{_TYPE}, which never equals {{value!r}}.{{near}}"
+_CANNOT_COMPARE = (
+    f"{_TYPE}, and {{key.name!r}} of {{others!r}} is {{key.shown}}: they cannot be compared, and "
+    "have to be of one type."
+)
+
+
+def mistakes(schema: Schema, found: Mapping[str, Columns]) -> Iterator[str]:
+    """Yield a sentence for each column that cannot work, by the columns of each role's table."""
+    named = {
+        (name, ours): (role.table, found[name][theirs])
+        for name, role in schema.roles.items()
+        for ours, theirs in schema.columns(name).items()
+    }
+    for (_, ours), (table, column) in named.items():
+        # Every role may leave out the reason.
+        or_none = ", or map suppression_reason to None to keep no reason" * (ours in _REASON)
+        for rule in _RULES:
+            if ours in rule.names and rule.is_broken(column, schema):
+                yield _describe(table, column, rule.says, or_none=or_none)
+        if ours in _REASON:
+            for reason in (schema.reasons or {}).values():
+                yield from _unless_taken(table, column, reason, _CANNOT_HOLD)
+    for name, role in schema.roles.items():
+        for theirs, value in role.where.items():
+            yield from _unless_taken(role.table, found[name][theirs], value, _NEVER_EQUALS)
+    for one, other in REFERENCES:
+        if {one, other} <= named.keys():
+            yield from _unless_comparable(*named[one], *named[other])
+
+
+def _unless_comparable(table: str, column: Column, others: str, key: Column) -> Iterator[str]:
+    if column.type and column.kind != key.kind:
+        yield _describe(table, column, _CANNOT_COMPARE, others=others, key=key)
+
+
+def _unless_taken(table: str, column: Column, value: Given, says: str) -> Iterator[str]:
+    if not _takes(column, value):
+        near = nearest(str(value), column.words)
+        yield _describe(table, column, says, value=value, near=near)
+
+
+def _describe(table: str, column: Column, says: str, **names: object) -> str:
+    mistake = says.format(shown=column.shown, **names)
+    return f"The column {column.name!r} of {table!r} is {mistake}"
+
+
+def _takes(column: Column, value: Given) -> bool:
+    """Return whether a column can hold the value."""
+    if value is None or value is False:
+        return True
+    if column.kind == "enum":
+        return value in column.words
+    if not column.type and value is not True:
+        return column.kind not in _NEVER[type(value)]
+    fits = column.length is None or len(str(value)) <= column.length
+    return column.kind == _ALWAYS[type(value)] and fits
+
+
+_ALWAYS = {bool: "boolean", int: "number", str: "text"}
+_NEVER = {int: {"text"}, str: {"boolean", "integer"}}
+"""By the type of a value: the kind of column that holds it, and the kinds that do not on SQLite."""
+
+_NUMBER = {"smallint", "integer", "bigint"}, {"text"}
+_TEXT = {"text", "character varying", "citext"}, {"datetime", *_NO_TIMES}
+_INSTANT = {"timestamp with time zone"}, _NO_TIMES
+_LOG_TYPES = {
+    **dict.fromkeys(LOG_COLUMNS, _TEXT),
+    **{name: _INSTANT for name in LOG_COLUMNS if name.endswith("_at")},
+    **dict.fromkeys(("id", "status", "attempts"), _NUMBER),
+    "fingerprint": ({"bytea"}, set[str]()),
+}
+"""By the column of a log: its types on PostgreSQL, and the kinds that it cannot be on SQLite."""
+
+_LONGEST = {
+    "record_type": LONGEST_RECORD_TYPE,
+    "message_id": LONGEST_MESSAGE_ID,
+    "recipient": LONGEST_EMAIL,
+    **dict.fromkeys(("outcome", "first_outcome"), max(len(each.value) for each in Ending)),
+}
+"""In characters. A body may have any length."""
+
+_NULLABLE = {"record_type", "message_id", "recipient", "occurred_at", "retry_at", "body"}
+
+
+def mistakes_of_log(log: str, found: Columns) -> Iterator[str]:
+    """Yield a sentence for each column that a log cannot work with."""
+    for name, (types, others) in _LOG_TYPES.items():
+        column = found[name]
+        if column.type not in types if column.type else column.kind in others:
+            yield _describe(log, column, f"{_TYPE}, which cannot hold its values.")
+        if column.length is not None and column.length < _LONGEST.get(name, column.length + 1):
+            yield _describe(log, column, f"{_TYPE}, which is too short.")
+        if name in _NULLABLE and not column.nullable:
+            yield _describe(log, column, "NOT NULL, but an entry may have no such value.")
+        if name == "id" and not column.default:
+            yield _describe(
+                log, column, "without a default, but the database has to number entries."
+            )
+        if name != "id" and column.generated:
+            yield _describe(log, column, "generated, and cannot be written.")

@@ -1,0 +1,61 @@
+"""The statement that adds entries to the log, and merges those that arrive again."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hookrow.entry import Ending, Entry, Logged
+from hookrow.stores.sql.dialects import Dialect
+
+LOG_COLUMNS = Logged.__struct_fields__
+
+
+class Statement(NamedTuple):
+    """SQL text in two parts, between which a further condition can be inserted."""
+
+    conditions: str
+    rest: str = ""
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return self.conditions + self.rest
+
+
+_JSON_TYPES = {
+    **dict.fromkeys(("occurred_at", "received_at", "last_received_at", "ended_at"), "timestamptz"),
+    "retry_at": "timestamptz",
+    "status": "smallint",
+    "attempts": "bigint",
+}
+
+_ADD_UP = f"""ON CONFLICT (fingerprint) DO UPDATE SET
+outcome = excluded.outcome, status = excluded.status, retry_at = excluded.retry_at,
+ended_at = CASE WHEN kept.outcome = '{Ending.RECORDED.value}'
+    AND excluded.outcome = '{Ending.RECORDED.value}' THEN kept.ended_at ELSE excluded.ended_at END,
+recipient = CASE WHEN excluded.attempts > 0
+    THEN coalesce(kept.recipient, excluded.recipient) ELSE kept.recipient END,
+body = CASE WHEN excluded.attempts > 0
+    THEN coalesce(kept.body, excluded.body) ELSE kept.body END,
+attempts = kept.attempts + excluded.attempts,
+received_at = CASE WHEN kept.received_at < excluded.received_at
+    THEN kept.received_at ELSE excluded.received_at END,
+last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at
+    THEN kept.last_received_at ELSE excluded.last_received_at END"""
+"""`entry.followed` in SQL."""
+
+
+def log_insert(dialect: Dialect, log: str) -> Statement:
+    """Add entries to the log; merge an entry that arrived before.
+
+    The parameter is all entries as JSON; otherwise there is one for each field of an entry.
+    """
+    fields = Entry.__struct_fields__
+    into = f"INSERT INTO {dialect.table(log)} AS kept ({', '.join(fields)}, first_outcome) "
+    if not dialect.takes_rows:
+        values = ", ".join(["%s"] * (len(fields) + 1))
+        return Statement(f"{into}VALUES ({values})", f" {_ADD_UP}")
+    types = ", ".join(f"{name} {_JSON_TYPES.get(name, 'text')}" for name in fields)
+    given = ", ".join(fields).replace("fingerprint", "decode(fingerprint, 'base64')")
+    rows = f"json_to_recordset(%s::json) AS given({types})"
+    return Statement(f"{into}SELECT {given}, outcome FROM {rows} WHERE true", f" {_ADD_UP}")

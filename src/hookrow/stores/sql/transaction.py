@@ -1,0 +1,247 @@
+"""Transactions: they find, lock and write rows with the SQL of `queries`, on any connection."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import astuple
+
+from hookrow.decide import fold, pairs
+from hookrow.entry import Entry
+from hookrow.notification import (
+    Change,
+    Dispatch,
+    Mentioned,
+    RowId,
+    Rows,
+    SetTime,
+    Subscriber,
+    Suppressible,
+)
+from hookrow.schema import KEYS, TIMES
+from hookrow.stores import Conflict, State, by_kind, row_key
+from hookrow.stores.errors import refuses_one_statement
+from hookrow.stores.sql.connections import Connection
+from hookrow.stores.sql.conversions import converted
+from hookrow.stores.sql.dialects import utc
+from hookrow.stores.sql.log_insert import Statement
+from hookrow.stores.sql.queries import Queries, Update
+
+_encode = msgspec.json.Encoder().encode
+
+
+class SQLReading:
+    """Finds rows with at most two SELECTs, and reads them with one for each kind."""
+
+    def __init__(self, connection: Connection, queries: Queries) -> None:
+        self._connection, self._queries = connection, queries
+
+    def find(self, mentioned: Mentioned) -> Rows:
+        """Find every row that the group mentions."""
+        subscribers, dispatches = defaultdict(list), defaultdict(list)
+        subscriptions = set()
+        for person, email, message_id, id_, list_ in self._found(mentioned):
+            if message_id is not None:
+                dispatches[message_id].append(Dispatch(id_, person, email or "", list_))
+            elif email is not None:
+                subscribers[fold(email)].append(Subscriber(person, email))
+            else:
+                subscriptions.add((list_, person))
+        queries = self._queries
+        if queries.pairs is not None and mentioned.changed:
+            wanted = set(pairs(mentioned, subscribers, dispatches))
+            if queries.finds_subscriptions:
+                wanted -= _of_owners(mentioned, dispatches)
+            if wanted:
+                found = self._fetch_keyed(Suppressible.SUBSCRIPTION, queries.pairs, wanted)
+                subscriptions.update((list_, person) for list_, person in found)
+        return Rows(
+            subscribers,
+            dispatches,
+            subscriptions,
+            queries.schema.undated,
+            exact=queries.schema.subscribers.fold == "exact",
+        )
+
+    def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
+        """Read the columns that notifications set."""
+        states: dict[RowId, State] = {}
+        for kind, keys in by_kind(rows).items():
+            width, names = len(KEYS[kind]), self._queries.written.get(kind, ())
+            for row in self._fetch_keyed(kind, self._queries.state(kind), keys):
+                values = (
+                    utc(value) if name in TIMES else value
+                    for name, value in zip(names, row[width:], strict=True)
+                )
+                states[kind, row_key(row[:width])] = dict(zip(names, values, strict=True))
+        return {row: states[row] for row in rows if row in states}
+
+    def _found(self, mentioned: Mentioned) -> Sequence[Any]:
+        if not mentioned.emails and not mentioned.message_ids:
+            return ()
+        queries, encode = self._queries, self._queries.dialect.encode
+        emails = mentioned.emails
+        if queries.schema.subscribers.fold != "ascii":
+            emails = {*emails, *mentioned.recipients}
+        parameters = [encode(emails), encode(mentioned.message_ids)]
+        if queries.finds_subscriptions:
+            parameters.append(encode({message_id for message_id, _ in mentioned.changed}))
+        found = self._connection.fetch(queries.find, parameters)
+        return converted(found, queries.conversions.found)
+
+    def _fetch_keyed(self, kind: Suppressible, sql: str, keys: Collection[Any]) -> Sequence[Any]:
+        """Return the rows of these keys; on SQLite one by one, because its JSON has no bytes."""
+        parameters, fetch = self._keys(kind, keys), self._connection.fetch
+        if self._queries.dialect.takes_rows:
+            found = fetch(sql, parameters)
+        else:
+            found = [each for row in parameters for each in fetch(sql, row)]
+        return converted(found, self._queries.conversions.state.get(kind, {}))
+
+    def _keys(self, kind: Suppressible, keys: Collection[Any]) -> Sequence[Any]:
+        """Return the parameters of a statement by keys."""
+        return self._queries.dialect.encode_rows(self._queries.conversions.keys(kind, keys))
+
+
+def _of_owners(mentioned: Mentioned, dispatches: Mapping[str, Sequence[Dispatch]]) -> set[Any]:
+    """Return the pairs whose subscriptions are found together with the dispatches."""
+    return {
+        (dispatch.list, dispatch.owner)
+        for message_id, _ in mentioned.changed
+        for dispatch in dispatches.get(message_id, ())
+    }
+
+
+class _Step(NamedTuple):
+    """A statement and its parameters: those of one execution, or of `many`."""
+
+    statement: Statement
+    parameters: Sequence[Any]
+    many: bool = False
+
+
+class SQLTransaction(SQLReading):
+    """A transaction that writes everything in one statement if possible.
+
+    Unless it has `begun`, it begins only if one statement is not enough. Until then the
+    statement is pending until the end of the block, and commits by itself.
+    """
+
+    def __init__(
+        self, connection: Connection, queries: Queries, *, begun: bool, skip_locked: bool
+    ) -> None:
+        super().__init__(connection, queries)
+        self._begun, self._commits = begun, False
+        self._skip_locked = skip_locked
+        self._pending: _Step | None = None
+
+    def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
+        """Read the columns that notifications set, after pending changes."""
+        self._begin()
+        return super().read(rows)
+
+    def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
+        """Lock rows kind by kind; on SQLite the transaction holds the whole file."""
+        self._begin()
+        locks = dict(self._locks(rows))
+        held = {row for row in rows if row[0] in locks} if self._skip_locked else set()
+        for kind, step in locks.items():
+            got = self._connection.fetch(step.statement.text, step.parameters)
+            got = converted(got, self._queries.conversions.state[kind])
+            held.difference_update((kind, row_key(row)) for row in got)
+        return held
+
+    def write(self, changes: Sequence[Change], entries: Sequence[Entry] = ()) -> None:
+        """Lock and change the rows, and add the entries to the log."""
+        rows = {change.row for change in changes}
+        steps = [step for _, step in self._locks(rows)]
+        steps += [*self._updates(changes), *self._log_entries(entries)]
+        # One statement cannot change a row twice.
+        if not self._queries.single_statement or len(rows) < len(changes) or self._pending:
+            self._begin()
+            for step in steps:
+                self._run(step)
+        elif steps:
+            text = self._queries.at_once(tuple(step.statement for step in steps))
+            parameters = [each for step in steps for each in step.parameters]
+            self._pending = _Step(Statement(text), parameters)
+            if self._begun:
+                self._flush()
+
+    def end(self) -> None:
+        """Run the pending statement, and commit if the transaction began here."""
+        self._flush()
+        if self._commits:
+            self._connection.execute("COMMIT")
+
+    def _flush(self) -> None:
+        if self._pending is None:
+            return
+        try:
+            self._run(self._pending)
+        except Exception as error:
+            if not refuses_one_statement(error):
+                raise
+            self._queries.single_statement = False
+            raise Conflict("The tables are now changed in several statements.") from error
+        self._pending = None
+
+    def _begin(self) -> None:
+        if not self._begun:
+            self._connection.execute(self._queries.dialect.begin)
+            self._begun = self._commits = True
+        self._flush()
+
+    def _run(self, step: _Step) -> None:
+        if step.many:
+            self._connection.execute_many(step.statement.text, step.parameters)
+        else:
+            self._connection.execute(step.statement.text, step.parameters)
+
+    def _locks(self, rows: Collection[RowId]) -> Iterator[tuple[Suppressible, _Step]]:
+        if self._queries.dialect.locks_rows:
+            for kind, keys in by_kind(rows).items():
+                if kind in self._queries.written:
+                    statement = self._queries.lock(kind, skip_locked=self._skip_locked)
+                    yield kind, _Step(statement, self._keys(kind, keys))
+
+    def _updates(self, changes: Sequence[Change]) -> Iterator[_Step]:
+        """Yield the UPDATEs that apply the changes, one for all changes of a form."""
+        forms: defaultdict[Statement, list[list[Any]]] = defaultdict(list)
+        for change in changes:
+            update, values = self._update(change)
+            if update is not None:
+                stored = self._queries.conversions.stored(change.row[0], values)
+                forms[update.statement].append([stored[name] for name in update.names])
+        # Always in the same order: any other would be another statement to prepare.
+        for statement in sorted(forms):
+            yield self._step(statement, forms[statement])
+
+    def _update(self, change: Change) -> tuple[Update | None, Mapping[str, Any]]:
+        """Return the UPDATE that applies a change, if its table has the columns."""
+        if isinstance(change, SetTime):
+            update = self._queries.set_time(change.column, guarded=change.guarded)
+            return update, {"key_0": change.dispatch, f"new_{change.column.value}": change.at}
+        keys = change.key if isinstance(change.key, tuple) else (change.key,)
+        return self._queries.set_suppression(change.kind, guarded=change.guarded), {
+            **{f"key_{n}": part for n, part in enumerate(keys)},
+            "new_suppressed_at": None if change.reason is None else change.at,
+            "new_suppression_reason": self._queries.schema.reason(change.reason),
+            "new_suppression_changed_at": change.at,
+        }
+
+    def _log_entries(self, entries: Sequence[Entry]) -> Iterator[_Step]:
+        keep = self._queries.keep
+        if keep is None or not entries:
+            return
+        if self._queries.dialect.takes_rows:
+            yield _Step(keep, [_encode(entries).decode()])
+        else:
+            yield self._step(keep, [(*astuple(entry), entry.outcome) for entry in entries])
+
+    def _step(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> _Step:
+        dialect = self._queries.dialect
+        return _Step(statement, dialect.encode_rows(rows), many=not dialect.takes_rows)
