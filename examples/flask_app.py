@@ -1,6 +1,6 @@
 """hookrow in Flask: this saves what it sends, hookrow records what became of it.
 
-pip install 'hookrow[serve]' flask gunicorn
+pip install 'hookrow[serve,sqlalchemy]' flask gunicorn
 export HOOKROW_SECRET=the-secret-of-this-example
 gunicorn --threads 64 flask_app:app &
 curl -X POST 'http://127.0.0.1:8000/dispatches?email=ada@example.com&message_id=m-1'

@@ -1,6 +1,6 @@
 """hookrow in Litestar: this saves what it sends, hookrow records what became of it.
 
-pip install 'hookrow[serve]' litestar granian
+pip install 'hookrow[serve,sqlalchemy]' litestar granian
 export HOOKROW_SECRET=the-secret-of-this-example
 granian --interface asgi litestar_app:app &
 curl -X POST 'http://127.0.0.1:8000/dispatches?email=ada@example.com&message_id=m-1'

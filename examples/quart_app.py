@@ -1,6 +1,6 @@
 """hookrow in Quart: this saves what it sends, hookrow records what became of it.
 
-pip install 'hookrow[serve]' quart hypercorn
+pip install 'hookrow[serve,sqlalchemy]' quart hypercorn
 export HOOKROW_SECRET=the-secret-of-this-example
 hypercorn quart_app:app &
 curl -X POST 'http://127.0.0.1:8000/dispatches?email=ada@example.com&message_id=m-1'

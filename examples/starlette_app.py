@@ -1,6 +1,6 @@
 """hookrow in Starlette: this saves what it sends, hookrow records what became of it.
 
-pip install 'hookrow[serve]' starlette
+pip install 'hookrow[serve,sqlalchemy]' starlette
 export HOOKROW_SECRET=the-secret-of-this-example
 uvicorn starlette_app:app &
 curl -X POST 'http://127.0.0.1:8000/dispatches?email=ada@example.com&message_id=m-1'

@@ -1,6 +1,6 @@
 """hookrow in plain WSGI: this saves what it sends, hookrow records what became of it.
 
-pip install 'hookrow[serve]' gunicorn
+pip install 'hookrow[serve,sqlalchemy]' gunicorn
 export HOOKROW_SECRET=the-secret-of-this-example
 gunicorn --threads 64 wsgi_app:app &
 curl -X POST 'http://127.0.0.1:8000/dispatches?email=ada@example.com&message_id=m-1'

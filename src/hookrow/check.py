@@ -76,7 +76,7 @@ def check_database(database: Database, schema: Schema) -> Iterator[Finding]:
         return
     yield Finding(Level.OK, "database", f"{database} answers.")
     fit = _check_fit(database, schema)
-    if wanted := migrations.heads(schema):
+    if wanted := migrations.needed(schema):
         by_the_host = not current and fit.level is Level.OK
         revision = _THEIR_OWN if by_the_host else _check_revision(current, wanted)
         yield revision
@@ -85,7 +85,7 @@ def check_database(database: Database, schema: Schema) -> Iterator[Finding]:
     yield fit
 
 
-_THEIR_OWN = Finding(Level.OK, "migrations", "Migrations of your own made our tables.")
+_THEIR_OWN = Finding(Level.OK, "migrations", "Your own migrations created hookrow's tables.")
 
 
 def _check_fit(database: Database, schema: Schema) -> Finding:
@@ -97,14 +97,16 @@ def _check_fit(database: Database, schema: Schema) -> Finding:
 
 
 def _check_revision(current: Sequence[str], wanted: Sequence[str]) -> Finding:
-    newest, at = " and ".join(wanted), " and ".join(current)
+    newest, at = ", ".join(wanted), ", ".join(current)
     for revision in current:
-        if not migrations.known(revision):
+        if not migrations.is_known(revision):
             return Finding(Level.ERROR, "migrations", migrations.UNKNOWN.format(revision))
     if set(wanted) <= set(current):
-        return Finding(Level.OK, "migrations", f"Our tables are at {newest}, the newest.")
-    found = f"at {at}, not at {newest}" if current else "not made yet"
-    return Finding(Level.ERROR, "migrations", f"Our tables are {found}. Run: hookrow db upgrade")
+        return Finding(Level.OK, "migrations", f"They are up to date (revisions {newest}).")
+    found = f"at {at}, not at {newest}" if current else "not created yet"
+    return Finding(
+        Level.ERROR, "migrations", f"hookrow's tables are {found}. Run: hookrow db upgrade"
+    )
 
 
 def _check_tables(database: Database, queries: Queries) -> Iterator[Finding]:

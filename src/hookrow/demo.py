@@ -7,12 +7,13 @@ import secrets
 import shutil
 import signal
 import socket
+import sqlite3
 import tempfile
 import textwrap
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
@@ -23,15 +24,12 @@ from typing import Any, TypeAlias
 
 import click
 import uvicorn
-from sqlalchemy import Engine, insert, select
 
 from hookrow import migrations, testing
-from hookrow.migrations.engines import open_engine
 from hookrow.receiver import ENDPOINT, Receiver
 from hookrow.schema import Schema
 from hookrow.server import Server
 from hookrow.settings import DashboardAccess, Settings
-from hookrow.stores import tables
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.story import story
@@ -64,9 +62,9 @@ def run(*, stay: bool) -> None:
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, lambda *_: stopped.set())
     with tempfile.TemporaryDirectory(prefix="hookrow-demo-") as folder:
-        url = f"sqlite:///{Path(folder) / 'demo.db'}"
-        engine = open_engine(url)
-        _fill(engine)
+        database = Path(folder) / "demo.db"
+        url = f"sqlite:///{database}"
+        _fill(database)
         secret = secrets.token_urlsafe()
         drawn = find_spec("jinja2") is not None  # of the extra `dashboard`
         listener = socket.create_server(("127.0.0.1", 0))
@@ -83,34 +81,50 @@ def run(*, stay: bool) -> None:
                 click.echo(f"  {address}/dashboard/?token={access.token}")
             click.echo()
             shown = chain(
-                _show_traffic(engine, address + ENDPOINT, secret),
-                _show_parked(engine, server.receiver),
-                _stay(engine, address + ENDPOINT, secret) if stay else (),
+                _show_traffic(database, address + ENDPOINT, secret),
+                _show_parked(database, server.receiver),
+                _stay(database, address + ENDPOINT, secret) if stay else (),
             )
             for _ in shown:
                 if stopped.is_set():
                     with suppress(OSError):  # of a window that is closed
                         click.echo()
                     break
-        engine.dispose()
 
 
 def _message_id(person: str) -> str:
     return f"message-for-{person.partition('@')[0]}"
 
 
-def _fill(engine: Engine) -> None:
-    """Make the tables, two lists, and for each person a subscription and a dispatch."""
-    migrations.upgrade(engine, Schema())
-    with engine.begin() as connection:
-        connection.execute(insert(tables.lists), [{"name": "news"}, {"name": "offers"}])
+def _fill(database: Path) -> None:
+    """Create the tables, two lists, and for each person a subscription and a dispatch."""
+    migrations.upgrade(f"sqlite:///{database}", Schema())
+    with _opened(database) as connection:
+        connection.execute("INSERT INTO hookrow_lists (name) VALUES ('news'), ('offers')")
         for number, person in enumerate(PEOPLE, 1):
-            connection.execute(insert(tables.subscribers), {"email": person})
-            belongs = {"subscriber_id": number, "list_id": 1 + number % 2}
-            connection.execute(insert(tables.subscriptions), belongs)
+            row = {"email": person, "id": number, "list": 1 + number % 2}
+            connection.execute("INSERT INTO hookrow_subscribers (email) VALUES (:email)", row)
             connection.execute(
-                insert(tables.dispatches), belongs | {"provider_message_id": _message_id(person)}
+                "INSERT INTO hookrow_subscriptions (subscriber_id, list_id) VALUES (:id, :list)",
+                row,
             )
+            _send(connection, _message_id(person), number, 1 + number % 2)
+
+
+def _send(connection: sqlite3.Connection, message_id: str, subscriber: int, list_: int) -> None:
+    connection.execute(
+        "INSERT INTO hookrow_dispatches (provider_message_id, subscriber_id, list_id) "
+        "VALUES (?, ?, ?)",
+        (message_id, subscriber, list_),
+    )
+
+
+@contextmanager
+def _opened(database: Path) -> Iterator[sqlite3.Connection]:
+    """Connect as an application would, and commit at the end of the block."""
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.row_factory = sqlite3.Row
+        yield connection
 
 
 @contextmanager
@@ -151,16 +165,16 @@ def _traffic() -> Iterator[Step]:
     yield Step("Delivery with a wrong secret", delivery, secret="wrong")  # noqa: S106 - a wrong one
 
 
-def _show_traffic(engine: Engine, url: str, secret: str) -> Iterator[None]:
+def _show_traffic(database: Path, url: str, secret: str) -> Iterator[None]:
     """Post it; yield where it may be stopped, as the others do."""
     statuses: Counter[int] = Counter()
     _print("What is posted", "What is answered", "What it changes")
     _print(*("-" * width for width in _widths()))
-    before = _rows(engine)
+    before = _rows(database)
     for step in _traffic():
         status, text = testing.post(url, step.payload, secret=step.secret or secret)
         statuses[status] += 1
-        after = _rows(engine)
+        after = _rows(database)
         _print(step.title, f"{status} {text}", "\n".join(_changes(before, after)) or "nothing")
         before = after
         yield
@@ -168,30 +182,30 @@ def _show_traffic(engine: Engine, url: str, secret: str) -> Iterator[None]:
     click.echo(f"\n{statuses.total()} notifications: {counts}.")
 
 
-def _show_parked(engine: Engine, receiver: Receiver) -> Iterator[None]:
+def _show_parked(database: Path, receiver: Receiver) -> Iterator[None]:
     """Save the dispatch whose delivery came too early, as an application would."""
     click.echo("\nOne delivery outran the application, and is parked in the log:\n")
-    _tell(engine, EARLY)
+    _tell(database, EARLY)
     yield
-    with engine.begin() as connection:
-        row = {"provider_message_id": EARLY, "subscriber_id": 1, "list_id": 2}
-        connection.execute(insert(tables.dispatches), row)
-    before = _rows(engine)
+    with _opened(database) as connection:
+        _send(connection, EARLY, subscriber=1, list_=2)
+    before = _rows(database)
     receiver.revisit(EARLY).result()
     click.echo("\nThe application saves the dispatch, and calls receiver.revisit():\n")
-    for change in _changes(before, _rows(engine)):
+    for change in _changes(before, _rows(database)):
         click.echo(f"  {change}")
-    _tell(engine, EARLY)
+    _tell(database, EARLY)
     yield
 
 
-def _tell(engine: Engine, message_id: str) -> None:
-    log = SQLStore(engine).log
-    for entry in log.newest(Query(message_id=message_id), limit=1) if log else ():
-        click.echo(textwrap.fill(story(entry), 100, initial_indent="  ", subsequent_indent="  "))
+def _tell(database: Path, message_id: str) -> None:
+    with closing(SQLStore(f"sqlite:///{database}")) as store:
+        for entry in store.log.newest(Query(message_id=message_id), limit=1) if store.log else ():
+            text = textwrap.fill(story(entry), 100, initial_indent="  ", subsequent_indent="  ")
+            click.echo(text)
 
 
-def _stay(engine: Engine, url: str, secret: str) -> Iterator[None]:
+def _stay(database: Path, url: str, secret: str) -> Iterator[None]:
     dora = PEOPLE[-1]
     click.echo(
         f"\nThe server goes on. Post one of your own from another terminal:\n\n"
@@ -199,25 +213,22 @@ def _stay(engine: Engine, url: str, secret: str) -> Iterator[None]:
         f"    --url {url} \\\n    --secret {secret}\n\n"
         "What it changes is shown here. Ctrl-C stops."
     )
-    before = _rows(engine)
+    before = _rows(database)
     while True:
         time.sleep(0.3)
         yield
-        after = _rows(engine)
+        after = _rows(database)
         for change in _changes(before, after):
             click.echo(f"  {change}")
         before = after
 
 
-def _rows(engine: Engine) -> Snapshot:
+def _rows(database: Path) -> Snapshot:
     rows: dict[str, Mapping[str, Any]] = {}
-    with engine.connect() as connection:
-        for name, table in (
-            ("subscriber", tables.subscribers),
-            ("subscription", tables.subscriptions),
-            ("dispatch", tables.dispatches),
-        ):
-            for row in connection.execute(select(table)).mappings():
+    with _opened(database) as connection:
+        for name in ("subscriber", "subscription", "dispatch"):
+            plural = "dispatches" if name == "dispatch" else f"{name}s"
+            for row in connection.execute(f"SELECT * FROM hookrow_{plural}"):  # noqa: S608 - names are ours
                 rows[f"{name} {row['id']}"] = dict(row)
     return rows
 
@@ -227,7 +238,7 @@ def _changes(before: Snapshot, after: Snapshot) -> Iterator[str]:
     for name, row in after.items():
         for column in ("delivered_at", "opened_at"):
             if row.get(column) != before[name].get(column):
-                yield f"{name}: {column} {row[column]:%Y-%m-%d %H:%M:%S}"
+                yield f"{name}: {column} {row[column][:19]}"
         if row["suppression_changed_at"] != before[name]["suppression_changed_at"]:
             reason = row["suppression_reason"]
             yield f"{name}: suppressed, {reason}" if reason else f"{name}: active"

@@ -11,7 +11,6 @@ from hookrow import migrations
 from hookrow.check import check_database, check_secrets
 from hookrow.errors import ConfigurationError
 from hookrow.finding import Finding, Level
-from hookrow.migrations.engines import opened
 from hookrow.schema import Schema
 from hookrow.server import warn_of
 from hookrow.settings import Settings
@@ -65,8 +64,7 @@ def _prepare_database(database: Database, settings: Settings) -> None:
     # Nothing is wrong with tables that migrations of the host's made.
     if ours and any(_errors(database, schema)):
         try:
-            with opened(settings.database_url) as engine:
-                migrations.upgrade(engine, schema)
+            migrations.upgrade(database, schema)
         except Unavailable as error:
             if missing_file(database):
                 raise

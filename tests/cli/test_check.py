@@ -124,7 +124,7 @@ class TestMigrations:
         with opened(empty_sqlite_url) as engine:
             upgrade(engine, Schema(log=None))
         finding = found(empty_sqlite_url, Schema())[-1]
-        outdated = "Our tables are at 0001, not at 0001 and 0002. Run: hookrow db upgrade"
+        outdated = "hookrow's tables are at 0001, not at 0001, 0002. Run: hookrow db upgrade"
         assert (finding.level, finding.text) == (Level.ERROR, outdated)
         assert {each.level for each in found(empty_sqlite_url, Schema(log=None))} == {Level.OK}
 
@@ -133,11 +133,11 @@ class TestMigrations:
         assert "migrations" not in {each.about for each in found(host_url)}
         schema = replace(HOST, log=Schema().log)
         finding = found(host_url, schema)[-1]
-        missing = "Our tables are not made yet. Run: hookrow db upgrade"
+        missing = "hookrow's tables are not created yet. Run: hookrow db upgrade"
         assert (finding.level, finding.text) == (Level.ERROR, missing)
         with opened(host_url) as engine:
             upgrade(engine, schema)
-        assert about("migrations", host_url, schema).text == "Our tables are at 0002, the newest."
+        assert about("migrations", host_url, schema).text == "They are up to date (revisions 0002)."
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ class TestRows:
             grants.append(said)
             execute(host_postgres_url, grant)
         assert [said.removeprefix("permission denied for ") for said in grants] == [
-            *("table hookrow_version", "schema crm", "table crm.people", "table sends"),
+            *("table hookrow_migrations", "schema crm", "table crm.people", "table sends"),
             *("table members", "table hookrow_notifications"),
             "sequence public.hookrow_notifications_id_seq",
         ]

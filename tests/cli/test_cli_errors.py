@@ -154,7 +154,7 @@ class TestServe:
         options = ("--secret", SECRET, "--database-url")
         missing = fail(command, "serve", *options, empty_postgres_url)
         assert "Run: hookrow db upgrade" in missing
-        update = "UPDATE hookrow_version SET version_num = '9999' WHERE version_num = '0001'"
+        update = "UPDATE hookrow_migrations SET revision = '9999' WHERE revision = '0001'"
         postgres.execute(update, url=postgres_url)
         newer = fail(command, "serve", *options, postgres_url)
         assert "9999" in newer

@@ -144,7 +144,7 @@ def test_autogenerate_makes_the_tables(tmp_path: Path, empty_database_url: str) 
     command.check(config)
     findings = list(check(Settings(secrets=("a" * 16,), database_url=empty_database_url)))
     assert {finding.level for finding in findings} == {Level.OK}
-    assert "Migrations of your own made our tables." in {finding.text for finding in findings}
+    assert "Your own migrations created hookrow's tables." in {finding.text for finding in findings}
 
 
 @pytest.mark.parametrize("configure", [APART, CONFIGURE], ids=["apart", "not-apart"])

@@ -75,7 +75,7 @@ def test_new_file(empty_sqlite_url: str) -> None:
         assert times(empty_sqlite_url)[0] == AT
         for path in (ENDPOINT, "/mail/healthz", "/mail/dashboard/"):
             assert server.post(path=path).body == b"Not Found"
-        execute(empty_sqlite_url, "INSERT INTO hookrow_version VALUES ('9')")
+        execute(empty_sqlite_url, "INSERT INTO hookrow_migrations (revision) VALUES ('9')")
         assert [server.get(path).status for path in ("/healthz", "/readyz")] == [200, 503]
 
 
@@ -100,7 +100,7 @@ def test_tables_of_a_host(empty_sqlite_url: str) -> None:
         world.fill(engine)
         with serving(empty_sqlite_url) as server:
             assert server.post().status == 200
-        assert not inspect(engine).has_table("hookrow_version")
+        assert not inspect(engine).has_table("hookrow_migrations")
 
 
 def test_secret_file(sqlite_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

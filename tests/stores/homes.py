@@ -32,7 +32,7 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeEngine
 
 from hookrow import Role, Schema
-from hookrow.migrations import heads, upgrade
+from hookrow.migrations import needed, upgrade
 from hookrow.notification import Key
 from hookrow.stores.memory import MemoryLog, MemoryStore
 from hookrow.stores.sql import SQLStore
@@ -141,7 +141,7 @@ class SQLHome:
         self._log = log_table(schema.log, MetaData()) if schema.log else None
         if not self._ours:
             tables.create_all(self._engine)
-        if heads(schema):
+        if needed(schema):
             upgrade(self._engine, schema)
         elif self._log is not None:
             self._log.create(self._engine)

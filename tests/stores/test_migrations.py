@@ -11,14 +11,15 @@ from pathlib import Path
 import psycopg
 import pytest
 from homes import OURS, run
-from sqlalchemy import Engine, inspect, select, text
+from sqlalchemy import Engine, inspect, make_url, select, text
 from sqlalchemy.exc import IntegrityError
 
 from copying import replace
-from hookrow import ConfigurationError, Role, Schema
-from hookrow.migrations import VERSION_TABLE, current, heads, sql, upgrade
+from hookrow import ConfigurationError, Role, Schema, SchemaMismatch
+from hookrow.migrations import FIRST_EDITION, TABLE, current, needed, sql, upgrade
 from hookrow.migrations.engines import opened
 from hookrow.stores import Unavailable, tables
+from postgres import Databases
 from structure import structure
 
 pytestmark = pytest.mark.filterwarnings(
@@ -40,7 +41,7 @@ def engine(empty_database_url: str) -> Iterator[Engine]:
 
 
 def _names(engine: Engine) -> set[str]:
-    return set(inspect(engine).get_table_names()) - {VERSION_TABLE}
+    return set(inspect(engine).get_table_names()) - {TABLE}
 
 
 def _scalar(engine: Engine, query: str) -> object:
@@ -58,7 +59,7 @@ class TestUpgrade:
         for _ in range(2):
             upgrade(engine, OURS)
             assert _names(engine) == NAMES
-            assert current(engine) == heads(OURS)
+            assert current(engine) == needed(OURS)
         assert _scalar(engine, "SELECT count(*) FROM hookrow_lists") == 1
 
     def test_the_hosts_migrations(self, engine: Engine) -> None:
@@ -92,7 +93,7 @@ class TestUpgrade:
         assert not _names(engine)
         upgrade(engine, schema)
         assert _names(engine) == {LOG}
-        assert current(engine) == heads(schema)
+        assert current(engine) == needed(schema)
         upgrade(engine, OURS)
         assert _names(engine) == NAMES
 
@@ -116,10 +117,41 @@ class TestUpgrade:
     def test_a_newer_database(self, engine: Engine) -> None:
         """An older hookrow names the unknown revision and changes nothing."""
         upgrade(engine, OURS)
-        run(engine, f"UPDATE {VERSION_TABLE} SET version_num = '9999' WHERE version_num = '0001'")
+        run(engine, f"UPDATE {TABLE} SET revision = '9999' WHERE revision = '0001'")
         with pytest.raises(ConfigurationError, match="9999"):
             upgrade(engine, OURS)
         assert current(engine) == ["0002", "9999"]
+
+    def test_the_first_edition(self, engine: Engine) -> None:
+        """Its revisions count, its table stays as it is, and an unknown one is refused."""
+        upgrade(engine, Schema(log=None))
+        run(
+            engine,
+            f"DROP TABLE {TABLE}",
+            f"CREATE TABLE {FIRST_EDITION} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)",
+            f"INSERT INTO {FIRST_EDITION} VALUES ('0001')",
+        )
+        assert upgrade(engine, Schema(log=None)) == []
+        assert not inspect(engine).has_table(TABLE)
+        assert upgrade(engine, OURS) == ["0002"]
+        assert current(engine) == needed(OURS)
+        assert _scalar(engine, f"SELECT max(version_num) FROM {FIRST_EDITION}") == "0001"
+        run(engine, f"UPDATE {FIRST_EDITION} SET version_num = '0042'")
+        with pytest.raises(ConfigurationError, match="0042, which this version"):
+            upgrade(engine, OURS)
+
+    def test_a_missing_privilege(self, postgres: Databases, empty_postgres_url: str) -> None:
+        """The error names the GRANT, which is enough."""
+        name = f"reader_{make_url(empty_postgres_url).database}"
+        url = empty_postgres_url.replace("//postgres@", f"//{name}@")
+        postgres.execute(f"CREATE ROLE {name} LOGIN")
+        postgres.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC", url=empty_postgres_url)
+        with pytest.raises(SchemaMismatch, match="permission denied for schema public") as refused:
+            upgrade(url, OURS)
+        postgres.execute(str(refused.value).partition(": ")[2], url=empty_postgres_url)
+        assert upgrade(url, OURS) == ["0001", "0002"]
+        postgres.execute(f"DROP OWNED BY {name}", url=empty_postgres_url)
+        postgres.execute(f"DROP ROLE {name}")
 
     def test_a_database_out_of_reach(self, tmp_path: Path) -> None:
         with opened(f"sqlite:///{tmp_path}") as engine:  # a folder
@@ -141,7 +173,7 @@ def test_the_sql_of_a_schema(schema: Schema, made: set[str]) -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(sql("sqlite", schema))
         names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-        assert {name for (name,) in names} - {VERSION_TABLE} == made
+        assert {name for (name,) in names} - {TABLE} == made
 
 
 def _by_hand(engine: Engine) -> None:
@@ -153,7 +185,7 @@ def _by_hand(engine: Engine) -> None:
         url = engine.url.set(drivername="postgresql").render_as_string()
         with psycopg.connect(url) as by_hand:
             by_hand.execute(sql("postgresql").encode())
-    assert current(engine) == heads(OURS)
+    assert current(engine) == needed(OURS)
 
 
 def test_all_migrations_equal_the_tables(engine: Engine) -> None:
@@ -171,7 +203,7 @@ def test_all_migrations_equal_the_tables(engine: Engine) -> None:
             now = "SELECT CAST(created_at AS TEXT) FROM hookrow_lists"
             assert SIX_DIGITS.fullmatch(str(_scalar(engine, now)))
         tables.metadata.drop_all(engine)
-        run(engine, f"DROP TABLE IF EXISTS {VERSION_TABLE}")
+        run(engine, f"DROP TABLE IF EXISTS {TABLE}")
         assert not _names(engine)
     assert made[0] == made[1] == made[2]
     assert {*made[0]} == NAMES

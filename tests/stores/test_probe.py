@@ -54,12 +54,12 @@ def test_tables(database: Probed) -> None:
 def test_revision(sqlite: Probed) -> None:
     """Another revision is noticed at once, and so is its return; a host's tables have none."""
     assert sqlite.fault() is None
-    change = "UPDATE hookrow_version SET version_num = '{}' WHERE version_num = '{}'"
+    change = "UPDATE hookrow_migrations SET revision = '{}' WHERE revision = '{}'"
     run(sqlite.engine, change.format("9999", "0001"))
     assert "9999" in (sqlite.fault() or "")
     run(sqlite.engine, change.format("0001", "9999"))
     assert sqlite.fault() is None
-    run(sqlite.engine, "DROP TABLE hookrow_version")
+    run(sqlite.engine, "DROP TABLE hookrow_migrations")
     assert (sqlite.fault(), sqlite.fault(after=5)) == (None, None)
 
 

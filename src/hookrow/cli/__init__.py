@@ -29,9 +29,7 @@ from hookrow.cli.stats import stats
 from hookrow.settings import DEFAULT_FILE
 
 EXTRAS = {
-    "alembic": "sql",
     "httptools": "serve",
-    "sqlalchemy": "sql",
     "uvicorn": "serve",
     "uvloop": "serve",
 }

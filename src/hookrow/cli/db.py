@@ -12,40 +12,42 @@ from hookrow.cli.source import Tables
 
 @click.group()
 def db() -> None:
-    """Make and upgrade the tables of hookrow's own."""
+    """Create and upgrade hookrow's own tables."""
 
 
 @db.command()
 @DATABASE_URL
 @click.pass_obj
 def upgrade(tables: Tables, database_url: str) -> None:
-    """Make our tables, or bring them up to date."""
+    """Create hookrow's tables, or bring them up to date."""
     from hookrow import migrations
-    from hookrow.migrations.engines import opened
     from hookrow.stores.sql.urls import open_database
 
-    with opened(database_url) as engine:
-        migrations.upgrade(engine, tables.schema)
-        newest = " and ".join(migrations.heads(tables.schema))
-        click.echo(f"{open_database(database_url)} is at {newest}, the newest.")
+    with closing(open_database(database_url)) as database:
+        added = migrations.upgrade(database, tables.schema)
+        if added:
+            click.echo(f"Upgraded {database}: added revisions {', '.join(added)}.")
+        else:
+            revisions = ", ".join(migrations.needed(tables.schema))
+            click.echo(f"{database} is up to date (revisions {revisions}).")
 
 
 @db.command()
 @DATABASE_URL
 def current(database_url: str) -> None:
-    """Print the revision that the tables are at."""
+    """Print the revisions that the tables are at."""
     from hookrow import migrations
     from hookrow.stores.sql.urls import open_database
 
     with closing(open_database(database_url)) as database:
-        click.echo(" and ".join(migrations.current(database)) or "none")
+        click.echo(", ".join(migrations.current(database)) or "none")
 
 
 @db.command()
 @DATABASE_URL
 @click.pass_obj
 def sql(tables: Tables, database_url: str) -> None:
-    """Print the statements that make our tables, for the database that is set."""
+    """Print the statements that create hookrow's tables in the configured database."""
     from hookrow import migrations
     from hookrow.stores.sql.urls import backend
 

@@ -1,165 +1,235 @@
-"""Makes and upgrades our own tables, apart from any migrations of the host's.
+"""Creates and upgrades hookrow's own tables, apart from any migrations of the host's.
 
-Alembic keeps its place in a version table of its own, so that a host's Alembic,
-Django or hand-written SQL is untouched.
+The scripts of each database are named by a revision and a branch: the four tables, or the log,
+which a host with tables of its own has, too. Each is run once, in order. `hookrow_migrations` has
+the revisions that have been run. The first edition had two, in `hookrow_version`; these count, and
+that table stays as it is, so that the first edition still runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from io import StringIO
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from time import monotonic, sleep
+from typing import TYPE_CHECKING
 
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import URL, Connection, Engine, inspect, text
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-
-from hookrow.errors import ConfigurationError
+from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.schema import Schema
-from hookrow.stores import NOT_ON, AccessDenied, StoreError, Unavailable
+from hookrow.stores import NOT_ON, AccessDenied, Conflict, Locked, StoreError, Unavailable
 from hookrow.stores.errors import message
-from hookrow.stores.sql.columns import columns, denied_error
-from hookrow.stores.sql.connections import Database
-from hookrow.stores.sql.dialects import DIALECTS
+from hookrow.stores.sql.columns import columns, denied_error, tables
+from hookrow.stores.sql.connections import Connection, Database
+from hookrow.stores.sql.dialects import DIALECTS, Dialect
 from hookrow.stores.sql.urls import missing_file, open_database
-from hookrow.stores.tables import metadata, notifications
 
-VERSION_TABLE = "hookrow_version"
+if TYPE_CHECKING:
+    from sqlalchemy import URL, Engine
+
+TABLE = "hookrow_migrations"
+FIRST_EDITION = "hookrow_version"
+
+LOG = "hookrow_notifications"
+"""The log's table that the scripts create; a host may create one of another name."""
 
 UNKNOWN = (
-    "Our tables are at {}, which this version of hookrow does not know: "
-    "install the one that made them, or a newer one."
+    "hookrow's tables are at revision {}, which this version of hookrow does not know: "
+    "install the version that upgraded them, or a newer one."
 )
 
-_UPGRADE_LOCK = 0x686F6F6B726F77
-"""Of PostgreSQL's advisory locks, the one that one upgrade at a time holds: "hookrow"."""
+LOCK = 0x686F6F6B726F77
+"""PostgreSQL's advisory lock that an upgrade holds: "hookrow" in ASCII."""
 
-
-LOG = notifications.name
-"""The table of the log that migrations make; a host may make one of another name."""
+PATIENCE = 10.0
+"""In seconds; how long an upgrade waits for locks, of the tables or of another upgrade."""
 
 _BRANCHES: Mapping[str, Callable[[Schema], bool]] = {
     "tables": lambda schema: schema.ours,
     "log": lambda schema: schema.log == LOG,
 }
-"""The branches of migrations, and whether a schema uses the tables that they make."""
+"""Whether a schema uses the tables of a branch."""
+
+_OF_BRANCHES = {
+    "tables": {
+        "hookrow_subscribers",
+        "hookrow_lists",
+        "hookrow_subscriptions",
+        "hookrow_dispatches",
+    },
+    "log": {LOG},
+}
+
+_CREATE = {
+    "postgresql": (
+        f"CREATE TABLE IF NOT EXISTS {TABLE} (revision VARCHAR(32) PRIMARY KEY, "
+        "applied_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL)"
+    ),
+    "sqlite": (
+        f"CREATE TABLE IF NOT EXISTS {TABLE} (revision VARCHAR(32) NOT NULL PRIMARY KEY, "
+        "applied_at DATETIME DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now')) NOT NULL)"
+    ),
+}
 
 
-def heads(schema: Schema) -> Sequence[str]:
-    """Return the revisions that this version of hookrow needs: of our four tables, of the log."""
-    script = ScriptDirectory.from_config(_config())
-    return [script.get_revision(f"{branch}@head").revision for branch in _branches(schema)]
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script, and the revision that its tables have after it."""
+
+    revision: str
+    branch: str
+    text: str
+
+    def statements(self) -> Iterator[str]:
+        """Yield the statements, without comments. Each ends a line with a semicolon."""
+        lines = (line for line in self.text.splitlines() if not line.startswith("--"))
+        for statement in "\n".join(lines).split(";\n"):
+            if stripped := statement.strip().removesuffix(";"):
+                yield stripped
 
 
-def known(revision: str) -> bool:
-    """Tell whether this version of hookrow has the revision."""
-    scripts = ScriptDirectory.from_config(_config()).walk_revisions()
-    return revision in {script.revision for script in scripts}
+@cache
+def scripts(backend: str) -> Sequence[Script]:
+    """Return all scripts for "postgresql" or "sqlite", in order."""
+    found = []
+    for file in files(__package__).joinpath(backend).iterdir():
+        revision, _, branch = file.name.removesuffix(".sql").partition("_")
+        found.append(Script(revision, branch, file.read_text(encoding="utf-8")))
+    return sorted(found, key=lambda script: script.revision)
+
+
+def needed(schema: Schema) -> Sequence[str]:
+    """Return the revisions that this version of hookrow needs for a schema."""
+    return [each.revision for each in _scripts("sqlite", schema)]
+
+
+def is_known(revision: str) -> bool:
+    """Return whether this version of hookrow has the revision."""
+    return any(each.revision == revision for each in scripts("sqlite"))
 
 
 def current(database: str | URL | Engine | Database) -> Sequence[str]:
-    """Return the revisions that the database is at; none where it has no table of ours.
+    """Return the revisions that a database is at; none if it has no table of hookrow's.
 
-    Raises `Unavailable` where it cannot be reached, and `SchemaMismatch` where it may not be read.
+    Raises `Unavailable` if it cannot be reached, and `SchemaMismatch` if they may not be read.
     """
     opened = open_database(database)
     if missing_file(opened):
         return ()
     try:
         with opened.reading() as connection:
-            table = columns(connection, opened.dialect, VERSION_TABLE)
-            if not table:
-                return ()
-            if "SELECT" in table["version_num"].denied:
-                raise denied_error(connection, opened.dialect, VERSION_TABLE, ["SELECT"])
-            found = connection.fetch(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608 - our own name
-            return sorted(revision for (revision,) in found)
+            return _current(connection, opened.dialect)
     except AccessDenied:
         raise
     except StoreError as error:
         raise Unavailable(f"The database cannot be reached: {message(error)}") from error
 
 
-def upgrade(engine: Engine, schema: Schema) -> None:
-    """Bring what the schema has of our tables up to date, in one transaction, one at a time.
+def upgrade(database: str | URL | Engine | Database, schema: Schema) -> Sequence[str]:
+    """Create the schema's tables of hookrow's own, or bring them up to date, in one transaction.
 
-    Raises `ConfigurationError` where it names only tables of the host's, where a
-    table with one of our names was not made by hookrow, or where a newer hookrow made
-    ours; and `Unavailable` where the database cannot be reached or refuses.
+    Return the revisions that it added. Upgrades at the same time wait for each other.
+
+    Raises `ConfigurationError` if the schema names only tables of the host's, if a table with a
+    name of hookrow's was not created by it, or if a newer hookrow has upgraded them;
+    `SchemaMismatch` if the user may not create tables; and `Unavailable` if the database cannot
+    be reached or refuses.
     """
-    if not _branches(schema):
+    opened = open_database(database)
+    if not _scripts(opened.dialect.name, schema):
         raise ConfigurationError(
-            "The schema names tables of your own: your own migrations make and change them."
+            "The schema names tables of your own: your own migrations create and change them."
         )
+    until = monotonic() + PATIENCE
     try:
-        with engine.connect() as connection:
-            _upgrade(connection, schema)
-            connection.commit()
-    except SQLAlchemyError as error:
-        text = str(error.orig if isinstance(error, DBAPIError) else error)
-        raise Unavailable(
-            f"The database cannot be upgraded: {text.strip().partition(chr(10))[0]}"
-        ) from error
+        while True:
+            try:
+                with opened.transaction() as connection:
+                    return _upgrade(connection, opened.dialect, schema)
+            except (Conflict, Locked):
+                if monotonic() > until:
+                    raise
+                sleep(0.05)
+    except StoreError as error:
+        raise Unavailable(f"The database cannot be upgraded: {message(error)}") from error
+    finally:
+        if opened is not database:
+            opened.close()
 
 
 def sql(backend: str, schema: Schema = Schema()) -> str:  # noqa: B008 - frozen
-    """Return the statements that make the schema's tables of ours on "postgresql" or "sqlite"."""
+    """Return the statements that create the schema's tables on "postgresql" or "sqlite"."""
     if backend not in DIALECTS:
         raise ConfigurationError(NOT_ON.format(backend))
-    output = StringIO()
-    config = _config(backend=backend)
-    config.output_buffer = output
-    branches = _branches(schema)
-    if branches:
-        target = "heads" if len(branches) == len(_BRANCHES) else f"{branches[0]}@head"
-        command.upgrade(config, target, sql=True)
-    return output.getvalue()
+    wanted = _scripts(backend, schema)
+    if not wanted:
+        return ""
+    parts = ["BEGIN;", f"{_CREATE[backend]};"]
+    for script in wanted:
+        parts += [script.text.strip(), f"{_insert(script.revision)};"]
+    return "\n\n".join([*parts, "COMMIT;\n"])
 
 
-def _branches(schema: Schema) -> Sequence[str]:
-    """Return the branches of migrations whose tables the schema uses."""
-    return [branch for branch, uses in _BRANCHES.items() if uses(schema)]
+def _scripts(backend: str, schema: Schema) -> Sequence[Script]:
+    return [each for each in scripts(backend) if _BRANCHES[each.branch](schema)]
 
 
-def _upgrade(connection: Connection, schema: Schema) -> None:
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _UPGRADE_LOCK})
-    elif not getattr(connection.connection.dbapi_connection, "in_transaction", False):
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-    revisions = _current(connection)
-    for revision in revisions:
-        if not known(revision):
+def _current(connection: Connection, dialect: Dialect) -> Sequence[str]:
+    revisions: set[str] = set()
+    for table, column in ((TABLE, "revision"), (FIRST_EDITION, "version_num")):
+        if found := columns(connection, dialect, table):
+            if "SELECT" in found[column].denied:
+                raise denied_error(connection, dialect, table, ["SELECT"])
+            rows = connection.fetch(f"SELECT {column} FROM {table}")  # noqa: S608 - names are ours
+            revisions.update(revision for (revision,) in rows)
+    return sorted(revisions)
+
+
+def _upgrade(connection: Connection, dialect: Dialect, schema: Schema) -> Sequence[str]:
+    if dialect.name == "postgresql":
+        connection.execute("SET LOCAL statement_timeout = 0")
+        connection.execute("SET LOCAL lock_timeout = '1s'")
+        connection.fetch("SELECT pg_advisory_xact_lock(%s)", [LOCK])
+    applied = _current(connection, dialect)
+    for revision in applied:
+        if not is_known(revision):
             raise ConfigurationError(UNKNOWN.format(revision))
-    for branch in _branches(schema):
-        _refuse_strangers(connection, branch, revisions)
-        command.upgrade(_config(connection=connection), f"{branch}@head")
+    missing = [each for each in _scripts(dialect.name, schema) if each.revision not in applied]
+    known = {each.branch for each in scripts(dialect.name) if each.revision in applied}
+    _refuse_strangers(connection, dialect, {each.branch for each in missing} - known)
+    if missing:
+        _check_privilege(connection, dialect)
+        connection.execute(_CREATE[dialect.name].replace("%", "%%"))
+    for script in missing:
+        for statement in script.statements():
+            connection.execute(statement.replace("%", "%%"))
+        connection.execute(_insert(script.revision))
+    return [each.revision for each in missing]
 
 
-def _current(connection: Connection) -> Sequence[str]:
-    context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
-    return sorted(context.get_current_heads())
+def _check_privilege(connection: Connection, dialect: Dialect) -> None:
+    """Raise `SchemaMismatch` if the user may not create tables."""
+    if dialect.name == "postgresql":
+        ((schema, user, may),) = connection.fetch(
+            "SELECT quote_ident(current_schema()), quote_ident(current_user), "
+            "has_schema_privilege(current_schema(), 'CREATE')"
+        )
+        if not may:
+            raise SchemaMismatch(
+                f"permission denied for schema {schema}: GRANT CREATE ON SCHEMA {schema} TO {user}"
+            )
 
 
-def _config(**attributes: object) -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
-    config.attributes.update(attributes)
-    return config
+def _insert(revision: str) -> str:
+    return f"INSERT INTO {TABLE} (revision) VALUES ('{revision}')"  # noqa: S608 - of a file's name
 
 
-def _refuse_strangers(connection: Connection, branch: str, revisions: Sequence[str]) -> None:
-    """Refuse tables with our names that stand where the branch has made none yet."""
-    script = ScriptDirectory.from_config(_config())
-    if any(branch in script.get_revision(revision).branch_labels for revision in revisions):
-        return
-    ours = {LOG} if branch == "log" else set(metadata.tables) - {LOG}
-    strangers = sorted(set(inspect(connection).get_table_names()) & ours)
-    if strangers:
+def _refuse_strangers(connection: Connection, dialect: Dialect, branches: set[str]) -> None:
+    """Refuse tables with hookrow's names in branches of which no script has been run."""
+    ours = {table for branch in branches for table in _OF_BRANCHES[branch]}
+    if strangers := sorted(ours.intersection(tables(connection, dialect))):
         raise ConfigurationError(
-            f"The database already has {', '.join(strangers)}, which hookrow did not make: "
-            "rename them, name them in the schema as tables of your own, or have the "
-            "migrations that made them bring them up to date."
+            f"The database already has {', '.join(strangers)}, which hookrow did not create: "
+            "rename them, name them in the schema as tables of your own, or let the "
+            "migrations that created them bring them up to date."
         )

@@ -1,4 +1,4 @@
-"""SQLAlchemy engines for Alembic, and for an application that has none of its own."""
+"""SQLAlchemy engines for an application that has none of its own."""
 
 from __future__ import annotations
 

@@ -1,0 +1,51 @@
+-- Subscribers, lists, subscriptions and dispatches.
+
+CREATE TABLE hookrow_subscribers (
+    id BIGSERIAL PRIMARY KEY,
+    email VARCHAR(320) NOT NULL,
+    suppressed_at TIMESTAMP WITH TIME ZONE,
+    suppression_reason TEXT,
+    suppression_changed_at TIMESTAMP WITH TIME ZONE,
+    created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL
+);
+
+CREATE UNIQUE INDEX hookrow_subscribers_email
+    ON hookrow_subscribers (lower(email COLLATE "C"));
+
+CREATE TABLE hookrow_lists (
+    id BIGSERIAL PRIMARY KEY,
+    name VARCHAR(255) NOT NULL,
+    created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL
+);
+
+CREATE TABLE hookrow_subscriptions (
+    id BIGSERIAL PRIMARY KEY,
+    list_id BIGINT NOT NULL REFERENCES hookrow_lists (id),
+    subscriber_id BIGINT NOT NULL REFERENCES hookrow_subscribers (id),
+    suppressed_at TIMESTAMP WITH TIME ZONE,
+    suppression_reason TEXT,
+    suppression_changed_at TIMESTAMP WITH TIME ZONE,
+    created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    CONSTRAINT hookrow_subscriptions_unique UNIQUE (list_id, subscriber_id)
+);
+
+CREATE INDEX hookrow_subscriptions_subscriber_id ON hookrow_subscriptions (subscriber_id);
+
+-- The free space in each page lets an update of a time stay there, so that no index changes.
+CREATE TABLE hookrow_dispatches (
+    id BIGSERIAL PRIMARY KEY,
+    provider_message_id VARCHAR(255),
+    subscriber_id BIGINT NOT NULL REFERENCES hookrow_subscribers (id),
+    list_id BIGINT REFERENCES hookrow_lists (id),
+    delivered_at TIMESTAMP WITH TIME ZONE,
+    opened_at TIMESTAMP WITH TIME ZONE,
+    suppressed_at TIMESTAMP WITH TIME ZONE,
+    suppression_reason TEXT,
+    suppression_changed_at TIMESTAMP WITH TIME ZONE,
+    created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    CONSTRAINT hookrow_dispatches_message_id UNIQUE (provider_message_id)
+) WITH (fillfactor = 85);
+
+CREATE INDEX hookrow_dispatches_subscriber_id ON hookrow_dispatches (subscriber_id);
+
+CREATE INDEX hookrow_dispatches_list_id ON hookrow_dispatches (list_id);
