@@ -72,6 +72,7 @@ def _prepare_database(database: Database, settings: Settings) -> None:
     for finding in _errors(database, schema):
         if finding.about != "database":
             raise ConfigurationError(finding.text)
+        log.warning("The database cannot be reached yet; responses are 503. %s", finding.text)
 
 
 def _errors(database: Database, schema: Schema) -> Iterator[Finding]:

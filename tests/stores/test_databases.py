@@ -336,11 +336,17 @@ class TestErrors:
     def test_access_denied(
         self, postgres_url: str, wrong: dict[str, str], says: str, *, own: bool
     ) -> None:
-        """A store is not made for a database that lets nobody in."""
+        """Verification fails with an error of its own; an unverified store is unavailable."""
         url = make_url(postgres_url).set(**wrong)  # type: ignore[arg-type] # of a name
         engine = connect(str(url))
+        database = open_database(url if own else engine)
         with pytest.raises(AccessDenied, match=f"refuses the connection: {says}"):
-            SQLStore(url if own else engine)
+            SQLStore(database, verify=True)
+        with (
+            pytest.raises(Unavailable, match=f"refuses the connection: {says}"),
+            SQLStore(database).transaction(),
+        ):
+            pass
         engine.dispose()
 
     @pytest.mark.parametrize("own", [True, False], ids=["own", "supplied"])

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import date, timedelta, timezone
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -13,9 +14,11 @@ from sqlalchemy import Engine, create_engine, event, insert, make_url, select, t
 
 from copying import replace
 from hookrow import ConfigurationError, Role, Schema, SchemaMismatch, Suppressed
+from hookrow.migrations import upgrade
 from hookrow.notification import EventTime, RowId, SetSuppression, SetTime, Suppressible
 from hookrow.recording import record
 from hookrow.schema import SUPPRESSION
+from hookrow.stores import Unavailable
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.tables import metadata, subscribers
 from postgres import Databases
@@ -93,7 +96,7 @@ class TestMismatch:
         engine = connect(sqlite_url)
         run(engine, statement)
         with pytest.raises(SchemaMismatch, match=error):
-            SQLStore(engine, Schema(log=log))
+            SQLStore(engine, Schema(log=log), verify=True)
         engine.dispose()
 
     @pytest.mark.parametrize(
@@ -117,7 +120,7 @@ class TestTables:
         """The column is refused unless it exists and holds a time, which is UTC without a zone."""
         for column, error in (("mode", "Did you mean 'made'"), ("flag", "which holds no date-ti")):
             with pytest.raises(SchemaMismatch, match=error):
-                SQLStore(host, sent_at(column))
+                SQLStore(host, sent_at(column), verify=True)
         store = SQLStore(host, sent_at("made"))
         assert store.census.sent(["m-1", "m-2", "m-3"]) == {"m-1": NOON}
 
@@ -148,7 +151,7 @@ class TestTables:
             logged = text("SELECT received_at FROM mail.hookrow_notifications")
             assert connection.scalar(logged) == NOON
         with pytest.raises(SchemaMismatch, match=r"no table 'mail\.peple' for the subscribers"):
-            SQLStore(engine, Schema(subscribers=Role("mail.peple")))
+            SQLStore(engine, Schema(subscribers=Role("mail.peple")), verify=True)
         engine.dispose()
 
     def test_column_without_zone(self, postgres: Databases, empty_postgres_url: str) -> None:
@@ -251,13 +254,18 @@ class TestColumnTypes:
 class TestEngines:
     """Engines of a host's, and hookrow's own."""
 
-    def test_construction_leaves_no_connection(self, engine: Engine) -> None:
-        """The connection that verified the tables is closed: a fork could share a pooled one."""
+    def test_verification_leaves_no_connection(self, engine: Engine) -> None:
+        """The connection that verified the tables is closed: a fork could share a pooled one.
+
+        Construction alone does not connect.
+        """
         opened: list[object] = []
         closed: list[object] = []
         event.listen(engine, "connect", lambda connection, _: opened.append(connection))
         event.listen(engine, "close_detached", closed.append)
         SQLStore(engine)
+        assert not opened
+        SQLStore(engine, verify=True)
         assert len(opened) == 1
         assert closed == opened
 
@@ -309,3 +317,23 @@ class TestEngines:
                 assert reading.read([ROW])[ROW]["suppressed_at"] is None
             with other.reading() as reading:
                 assert reading.read([ROW])[ROW]["suppressed_at"] == NOON
+
+
+def test_construction_before_the_tables(
+    empty_database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A store can be constructed before its tables exist: until then it is unavailable.
+
+    This is logged once, and no file is created.
+    """
+    with closing(SQLStore(empty_database_url)) as store:
+        for _ in range(3):
+            with pytest.raises(Unavailable, match="hookrow db upgrade"), store.transaction():
+                pass
+            store._refused_at = float("-inf")
+        [warning] = [each.message for each in caplog.records if each.name == "hookrow"]
+        assert "No notification can be recorded: " in warning
+        if empty_database_url.startswith("sqlite"):
+            assert not Path(make_url(empty_database_url).database or "").exists()
+        upgrade(empty_database_url, OURS)
+        assert statuses(record(store, [SUPPRESSED])) == [404]

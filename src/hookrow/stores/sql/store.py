@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from hookrow.errors import ConfigurationError
+from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.schema import Schema
-from hookrow.stores import AccessDenied, Rejected, SchemaChanged, Unavailable
+from hookrow.stores import Rejected, SchemaChanged, Unavailable
 from hookrow.stores.sql.census import SQLCensus
 from hookrow.stores.sql.connections import Database
 from hookrow.stores.sql.log import SQLLog
 from hookrow.stores.sql.queries import Queries
 from hookrow.stores.sql.transaction import SQLReading, SQLTransaction
-from hookrow.stores.sql.urls import open_database
+from hookrow.stores.sql.urls import missing_file, open_database
 from hookrow.stores.sql.verify import verify as verify_tables
 
 if TYPE_CHECKING:
@@ -32,11 +32,12 @@ class SQLStore:
     """The rows of a database, in the tables that the schema names; see `stores.Store`.
 
     `database` is a URL, for connections of hookrow's own with time limits, or an engine that the
-    host supplies, which is never closed or changed. Tables and columns are verified now, or at
-    the first connection if the database cannot be reached; with `verify` that is an error, too.
+    host supplies, which is never closed or changed. Tables and columns are verified at the first
+    use, so a store can be constructed before they exist; with `verify`, they are verified now.
 
-    Raises `SchemaMismatch` if one is missing, `ConfigurationError` for a database that hookrow
-    does not know, `AccessDenied` for a wrong password, and `Unavailable` with `verify`.
+    Raises `ConfigurationError` for a database that hookrow does not know; with `verify` also
+    `SchemaMismatch` if a table or column is missing or cannot work, `AccessDenied` for a wrong
+    password, and `Unavailable` if the database cannot be reached.
     """
 
     _queries: Queries | None
@@ -49,12 +50,8 @@ class SQLStore:
         verify: bool = False,
     ) -> None:
         self._open(open_database(database), schema)
-        try:
+        if verify:
             self._queries = self._verify()
-        except Unavailable as error:
-            if verify or isinstance(error, AccessDenied):
-                raise
-            log.warning("The database cannot be reached yet: %s", error)
 
     @contextmanager
     def transaction(self, *, skip_locked: bool = False) -> Iterator[SQLTransaction]:
@@ -91,6 +88,8 @@ class SQLStore:
         self.census = SQLCensus(database, self._verified)
 
     def _verify(self) -> Queries:
+        if file := missing_file(self.database):
+            raise SchemaMismatch(f"There is no {file}. Run: hookrow db upgrade")
         return verify_tables(self.database, self._schema)
 
     @property
@@ -110,6 +109,9 @@ class SQLStore:
             try:
                 queries = self._queries = self._verify()
             except ConfigurationError as error:
+                if self._mismatch != str(error):
+                    log.warning("No notification can be recorded: %s", error)
                 self._mismatch, self._refused_at = str(error), monotonic()
                 raise Unavailable(self._mismatch) from error
+            self._mismatch = ""
         return queries
