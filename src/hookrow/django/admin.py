@@ -14,9 +14,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 
-from hookrow.django.changelist import LongList, choice
+from hookrow.django.large_table import LargeTableAdmin, choice
 from hookrow.django.models import Notification
-from hookrow.django.receiving import store
+from hookrow.django.receiver import store
 from hookrow.django.suppression import SuppressionAdmin
 from hookrow.entry import RECORD_TYPES, Ending, Logged, kept_message_id, kept_recipient
 from hookrow.errors import ConfigurationError, HookrowError
@@ -47,7 +47,7 @@ def _shown(name: str) -> Callable[[Any, Notification], str | None]:
 
 
 @admin.register(Notification)
-class NotificationAdmin(LongList):
+class NotificationAdmin(LargeTableAdmin):
     """What came, and what became of it. Nobody adds or changes an entry."""
 
     list_display = ("came", "what", "ending", "whom", "message", "attempts", "retry_at")

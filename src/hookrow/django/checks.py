@@ -22,7 +22,7 @@ from hookrow.django.conf import NAMES, conf
 from hookrow.django.field_types import NeedsORM, check_fold
 from hookrow.django.indexes import missing
 from hookrow.django.mapping import NOT_NULL, ModelMapping, map_models
-from hookrow.django.receiving import built
+from hookrow.django.receiver import built
 from hookrow.django.store import DjangoStore, check_alias
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.postmark import SHORTEST_SECRET, Postmark

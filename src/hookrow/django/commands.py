@@ -24,7 +24,7 @@ from hookrow.cli.stats import stats
 from hookrow.clocks import SECONDS, compare
 from hookrow.django.conf import conf
 from hookrow.django.models import Notification
-from hookrow.django.receiving import store
+from hookrow.django.receiver import store
 from hookrow.errors import ConfigurationError
 from hookrow.finding import Finding, Level, several_rows
 from hookrow.outside import look

@@ -19,7 +19,7 @@ from django.views.decorators.csrf import csrf_exempt
 
 from hookrow.dashboard import Dashboard
 from hookrow.django.conf import conf
-from hookrow.django.receiving import store
+from hookrow.django.receiver import store
 from hookrow.django.store import DjangoStore
 from hookrow.django.views import head_of, sent
 from hookrow.http import Request

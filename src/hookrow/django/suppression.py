@@ -19,7 +19,7 @@ from django.template.response import TemplateResponse
 from hookrow.byhand import change_by_hand
 from hookrow.decide import decide, mentioned
 from hookrow.django.conf import conf
-from hookrow.django.receiving import store
+from hookrow.django.receiver import store
 from hookrow.errors import HookrowError
 from hookrow.notification import Arrival, Key, Reactivated, Recorded
 from hookrow.story import many

@@ -11,7 +11,7 @@ from django.views.decorators.csrf import csrf_exempt
 
 from hookrow import wsgi
 from hookrow.django.conf import conf
-from hookrow.django.receiving import receiver
+from hookrow.django.receiver import receiver
 from hookrow.errors import ConfigurationError
 from hookrow.http import LARGEST_BODY, Head, Request, Response, refuse
 from hookrow.notification import Refusal

@@ -8,7 +8,7 @@ from django.contrib import admin
 from django.db.models import Q, QuerySet
 
 from hookrow.decide import fold
-from hookrow.django.changelist import LongList, beginning, choice
+from hookrow.django.large_table import LargeTableAdmin, beginning, choice
 from hookrow.django.conf import conf
 from hookrow.django.fields import Folded
 from hookrow.django.suppression import SuppressionAdmin
@@ -25,7 +25,7 @@ _STATE = choice(
 
 
 @admin.register(Subscriber)
-class SubscriberAdmin(LongList, SuppressionAdmin):
+class SubscriberAdmin(LargeTableAdmin, SuppressionAdmin):
     """Subscribers, to be suppressed by an action that asks why."""
 
     list_display = ("email", "suppressed_at", "suppression_reason", "created_at")
@@ -41,7 +41,7 @@ class SubscriberAdmin(LongList, SuppressionAdmin):
 
 
 @admin.register(List)
-class ListAdmin(LongList):
+class ListAdmin(LargeTableAdmin):
     """Lists."""
 
     list_display = ("name", "created_at")
@@ -54,7 +54,7 @@ class ListAdmin(LongList):
         return queryset.filter(name__icontains=term)
 
 
-class _OfSubscribers(LongList):
+class _OfSubscribers(LargeTableAdmin):
     """Rows that belong to a subscriber."""
 
     autocomplete_fields = ("subscriber", "list")

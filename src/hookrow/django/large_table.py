@@ -42,7 +42,7 @@ class Newest(_Paginator):
         return int(rows[:MOST].count())
 
 
-class LongList(_Admin):
+class LargeTableAdmin(_Admin):
     """A model of many rows, in the database that the settings name; newest first."""
 
     paginator = Newest

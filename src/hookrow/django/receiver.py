@@ -38,7 +38,7 @@ def store() -> DjangoStore:
         return _store()
 
 
-class InRequest(Receiver):
+class SyncReceiver(Receiver):
     """Records in the request's own thread, and sends the signals there."""
 
     def __init__(self, provider: Postmark, store: DjangoStore, **options: Any) -> None:  # noqa: ANN401 - passed on
@@ -53,7 +53,7 @@ class InRequest(Receiver):
             send(arrival, outcome)
 
 
-class Grouped(InRequest):
+class BatchReceiver(SyncReceiver):
     """Records in a thread of its own, and sends the signals in the hooks', where one listens."""
 
     def ended(self, arrival: Arrival, outcome: Outcome) -> None:
@@ -95,8 +95,8 @@ def built(
     conf.refuse_unknown()
     provider, options = Postmark(*conf.secrets), {"observer": observer, **_options()}
     if conf.group_commit:
-        return Grouped(provider, store, spool=spool, on_recorded=_send, on_refused=_send, **options)
-    return InRequest(provider, store, spool=spool, **options)
+        return BatchReceiver(provider, store, spool=spool, on_recorded=_send, on_refused=_send, **options)
+    return SyncReceiver(provider, store, spool=spool, **options)
 
 
 def _options() -> dict[str, Any]:
