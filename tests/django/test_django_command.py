@@ -129,6 +129,12 @@ class TestCheck:
         assert (done.status, done.err) == (0, "")
         assert "warning  clock       This machine's clock is 20," in done.out
 
+    def test_a_database_that_does_not_exist(self, run: Run) -> None:
+        with override_settings(HOOKROW={"SECRET": SECRET, "DATABASE": "defualt"}):
+            done = run("check")
+        assert (done.status, done.err) == (1, "")
+        assert "hookrow.E004 DATABASES has no alias 'defualt'." in done.out
+
     def test_faults(self, empty_sqlite_url: str, run: Run) -> None:
         """Each finding says what to do; an error results in exit status 1, without a traceback."""
         with django_host.default(empty_sqlite_url), override_settings(HOOKROW={"SECRET": "short"}):

@@ -45,11 +45,13 @@ class NeedsORM(SchemaMismatch):
 
 
 def column(field: AnyField, connection: BaseDatabaseWrapper) -> Column:
-    """Return the column of a field."""
-    target = target_of(field)
+    """Return the column of a field. Raises `NeedsORM` for binary values on PostgreSQL."""
+    target, type_ = target_of(field), _type(field, connection)
+    if type_ == "bytea":
+        raise NeedsORM(f"{field} holds bytes: use a field that holds text, a number or a UUID.")
     return Column(
         column_name(field),
-        _type(field, connection),
+        type_,
         "",
         "boolean" if isinstance(field, BooleanField) else "",
         nullable=field.null,
@@ -237,12 +239,8 @@ def _reader(field: AnyField, connection: BaseDatabaseWrapper) -> Convert | None:
 
 def _writer(field: AnyField, connection: BaseDatabaseWrapper) -> Convert | None:
     """Return the conversion of parameters."""
-    is_local = (
-        isinstance(field, DateTimeField)
-        and not isinstance(field, UTCDateTimeField)
-        and connection.vendor == "sqlite"
-    )
-    if _is_plain(field) and not is_local:
+    is_text = isinstance(field, DateTimeField) and connection.vendor == "sqlite"
+    if isinstance(field, UTCDateTimeField) or (_is_plain(field) and not is_text):
         return None
 
     def write(value: Any) -> Any:
