@@ -84,6 +84,8 @@ def test_help(run: Run) -> None:
         ("log", {"HOOKROW": {"SECRET": SECRET, "LOG": False}}, 1, "There is no log: the settings"),
         ("log", {"HOOKROW": {"SECRET": SECRET, "TABLES": {"log": 1}}}, 1, "HOOKROW['TABLES']"),
         ("simulate open x", {"ROOT_URLCONF": ()}, 1, "no hookrow.django.urls"),
+        ("simulate open x", {"HOOKROW": {"SECRET": 7}}, 1, "HOOKROW['SECRET'] is text, not int"),
+        ("log", {"HOOKROW": SECRET}, 1, "HOOKROW is a dict"),
     ],
 )
 @pytest.mark.usefixtures("sqlite_site")

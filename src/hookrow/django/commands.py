@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
-from functools import partial
 from typing import Any, SupportsFloat
 from urllib.parse import urljoin
 
@@ -56,7 +55,7 @@ class Project:
 
 def commands() -> click.Group:
     """Return the commands, with the project's settings as they are now."""
-    posting = {"secret": conf.secret, "mount_path": "", "host": "", "port": 0}
+    posting = {"secret": lambda: conf.secret, "mount_path": "", "host": "", "port": 0}
     return Commands(
         "hookrow",
         help="Manage the log of notifications, with the project's settings.",
@@ -152,16 +151,27 @@ def _endpoint() -> str:
 
 
 def _adapted(
-    command: click.Command, values: Mapping[str, Any], **defaults: object
+    command: click.Command, values: Mapping[str, object], **defaults: object
 ) -> click.Command:
-    """Return the command with values in place of some options, and defaults for others."""
+    """Return the command with values in place of some options, and defaults for others.
+
+    A value or a default may be a function, which is called when the command runs.
+    """
     adapted = copy(command)
     adapted.params = [copy(each) for each in command.params if each.name not in values]
     for each in adapted.params:
         each.default = defaults.get(str(each.name), each.default)
-    replaced = {each.name: values[each.name] for each in command.params if each.name in values}
-    if command.callback is not None:
-        adapted.callback = partial(command.callback, **replaced)
+    replaced = {str(each.name) for each in command.params} & values.keys()
+    callback = command.callback
+
+    def call(*args: Any, **options: Any) -> Any:  # noqa: ANN401 - the command's own
+        for name in replaced:
+            value = values[name]
+            options[name] = value() if callable(value) else value
+        return callback and callback(*args, **options)
+
+    if callback is not None:
+        adapted.callback = call
     if isinstance(adapted, click.Group):
         members = adapted.commands.items()
         adapted.commands = {name: _adapted(member, values) for name, member in members}

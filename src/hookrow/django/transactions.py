@@ -171,13 +171,24 @@ def _bounded(connection: Any) -> Iterator[None]:
             stack.enter_context(watch.over_driver(made))
             return made
 
-        connection.get_new_connection = connect_bounded
-        # Blocks may be nested: a hook of the project's that runs at the commit may enter one.
-        stack.callback(setattr, connection, "get_new_connection", connect)
+        stack.enter_context(_connecting_by(connection, connect_bounded))
         there = connection.connection
         if there is not None and not there.closed:
             stack.enter_context(watch.over_driver(there))
         yield
+
+
+@contextmanager
+def _connecting_by(connection: Any, connect: Callable[..., Any]) -> Iterator[None]:
+    """Replace the method that connects, during the block."""
+    outer = vars(connection).get("get_new_connection")
+    connection.get_new_connection = connect
+    try:
+        yield
+    finally:
+        del connection.get_new_connection
+        if outer is not None:  # blocks are nested if a hook of the project's runs at the commit
+            connection.get_new_connection = outer
 
 
 def _connect_in_time(connection: Any, connect: Callable[[], Any]) -> Any:
