@@ -144,6 +144,9 @@ class TestModelsOfAHost:
         told = [arrival(opens(email, "m-1")) for email in ("x@x", ADA)]
         store = DjangoStore(replace(HOST, subscribers=false), crm)
         assert statuses(record(store, told)) == [404, 200]
+        at_noon = replace(HOST.subscribers, where={"deleted_at": NOON.isoformat()})
+        store = DjangoStore(replace(HOST, subscribers=at_noon), crm)
+        assert statuses(record(store, told)) == [400, 404]
 
     def test_a_view(self, crm: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """An unmanaged model over a view works: what the view hides is not found."""

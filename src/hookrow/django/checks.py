@@ -88,7 +88,7 @@ def _check_settings(found: Found) -> None:
 def _check_models(found: Found) -> None:
     invalid = "docs/hosts/django.md describes the keys of HOOKROW['TABLES']."
     missing = "In HOOKROW['TABLES'], a table is a model's label ('crm.Person'), a column a field."
-    limits = "hookrow writes SQL and does not use the ORM: docs/hosts/django.md names the limits."
+    limits = "docs/hosts/django.md describes what HOOKROW['TABLES'] can name without the ORM."
     with (
         _reporting(found, ConfigurationError, hint=invalid, id="hookrow.E003"),
         _reporting(found, SchemaMismatch, hint=missing, id="hookrow.E002"),

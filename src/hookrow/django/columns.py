@@ -12,7 +12,6 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
-from uuid import UUID
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
@@ -76,7 +75,7 @@ def literal(field: AnyField, value: Given, connection: BaseDatabaseWrapper) -> G
         return None
     target = target_of(field)
     stored: Any = target.get_db_prep_value(target.to_python(value), connection)
-    return str(stored) if isinstance(stored, UUID) else stored
+    return stored if isinstance(stored, str | int) else str(stored)
 
 
 def target_of(field: AnyField) -> AnyField:
