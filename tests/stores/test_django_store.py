@@ -148,6 +148,13 @@ class TestModelsOfAHost:
         store = DjangoStore(replace(HOST, subscribers=at_noon), crm)
         assert statuses(record(store, told)) == [400, 404]
 
+    def test_a_column_that_is_missing(self, crm: str) -> None:
+        """The tables are verified after an error, also with the reasons of an enum."""
+        store = DjangoStore(HOST, crm)
+        connections[crm].cursor().execute("ALTER TABLE crm_send RENAME COLUMN seen TO away")
+        with pytest.raises(Unavailable, match="no column 'seen'"):
+            record(store, [arrival(opens(ADA, "m-1"))])
+
     def test_a_view(self, crm: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """An unmanaged model over a view works: what the view hides is not found."""
         with connections[crm].cursor() as cursor:

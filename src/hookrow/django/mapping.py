@@ -105,7 +105,8 @@ def map_models(schema: Schema, using: str) -> ModelMapping:
     check_fold(fields["subscribers", "email"], schema.subscribers.fold, connection)
     log = find_model(LOG) if schema.log else None
     table = log._meta.db_table if log else None
-    database_schema = replace(schema, **roles, log=table)  # type: ignore[arg-type] # fields of it
+    reasons = _plain_values(schema.reasons or {}) or None
+    database_schema = replace(schema, **roles, log=table, reasons=reasons)
     return ModelMapping(database_schema, columns, models, fields, log)
 
 
@@ -130,6 +131,14 @@ def find_model(label: str) -> type[Model]:
             f"The settings replace the model {label!r} by {swapped!r}: name that one."
         )
     return found
+
+
+def _plain_values(reasons: Mapping[str, str | int]) -> Mapping[str, str | int]:
+    """Return the reasons without enums, as Django's choices are."""
+    return {
+        word: int(value) if isinstance(value, int) else str(value)
+        for word, value in reasons.items()
+    }
 
 
 def _model_of(role: Role) -> type[Model]:
