@@ -218,7 +218,7 @@ def test_filters_and_search(any_site: Site) -> None:
         (LOG, {"outcome_is": "recorded"}, 1),
         (LOG, {"outcome_is": "no such"}, 4),
         (LOG, {"type_is": "Delivery"}, 2),
-        (LOG, {"next_try_is": "parked"}, 2),
+        (LOG, {"next_retry_is": "parked"}, 2),
         (LOG, {"q": ADA.upper()}, 3),
         (LOG, {"q": "m-3"}, 1),
         (LOG, {"q": str(ids()[0])}, 1),
@@ -242,10 +242,10 @@ def test_filters_and_search(any_site: Site) -> None:
 def test_queries_of_a_list(sqlite_site: Site, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A list takes the same few queries for any number of rows, and never counts all of them."""
     sqlite_site.receive(DELIVERY, EARLY, STRANGER, BOUNCE)
-    monkeypatch.setattr("hookrow.django.changelist.MOST", 4)
+    monkeypatch.setattr("hookrow.django.large_table.MAX_ROWS", 4)
     counts = set()
     for rows in (1, 3):
-        monkeypatch.setattr("hookrow.django.changelist.LongList.list_per_page", rows)
+        monkeypatch.setattr("hookrow.django.large_table.LargeTableAdmin.list_per_page", rows)
         with CaptureQueriesContext(connection) as queries:
             page = sqlite_site.get(path, _facets="True")
         assert page.count(ROW) == rows

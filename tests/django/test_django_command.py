@@ -84,6 +84,8 @@ def test_help(run: Run) -> None:
         ("log", {"HOOKROW": {"SECRET": SECRET, "LOG": False}}, 1, "There is no log: the settings"),
         ("log", {"HOOKROW": {"SECRET": SECRET, "TABLES": {"log": 1}}}, 1, "HOOKROW['TABLES']"),
         ("simulate open x", {"ROOT_URLCONF": ()}, 1, "no hookrow.django.urls"),
+        ("simulate open x", {"HOOKROW": {"SECRET": 7}}, 1, "HOOKROW['SECRET'] is text, not int"),
+        ("log", {"HOOKROW": SECRET}, 1, "HOOKROW is a dict"),
     ],
 )
 @pytest.mark.usefixtures("sqlite_site")
@@ -128,6 +130,12 @@ class TestCheck:
             done = run("check")
         assert (done.status, done.err) == (0, "")
         assert "warning  clock       This machine's clock is 20," in done.out
+
+    def test_a_database_that_does_not_exist(self, run: Run) -> None:
+        with override_settings(HOOKROW={"SECRET": SECRET, "DATABASE": "defualt"}):
+            done = run("check")
+        assert (done.status, done.err) == (1, "")
+        assert "hookrow.E004 DATABASES has no alias 'defualt'." in done.out
 
     def test_faults(self, empty_sqlite_url: str, run: Run) -> None:
         """Each finding says what to do; an error results in exit status 1, without a traceback."""

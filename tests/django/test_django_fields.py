@@ -16,9 +16,12 @@ from django.test import override_settings
 from sqlalchemy import insert, make_url, select
 
 import django_host
+from hookrow import Arrival, Suppressed
 from hookrow.django.fields import Folded
+from hookrow.django.store import DjangoStore
 from hookrow.django.tables.models import Subscriber
 from hookrow.migrations.engines import opened
+from hookrow.recording import record
 from hookrow.stores.tables import subscribers
 
 KATHMANDU = "Asia/Kathmandu"
@@ -47,6 +50,16 @@ def url(request: pytest.FixtureRequest, database_url: str) -> Iterator[str]:
     settings, of_the_database = request.param
     with override_settings(**settings), django_host.default(database_url, **of_the_database):
         yield database_url
+
+
+def test_notifications_store_the_same_times(url: str) -> None:
+    """The Django store writes times as SQLAlchemy does."""
+    Subscriber.objects.create(email="ada@example.com")
+    for at in sorted(TIMES.values()):
+        told = Suppressed("ada@example.com", None, at, "HardBounce")
+        record(DjangoStore(), [Arrival(told, b"{}", at)])
+        with opened(url) as engine, engine.connect() as other:
+            assert other.scalar(select(subscribers.c.suppressed_at)) == at
 
 
 def test_django_reads_what_sqlalchemy_writes(url: str) -> None:

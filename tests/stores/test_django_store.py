@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -146,6 +146,42 @@ class TestModelsOfAHost:
         told = [arrival(opens(email, "m-1")) for email in ("x@x", ADA)]
         store = DjangoStore(replace(HOST, subscribers=false), crm)
         assert statuses(record(store, told)) == [404, 200]
+        at_noon = replace(HOST.subscribers, where={"deleted_at": NOON.isoformat()})
+        store = DjangoStore(replace(HOST, subscribers=at_noon), crm)
+        assert statuses(record(store, told)) == [400, 404]
+
+    def test_a_column_that_is_missing(self, crm: str) -> None:
+        """The tables are verified after an error, also with the reasons of an enum."""
+        store = DjangoStore(HOST, crm)
+        connections[crm].cursor().execute("ALTER TABLE crm_send RENAME COLUMN seen TO away")
+        with pytest.raises(Unavailable, match="no column 'seen'"):
+            record(store, [arrival(opens(ADA, "m-1"))])
+
+    def test_a_view(self, crm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """An unmanaged model over a view works: what the view hides is not found."""
+        with connections[crm].cursor() as cursor:
+            cursor.execute(
+                "CREATE VIEW present AS SELECT * FROM crm_person WHERE deleted_at IS NULL"
+            )
+            if connections[crm].vendor == "sqlite":  # PostgreSQL can update such a view
+                cursor.execute(
+                    "CREATE TRIGGER present_update INSTEAD OF UPDATE ON present BEGIN "
+                    "UPDATE crm_person SET muted_at = new.muted_at, mute_code = new.mute_code, "
+                    "mute_changed = new.mute_changed WHERE uid = new.uid; END"
+                )
+        with monkeypatch.context() as patch:
+            patch.setattr(Person._meta, "db_table", "present")
+            patch.setattr(Person._meta, "managed", False)
+            store = DjangoStore(replace(HOST, subscribers=replace(HOST.subscribers, where={})), crm)
+            told = [Suppressed(email, None, NOON, "HardBounce") for email in (ADA, "x@x")]
+            assert statuses(record(store, list(map(arrival, told)))) == [200, 404]
+        ada = Person.objects.using(crm).get(uid=UID)
+        assert (ada.muted_at, ada.mute_code) == (NOON, Reason.BOUNCE)
+
+    def test_a_quoted_column(self, crm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A `db_column` in quotes is taken as Django takes it: as the quoted name."""
+        monkeypatch.setattr(Person.address.field, "column", '"address"')
+        assert statuses(record(DjangoStore(HOST, crm), [arrival(opens(ADA, "m-1"))])) == [200]
 
     def test_duplicates(self, crm: str) -> None:
         """Emails that differ only by case are counted once each, among the selected rows."""
@@ -240,6 +276,18 @@ class TestModelsOfAHost:
             record(store, [arrival(each, live=False) for each in told])
             with store.transaction() as transaction:
                 assert transaction.read([row])[row]["delivered_at"] == later
+
+    @override_settings(USE_TZ=False, TIME_ZONE="Europe/Berlin")
+    def test_the_end_of_summer_time(self, crm: str) -> None:
+        """Without USE_TZ, PostgreSQL still tells apart two times of the same local time."""
+        if connections[crm].vendor == "sqlite":
+            pytest.skip("SQLite stores the local time")
+        store, row = DjangoStore(HOST, crm), (Suppressible.DISPATCH, UID)
+        for hour in (0, 1):
+            at = datetime(2026, 10, 25, hour, 30, tzinfo=UTC)
+            record(store, [arrival(Delivered(ADA, "m-1", at))])
+            with store.transaction() as transaction:
+                assert transaction.read([row])[row]["delivered_at"] == at
 
 
 @pytest.mark.parametrize("collation", ["", "de_DE.utf8"])

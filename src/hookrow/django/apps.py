@@ -16,6 +16,6 @@ class HookrowConfig(AppConfig):
 
     def ready(self) -> None:
         """Register the system checks. The receiver is built by the first request."""
-        from hookrow.django.checks import check  # noqa: PLC0415 - the apps are there now
+        from hookrow.django.checks import check  # noqa: PLC0415 - needs the models
 
         register(check, "hookrow")

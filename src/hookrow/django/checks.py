@@ -1,92 +1,123 @@
-"""System checks: what is wrong or slow, reported by `manage.py check` and `runserver`.
+"""System checks of the settings and of the models they name; docs/hosts/django.md lists the ids.
 
-Ids are stable. `hookrow.E001` no usable secret, `E002` no such app, model or field,
-`E003` a setting that there is none of or that cannot work, `E004` a database that cannot
-be used, `E005` a spool that cannot be written, `E006` a field that must allow null, `E007` a
-mapping that needs the ORM; `W001` no index for a lookup, `W002` a short secret, `W003` no table for
-the log, `W004` models that are kept in another database, `W005` a field of an unmanaged model that
-does not allow null.
+The ids are stable. No check queries a database or creates a file.
 """
+
+# ruff: noqa: SLF001 - `_meta` is a public name of Django
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from django.apps.config import AppConfig
 from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Django's own
-from django.db import router
+from django.db import connections, router
+from django.db.models import Index, Model, UniqueConstraint
+from django.db.models.expressions import Expression
+from django.db.models.functions import Collate, Lower
 
+from hookrow.django.columns import NeedsORM
 from hookrow.django.conf import NAMES, conf
-from hookrow.django.field_types import NeedsORM, check_fold
-from hookrow.django.indexes import missing
+from hookrow.django.fields import Folded
 from hookrow.django.mapping import NOT_NULL, ModelMapping, map_models
-from hookrow.django.receiving import built
+from hookrow.django.receiver import build_receiver
 from hookrow.django.store import DjangoStore, check_alias
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.postmark import SHORTEST_SECRET, Postmark
+from hookrow.schema import Fold
+
+Found: TypeAlias = list[CheckMessage]
+
+_SETTINGS = f"The settings are {', '.join(NAMES)}."
+_CHECKED_APART = {"SECRET", "PREVIOUS_SECRET", "DATABASE", "TABLES", "LOG"}
 
 
-def check(app_configs: Sequence[AppConfig] | None, **_: object) -> list[CheckMessage]:
-    """Look at the settings and the models, at no database."""
+def check(app_configs: Sequence[AppConfig] | None, **_: object) -> Found:
+    """Check everything that can be checked without a database."""
     del app_configs
-    found, database = [*_secret(), *_settings()], [*_database()]
-    found += database or _tables()
-    return found if any(each.is_serious() for each in found) else [*found, *_start(), *_spool()]
+    found: Found = []
+    _check_settings(found)
+    with _reporting(
+        found,
+        ConfigurationError,
+        hint="HOOKROW['DATABASE'] is an alias of DATABASES, on PostgreSQL or SQLite.",
+        id="hookrow.E004",
+    ):
+        check_alias(conf.database)
+        _check_models(found)
+    if not any(each.is_serious() for each in found):
+        with _reporting(found, ConfigurationError, hint=_SETTINGS, id="hookrow.E003"):
+            build_receiver(DjangoStore(conf.tables, conf.database), spool=None)
+        found += _spool()
+    return found
 
 
-def _secret() -> Iterator[CheckMessage]:
+@contextmanager
+def _reporting(found: Found, kind: type[Exception], **message: str) -> Iterator[None]:
+    """Report an exception of the block as an error with this hint and id."""
     try:
-        secrets = conf.secrets
+        yield
+    except kind as error:
+        found.append(Error(str(error), **message))
+
+
+def _check_settings(found: Found) -> None:
+    hint = "HOOKROW = {'SECRET': os.environ['HOOKROW_SECRET']}, for example."
+    with _reporting(found, ConfigurationError, hint=hint, id="hookrow.E001"):
+        secrets = conf.secrets()
         Postmark(*secrets)
-    except ConfigurationError as error:
-        hint = "HOOKROW = {'SECRET': os.environ['HOOKROW_SECRET']}, for example."
-        yield Error(str(error), hint=hint, id="hookrow.E001")
-        return
-    shortest = min(map(len, secrets))
-    if shortest < SHORTEST_SECRET:
-        yield Warning(
-            f"The secret has {shortest} characters and can be guessed.",
-            hint=f"Take {SHORTEST_SECRET} or more, the same as in the provider's webhook.",
-            id="hookrow.W002",
-        )
+        shortest = min(map(len, secrets))
+        if shortest < SHORTEST_SECRET:
+            warning = Warning(
+                f"The secret has {shortest} characters and can be guessed.",
+                hint=f"Use {SHORTEST_SECRET} or more, the same as in the provider's webhook.",
+                id="hookrow.W002",
+            )
+            found.append(warning)
+    with _reporting(found, ConfigurationError, hint=_SETTINGS, id="hookrow.E003"):
+        conf.check_names()
+        for name in NAMES:
+            if name not in _CHECKED_APART:
+                getattr(conf, name.lower())
 
 
-def _settings() -> Iterator[CheckMessage]:
-    try:
-        conf.refuse_unknown()
-        for name in ("keep_bodies", "group_commit", "sweep", "spool", "deadline", "observer"):
-            getattr(conf, name)
-    except ConfigurationError as error:
-        yield _unworkable(error)
-
-
-def _start() -> Iterator[CheckMessage]:
-    """Build what the first request builds, except the spool and the observer."""
-    try:
-        built(DjangoStore(conf.tables, conf.database), spool=None)
-    except ConfigurationError as error:
-        yield _unworkable(error)
-
-
-def _unworkable(error: ConfigurationError) -> CheckMessage:
-    return Error(str(error), hint=f"The settings are {', '.join(NAMES)}.", id="hookrow.E003")
+def _check_models(found: Found) -> None:
+    invalid = "docs/hosts/django.md describes the keys of HOOKROW['TABLES']."
+    missing = "In HOOKROW['TABLES'], a table is a model's label ('crm.Person'), a column a field."
+    limits = "docs/hosts/django.md describes what HOOKROW['TABLES'] can name without the ORM."
+    with (
+        _reporting(found, ConfigurationError, hint=invalid, id="hookrow.E003"),
+        _reporting(found, SchemaMismatch, hint=missing, id="hookrow.E002"),
+        _reporting(found, NeedsORM, hint=limits, id="hookrow.E007"),
+    ):
+        mapping = map_models(conf.tables, conf.database)
+        found += [*_nulls(mapping), *_routers(mapping, conf.database)]
+        found += _indexes(mapping, conf.database)
 
 
 def _spool() -> Iterator[CheckMessage]:
-    if conf.spool is not None and (fault := _unwritable(Path(conf.spool).absolute())):
-        hint = "Name a file in a folder of its own, or silence this where another runs the server."
+    if conf.spool is not None and (fault := _spool_fault(Path(conf.spool).absolute())):
+        hint = (
+            "Set HOOKROW['SPOOL'] to a file in a folder of its own. If another user runs the "
+            "server, silence this."
+        )
         yield Error(fault, hint=hint, id="hookrow.E005")
 
 
-def _unwritable(path: Path) -> str | None:
-    """Say why there can be no such spool. No file is made: who runs a command may be another."""
-    from hookrow.spool import Spool  # noqa: PLC0415 - sqlite3 is loaded where asked
+def _spool_fault(path: Path) -> str | None:
+    """Return why the spool cannot be used, if so, without creating it.
+
+    The user of this command may not be the server's.
+    """
+    from hookrow.spool import Spool  # noqa: PLC0415 - loads sqlite3 only if there is a spool
 
     if not os.access(path, os.F_OK):
-        there = os.access(path.parent, os.W_OK | os.X_OK)
-        return None if there else f"The spool {path} cannot be made in its folder."
+        writable = os.access(path.parent, os.W_OK | os.X_OK)
+        return None if writable else f"The spool {path} cannot be created in its folder."
     try:
         Spool(path)
     except ConfigurationError as error:
@@ -94,81 +125,104 @@ def _unwritable(path: Path) -> str | None:
     return None
 
 
-def _database() -> Iterator[CheckMessage]:
-    try:
-        check_alias(conf.database)
-    except ConfigurationError as error:
-        hint = "HOOKROW['DATABASE'] is an alias of DATABASES, on PostgreSQL or SQLite."
-        yield Error(str(error), hint=hint, id="hookrow.E004")
-
-
-def _tables() -> Iterator[CheckMessage]:
-    try:
-        tables = conf.tables
-        found = map_models(tables, conf.database)
-        check_fold(found.fields["subscribers", "email"], tables.subscribers.fold, conf.database)
-    except NeedsORM as error:
-        hint = "hookrow writes SQL and does not use the ORM: docs/hosts/django.md names the limits."
-        yield Error(str(error), hint=hint, id="hookrow.E007")
-    except SchemaMismatch as error:
-        hint = "A role's table is a model's label ('crm.Person'), its columns are fields of it."
-        yield Error(str(error), hint=hint, id="hookrow.E002")
-    except ConfigurationError as error:
-        yield Error(
-            str(error), hint="docs/hosts/django.md shows what TABLES may say.", id="hookrow.E003"
-        )
-    else:
-        yield from _nulls(found)
-        yield from _indexes(found)
-        yield from _log(found)
-        yield from _elsewhere(found)
-
-
-def _nulls(found: ModelMapping) -> Iterator[CheckMessage]:
-    for field in found.not_null():
+def _nulls(mapping: ModelMapping) -> Iterator[CheckMessage]:
+    for field in mapping.not_null():
         yield Error(
             NOT_NULL.format(field),
             hint=f"Add null=True to {field}, then run makemigrations and migrate.",
             obj=field.model,
             id="hookrow.E006",
         )
-    for field in found.not_null(managed=False):
+    for field in mapping.not_null(managed=False):
         yield Warning(
             NOT_NULL.format(field),
-            hint=f"Let the column be null in the database, and add null=True to {field}.",
+            hint=f"Allow null for the column in the database, and add null=True to {field}.",
             obj=field.model,
             id="hookrow.W005",
         )
 
 
-def _log(found: ModelMapping) -> Iterator[CheckMessage]:
-    if found.log is not None and not router.allow_migrate_model(conf.database, found.log):
+def _routers(mapping: ModelMapping, using: str) -> Iterator[CheckMessage]:
+    """Warn of models that the project and its admin look for in another database."""
+    models = list(mapping.models.values())
+    if mapping.log is not None:
+        models.append(mapping.log)
+        if not router.allow_migrate_model(using, mapping.log):
+            yield Warning(
+                f"DATABASE_ROUTERS do not allow the log's table in the database {using!r}.",
+                hint="Let them migrate the app 'hookrow' there, or set HOOKROW['LOG'] to False.",
+                id="hookrow.W003",
+            )
+    labels = [each._meta.label for each in models if router.db_for_write(each) != using]
+    if labels:
         yield Warning(
-            f"DATABASE_ROUTERS keep the log's table out of the database {conf.database!r}.",
-            hint="Let them migrate the app 'hookrow' there, or set LOG to False.",
-            id="hookrow.W003",
-        )
-
-
-def _elsewhere(found: ModelMapping) -> Iterator[CheckMessage]:
-    """Warn of models that the project itself, and its admin, look for in another database."""
-    everyone = [*found.models.values(), *([found.log] if found.log else [])]
-    names = [each._meta.label for each in everyone if router.db_for_write(each) != conf.database]  # noqa: SLF001 - Django's public name
-    if names:
-        yield Warning(
-            f"HOOKROW['DATABASE'] is {conf.database!r}, and the project keeps "
-            f"{', '.join(names)} in another database.",
-            hint="Add a router to DATABASE_ROUTERS: docs/hosts/django.md has one to copy.",
+            f"HOOKROW['DATABASE'] is {using!r}, but the project keeps {', '.join(labels)} in "
+            "another database.",
+            hint="Add a router to DATABASE_ROUTERS: docs/hosts/django.md has an example.",
             id="hookrow.W004",
         )
 
 
-def _indexes(found: ModelMapping) -> Iterator[CheckMessage]:
-    """Warn of each lookup that would read a whole table."""
-    for each in missing(found, conf.database):
+def _indexes(mapping: ModelMapping, using: str) -> Iterator[CheckMessage]:
+    for model, names, index in _missing_indexes(mapping, using):
         yield Warning(
-            f"No index serves the lookup by {' and '.join(each.fields)}: it reads the whole table.",
-            hint=f"Add to its Meta: {each.index}. Or one in the database, and silence this.",
-            obj=each.model,
+            f"No index serves the lookup by {' and '.join(names)}: it reads the whole table.",
+            hint=f"Add to its Meta: {index}. Or create one in the database, and silence this.",
+            obj=model,
             id="hookrow.W001",
         )
+
+
+def _missing_indexes(
+    mapping: ModelMapping, using: str
+) -> Iterator[tuple[type[Model], Sequence[str], str]]:
+    """Yield the model and the fields of each lookup without an index, and an index for it."""
+    names = {key: field.name for key, field in mapping.fields.items()}
+    model, email = mapping.models["subscribers"], names["subscribers", "email"]
+    fold = mapping.schema.subscribers.fold
+    plain = "Index(fields=[{!r}], name=...)"
+    if not _has_folded_index(model, email, fold, using):
+        yield model, [email], _FOLDED_INDEX.get(fold, plain).format(email)
+    model, message_id = mapping.models["dispatches"], names["dispatches", "provider_message_id"]
+    if not _has_index(model, [message_id]):
+        yield model, [message_id], plain.format(message_id)
+    if "subscriptions" in mapping.models:
+        model = mapping.models["subscriptions"]
+        pair = [names["subscriptions", "list_id"], names["subscriptions", "subscriber_id"]]
+        if not (_has_index(model, pair) or _has_index(model, pair[1:])):
+            yield model, pair, f"UniqueConstraint(fields={pair!r}, name=...)"
+
+
+_FOLDED_INDEX: dict[Fold, str] = {
+    "ascii": "Index(Folded({!r}), name=...) of hookrow.django.fields",
+    "lower": "Index(Lower({!r}), name=...)",
+}
+
+
+def _has_folded_index(model: type[Model], name: str, fold: Fold, using: str) -> bool:
+    """Return whether an index serves the comparison of emails by this fold."""
+    if fold in {"exact", "citext"}:
+        return _has_index(model, [name])
+    serving: list[Expression] = [Lower(name)]
+    if fold == "ascii":
+        is_sqlite = connections[using].vendor == "sqlite"
+        serving = [Folded(name), Lower(name if is_sqlite else Collate(name, "C"))]
+    return any(each.expressions[:1] == (it,) for each in _declared(model) for it in serving)
+
+
+def _has_index(model: type[Model], names: Sequence[str]) -> bool:
+    """Return whether an index begins with these fields, in any order."""
+    meta = model._meta
+    field: Any = meta.get_field(names[0])
+    if len(names) == 1 and (field.primary_key or field.unique or field.db_index):
+        return True
+    indexed: list[Sequence[str]] = [[each.name for each in meta.pk_fields], *meta.unique_together]
+    indexed += [[name.removeprefix("-") for name in each.fields] for each in _declared(model)]
+    return any(set(each[: len(names)]) == set(names) for each in indexed)
+
+
+def _declared(model: type[Model]) -> list[Any]:
+    """Return the indexes that a model declares, those of unique constraints included."""
+    meta = model._meta
+    constraints = [each for each in meta.constraints if isinstance(each, UniqueConstraint)]
+    return [*(each for each in meta.indexes if isinstance(each, Index)), *constraints]

@@ -1,11 +1,10 @@
-"""The command line's own commands, with what a project's settings say in place of options."""
+"""The commands of `hookrow` that a project needs, with its settings in place of options."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
-from functools import partial
 from typing import Any, SupportsFloat
 from urllib.parse import urljoin
 
@@ -25,7 +24,7 @@ from hookrow.clocks import SECONDS, compare
 from hookrow.diagnostics.advice import repeated_emails
 from hookrow.django.conf import conf
 from hookrow.django.models import Notification
-from hookrow.django.receiving import store
+from hookrow.django.receiver import store
 from hookrow.errors import ConfigurationError
 from hookrow.finding import Finding, Level, several_rows
 from hookrow.outside import look
@@ -33,7 +32,7 @@ from hookrow.retry import masked
 from hookrow.stores import Store, StoreError
 
 RUNSERVER = "http://127.0.0.1:8000"
-"""Where Django's own server listens."""
+"""The address of `manage.py runserver`."""
 
 _APPS = ("hookrow", "hookrow_tables")
 
@@ -43,10 +42,10 @@ class Project:
 
     @contextmanager
     def opened(self, database_url: str) -> Iterator[Store]:
-        """Open the store. Raises `ConfigurationError` where the log's table is not made yet."""
+        """Open the store. Raises `ConfigurationError` if the log's table does not exist."""
         del database_url
         opened = store()
-        table = Notification._meta.db_table  # noqa: SLF001 - Django's public name
+        table = Notification._meta.db_table  # noqa: SLF001 - a public name of Django
         with opened.database.reading():
             tables = connections[conf.database].introspection.table_names()
         if opened.log is not None and table not in tables:
@@ -56,18 +55,17 @@ class Project:
 
 def commands() -> click.Group:
     """Return the commands, with the project's settings as they are now."""
-    group = Commands(
+    posting = {"secret": lambda: conf.secret, "mount_path": "", "host": "", "port": 0}
+    return Commands(
         "hookrow",
-        help="Look after the log of notifications, as the project's settings have it.",
+        help="Manage the log of notifications, with the project's settings.",
         context_settings={"obj": Project(), "help_option_names": ["-h", "--help"]},
         commands=[
             check,
-            *(_settled(each, {"database_url": ""}) for each in (log, stats, replay, prune)),
+            *(_adapted(each, {"database_url": ""}) for each in (log, stats, replay, prune)),
+            _adapted(simulate, posting, url=_endpoint),
         ],
     )
-    posting = {"secret": conf.secret, "mount_path": "", "host": "", "port": 0}
-    group.add_command(_by_default(_settled(simulate, posting), "url", _endpoint))
-    return group
 
 
 @click.command()
@@ -75,33 +73,54 @@ def commands() -> click.Group:
 @JSON
 @click.pass_context
 def check(context: click.Context, *, url: str | None, as_json: bool) -> None:
-    """Check the settings and the database, and say what to do about each fault.
+    """Check the settings and the database, and explain how to fix each fault.
 
-    With a URL, the one that the provider is given, check the webhook from outside
-    instead, with the settings' secret. What is posted there is harmless on a live
-    system: a reactivation of check@hookrow.invalid, whom nobody has as a subscriber, and
-    two bodies of the type HookrowCheck, which are not supported.
+    With a URL, which is the one that the provider is given, check the webhook from outside
+    instead, with the secret of the settings. The requests are harmless on a live system: a
+    reactivation of check@hookrow.invalid, which no subscriber has as an address, and two
+    bodies of the type HookrowCheck, which is not supported.
 
-    The exit status is 1 where there is an error.
+    The exit status is 1 if there is an error.
     """
     findings = _findings() if url is None else look(url, conf.secret)
     context.exit(report(findings, as_json=as_json))
 
 
 def _findings() -> Iterator[Finding]:
-    """Look at what Django's system checks look at, and then at the database."""
-    found = run_checks(tags=["hookrow"], databases=[conf.database])
-    for message in found:
+    """Run Django's system checks, and then check the database."""
+    messages = run_checks(tags=["hookrow"])
+    for message in messages:
         text = " ".join(filter(None, (message.msg, message.hint)))
         yield Finding(_level(message.level), str(message.id), text)
-    if not found:
+    if not messages:
         yield Finding(Level.OK, "settings", "Every system check of hookrow passes.")
+    if any(message.id == "hookrow.E004" for message in messages):
+        return
     migrations = _migrations()
     yield migrations
-    if migrations.level is Level.OK and not any(each.is_serious() for each in found):
+    if migrations.level is Level.OK and not any(each.is_serious() for each in messages):
         if connections[conf.database].vendor == "postgresql":
             yield from compare(_seconds)
         yield from _emails()
+
+
+def _level(level: int) -> Level:
+    if level >= ERROR:
+        return Level.ERROR
+    return Level.WARNING if level >= WARNING else Level.OK
+
+
+def _migrations() -> Finding:
+    try:
+        executor = MigrationExecutor(connections[conf.database])
+    except Error as error:
+        return Finding(Level.ERROR, "database", f"It cannot be reached: {error}".strip())
+    leaves = [leaf for leaf in executor.loader.graph.leaf_nodes() if leaf[0] in _APPS]
+    missing = [migration for migration, _ in executor.migration_plan(leaves)]
+    if not missing:
+        return Finding(Level.OK, "migrations", "All are applied.")
+    names = ", ".join(map(str, missing))
+    return Finding(Level.ERROR, "migrations", f"Not applied: {names}. Run: manage.py migrate")
 
 
 def _seconds() -> SupportsFloat:
@@ -121,27 +140,8 @@ def _emails() -> Iterator[Finding]:
         yield several_rows(count, masked(example))
 
 
-def _level(level: int) -> Level:
-    if level >= ERROR:
-        return Level.ERROR
-    return Level.WARNING if level >= WARNING else Level.OK
-
-
-def _migrations() -> Finding:
-    try:
-        executor = MigrationExecutor(connections[conf.database])
-    except Error as error:
-        return Finding(Level.ERROR, "database", f"It cannot be reached: {error}".strip())
-    ours = [leaf for leaf in executor.loader.graph.leaf_nodes() if leaf[0] in _APPS]
-    missing = [migration for migration, _ in executor.migration_plan(ours)]
-    if not missing:
-        return Finding(Level.OK, "migrations", "All are applied.")
-    names = ", ".join(map(str, missing))
-    return Finding(Level.ERROR, "migrations", f"Not applied: {names}. Run: manage.py migrate")
-
-
 def _endpoint() -> str:
-    """Return the web address at which `runserver` takes notifications."""
+    """Return the endpoint's address at `manage.py runserver`."""
     try:
         return urljoin(RUNSERVER, reverse("hookrow:webhooks"))
     except NoReverseMatch:
@@ -150,24 +150,29 @@ def _endpoint() -> str:
         ) from None
 
 
-def _settled(command: click.Command, values: Mapping[str, Any]) -> click.Command:
-    """Return the command without the options that have these values already."""
-    settled = copy(command)
-    settled.params = [each for each in command.params if each.name not in values]
-    of_it = {each.name: values[each.name] for each in command.params if each.name in values}
-    if command.callback is not None:
-        settled.callback = partial(command.callback, **of_it)
-    if isinstance(settled, click.Group):
-        members = settled.commands.items()
-        settled.commands = {name: _settled(member, values) for name, member in members}
-    return settled
+def _adapted(
+    command: click.Command, values: Mapping[str, object], **defaults: object
+) -> click.Command:
+    """Return the command with values in place of some options, and defaults for others.
 
+    A value or a default may be a function, which is called when the command runs.
+    """
+    adapted = copy(command)
+    adapted.params = [copy(each) for each in command.params if each.name not in values]
+    for each in adapted.params:
+        each.default = defaults.get(str(each.name), each.default)
+    replaced = {str(each.name) for each in command.params} & values.keys()
+    callback = command.callback
 
-def _by_default(command: click.Command, name: str, value: Any) -> click.Command:  # noqa: ANN401 - click's own
-    """Return the command with another default for an option."""
-    changed = copy(command)
-    changed.params = [copy(each) for each in command.params]
-    for each in changed.params:
-        if each.name == name:
-            each.default = value
-    return changed
+    def call(*args: Any, **options: Any) -> Any:  # noqa: ANN401 - the command's own
+        for name in replaced:
+            value = values[name]
+            options[name] = value() if callable(value) else value
+        return callback and callback(*args, **options)
+
+    if callback is not None:
+        adapted.callback = call
+    if isinstance(adapted, click.Group):
+        members = adapted.commands.items()
+        adapted.commands = {name: _adapted(member, values) for name, member in members}
+    return adapted

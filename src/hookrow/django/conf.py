@@ -1,6 +1,6 @@
-"""The settings: `HOOKROW = {...}` in the project's own, one property each, the default beside it.
+"""The settings: the project's dict `HOOKROW`, with a property for each of its keys.
 
-They are read anew each time, so that what a test overrides counts.
+They are read at each access, so that a test can override them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from threading import TIMEOUT_MAX
+from types import UnionType
+from typing import Any, TypeVar
 
 from django.apps import apps
 from django.conf import settings
@@ -18,13 +20,88 @@ from hookrow.observing import Observer
 from hookrow.schema import Schema, nearest
 from hookrow.settings import schema_of
 
+T = TypeVar("T")
+
 
 class Settings:
-    """What the project set; each property raises `ConfigurationError` for what cannot work."""
+    """The settings. A property raises `ConfigurationError` if the value cannot be used."""
 
     @property
+    def secret(self) -> str | None:
+        """The secret that the provider sends as X-Provider-Secret."""
+        return self._get("SECRET", None, str | None, "text")
+
+    @property
+    def previous_secret(self) -> str | None:
+        """A second secret that is accepted."""
+        return self._get("PREVIOUS_SECRET", None, str | None, "text")
+
+    @property
+    def database(self) -> str:
+        """The alias of the database with the rows and the log."""
+        alias: str | None = self._get("DATABASE", None, str | None, "text")
+        return "default" if alias is None else alias
+
+    @property
+    def tables(self) -> Schema:
+        """The models of the roles: by default, those of `hookrow.django.tables`."""
+        given = self._all().get("TABLES")
+        if given is None:
+            if not apps.is_installed("hookrow.django.tables"):
+                raise ConfigurationError(
+                    "hookrow has no tables: name your models in HOOKROW['TABLES'], "
+                    "or add 'hookrow.django.tables' to INSTALLED_APPS."
+                )
+            given = Schema()
+        schema = given if isinstance(given, Schema) else _schema(given)
+        if schema.log not in {None, Schema().log}:
+            raise ConfigurationError(
+                f"HOOKROW['TABLES']: the log cannot be in {schema.log!r}, because it has a model: "
+                "leave out 'log', or set it to None for no log."
+            )
+        return schema if self.log else replace(schema, log=None)
+
+    @property
+    def log(self) -> bool:
+        """Whether notifications are kept in the log."""
+        return self._flag("LOG", default=True)
+
+    @property
+    def keep_bodies(self) -> bool:
+        """Whether the log keeps their bodies, which a replay needs."""
+        return self._flag("KEEP_BODIES", default=True)
+
+    @property
+    def group_commit(self) -> bool:
+        """Whether concurrent notifications share a commit, in a thread of the process."""
+        return self._flag("GROUP_COMMIT", default=False)
+
+    @property
+    def sweep(self) -> bool:
+        """Whether each process retries parked notifications every minute."""
+        return self._flag("SWEEP", default=False)
+
+    @property
+    def spool(self) -> str | PathLike[str] | None:
+        """The file that keeps notifications while the database is unavailable."""
+        return self._get("SPOOL", None, str | PathLike | None, "text")
+
+    @property
+    def deadline(self) -> float:
+        """The maximum time until each response, in seconds."""
+        value = self._all().get("DEADLINE", 5.0)
+        if isinstance(value, int | float) and value is not True and 0 < value <= TIMEOUT_MAX:
+            return float(value)
+        raise ConfigurationError("HOOKROW['DEADLINE'] is a number of seconds, more than 0.")
+
+    @property
+    def observer(self) -> Observer | None:
+        """The observer of all notifications, such as `Metrics(registry)`."""
+        expected = "an observer: Metrics(registry), for example"
+        return self._get("OBSERVER", None, Observer | None, expected)
+
     def secrets(self) -> Sequence[str]:
-        """The secrets that are accepted: `SECRET` and, while one is rotated, `PREVIOUS_SECRET`."""
+        """Return the accepted secrets. Raises `ConfigurationError` if there is none."""
         if not self.secret:
             raise ConfigurationError(
                 "hookrow has no secret: set HOOKROW = {'SECRET': ...} "
@@ -32,119 +109,32 @@ class Settings:
             )
         return [each for each in (self.secret, self.previous_secret) if each]
 
-    @property
-    def secret(self) -> str | None:
-        """What the provider sends as X-Provider-Secret."""
-        return self._text("SECRET")
-
-    @property
-    def previous_secret(self) -> str | None:
-        """Another one that is accepted, too."""
-        return self._text("PREVIOUS_SECRET")
-
-    @property
-    def database(self) -> str:
-        """The alias of the database that has the tables, the log's among them."""
-        alias = self._text("DATABASE")
-        return "default" if alias is None else alias
-
-    @property
-    def tables(self) -> Schema:
-        """The models that play our roles: those of `hookrow.django.tables` by default."""
-        given = self._given("TABLES", None)
-        if given is None:
-            if not apps.is_installed("hookrow.django.tables"):
-                raise ConfigurationError(
-                    "hookrow knows no tables: name your models in HOOKROW['TABLES'], "
-                    "or add 'hookrow.django.tables' to INSTALLED_APPS."
-                )
-            given = Schema()
-        schema = given if isinstance(given, Schema) else _schema(given)
-        if schema.log not in {None, Schema().log}:
-            raise ConfigurationError(
-                f"HOOKROW['TABLES']: the log cannot be in {schema.log!r}, for it has a model: "
-                "leave out 'log', or say None for no log."
-            )
-        return schema if self.log else replace(schema, log=None)
-
-    @property
-    def log(self) -> bool:
-        """Whether every notification is kept in the log."""
-        return self._flag("LOG", default=True)
-
-    @property
-    def keep_bodies(self) -> bool:
-        """Whether the log has their bodies, without which none can be tried again."""
-        return self._flag("KEEP_BODIES", default=True)
-
-    @property
-    def group_commit(self) -> bool:
-        """Whether those that come at once share a commit, in a thread of their own."""
-        return self._flag("GROUP_COMMIT", default=False)
-
-    @property
-    def sweep(self) -> bool:
-        """Whether each process tries what is parked again, every minute."""
-        return self._flag("SWEEP", default=False)
-
-    @property
-    def spool(self) -> str | PathLike[str] | None:
-        """The file for what comes while the database cannot be reached."""
-        value = self._given("SPOOL", None)
-        return value if isinstance(value, PathLike) else self._text("SPOOL")
-
-    @property
-    def deadline(self) -> float:
-        """The maximum time until each response, in seconds."""
-        value = self._given("DEADLINE", 5.0)
-        if isinstance(value, int | float) and value is not True and 0 < value <= TIMEOUT_MAX:
-            return float(value)
-        raise ConfigurationError("HOOKROW['DEADLINE'] is a number of seconds, more than 0.")
-
-    @property
-    def observer(self) -> Observer | None:
-        """What looks on, such as `Metrics(registry)`."""
-        value = self._given("OBSERVER", None)
-        if value is not None and not isinstance(value, Observer):
-            raise ConfigurationError(
-                "HOOKROW['OBSERVER'] is an observer: Metrics(registry), for example."
-            )
-        return value
-
-    def refuse_unknown(self) -> None:
-        """Raise `ConfigurationError` for a setting that there is none of."""
+    def check_names(self) -> None:
+        """Raise `ConfigurationError` for a setting that does not exist."""
         for name in self._all():
             if name not in NAMES:
                 hint = nearest(str(name), NAMES)
                 raise ConfigurationError(f"HOOKROW has no setting {name!r}.{hint}")
 
-    def _all(self) -> Mapping[str, object]:
+    def _all(self) -> Mapping[str, Any]:
         given = getattr(settings, "HOOKROW", {})
         if not isinstance(given, Mapping):
             raise ConfigurationError("HOOKROW is a dict: {'SECRET': ...}, for example.")
         return given
 
-    def _given(self, name: str, default: object) -> object:
-        return self._all().get(name, default)
-
-    def _text(self, name: str) -> str | None:
-        value = self._given(name, None)
-        if value is not None and not isinstance(value, str):
-            raise ConfigurationError(f"HOOKROW[{name!r}] is text, not {type(value).__name__}.")
-        return value
+    def _get(self, name: str, default: T, types: type | UnionType, expected: str) -> T:
+        value: T = self._all().get(name, default)
+        if isinstance(value, types):
+            return value
+        given = type(value).__name__
+        raise ConfigurationError(f"HOOKROW[{name!r}] is {expected}, not {given}.")
 
     def _flag(self, name: str, *, default: bool) -> bool:
-        value = self._given(name, default)
-        if not isinstance(value, bool):
-            raise ConfigurationError(f"HOOKROW[{name!r}] is True or False.")
-        return value
+        return self._get(name, default, bool, "True or False")
 
 
-NAMES = (
-    *("SECRET", "PREVIOUS_SECRET", "DATABASE", "TABLES", "LOG", "KEEP_BODIES"),
-    *("GROUP_COMMIT", "SWEEP", "SPOOL", "DEADLINE", "OBSERVER"),
-)
-"""Every setting."""
+NAMES = tuple(name.upper() for name, each in vars(Settings).items() if isinstance(each, property))
+"""All settings."""
 
 conf = Settings()
 

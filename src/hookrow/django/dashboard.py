@@ -1,6 +1,6 @@
 """The dashboard in a project: `path("mail/dashboard/", include("hookrow.django.dashboard"))`.
 
-Staff may come in, with the permissions that the admin asks for the same.
+Members of the staff have the permissions that they have in the admin.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from django.views.decorators.csrf import csrf_exempt
 
 from hookrow.dashboard import Dashboard
 from hookrow.django.conf import conf
-from hookrow.django.receiving import store
+from hookrow.django.receiver import store
 from hookrow.django.store import DjangoStore
-from hookrow.django.views import head_of, sent
+from hookrow.django.views import django_response, head_of
 from hookrow.http import Request
 
 app_name = "hookrow-dashboard"
 
 
-@csrf_exempt  # its forms have a token of their own
+@csrf_exempt  # the forms have their own token
 @staff_member_required
 def dashboard(request: HttpRequest, place: str) -> HttpResponse:
-    """Answer a member of the staff who may look; what else they may do is up to `_may`."""
+    """Return a page to a member of the staff who may view the log; `_may` lists the forms."""
     user: Any = request.user
     if not user.has_perm("hookrow.view_notification"):
         raise PermissionDenied
     root = request.path.removesuffix(place).removesuffix("/")
     head = head_of(request, request.path, root)
     pages = _dashboard(store(), keep_bodies=conf.keep_bodies)
-    asked = Request(head, request.body)
-    return sent(pages.answer(asked, user.get_username(), may=_may(user)), head)
+    read = Request(head, request.body)
+    return django_response(pages.answer(read, user.get_username(), may=_may(user)), head)
 
 
 for _alias in connections:
@@ -53,8 +53,8 @@ def _dashboard(store: DjangoStore, *, keep_bodies: bool) -> Dashboard:
 
 
 def _may(user: Any) -> Collection[str]:  # noqa: ANN401 - the project's own
-    """Return the pages whose form the user may send."""
-    meta = store().mapping.models["subscribers"]._meta  # noqa: SLF001 - Django's public name
+    """Return the pages whose forms the user may submit."""
+    meta = store().mapping.models["subscribers"]._meta  # noqa: SLF001 - a public name of Django
     change = f"{meta.app_label}.change_{meta.model_name}"
     needed = {
         "notification": "hookrow.replay_notification",

@@ -1,6 +1,6 @@
-"""How Django stores a time and folds an email: to the byte as `stores/tables.py` does.
+"""Fields and functions that store times and fold emails exactly as the SQL store does.
 
-So the two may share a table, and equal times are equal text on SQLite, whoever wrote them.
+On SQLite, equal times are therefore equal text, whichever of the two wrote them.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     _Time = models.DateTimeField[datetime | None, datetime | None]
     _Text = models.Func[models.TextField[str, str]]
     _Moment = models.Func[_Time]
-else:  # Django's own are generic in the stubs alone
+else:  # Django's own are generic only in the stubs
     _Time = models.DateTimeField
     _Text = _Moment = models.Func
 
 
 class UTCDateTimeField(_Time):
-    """An instant: aware, in UTC, with microseconds, whatever USE_TZ and TIME_ZONE say.
+    """An aware time in UTC with microseconds, regardless of USE_TZ and TIME_ZONE.
 
-    A time without a zone is UTC already. SQLite keeps text with six digits always;
+    A time without a zone is taken for UTC. SQLite stores text that always has six digits,
     PostgreSQL a timestamp with time zone.
     """
 
     description = "Instant in UTC"
 
     def to_python(self, value: Any) -> Any:  # noqa: ANN401 - Django's own
-        """Read what was given, a text too, as UTC; a date is its midnight."""
+        """Return a time or a text in UTC; a date becomes its midnight."""
         if isinstance(value, str):
             value = super().to_python(value)
         if value is None or isinstance(value, datetime):
@@ -48,7 +48,7 @@ class UTCDateTimeField(_Time):
         connection: BaseDatabaseWrapper,
         prepared: bool = False,  # noqa: FBT001, FBT002 - Django's own
     ) -> Any:  # noqa: ANN401 - Django's own
-        """Return what the database takes. SQLite alone would be given `.000000` never."""
+        """Return the database's value. On SQLite, Django itself would omit `.000000`."""
         at = value if prepared else self.get_prep_value(value)
         if connection.vendor != "sqlite" or not isinstance(at, datetime):
             return at
@@ -57,21 +57,21 @@ class UTCDateTimeField(_Time):
     def from_db_value(
         self, value: datetime | None, expression: Expression, connection: BaseDatabaseWrapper
     ) -> datetime | None:
-        """Return UTC for what the backend made of it: a time of its own zone, or without one."""
+        """Return UTC for a time that the backend returns in its own zone, or without one."""
         del expression
         if value is None:
             return None
         if connection.vendor == "sqlite" and value.tzinfo in {None, connection.timezone}:
-            return value.replace(tzinfo=UTC)  # the text never was of the backend's zone
-        if value.tzinfo is None:  # without USE_TZ: a clock of the connection's zone
+            return value.replace(tzinfo=UTC)  # the text is in UTC, not in the backend's zone
+        if value.tzinfo is None:  # without USE_TZ: local time of the connection's zone
             value = value.replace(tzinfo=ZoneInfo(connection.timezone_name))
         return value.astimezone(UTC)
 
 
 class Folded(_Text):
-    """`Folded("email")`: ASCII letters lowered, as `decide.fold` does it.
+    """`Folded("email")`: ASCII letters in lower case, as `decide.fold` has them.
 
-    The same expression in the index and in the query, else the index is not used.
+    A query uses an index only if both have the same expression.
     """
 
     function = "LOWER"
@@ -81,13 +81,13 @@ class Folded(_Text):
     def as_postgresql(
         self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: str
     ) -> _AsSqlType:
-        """Say which letters: plain lower() follows the database's locale beyond ASCII."""
+        """Lower ASCII letters only: plain lower() follows the database's locale."""
         template = '%(function)s(%(expressions)s COLLATE "C")'
         return self.as_sql(compiler, connection, template=template, **context)
 
 
 class UTCNow(_Moment):
-    """The database's own time, for `db_default`: on SQLite the text that we would write."""
+    """The database's time, for `db_default`; on SQLite in the format of `UTCDateTimeField`."""
 
     template = "now()"
     output_field = UTCDateTimeField()
@@ -95,7 +95,7 @@ class UTCNow(_Moment):
     def as_sqlite(
         self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: str
     ) -> _AsSqlType:
-        """Write six digits, of which SQLite knows three."""
+        """Write six digits, of which SQLite measures three."""
         template = "strftime('%%%%Y-%%%%m-%%%%d %%%%H:%%%%M:%%%%f000', 'now')"
         return self.as_sql(compiler, connection, template=template, **context)
 

@@ -1,7 +1,10 @@
 """Finds the models and fields that a `Schema` names, and describes them as tables and columns.
 
-A role's table is a model's label ("crm.Person"), its columns are fields. No database is queried.
+A role's table is a model's label ("crm.Person"), and its columns are fields. No database is
+queried.
 """
+
+# ruff: noqa: SLF001 - `_meta` is a public name of Django
 
 from __future__ import annotations
 
@@ -10,125 +13,35 @@ from dataclasses import dataclass, replace
 
 from django.apps import apps
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import BooleanField, Field, Model
 from django.db.models.constants import LOOKUP_SEP
 
-from hookrow.django.columns import column, literal
-from hookrow.django.field_types import AnyField, NeedsORM, check_types, check_value
+from hookrow.django.columns import (
+    AnyField,
+    Fields,
+    NeedsORM,
+    check_fold,
+    check_types,
+    check_value,
+    column,
+    column_name,
+    literal,
+)
 from hookrow.errors import SchemaMismatch
 from hookrow.schema import NULLED, WRITTEN, Given, Role, Schema, nearest
 from hookrow.stores.sql.columns import Column
 
 LOG = "hookrow.Notification"
 
-OURS = {
+NOT_NULL = "{} does not allow null, but a reactivation sets it to null."
+
+_OURS = {
     "hookrow_subscribers": "hookrow_tables.Subscriber",
     "hookrow_dispatches": "hookrow_tables.Dispatch",
     "hookrow_subscriptions": "hookrow_tables.Subscription",
 }
 """The models of hookrow's own tables, which a schema names by default."""
-
-NOT_NULL = "{} does not allow null, but a reactivation sets it to null."
-
-
-@dataclass(frozen=True, slots=True)
-class ModelMapping:
-    """The models of a schema, by role, and their fields, by role and hookrow's name for them.
-
-    `schema` names tables and columns instead, and `columns` has these columns, by role and name.
-    """
-
-    schema: Schema
-    columns: Mapping[str, Mapping[str, Column]]
-    models: Mapping[str, type[Model]]
-    fields: Mapping[tuple[str, str], AnyField]
-    log: type[Model] | None
-
-    @property
-    def is_written_apart(self) -> bool:
-        """Whether no row of one model can also be a row of another, as one of a view can be."""
-        written = [
-            self.models[role]._meta  # noqa: SLF001 - Django's public name
-            for role in {role for role, ours in self.fields if ours in WRITTEN}
-        ]
-        tables = {each.db_table for each in written}
-        return all(each.managed for each in written) and len(tables) == len(written)
-
-    def not_null(self, *, managed: bool = True) -> Sequence[AnyField]:
-        """Return the fields that must allow null but do not, of managed models or of others.
-
-        What an unmanaged model states may not be true of its table or view.
-        """
-        nulled = [field for (_, ours), field in self.fields.items() if ours in NULLED]
-        return [each for each in nulled if not each.null and each.model._meta.managed is managed]  # noqa: SLF001 - as above
-
-
-def map_models(schema: Schema, using: str) -> ModelMapping:
-    """Find every model and field. Raises `SchemaMismatch` for the first that cannot work."""
-    schema = _with_messages(schema)
-    models = {
-        name: find_model(OURS.get(role.table, role.table)) for name, role in schema.roles.items()
-    }
-    fields = {
-        (name, ours): _mapped_field(models[name], role, ours, path)
-        for name, role in schema.roles.items()
-        for ours, path in schema.columns(name).items()
-    }
-    hiding = {
-        (name, path): _hiding_field(models[name], role, path, value)
-        for name, role in schema.roles.items()
-        for path, value in role.where.items()
-    }
-    for name, role in schema.roles.items():
-        _check_hiding(role, name, fields, hiding)
-    check_types(fields, schema.reasons)
-    log = find_model(LOG) if schema.log else None
-    connection = connections[using]
-    roles: dict[str, Role] = {}
-    columns: dict[str, dict[str, Column]] = {}
-    for name, role in schema.roles.items():
-        of_role = {ours: field for (of, ours), field in fields.items() if of == name}
-        where = {
-            field: literal(field, role.where[path], connection)
-            for (of, path), field in hiding.items()
-            if of == name
-        }
-        roles[name] = _in_names(role, models[name], of_role, where)
-        columns[name] = {
-            each.name: each
-            for each in (column(field, connection) for field in (*of_role.values(), *where))
-        }
-    named = replace(
-        schema,
-        subscribers=roles["subscribers"],
-        dispatches=roles["dispatches"],
-        subscriptions=roles.get("subscriptions"),
-        messages=roles.get("messages"),
-        log=log._meta.db_table if log else None,  # noqa: SLF001 - Django's public name
-    )
-    return ModelMapping(named, columns, models, fields, log)
-
-
-def find_model(label: str) -> type[Model]:
-    """Return the model of that label, also one that Django made for a many-to-many relation."""
-    app, _, name = label.rpartition(".")
-    if not app:
-        raise SchemaMismatch(f"The model {label!r} needs its app: write {_labelled(label)!r}.")
-    if app not in apps.app_configs:
-        hint = _INSTALL.get(app) or nearest(app, apps.app_configs)
-        raise SchemaMismatch(f"There is no app {app!r} for the model {label!r}.{hint}")
-    config = apps.get_app_config(app)
-    known = list(config.get_models(include_auto_created=True, include_swapped=True))
-    for found in known:
-        if found._meta.model_name == name.lower():  # noqa: SLF001 - as above
-            if swapped := found._meta.swapped:  # noqa: SLF001 - as above
-                raise SchemaMismatch(
-                    f"The settings replace the model {label!r} by {swapped!r}: name that one."
-                )
-            return found
-    names = [str(each._meta.object_name) for each in known]  # noqa: SLF001 - as above
-    raise SchemaMismatch(f"The app {app!r} has no model {name!r}.{nearest(name, names)}")
-
 
 _INSTALL = {
     "hookrow": " Add 'hookrow.django' to INSTALLED_APPS.",
@@ -136,14 +49,104 @@ _INSTALL = {
 }
 
 
-def _labelled(name: str) -> str:
-    """Return the label of a model of that name, or how one is written."""
-    labels = {each._meta.model_name: each._meta.label for each in apps.get_models()}  # noqa: SLF001 - as above
-    return labels.get(name.lower(), f"app.{name}")
+@dataclass(frozen=True, slots=True)
+class ModelMapping:
+    """The models of a schema by role, and their fields by role and hookrow's name.
+
+    `schema` has the database's names instead; `columns` are by role and by that name.
+    """
+
+    schema: Schema
+    columns: Mapping[str, Mapping[str, Column]]
+    models: Mapping[str, type[Model]]
+    fields: Fields
+    log: type[Model] | None
+
+    @property
+    def has_separate_rows(self) -> bool:
+        """Whether no row of one model is also a row of another, as in views it can be."""
+        written = [
+            self.models[role]._meta
+            for role in {role for role, ours in self.fields if ours in WRITTEN}
+        ]
+        tables = {each.db_table for each in written}
+        return all(each.managed for each in written) and len(tables) == len(written)
+
+    def not_null(self, *, managed: bool = True) -> Sequence[AnyField]:
+        """Return the fields of managed or unmanaged models that must allow null but do not.
+
+        An unmanaged model may not agree with its table or view.
+        """
+        nulled = [field for (_, ours), field in self.fields.items() if ours in NULLED]
+        return [each for each in nulled if not each.null and each.model._meta.managed is managed]
+
+
+def map_models(schema: Schema, using: str) -> ModelMapping:
+    """Find every model and field. Raises `SchemaMismatch` for the first that cannot be used."""
+    schema, connection = _with_messages(schema), connections[using]
+    models = {name: _model_of(role) for name, role in schema.roles.items()}
+    fields: dict[tuple[str, str], AnyField] = {}
+    roles: dict[str, Role] = {}
+    columns: dict[str, dict[str, Column]] = {}
+    for name, role in schema.roles.items():
+        model = models[name]
+        _check_table_name(model, connection)
+        mapped = {
+            ours: _mapped_field(model, role, ours, path)
+            for ours, path in schema.columns(name).items()
+        }
+        fields |= {(name, ours): field for ours, field in mapped.items()}
+        where = _where(model, role, mapped, connection)
+        roles[name] = _database_role(role, model, mapped, where)
+        columns[name] = {
+            column_name(field): column(field, connection) for field in (*mapped.values(), *where)
+        }
+    check_types(fields, schema.reasons)
+    check_fold(fields["subscribers", "email"], schema.subscribers.fold, connection)
+    log = find_model(LOG) if schema.log else None
+    table = log._meta.db_table if log else None
+    reasons = _plain_values(schema.reasons or {}) or None
+    database_schema = replace(schema, **roles, log=table, reasons=reasons)
+    return ModelMapping(database_schema, columns, models, fields, log)
+
+
+def find_model(label: str) -> type[Model]:
+    """Return the model of that label, also one that Django made for a many-to-many relation."""
+    app, _, name = label.rpartition(".")
+    if not app:
+        labels = {each._meta.model_name: each._meta.label for each in apps.get_models()}
+        suggestion = labels.get(name.lower(), f"app.{name}")
+        raise SchemaMismatch(f"The model {label!r} needs its app: write {suggestion!r}.")
+    if app not in apps.app_configs:
+        hint = _INSTALL.get(app) or nearest(app, apps.app_configs)
+        raise SchemaMismatch(f"There is no app {app!r} for the model {label!r}.{hint}")
+    models = apps.get_app_config(app).get_models(include_auto_created=True, include_swapped=True)
+    known = {str(each._meta.model_name): each for each in models}
+    found = known.get(name.lower())
+    if found is None:
+        hint = nearest(name, (str(each._meta.object_name) for each in known.values()))
+        raise SchemaMismatch(f"The app {app!r} has no model {name!r}.{hint}")
+    if swapped := found._meta.swapped:
+        raise SchemaMismatch(
+            f"The settings replace the model {label!r} by {swapped!r}: name that one."
+        )
+    return found
+
+
+def _plain_values(reasons: Mapping[str, str | int]) -> Mapping[str, str | int]:
+    """Return the reasons without enums, as Django's choices are."""
+    return {
+        word: int(value) if isinstance(value, int) else str(value)
+        for word, value in reasons.items()
+    }
+
+
+def _model_of(role: Role) -> type[Model]:
+    return find_model(_OURS.get(role.table, role.table))
 
 
 def _with_messages(schema: Schema) -> Schema:
-    """Return the schema with the role `messages` for a list that a foreign key leads to."""
+    """Return the schema with the role `messages` if a foreign key leads to the list."""
     role = schema.dispatches
     step, lookup, last = (role.columns.get("list_id") or "").partition(LOOKUP_SEP)
     if not lookup or schema.subscriptions is None:
@@ -153,14 +156,14 @@ def _with_messages(schema: Schema) -> Schema:
             f"{role.table}: the list of a dispatch can be reached over one foreign key, not over "
             f"several as {step}{LOOKUP_SEP}{last}."
         )
-    key = _field(find_model(OURS.get(role.table, role.table)), step)
-    message = _related(key)
+    key = _field(_model_of(role), step)
+    message = _related_model(key)
     columns = {ours: theirs for ours, theirs in role.columns.items() if ours != "list_id"}
     return replace(
         schema,
         dispatches=replace(role, columns={**columns, "message_id": key.attname}),
         messages=Role(
-            message._meta.label,  # noqa: SLF001 - as above
+            message._meta.label,
             {"id": key.target_field.attname, "list_id": last},  # type: ignore[attr-defined] # a foreign key's
         ),
     )
@@ -174,77 +177,81 @@ def _mapped_field(model: type[Model], role: Role, ours: str, path: str) -> AnyFi
             f"{role.table}: {ours} is changed or joined by, and cannot be reached through other "
             f"models as {path!r}."
         )
-    field = _field(model, path)
-    _check_table(model, field)
-    return field
+    return _own_field(model, path)
 
 
-def _hiding_field(model: type[Model], role: Role, path: str, value: Given) -> AnyField:
-    """Return the field that hides rows unless it equals the value."""
-    step, lookup, _ = path.partition(LOOKUP_SEP)
-    field = _field(model, step)
-    if lookup:
-        _related(field)
-        raise NeedsORM(
-            f"{role.table}: `where` hides rows by {path!r}, a field of another model: hide them by "
-            "a field of their own."
-        )
-    _check_table(model, field)
-    if value is not None and (value is not False or isinstance(field, BooleanField)):
-        check_value(field, value)
-    return field
-
-
-def _check_table(model: type[Model], field: AnyField) -> None:
-    """Raise `NeedsORM` for a field that a model inherits, which is in its parent's table."""
-    if field.model._meta.db_table != model._meta.db_table:  # noqa: SLF001 - as above
-        raise NeedsORM(
-            f"{field} is in another table than {model.__name__}: name the model that has all."
-        )
-
-
-def _check_hiding(
+def _where(
+    model: type[Model],
     role: Role,
-    name: str,
-    fields: Mapping[tuple[str, str], AnyField],
-    hiding: Mapping[tuple[str, str], AnyField],
-) -> None:
-    """Raise `SchemaMismatch` if a role's rows are hidden by a field that notifications set."""
-    written = {fields[name, ours] for ours in WRITTEN if (name, ours) in fields}
-    for (of, _), field in hiding.items():
-        if of == name and field in written:
+    mapped: Mapping[str, AnyField],
+    connection: BaseDatabaseWrapper,
+) -> Mapping[AnyField, Given]:
+    """Return the fields that hide rows, and the value that each of their columns must equal."""
+    written = [field for ours, field in mapped.items() if ours in WRITTEN]
+    where: dict[AnyField, Given] = {}
+    for path, value in role.where.items():
+        step, lookup, _ = path.partition(LOOKUP_SEP)
+        if lookup:
+            _related_model(_field(model, step))
+            raise NeedsORM(
+                f"{role.table}: `where` hides rows by {path!r}, a field of another model: hide "
+                "them by a field of their own."
+            )
+        field = _own_field(model, path)
+        if field in written:
             raise SchemaMismatch(
                 f"{role.table} hides rows by {field.attname!r}, which notifications set: "
                 "hide them by another field."
             )
+        if value is not None and (value is not False or isinstance(field, BooleanField)):
+            check_value(field, value)
+        where[field] = literal(field, value, connection)
+    return where
 
 
-def _in_names(
-    role: Role,
-    model: type[Model],
-    fields: Mapping[str, AnyField],
-    where: Mapping[AnyField, Given],
+def _database_role(
+    role: Role, model: type[Model], mapped: Mapping[str, AnyField], where: Mapping[AnyField, Given]
 ) -> Role:
-    """Return the role by the names of its table and its columns."""
+    """Return the role with the names of its table and of the columns that have another name."""
     named = Role(
-        model._meta.db_table,  # noqa: SLF001 - as above
-        where={str(field.column): value for field, value in where.items()},
+        model._meta.db_table,
+        where={column_name(field): value for field, value in where.items()},
         fold=role.fold,
     )
-    columns: dict[str, str | None] = {
-        ours: None for ours, theirs in role.columns.items() if theirs is None
-    }
-    columns |= {
-        ours: field.column for ours, field in fields.items() if named.column(ours) != field.column
-    }
-    return replace(named, columns=columns)
+    columns = {ours: None for ours, theirs in role.columns.items() if theirs is None}
+    names = {ours: column_name(field) for ours, field in mapped.items()}
+    renamed = {ours: name for ours, name in names.items() if named.column(ours) != name}
+    return replace(named, columns={**columns, **renamed})
+
+
+def _check_table_name(model: type[Model], connection: BaseDatabaseWrapper) -> None:
+    table = model._meta.db_table
+    if connection.vendor == "sqlite" and "." in table.replace('"."', ""):
+        raise NeedsORM(
+            f"{model.__name__} has the db_table {table!r}: on SQLite, hookrow takes what is before "
+            "the dot for a database. Name the table without a dot."
+        )
+
+
+def _own_field(model: type[Model], name: str) -> AnyField:
+    """Return a field that is in the model's own table, not in that of a parent."""
+    field = _field(model, name)
+    if field.model._meta.db_table != model._meta.db_table:
+        raise NeedsORM(
+            f"{field} is in another table than {model.__name__}: name the model that has all."
+        )
+    if field.column is None:
+        raise SchemaMismatch(
+            f"The primary key of {model.__name__} is composite: name one of its fields."
+        )
+    return field
 
 
 def _field(model: type[Model], name: str) -> AnyField:
-    meta = model._meta  # noqa: SLF001 - as above
+    meta = model._meta
     if name == "pk" and isinstance(meta.pk, Field):
         return meta.pk
-    fields = {**{each.attname: each for each in meta.concrete_fields}}
+    fields = {each.attname: each for each in meta.concrete_fields}
     fields |= {each.name: each for each in meta.concrete_fields}
     if name not in fields:
         raise SchemaMismatch(
@@ -253,7 +260,7 @@ def _field(model: type[Model], name: str) -> AnyField:
     return fields[name]
 
 
-def _related(field: AnyField) -> type[Model]:
+def _related_model(field: AnyField) -> type[Model]:
     related = field.related_model
     if not isinstance(related, type):
         raise SchemaMismatch(f"{field} leads to no other model.")

@@ -1,6 +1,6 @@
-"""The log as a model: the same table that `stores/tables.py` and Alembic make."""
+"""The log as a model of the table that hookrow's own migrations create, too."""
 
-# ruff: noqa: DJ001 - null is what is not known, for all who share the table
+# ruff: noqa: DJ001 - null means unknown in the shared table
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from django.db import models
 
 from hookrow.django.fields import UTCDateTimeField
-from hookrow.entry import Ending, Logged
 from hookrow.story import printable
 
 if TYPE_CHECKING:
@@ -18,26 +17,26 @@ if TYPE_CHECKING:
 
 
 class Notification(models.Model):
-    """One distinct notification that was authentic; `hookrow.entry.Entry` says more."""
+    """One distinct notification that passed the secret check, as `hookrow.entry.Entry` has it."""
 
     id: models.BigAutoField[int, int] = models.BigAutoField(primary_key=True)
     fingerprint: models.BinaryField[bytes, bytes] = models.BinaryField(max_length=16)
     record_type: _OptionalText = models.CharField(max_length=64, null=True)
     message_id: _OptionalText = models.CharField("message id", max_length=255, null=True)
     recipient: _OptionalText = models.CharField(max_length=320, null=True)
-    occurred_at = UTCDateTimeField("happened", null=True)
+    occurred_at = UTCDateTimeField("occurred", null=True)
     outcome: _Text = models.CharField(max_length=32)
     first_outcome: _Text = models.CharField(max_length=32)
     status: models.SmallIntegerField[int, int] = models.SmallIntegerField()
     attempts: models.BigIntegerField[int, int] = models.BigIntegerField()
-    received_at = UTCDateTimeField("came")
-    last_received_at = UTCDateTimeField("came last")
+    received_at = UTCDateTimeField("received")
+    last_received_at = UTCDateTimeField("last received")
     ended_at = UTCDateTimeField("ended")
-    retry_at = UTCDateTimeField("next try", null=True)
+    retry_at = UTCDateTimeField("next retry", null=True)
     body: models.TextField[str | None, str | None] = models.TextField(null=True)
 
     class Meta:
-        """Nobody adds or changes an entry by hand; to replay is a permission of its own."""
+        """Entries cannot be added or changed; replaying has its own permission."""
 
         db_table = "hookrow_notifications"
         default_permissions = ("view", "delete")
@@ -62,10 +61,3 @@ class Notification(models.Model):
 
     def __str__(self) -> str:
         return printable(f"{self.record_type or 'Notification'} {self.message_id or self.pk}")
-
-    def logged(self) -> Logged:
-        """Return the entry as every log has it; without its body if that is deferred."""
-        loaded = {*Logged.__struct_fields__} - self.get_deferred_fields()
-        values = {"body": None, **{name: getattr(self, name) for name in loaded}}
-        ends = {name: Ending(values[name]) for name in ("outcome", "first_outcome")}
-        return Logged(**{**values, **ends, "fingerprint": bytes(self.fingerprint)})

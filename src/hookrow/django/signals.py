@@ -1,7 +1,7 @@
-"""Signals: the host's own code hears how a notification ended, after the commit.
+"""Signals for the project's code, sent after the commit.
 
-Each is sent with `arrival` (a `hookrow.Arrival`) and `outcome`, by `hookrow.Receiver`.
-What a receiver of one raises is logged by Django, and changes no answer.
+`hookrow.Receiver` sends them with `arrival` (a `hookrow.Arrival`) and `outcome`. Exceptions in a
+listener are logged by Django and do not change the response.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from hookrow.receiver import Receiver
 log = logging.getLogger("hookrow")
 
 notification_recorded = Signal()
-"""It was processed; `outcome` is a `Recorded`."""
+"""A notification was recorded; `outcome` is a `Recorded`."""
 
 notification_refused = Signal()
-"""It was not; `outcome` is a `Refused`. What is answered 503 has not ended, and is not sent."""
+"""A notification was refused; `outcome` is a `Refused`. It is not sent for a 503."""
 
 
-def heard(outcome: Outcome) -> bool:
-    """Tell whether anybody listens to how it ended."""
-    return _of(outcome).has_listeners(Receiver)
+def has_listeners(outcome: Outcome) -> bool:
+    """Return whether the signal of an outcome has listeners."""
+    return _signal(outcome).has_listeners(Receiver)
 
 
 def send(arrival: Arrival, outcome: Outcome) -> None:
-    """Tell whoever listens. Never raises."""
+    """Send the signal of an outcome. Never raises."""
     try:
-        _of(outcome).send_robust(Receiver, arrival=arrival, outcome=outcome)
-    except Exception as error:  # noqa: BLE001 - Django cannot log what an object without a name raises
-        log.error("A receiver of a signal raised %s.", type(error).__name__)  # noqa: TRY400 - a traceback may quote what it says
+        _signal(outcome).send_robust(Receiver, arrival=arrival, outcome=outcome)
+    except Exception as error:  # noqa: BLE001 - Django fails to log an error of a listener without a name
+        log.error("A receiver of a signal raised %s.", type(error).__name__)  # noqa: TRY400 - a traceback may quote a notification
 
 
-def _of(outcome: Outcome) -> Signal:
+def _signal(outcome: Outcome) -> Signal:
     return notification_recorded if isinstance(outcome, Recorded) else notification_refused

@@ -11,9 +11,8 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.timezone import make_aware
 
-from hookrow.django.field_types import check_fold
 from hookrow.django.mapping import NOT_NULL, map_models
-from hookrow.django.transactions import begun, reading
+from hookrow.django.transactions import begin, reading
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.schema import Schema, nearest
 from hookrow.stores import NOT_ON
@@ -34,7 +33,6 @@ class DjangoStore(SQLStore):
         check_alias(using)
         self.using = using
         self.mapping = map_models(schema, using)
-        check_fold(self.mapping.fields["subscribers", "email"], schema.subscribers.fold, using)
         for field in self.mapping.not_null():
             raise SchemaMismatch(f"{NOT_NULL.format(field)} Add null=True to it.")
         database = DjangoDatabase(using)
@@ -44,7 +42,7 @@ class DjangoStore(SQLStore):
             self.mapping.schema,
             self.mapping.columns,
             dialect,
-            single_statement=dialect.single_statement_write and self.mapping.is_written_apart,
+            single_statement=dialect.single_statement_write and self.mapping.has_separate_rows,
         )
         self._queries = self._built
 
@@ -69,8 +67,8 @@ def check_alias(using: str) -> None:
         )
 
 
-class _DjangoNames(Dialect):
-    """Quotes the names of tables as Django does: a dot is a part of the name."""
+class _QuotesTables(Dialect):
+    """Quotes the names of tables as Django does, for which a dot is a part of the name."""
 
     def __init__(self, quote: Callable[[str], str]) -> None:
         self._quote = quote
@@ -79,11 +77,11 @@ class _DjangoNames(Dialect):
         return self._quote(name).replace("%", "%%")
 
 
-class _PostgreSQL(_DjangoNames, PostgreSQL):
+class _PostgreSQL(_QuotesTables, PostgreSQL):
     pass
 
 
-class _SQLite(_DjangoNames, SQLite):
+class _SQLite(_QuotesTables, SQLite):
     pass
 
 
@@ -106,7 +104,7 @@ class DjangoDatabase:
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """Begin a transaction with time limits, or a savepoint."""
-        with begun(self._using) as connection:
+        with begin(self._using) as connection:
             yield _Connection(connection)
 
     @contextmanager
@@ -133,7 +131,7 @@ _TIMESTAMPTZ = 1184
 
 
 class _Connection:
-    """Django takes `%%` for a percent sign only if it is passed a list of parameters."""
+    """Passes lists of parameters, because without one Django does not read `%%` as `%`."""
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         self._connection = connection
@@ -157,7 +155,7 @@ class _Connection:
             cursor.executemany(sql, list(rows))
 
     def _aware(self, rows: Sequence[Row], description: Sequence[Any]) -> Sequence[Row]:
-        """Return instants with their time zone, which Django removes if USE_TZ is off."""
+        """Return times with their time zone, which Django removes if USE_TZ is off."""
         places = {place for place, each in enumerate(description) if each[1] == _TIMESTAMPTZ}
         zone = ZoneInfo(self._connection.timezone_name)
         return [

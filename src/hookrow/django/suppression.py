@@ -1,6 +1,6 @@
-"""Suppressing and lifting by hand, from the admin of whatever model the subscribers are.
+"""Manual suppression in the admin of any model that plays the subscribers.
 
-`class PersonAdmin(SuppressionAdmin)` gives a host's own the two actions.
+`class PersonAdmin(SuppressionAdmin)` adds the two actions to the admin of a project's own model.
 """
 
 from __future__ import annotations
@@ -19,49 +19,49 @@ from django.template.response import TemplateResponse
 from hookrow.byhand import change_by_hand
 from hookrow.decide import decide, mentioned
 from hookrow.django.conf import conf
-from hookrow.django.receiving import store
+from hookrow.django.receiver import store
 from hookrow.errors import HookrowError
 from hookrow.notification import Arrival, Key, Reactivated, Recorded
 from hookrow.story import many
 
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[Any]
-else:  # Django's own is generic in the stubs alone
+else:  # Django's own is generic only in the stubs
     _Admin = admin.ModelAdmin
 
 MOST = 100
-"""Subscribers at a time: each is a transaction of its own, and the page waits for all."""
+"""How many subscribers one action changes: each has a transaction, and the page waits."""
 
 
-class Why(forms.Form):
-    """What is asked before anything is changed."""
+class ReasonForm(forms.Form):
+    """Asks for the reason of a change."""
 
     reason = forms.CharField(max_length=200, widget=AdminTextInputWidget)
 
 
 class SuppressionAdmin(_Admin):
-    """Adds the actions "suppress" and "lift", for those who may change the model.
+    """Adds the actions "suppress" and "lift", for users who may change the model.
 
-    Each asks for a reason. The change is a notification of its own: it stays in the
-    log, with the user's name. An admin with actions of its own adds the two to them.
+    Both ask for a reason. The log keeps each change as a notification with the user's name. A
+    subclass with actions of its own names these two as well.
     """
 
     actions = ("suppress", "lift")
 
     @admin.action(description="Suppress: send no more mail to them", permissions=["change"])
     def suppress(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-        """Suppress the selected subscribers for a reason, which their rows keep."""
+        """Suppress the selected subscribers; their rows keep the reason."""
         return self._change(request, queryset, suppress=True)
 
     @admin.action(description="Lift their suppression", permissions=["change"])
     def lift(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-        """Lift the suppression of the selected subscribers for a reason, which the log keeps."""
+        """Lift the suppression of the selected subscribers; the log keeps the reason."""
         return self._change(request, queryset, suppress=False)
 
     def _change(
         self, request: HttpRequest, queryset: QuerySet[Any], *, suppress: bool
     ) -> HttpResponse | None:
-        """Ask for a reason, or with one do it, and say how it went."""
+        """Ask for a reason, or apply the change with the given one and show the result."""
         rows = list(queryset[: MOST + 1])
         if len(rows) > MOST:
             self.message_user(request, f"Select {MOST} at most.", messages.ERROR)
@@ -69,15 +69,14 @@ class SuppressionAdmin(_Admin):
         if not rows:
             self.message_user(request, "None of them is there any more.", messages.WARNING)
             return None
-        form = Why(request.POST if "reason" in request.POST else None)
+        form = ReasonForm(request.POST if "reason" in request.POST else None)
         if not form.is_valid():
             return self._ask(request, rows, form, suppress=suppress)
-        reason = form.cleaned_data["reason"]
         done = 0
         try:
-            rows = [row for row in rows if self._is_meant(request, row)]
+            rows = [row for row in rows if self._is_found(request, row)]
             for row in rows:
-                done += self._changed(request, row, reason, suppress=suppress)
+                done += self._record(request, row, form.cleaned_data["reason"], suppress=suppress)
         except HookrowError as error:
             self.message_user(request, f"Stopped after {done}: {error}", messages.ERROR)
             return None
@@ -87,22 +86,22 @@ class SuppressionAdmin(_Admin):
         self.message_user(request, text, messages.SUCCESS if done else messages.WARNING)
         return None
 
-    def _is_meant(self, request: HttpRequest, row: Any) -> bool:  # noqa: ANN401 - any model's
-        """Tell whether its address finds the row, and say so where it finds another."""
-        found = _found(_value(row, "email"))
+    def _is_found(self, request: HttpRequest, row: Any) -> bool:  # noqa: ANN401 - any model's
+        """Return whether the row's address finds the row; warn if it finds another."""
+        found = _find(_value(row, "email"))
         if found in {None, _value(row, "id")}:
             return True
         text = f"{row} is left as it is: what comes for its address goes to another row, {found}."
         self.message_user(request, text, messages.WARNING)
         return False
 
-    def _changed(self, request: HttpRequest, row: Any, reason: str, *, suppress: bool) -> bool:  # noqa: ANN401 - any model's
-        user = request.user.get_username()
+    def _record(self, request: HttpRequest, row: Any, reason: str, *, suppress: bool) -> bool:  # noqa: ANN401 - any model's
+        """Record the change as a notification; return whether the row has it."""
         outcome = change_by_hand(
             store(),
             _value(row, "email"),
             reason=reason if suppress else None,
-            by=user,
+            by=request.user.get_username(),
             at=datetime.now(UTC),
             note=reason,
             bodies=conf.keep_bodies,
@@ -114,7 +113,7 @@ class SuppressionAdmin(_Admin):
         return True
 
     def _ask(
-        self, request: HttpRequest, rows: list[Any], form: Why, *, suppress: bool
+        self, request: HttpRequest, rows: list[Any], form: ReasonForm, *, suppress: bool
     ) -> HttpResponse:
         context = {
             **self.admin_site.each_context(request),
@@ -135,9 +134,9 @@ def _value(row: Any, ours: str) -> Any:  # noqa: ANN401 - any model's
     return getattr(row, store().mapping.fields["subscribers", ours].attname)
 
 
-def _found(email: str) -> Key | tuple[Key, Key] | None:
-    """Return the key of the subscriber whom a notification would find, if any."""
-    asked = Arrival(Reactivated(email, None, None), b"", datetime.now(UTC))
+def _find(email: str) -> Key | tuple[Key, Key] | None:
+    """Return the key of the subscriber that a notification would find, if any."""
+    arrival = Arrival(Reactivated(email, None, None), b"", datetime.now(UTC))
     with store().reading() as reading:
-        outcome = decide(asked, reading.find(mentioned([asked])))
+        outcome = decide(arrival, reading.find(mentioned([arrival])))
     return outcome.changes[0].row[1] if isinstance(outcome, Recorded) else None

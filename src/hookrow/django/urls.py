@@ -1,10 +1,13 @@
-"""The URLs: `path("mail/", include("hookrow.django.urls"))`, with a slash at the end or without."""
+"""The URLs: `path("mail/", include("hookrow.django.urls"))`, with or without the slash."""
 
 from __future__ import annotations
 
-from django.urls import path, re_path
+from django.apps import apps
+from django.core.checks import CheckMessage
+from django.urls import URLPattern, re_path
+from django.urls.resolvers import RoutePattern
 
-from hookrow.django.mapping import LOG, find_model
+from hookrow.django.checks import check
 from hookrow.django.views import webhooks
 from hookrow.receiver import ENDPOINT
 
@@ -12,9 +15,16 @@ app_name = "hookrow"
 
 _PATH = ENDPOINT.removeprefix("/")
 
-urlpatterns = [
-    path(_PATH, webhooks, name="webhooks"),
-    re_path(f"^[/]?{_PATH}/?$", webhooks),  # below path("mail", ...), too
-]
 
-find_model(LOG)  # says which app is missing, where the settings have the URLs alone
+class _Endpoint(URLPattern):
+    """Runs hookrow's system checks if the app that registers them is not installed."""
+
+    def check(self) -> list[CheckMessage]:
+        found = super().check()
+        return found if apps.is_installed("hookrow.django") else [*found, *check(None)]
+
+
+urlpatterns = [
+    _Endpoint(RoutePattern(_PATH, name="webhooks", is_endpoint=True), webhooks, name="webhooks"),
+    re_path(f"^[/]?{_PATH}/?$", webhooks),  # also below path("mail", ...)
+]

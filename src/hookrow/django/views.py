@@ -1,4 +1,4 @@
-"""The endpoint as a Django view: one for WSGI and ASGI, for the secret is all that it asks for."""
+"""The endpoint as one Django view for WSGI and ASGI, whose only access check is the secret."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.views.decorators.csrf import csrf_exempt
 
 from hookrow import wsgi
 from hookrow.django.conf import conf
-from hookrow.django.receiving import receiver
+from hookrow.django.receiver import receiver
 from hookrow.errors import ConfigurationError
 from hookrow.http import LARGEST_BODY, Head, Request, Response, refuse
 from hookrow.notification import Refusal
@@ -26,28 +26,29 @@ _quiet = Quiet()
 @csrf_exempt
 @login_not_required
 def webhooks(request: HttpRequest) -> HttpResponse:
-    """Answer a notification, whatever of a transaction, login or form the project asks for.
+    """Respond to a notification, outside of `ATOMIC_REQUESTS`.
 
-    On WSGI nothing of the body is read before the secret is judged. On ASGI Django has
-    read it all by then.
+    On WSGI, the secret is checked before any byte of the body is read. On ASGI, Django reads the
+    body first.
     """
-    # That the path is ours, wherever it is mounted, the URLconf has found.
+    # The URLconf has checked the path, wherever it is mounted.
     head = head_of(request, ENDPOINT)
-    return sent(_answer(request, head), head)
+    return django_response(_respond(request, head), head)
 
 
 for _alias in connections:
     non_atomic_requests(using=_alias)(webhooks)
 
 
-def sent(response: Response, head: Head) -> HttpResponse:
-    """Return a response as Django sends it."""
-    more = {"Content-Length": str(len(response.body)), HEADER: head.request_id}
-    return HttpResponse(response.body, status=response.status, headers=more | {**response.headers})
+def django_response(response: Response, head: Head) -> HttpResponse:
+    """Return a response as an object of Django's."""
+    headers = {"Content-Length": str(len(response.body)), HEADER: head.request_id}
+    headers |= response.headers
+    return HttpResponse(response.body, status=response.status, headers=headers)
 
 
 def head_of(request: HttpRequest, path: str, root: str = "") -> Head:
-    """Return the head of a request, at a path that the URLconf has found it to be at."""
+    """Return the head of a request, at a path that the URLconf has checked."""
     headers = [
         (name.encode("latin-1", "replace"), value.encode("latin-1", "replace"))
         for name, value in request.headers.items()
@@ -57,33 +58,34 @@ def head_of(request: HttpRequest, path: str, root: str = "") -> Head:
     return Head(request.method or "", path, headers, root, query, secure, request_id(headers))
 
 
-def _answer(request: HttpRequest, head: Head) -> Response:
+def _respond(request: HttpRequest, head: Head) -> Response:
     try:
         handler = receiver()
     except ConfigurationError as error:
-        _quiet.error("Answering 503: the settings cannot work. %s", error)
+        _quiet.error("Returned 503 because of the settings: %s", error)
         return refuse(Refusal.UNAVAILABLE)
     refusal = handler.admit(head)
     if refusal is not None:
         return refusal
-    body = _body(request, head)
+    body = _read_body(request, head)
     if isinstance(body, Refusal):
         return handler.refuse(head, body)
+    admitted = Request(head, body)
     if connections[conf.database].in_atomic_block:  # a test's, whose rows no other thread sees
-        return handler.answer(Request(head, body))
+        return handler.answer(admitted)
     if not conf.group_commit:
         handler.start()
-        return handler.answer(Request(head, body))
-    answer = handler(Request(head, body))
-    return answer.result() if isinstance(answer, Promise) else answer
+        return handler.answer(admitted)
+    response = handler(admitted)
+    return response.result() if isinstance(response, Promise) else response
 
 
-def _body(request: HttpRequest, head: Head) -> bytes | Refusal:
-    """Read the body, under no limit of the project's, or return why it is refused.
+def _read_body(request: HttpRequest, head: Head) -> bytes | Refusal:
+    """Read the body, without the limits of the project, or return why it is refused.
 
-    What a middleware has read already Django gives once more.
+    If a middleware has read it already, Django returns it again.
     """
-    # Django's stubs leave out what alone tells.
+    # Django's stubs lack this attribute, and no public one has the information.
     if isinstance(request, WSGIRequest) and not request._read_started:  # type: ignore[attr-defined] # noqa: SLF001
         return wsgi.body(head, request.environ)
     body: bytes = request.read(LARGEST_BODY + 1)

@@ -1,4 +1,4 @@
-"""Make the log."""
+"""Create the log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PARKED = models.Q(retry_at__isnull=False)
 
 
 class Migration(migrations.Migration):
-    """The table of notifications, as Alembic makes it."""
+    """The same table as that of hookrow's own migrations."""
 
     initial = True
     dependencies = ()
@@ -23,15 +23,15 @@ class Migration(migrations.Migration):
                 ("record_type", models.CharField(max_length=64, null=True)),
                 ("message_id", models.CharField("message id", max_length=255, null=True)),
                 ("recipient", models.CharField(max_length=320, null=True)),
-                ("occurred_at", UTCDateTimeField("happened", null=True)),
+                ("occurred_at", UTCDateTimeField("occurred", null=True)),
                 ("outcome", models.CharField(max_length=32)),
                 ("first_outcome", models.CharField(max_length=32)),
                 ("status", models.SmallIntegerField()),
                 ("attempts", models.BigIntegerField()),
-                ("received_at", UTCDateTimeField("came")),
-                ("last_received_at", UTCDateTimeField("came last")),
+                ("received_at", UTCDateTimeField("received")),
+                ("last_received_at", UTCDateTimeField("last received")),
                 ("ended_at", UTCDateTimeField("ended")),
-                ("retry_at", UTCDateTimeField("next try", null=True)),
+                ("retry_at", UTCDateTimeField("next retry", null=True)),
                 ("body", models.TextField(null=True)),
             ],
             options={

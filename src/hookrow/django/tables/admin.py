@@ -1,4 +1,4 @@
-"""The four tables in the admin. What notifications set is there to be read."""
+"""The four tables in the admin. Columns that notifications set are read-only."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from django.contrib import admin
 from django.db.models import Q, QuerySet
 
 from hookrow.decide import fold
-from hookrow.django.changelist import LongList, beginning, choice
 from hookrow.django.conf import conf
 from hookrow.django.fields import Folded
+from hookrow.django.large_table import LargeTableAdmin, condition_filter, email_starts_with
 from hookrow.django.suppression import SuppressionAdmin
 from hookrow.django.tables.models import Dispatch, List, Subscriber, Subscription
 from hookrow.schema import SUPPRESSION
 
-_STATE = choice(
+_STATE = condition_filter(
     "state",
     {
         "suppressed": Q(suppressed_at__isnull=False),
@@ -25,23 +25,23 @@ _STATE = choice(
 
 
 @admin.register(Subscriber)
-class SubscriberAdmin(LongList, SuppressionAdmin):
-    """Subscribers, to be suppressed by an action that asks why."""
+class SubscriberAdmin(LargeTableAdmin, SuppressionAdmin):
+    """Subscribers, with actions that suppress them for a reason."""
 
     list_display = ("email", "suppressed_at", "suppression_reason", "created_at")
     list_filter = (_STATE,)
     fields = ("email", *SUPPRESSION, "created_at")
     readonly_fields = (*SUPPRESSION, "created_at")
     search_fields = ("email",)
-    search_help_text = "What the address begins with."
+    search_help_text = "The beginning of the address."
 
-    def found(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
-        """Return those whose email begins so."""
-        return beginning(queryset, "email", term)
+    def search(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
+        """Return the subscribers whose email starts with the term."""
+        return email_starts_with(queryset, "email", term)
 
 
 @admin.register(List)
-class ListAdmin(LongList):
+class ListAdmin(LargeTableAdmin):
     """Lists."""
 
     list_display = ("name", "created_at")
@@ -49,26 +49,26 @@ class ListAdmin(LongList):
     readonly_fields = ("created_at",)
     search_fields = ("name",)
 
-    def found(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
-        """Return those that have it in their name."""
+    def search(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
+        """Return the lists whose name contains the term."""
         return queryset.filter(name__icontains=term)
 
 
-class _OfSubscribers(LongList):
-    """Rows that belong to a subscriber."""
+class _OfSubscribers(LargeTableAdmin):
+    """Rows of a subscriber in a list."""
 
     autocomplete_fields = ("subscriber", "list")
     list_select_related = ("subscriber", "list")
     search_fields = ("subscriber__email",)
 
-    def found(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
-        """Return those of the subscriber with that email."""
+    def search(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
+        """Return the rows of the subscriber with that email."""
         return queryset.filter(subscriber__in=_with_email(term))
 
 
 @admin.register(Subscription)
 class SubscriptionAdmin(_OfSubscribers):
-    """Who is on which list."""
+    """The subscribers of lists."""
 
     list_display = ("subscriber", "list", "suppressed_at", "suppression_reason", "created_at")
     list_filter = (_STATE, "list")
@@ -79,14 +79,14 @@ class SubscriptionAdmin(_OfSubscribers):
 
 @admin.register(Dispatch)
 class DispatchAdmin(_OfSubscribers):
-    """What was sent to whom, and what became of it."""
+    """Dispatches, with the times at which they were delivered and opened."""
 
     list_display = (
         *("__str__", "subscriber", "list", "delivered_at", "opened_at"),
         *("suppressed_at", "created_at"),
     )
     list_filter = (
-        choice(
+        condition_filter(
             "mail",
             {
                 "not_sent": Q(provider_message_id__isnull=True),
@@ -105,8 +105,8 @@ class DispatchAdmin(_OfSubscribers):
     readonly_fields = ("delivered_at", "opened_at", *SUPPRESSION, "created_at")
     search_help_text = "A whole message id, or the subscriber's whole address."
 
-    def found(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
-        """Return those with that message id, or of that subscriber."""
+    def search(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
+        """Return the dispatches with that message id, or to that subscriber."""
         return queryset.filter(Q(provider_message_id=term) | Q(subscriber__in=_with_email(term)))
 
 

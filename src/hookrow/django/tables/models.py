@@ -1,6 +1,6 @@
-"""The four tables as models: the very ones that `stores/tables.py` and Alembic make."""
+"""Models of the four tables that hookrow's own migrations create, too."""
 
-# ruff: noqa: DJ001 - null is what is not known, for all who share the table
+# ruff: noqa: DJ001 - null means unknown in the shared tables
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     _OptionalText = models.CharField[str | None, str | None]
 
 
-class Made(models.Model):
-    """What knows when it was made; the database does where a plain INSERT does not say."""
+class Created(models.Model):
+    """A row with its time of creation, which the database sets by default."""
 
     id: models.BigAutoField[int, int] = models.BigAutoField(primary_key=True)
     created_at = UTCDateTimeField(db_default=UTCNow(), editable=False)
@@ -28,7 +28,7 @@ class Made(models.Model):
 
 
 class Suppressible(models.Model):
-    """What the provider's word may suppress, and when that last changed."""
+    """A row that the provider may suppress, and the time of the last change."""
 
     suppressed_at = UTCDateTimeField(null=True, blank=True)
     suppression_reason: models.TextField[str | None, str | None] = models.TextField(
@@ -42,13 +42,13 @@ class Suppressible(models.Model):
         abstract = True
 
 
-class Subscriber(Suppressible, Made):
-    """Somebody who gets mail, by an address that is unique whatever the case of its letters."""
+class Subscriber(Suppressible, Created):
+    """A recipient of mail, whose address is unique ignoring ASCII case."""
 
     email: _Text = models.CharField(max_length=320)
 
     class Meta:
-        """Unique as the query looks for it."""
+        """Emails are unique by the expression that queries use."""
 
         db_table = "hookrow_subscribers"
         constraints = (
@@ -63,8 +63,8 @@ class Subscriber(Suppressible, Made):
         return self.email
 
 
-class List(Made):
-    """What one subscribes to."""
+class List(Created):
+    """A list to subscribe to."""
 
     name: _Text = models.CharField(max_length=255)
 
@@ -77,8 +77,8 @@ class List(Made):
         return self.name
 
 
-class Subscription(Suppressible, Made):
-    """A subscriber of a list."""
+class Subscription(Suppressible, Created):
+    """A subscriber's membership in a list."""
 
     list: models.ForeignKey[List, List] = models.ForeignKey(
         List, models.PROTECT, related_name="subscriptions", db_index=False
@@ -88,7 +88,7 @@ class Subscription(Suppressible, Made):
     )
 
     class Meta:
-        """Once for each of the two; the constraint's index serves the list, too."""
+        """Unique for both together; the constraint's index also serves the list."""
 
         db_table = "hookrow_subscriptions"
         constraints = (
@@ -101,8 +101,8 @@ class Subscription(Suppressible, Made):
         return f"{self.subscriber} of {self.list}"
 
 
-class Dispatch(Suppressible, Made):
-    """A message to a subscriber; without the provider's id until it is sent."""
+class Dispatch(Suppressible, Created):
+    """A message to a subscriber, without the provider's id until it is sent."""
 
     provider_message_id: _OptionalText = models.CharField(
         "provider's message id", max_length=255, null=True, blank=True
@@ -117,7 +117,7 @@ class Dispatch(Suppressible, Made):
     opened_at = UTCDateTimeField(null=True, blank=True)
 
     class Meta:
-        """One for each message of the provider's."""
+        """One dispatch per message of the provider."""
 
         db_table = "hookrow_dispatches"
         verbose_name_plural = "dispatches"

@@ -1,4 +1,4 @@
-"""`manage.py hookrow`: hands its arguments to the command line's own commands."""
+"""`manage.py hookrow`, which passes its arguments to the commands of `hookrow`."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from hookrow.django.commands import commands
 
 
 class Command(BaseCommand):
-    """`replay`, `prune`, `log`, `check` and `simulate`, without options that settings have."""
+    """Runs the commands without the options that the settings replace."""
 
-    help = "Look after hookrow's log: replay, prune, log, check, simulate."
-    requires_system_checks: tuple[str, ...] = ()  # `check` runs them, and says more
+    help = "Manage hookrow's log: check, log, replay, stats, prune, simulate."
+    requires_system_checks: tuple[str, ...] = ()  # `check` runs them and reports more
 
     def run_from_argv(self, argv: list[str]) -> None:
-        """Run what was typed, and exit with its status; Django's own options are Django's."""
+        """Run a command and exit with its status. Django handles its own options."""
         parser = BaseCommand().create_parser(argv[0], argv[1], add_help=False, allow_abbrev=False)
         options, arguments = parser.parse_known_args(argv[2:])
         handle_default_options(options)
@@ -47,13 +47,13 @@ class Command(BaseCommand):
         self.run_from_argv([prog_name, subcommand, "--help"])
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Take everything, as `call_command` gives it."""
+        """Accept all arguments of `call_command`."""
         parser.add_argument("args", nargs=REMAINDER)
 
     def handle(self, *args: str, **options: Any) -> None:  # noqa: ANN401 - Django's own
-        """Run a command for `call_command`. Raises `CommandError` where its status is not 0."""
+        """Run a command for `call_command`. Raises `CommandError` if its status is not 0."""
         del options
-        self.stdout.ending = self.stderr.ending = ""  # click ends its lines by itself
+        self.stdout.ending = self.stderr.ending = ""  # click ends lines itself
         out, err = cast("TextIO", self.stdout), cast("TextIO", self.stderr)
         try:
             with redirect_stdout(out), redirect_stderr(err):

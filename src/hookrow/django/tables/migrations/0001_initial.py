@@ -1,4 +1,4 @@
-"""Make the four tables."""
+"""Create the four tables."""
 
 from __future__ import annotations
 
@@ -21,12 +21,25 @@ def _suppression() -> tuple[
     )
 
 
+def _reference(
+    name: str, model: str, plural: str, *, indexed: bool = True, optional: bool = False
+) -> tuple[str, models.ForeignKey[models.Model, models.Model]]:
+    return name, models.ForeignKey(
+        f"hookrow_tables.{model}",
+        models.PROTECT,
+        related_name=plural,
+        db_index=indexed,
+        null=optional,
+        blank=optional,
+    )
+
+
 def _created_at() -> tuple[str, UTCDateTimeField]:
     return "created_at", UTCDateTimeField(db_default=UTCNow(), editable=False)
 
 
 class Migration(migrations.Migration):
-    """Subscribers, lists, subscriptions and dispatches, as Alembic makes them."""
+    """Subscribers, lists, subscriptions and dispatches; the same as hookrow's own migrations."""
 
     initial = True
     dependencies = ()
@@ -59,21 +72,8 @@ class Migration(migrations.Migration):
             "Subscription",
             fields=[
                 _id(),
-                (
-                    "list",
-                    models.ForeignKey(
-                        "hookrow_tables.List",
-                        models.PROTECT,
-                        related_name="subscriptions",
-                        db_index=False,
-                    ),
-                ),
-                (
-                    "subscriber",
-                    models.ForeignKey(
-                        "hookrow_tables.Subscriber", models.PROTECT, related_name="subscriptions"
-                    ),
-                ),
+                _reference("list", "List", "subscriptions", indexed=False),
+                _reference("subscriber", "Subscriber", "subscriptions"),
                 *_suppression(),
                 _created_at(),
             ],
@@ -96,22 +96,8 @@ class Migration(migrations.Migration):
                         "provider's message id", max_length=255, null=True, blank=True
                     ),
                 ),
-                (
-                    "subscriber",
-                    models.ForeignKey(
-                        "hookrow_tables.Subscriber", models.PROTECT, related_name="dispatches"
-                    ),
-                ),
-                (
-                    "list",
-                    models.ForeignKey(
-                        "hookrow_tables.List",
-                        models.PROTECT,
-                        related_name="dispatches",
-                        null=True,
-                        blank=True,
-                    ),
-                ),
+                _reference("subscriber", "Subscriber", "dispatches"),
+                _reference("list", "List", "dispatches", optional=True),
                 ("delivered_at", UTCDateTimeField(null=True, blank=True)),
                 ("opened_at", UTCDateTimeField(null=True, blank=True)),
                 *_suppression(),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache, partial
 from os import PathLike
 from threading import RLock
@@ -12,7 +14,7 @@ from django.db import close_old_connections, connections
 from django.db.transaction import on_commit
 
 from hookrow.django.conf import conf
-from hookrow.django.signals import heard, send
+from hookrow.django.signals import has_listeners, send
 from hookrow.django.store import DjangoStore
 from hookrow.notification import Arrival, Outcome
 from hookrow.observing import Observer, Observers
@@ -22,8 +24,8 @@ from hookrow.receiver import Receiver
 
 _lock = RLock()
 
-_CLOSING = 5.0
-"""In seconds; how long what waits may take to be recorded by settings that are gone."""
+_CLOSE_TIMEOUT = 5.0
+"""In seconds; how long a replaced receiver may take to record what is queued."""
 
 
 def receiver() -> Receiver:
@@ -38,7 +40,7 @@ def store() -> DjangoStore:
         return _store()
 
 
-class InRequest(Receiver):
+class SyncReceiver(Receiver):
     """Records in the request's own thread, and sends the signals there."""
 
     def __init__(self, provider: Postmark, store: DjangoStore, **options: Any) -> None:  # noqa: ANN401 - passed on
@@ -46,22 +48,40 @@ class InRequest(Receiver):
         self._using = store.using
 
     def ended(self, arrival: Arrival, outcome: Outcome) -> None:
-        """Send the signal; inside a transaction of the host's when that is committed."""
+        """Send the signal, or inside a transaction of the project when that is committed."""
         if connections[self._using].in_atomic_block:
             on_commit(partial(send, arrival, outcome), using=self._using)
         else:
             send(arrival, outcome)
 
 
-class Grouped(InRequest):
-    """Records in a thread of its own, and sends the signals in the hooks', where one listens."""
+class BatchReceiver(SyncReceiver):
+    """Records in a thread of its own; a thread for hooks sends the signals that have listeners."""
 
     def ended(self, arrival: Arrival, outcome: Outcome) -> None:
-        """Have the signal sent; what a transaction of the host's recorded is not in that thread."""
+        """Have the signal sent, unless a transaction of the project recorded in its own thread."""
         if connections[self._using].in_atomic_block:
             super().ended(arrival, outcome)
-        elif heard(outcome):
+        elif has_listeners(outcome):
             Receiver.ended(self, arrival, outcome)
+
+
+def build_receiver(
+    store: DjangoStore, *, spool: str | PathLike[str] | None, observer: Observer | None = None
+) -> Receiver:
+    """Build a receiver from the settings. Raises `ConfigurationError`."""
+    conf.check_names()
+    options: dict[str, Any] = {
+        "spool": spool,
+        "observer": observer,
+        "deadline": conf.deadline,
+        "keep_bodies": conf.keep_bodies,
+        "sweep": conf.sweep,
+    }
+    provider = Postmark(*conf.secrets())
+    if conf.group_commit:
+        return BatchReceiver(provider, store, on_recorded=_send, on_refused=_send, **options)
+    return SyncReceiver(provider, store, **options)
 
 
 @cache
@@ -71,58 +91,46 @@ def _store() -> DjangoStore:
 
 @cache
 def _receiver() -> Receiver:
-    observer = conf.observer
-    looking = _Looking(observer) if observer is not None else None
-    return built(_store(), spool=conf.spool, observer=looking)
+    observer = None if conf.observer is None else _Observers(conf.observer)
+    return build_receiver(_store(), spool=conf.spool, observer=observer)
 
 
-class _Looking(Observers):
-    """Looks in a thread whose connections no request opens and closes."""
+class _Observers(Observers):
+    """Closes the connections of the thread that collects metrics."""
 
     def look(self) -> None:
         """Have the observer look."""
-        close_old_connections()
-        try:
+        with _own_connections():
             super().look()
-        finally:
-            close_old_connections()
-
-
-def built(
-    store: DjangoStore, *, spool: str | PathLike[str] | None, observer: Observer | None = None
-) -> Receiver:
-    """Build a receiver as the settings say. Raises `ConfigurationError`."""
-    conf.refuse_unknown()
-    provider, options = Postmark(*conf.secrets), {"observer": observer, **_options()}
-    if conf.group_commit:
-        return Grouped(provider, store, spool=spool, on_recorded=_send, on_refused=_send, **options)
-    return InRequest(provider, store, spool=spool, **options)
-
-
-def _options() -> dict[str, Any]:
-    return {"deadline": conf.deadline, "keep_bodies": conf.keep_bodies, "sweep": conf.sweep}
 
 
 def _send(arrival: Arrival, outcome: Outcome) -> None:
-    """Send the signal in the hook's thread, whose connections no request opens and closes."""
+    """Send the signal in the thread for hooks."""
+    with _own_connections():
+        send(arrival, outcome)
+
+
+@contextmanager
+def _own_connections() -> Iterator[None]:
+    """Replace and close connections as Django does for a request, in a thread that has none."""
     close_old_connections()
     try:
-        send(arrival, outcome)
+        yield
     finally:
         close_old_connections()
 
 
-def _forget(*, setting: str, **_: object) -> None:
-    """Build anew after a test has overridden a setting."""
+def _rebuild(*, setting: str, **_: object) -> None:
+    """Build everything again after a test has overridden a setting."""
     if setting not in {"HOOKROW", "DATABASES", "INSTALLED_APPS"}:
         return
     with _lock:
         if _receiver.cache_info().currsize:
-            _receiver().close(_CLOSING)
+            _receiver().close(_CLOSE_TIMEOUT)
         _receiver.cache_clear()
         _store.cache_clear()
 
 
-setting_changed.connect(_forget, dispatch_uid="hookrow.django")
+setting_changed.connect(_rebuild, dispatch_uid="hookrow.django")
 
-LAST.add(connections.close_all)  # of the thread that ends: no request does it there
+LAST.add(connections.close_all)  # in a thread of hookrow's that ends, because no request does it

@@ -1,7 +1,7 @@
-"""Lists of the admin that stay quick over tables of millions of rows.
+"""Admin lists that stay fast over tables with millions of rows.
 
-Nothing counts or sorts a whole table, no row is asked for by itself, and a search is
-one that an index serves.
+No query counts or sorts a whole table or fetches related rows one by one, and each search uses an
+index.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from hookrow.django.fields import Folded
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[Any]
     _Paginator = Paginator[Any]
-else:  # Django's own are generic in the stubs alone
+else:  # Django's own are generic only in the stubs
     _Admin = admin.ModelAdmin
     _Paginator = Paginator
 
-MOST = 10_000
-"""Rows that a list shows at most: who looks for others narrows it."""
+MAX_ROWS = 10_000
+"""How many rows a list shows at most; filters and the search find others."""
 
 
-class Newest(_Paginator):
-    """Pages of the newest rows, of which it counts no more than it shows."""
+class LimitedPaginator(_Paginator):
+    """Counts no more rows than it shows."""
 
     @cached_property
     def count(self) -> int:
-        """Return how many there are, up to `MOST`."""
+        """Return the number of rows, up to `MAX_ROWS`."""
         rows: Any = self.object_list
-        return int(rows[:MOST].count())
+        return int(rows[:MAX_ROWS].count())
 
 
-class LongList(_Admin):
-    """A model of many rows, in the database that the settings name; newest first."""
+class LargeTableAdmin(_Admin):
+    """A model of many rows in the database of the settings, newest first."""
 
-    paginator = Newest
+    paginator = LimitedPaginator
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
     sortable_by = ()
@@ -57,12 +57,12 @@ class LongList(_Admin):
         return super().get_queryset(request).using(conf.database)
 
     def save_model(self, request: HttpRequest, obj: Model, form: Any, change: bool) -> None:  # noqa: ANN401, FBT001 - Django's own
-        """Save there."""
+        """Save to the database that hookrow uses."""
         del request, form, change
         obj.save(using=conf.database)
 
-    def response_action(self, request: HttpRequest, *given: Any, **more: Any) -> Any:  # noqa: ANN401 - passed on: Django 6 gives more
-        """Run the action, where what is selected are keys: for others Django answers 500."""
+    def response_action(self, request: HttpRequest, *args: Any, **more: Any) -> Any:  # noqa: ANN401 - passed on
+        """Run an action if all selected keys are valid; for others, Django would return a 500."""
         key = self.opts.pk
         try:
             for each in request.POST.getlist(ACTION_CHECKBOX_NAME):
@@ -70,54 +70,52 @@ class LongList(_Admin):
         except ValidationError:
             self.message_user(request, "What is selected is no row.", messages.ERROR)
             return None
-        return super().response_action(request, *given, **more)
+        return super().response_action(request, *args, **more)
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Return what the term finds: nothing where no column can hold it."""
+        """Return the rows that match the term: none if no column can hold it."""
         del request
         term = search_term.strip()
         if not term:
             return queryset, False
-        found = self.found(queryset, term) if is_email(term) else queryset.none()
-        return found, False
+        return self.search(queryset, term) if is_email(term) else queryset.none(), False
 
-    def found(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
-        """Return the rows that a term means."""
+    def search(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
+        """Return the rows that match a term."""
         raise NotImplementedError
 
 
-def beginning(queryset: QuerySet[Any], email: str, term: str) -> QuerySet[Any]:
-    """Return the rows whose email begins so, in whatever case: a range of the index."""
+def email_starts_with(queryset: QuerySet[Any], email: str, term: str) -> QuerySet[Any]:
+    """Return the rows whose email starts with the term in any case, by a range of the index."""
     low = fold(term)
     return queryset.alias(_folded=Folded(email)).filter(
         _folded__gte=low, _folded__lt=f"{low}\U0010ffff"
     )
 
 
-class Choice(admin.SimpleListFilter):
-    """A filter by a few conditions, by the words that stand for them."""
+class ConditionFilter(admin.SimpleListFilter):
+    """A filter with a few named conditions."""
 
     conditions: ClassVar[Mapping[str, Q]]
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:  # noqa: ANN401 - Django's own
-        """Return the words, each as it stands in the address and on the page."""
+        """Return each name as in the URL and on the page."""
         del request, model_admin
-        return [(word, word.replace("_", " ")) for word in self.conditions]
+        return [(name, name.replace("_", " ")) for name in self.conditions]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Return what the chosen word means; all where it is none of them."""
+        """Return the rows of the chosen condition; all rows for an unknown one."""
         del request
         return queryset.filter(self.conditions.get(self.value() or "", Q()))
 
 
-def choice(name: str, all_of_them: Mapping[str, Q]) -> type[Choice]:
-    """Make a filter of that name."""
-
-    class Chosen(Choice):
-        title = name
-        parameter_name = f"{name}_is".replace(" ", "_")
-        conditions = all_of_them
-
-    return Chosen
+def condition_filter(name: str, named: Mapping[str, Q]) -> type[ConditionFilter]:
+    """Return a filter class of that title."""
+    attributes = {
+        "title": name,
+        "parameter_name": f"{name}_is".replace(" ", "_"),
+        "conditions": named,
+    }
+    return type("_Filter", (ConditionFilter,), attributes)
