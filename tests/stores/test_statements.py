@@ -106,22 +106,41 @@ def plan(home: SQLHome, said: Sequence[tuple[str, Any]], *, scans: bool = True) 
 
 
 def test_group(home: SQLHome) -> None:
-    """A group of any size takes the same statements, each of which uses an index.
-
-    Django takes an UPDATE for each row that changes.
-    """
+    """A group of any size takes the same statements, each of which uses an index."""
     for size in (4, 40, MANY):
         with statements(home) as said:
             assert statuses(record(home.store, group(size))) == [200] * size
         most = 2 if home.url.startswith("postgres") else 8
         others = ("BEGIN", "COMMIT", "SELECT set_config", "PRAGMA")
         count = len([text for text, _ in said if not text.startswith(others)])
-        assert count <= (8 + 2 * size if isinstance(home, DjangoHome) else most)
+        assert count <= most
         if size < MANY:  # all rows are quickest found by a scan
             found = plan(home, said, scans=False)
             assert "Index" in found or "INDEX" in found
             assert "Seq Scan on hookrow" not in found
             assert "SCAN hookrow" not in found
+
+
+@pytest.mark.parametrize("home", ["django-sqlite", "django-postgres"], indirect=True)
+@pytest.mark.parametrize(
+    ("told", "most"),
+    [
+        (Delivered("s1@example.com", "m1", NOON), 4),
+        (opens("s1@example.com", "m1"), 4),
+        (Suppressed("s1@example.com", "m1", NOON, "HardBounce"), 7),
+        (Reactivated("s1@example.com", "m1", NOON), 7),
+    ],
+    ids=["delivery", "open", "suppression", "reactivation"],
+)
+def test_notification_in_django(home: SQLHome, told: Notification, most: int) -> None:
+    """A request's notification takes few queries, those that set the time limits included.
+
+    Inside a transaction of the project's, a savepoint and its limits come on top.
+    """
+    ends = ("BEGIN", "COMMIT")
+    with statements(home) as said:
+        assert statuses(record(home.store, [arrival(told)])) == [200]
+    assert len([text for text, _ in said if not text.startswith(ends)]) <= most
 
 
 @pytest.mark.parametrize(
