@@ -12,6 +12,7 @@ from django.test import Client, override_settings
 
 import django_host
 from command import Command
+from django_project.manage import PROJECT, database
 from django_project.page import FILES, GO_ON, PAGE, TEXT, TRY, start
 from django_project.site import users
 from hookrow.django import checks
@@ -19,20 +20,32 @@ from hookrow.django.commands import commands
 from hookrow.django.conf import NAMES, conf
 from hookrow.django.tables.models import Dispatch, Subscriber
 from hookrow.testing import StoreContract
-from session import ROOT, read_blocks
+from session import read_blocks
 from wire import SECRET
-
-PROJECT = ROOT / "examples/django_project"
 
 TEST = """
 import importlib
 import django
 from django.core.management import call_command
 django.setup()
-call_command("makemigrations", "crm")
+call_command("makemigrations", "crm", "accounts")
 importlib.invalidate_caches()
 call_command("check", fail_level="WARNING")
 call_command("test")
+"""
+
+
+USER = """
+from django.contrib.auth.models import AbstractUser
+
+class User(AbstractUser):
+    pass
+"""
+
+OWN_USER = """
+DATABASES = {{"default": {}}}
+AUTH_USER_MODEL = "accounts.User"
+INSTALLED_APPS += ["accounts"]
 """
 
 
@@ -48,8 +61,16 @@ def test_the_page_shows_the_example_and_its_commands() -> None:
         assert command in session
 
 
-def test_a_project_with_own_models_has_no_warnings_and_passes_its_tests(tmp_path: Path) -> None:
+def test_a_project_with_own_models_has_no_warnings_and_passes_its_tests(
+    tmp_path: Path, empty_database_url: str
+) -> None:
+    """Also with a user model of its own, and `migrate` creates all tables."""
     start(tmp_path, GO_ON)
+    (tmp_path / "accounts").mkdir()
+    (tmp_path / "accounts" / "__init__.py").touch()
+    (tmp_path / "accounts" / "models.py").write_text(USER)
+    with (tmp_path / "project" / "settings.py").open("a") as settings:
+        settings.write(OWN_USER.format(database(empty_database_url)))
     mount = next(line for line in TRY.splitlines() if "hookrow.django.urls" in line)
     (tmp_path / "project/urls.py").write_text(
         "from django.urls import include, path\n"
