@@ -34,9 +34,6 @@ _MAX = datetime.max.replace(tzinfo=UTC)
 Grain: TypeAlias = Literal["hour", "minute"]
 """The precision of times of arrival in counts."""
 
-LENGTHS: Mapping[Grain, int] = {"hour": len("2026-03-04 05"), "minute": len("2026-03-04 05:06")}
-"""How many characters of a time in SQLite a grain keeps."""
-
 
 class Cell(NamedTuple):
     """Entries that are counted together. `at` is the start of an hour or a minute, in UTC."""
@@ -147,12 +144,6 @@ def within_size(sizes: Iterable[tuple[int, int | None]]) -> Sequence[int]:
     """
     group = leading(sizes, lambda each: WIDEST_CHARACTER * (each[1] or 0))
     return [id_ for id_, _ in group]
-
-
-def moment(start: str | datetime) -> datetime:
-    """Read the start of an hour or a minute in UTC: SQLite's text or PostgreSQL's timestamp."""
-    found = datetime.fromisoformat(start) if isinstance(start, str) else start
-    return found.replace(tzinfo=UTC)
 
 
 class LogReader(Protocol):

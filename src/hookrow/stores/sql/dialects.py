@@ -18,7 +18,7 @@ from uuid import UUID
 import msgspec
 
 from hookrow.schema import Fold, Given
-from hookrow.stores.log import LENGTHS, Grain
+from hookrow.stores.log import Grain
 
 _json = msgspec.json.Encoder(uuid_format="hex").encode
 
@@ -191,7 +191,7 @@ class SQLite(Dialect):
 
     def start(self, grain: Grain, time: str) -> str:
         """Cut the text."""
-        return f"substr({time}, 1, {LENGTHS[grain]})"
+        return f"substr({time}, 1, {_LENGTHS[grain]})"
 
     def encode_rows(self, rows: Sequence[Sequence[Any]]) -> list[Any]:
         """Return the values of each row, of which there are many: few calls of functions."""
@@ -218,6 +218,8 @@ _KEY_TYPES = {
     *("text", "character varying", "uuid"),
 }
 """PostgreSQL's types whose values are a `Key`."""
+
+_LENGTHS: Mapping[Grain, int] = {"hour": len("2026-03-04 05"), "minute": len("2026-03-04 05:06")}
 
 POSTGRESQL, SQLITE = PostgreSQL(), SQLite()
 

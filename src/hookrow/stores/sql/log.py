@@ -100,7 +100,15 @@ class SQLLog:
             clear = f"UPDATE {self._table} SET body = NULL, retry_at = NULL"
             change = f"{clear} WHERE {over} AND body IS NOT NULL"
         values = [self._dialect.write(before), self._dialect.write(parked_before)]
-        return pruned(self.bounds(), partial(self._prune_batch, change, values), before)
+        for low, high in self._ranges():
+            pruned = _retried(partial(self._prune_batch, change, values, low, high))
+            if pruned is None:
+                return
+            count, oldest = pruned
+            yield count
+            # The ids are in the order of arrival.
+            if oldest is not None and oldest >= before:
+                return
 
     def forget(self, email: str) -> int:
         """See `LogReader`."""
@@ -114,7 +122,10 @@ class SQLLog:
             f"WHERE (recipient = %s OR (recipient IS NULL AND ({in_body})))"
         )
         values = [address, *(f"%{each.translate(_LIKE)}%" for each in texts)]
-        return sum(batches(self.bounds(), partial(self._change_batch, change, values)))
+        return sum(
+            _retried(partial(self._change_batch, change, [*values, low, high]))
+            for low, high in self._ranges()
+        )
 
     def ends(self, first: int, last: int) -> Mapping[Ending, Ended]:
         """See `LogReader`."""
@@ -160,7 +171,7 @@ class SQLLog:
     def _prune_batch(
         self, change: str, values: Sequence[Any], low: int, high: int
     ) -> tuple[int, datetime | None] | None:
-        """Return what `pruned` needs of a batch."""
+        """Return the count, and when the oldest entry left was received; None if another prunes."""
         oldest = f"SELECT min(received_at) FROM {self._table} WHERE {_WITHIN}"
         with self._transaction() as connection:
             if self._dialect.name == "postgresql":  # SQLite's transaction holds the whole file
@@ -170,9 +181,15 @@ class SQLLog:
             count = connection.execute(f"{change} AND {_WITHIN}", [*values, low, high])
             return count, utc(connection.fetch(oldest, [low, high])[0][0])
 
-    def _change_batch(self, change: str, values: Sequence[Any], low: int, high: int) -> int:
+    def _change_batch(self, change: str, values: Sequence[Any]) -> int:
         with self._transaction() as connection:
-            return connection.execute(f"{change} AND {_WITHIN}", [*values, low, high])
+            return connection.execute(f"{change} AND {_WITHIN}", values)
+
+    def _ranges(self) -> Iterator[tuple[int, int]]:
+        """Yield ranges of ids for one transaction each, oldest first."""
+        first, last = self.bounds() or (1, 0)
+        for low in range(first, last + 1, BATCH):
+            yield low, low + BATCH - 1
 
     def _page(
         self, query: Query, ids: tuple[int, int], rest: str, *, bodies: bool
@@ -237,38 +254,12 @@ class SQLLog:
             yield connection
 
 
-def batches(bounds: tuple[int, int] | None, work: Callable[[int, int], T]) -> Iterator[T]:
-    """Do the work for each range of ids, oldest first; yield its results. Retry conflicts."""
-    first, last = bounds or (1, 0)
-    for low in range(first, last + 1, BATCH):
-        yield _retried(work, low, low + BATCH - 1)
-
-
-def pruned(
-    bounds: tuple[int, int] | None,
-    work: Callable[[int, int], tuple[int, datetime | None] | None],
-    before: datetime,
-) -> Iterator[int]:
-    """Prune each range of ids, oldest first; yield how many entries were pruned.
-
-    `work` also returns when the oldest entry left was received, or None if another process is
-    pruning.
-    """
-    for done in batches(bounds, work):
-        if done is None:
-            return
-        count, oldest = done
-        yield count
-        # The ids are in the order of arrival.
-        if oldest is not None and oldest >= before:
-            return
-
-
-def _retried(work: Callable[[int, int], T], low: int, high: int) -> T:
+def _retried(work: Callable[[], T]) -> T:
+    """Do the work, again if it conflicts with a writer."""
     for _ in range(TRIES - 1):
         with suppress(Conflict):
-            return work(low, high)
-    return work(low, high)
+            return work()
+    return work()
 
 
 def _known(time: datetime | str) -> datetime:
