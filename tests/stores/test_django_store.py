@@ -277,11 +277,13 @@ class TestModelsOfAHost:
             with store.transaction() as transaction:
                 assert transaction.read([row])[row]["delivered_at"] == later
 
+    @pytest.mark.parametrize("empty_database_url", ["postgres"], indirect=True)
     @override_settings(USE_TZ=False, TIME_ZONE="Europe/Berlin")
     def test_the_end_of_summer_time(self, crm: str) -> None:
-        """Without USE_TZ, PostgreSQL still tells apart two times of the same local time."""
-        if connections[crm].vendor == "sqlite":
-            pytest.skip("SQLite stores the local time")
+        """Without USE_TZ, PostgreSQL still tells apart two times of the same local time.
+
+        SQLite stores the local time.
+        """
         store, row = DjangoStore(HOST, crm), (Suppressible.DISPATCH, UID)
         for hour in (0, 1):
             at = datetime(2026, 10, 25, hour, 30, tzinfo=UTC)
