@@ -56,6 +56,17 @@ class TestTransactions:
                 read()
             read()
 
+    def test_autocommit_turned_off(self, pg: DjangoHome) -> None:
+        """What would wait for a commit of the project's is not recorded."""
+        connection = connections[pg.alias]
+        connection.ensure_connection()
+        connection.set_autocommit(False)
+        with pytest.raises(Unavailable, match="turned off autocommit"):
+            record(pg.store, [OPENED])
+        connection.rollback()
+        connection.set_autocommit(True)
+        assert statuses(record(pg.store, [OPENED])) == [200]
+
     def test_time_limit_of_reading(self, pg: DjangoHome) -> None:
         """Within `limited_to`, a read of a locked table ends with an error."""
         with pg.store.reading():

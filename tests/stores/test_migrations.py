@@ -123,7 +123,7 @@ class TestUpgrade:
         assert current(engine) == ["0002", "9999"]
 
     def test_the_first_edition(self, engine: Engine) -> None:
-        """Its revisions count, its table stays as it is, and an unknown one is refused."""
+        """Its revisions count and are kept up to date for it; an unknown one is refused."""
         upgrade(engine, Schema(log=None))
         run(
             engine,
@@ -135,8 +135,8 @@ class TestUpgrade:
         assert not inspect(engine).has_table(TABLE)
         assert upgrade(engine, OURS) == ["0002"]
         assert current(engine) == needed(OURS)
-        assert _scalar(engine, f"SELECT max(version_num) FROM {FIRST_EDITION}") == "0001"
-        run(engine, f"UPDATE {FIRST_EDITION} SET version_num = '0042'")
+        assert _scalar(engine, f"SELECT max(version_num) FROM {FIRST_EDITION}") == "0002"
+        run(engine, f"UPDATE {FIRST_EDITION} SET version_num = '0042' WHERE version_num = '0002'")
         with pytest.raises(ConfigurationError, match="0042, which this version"):
             upgrade(engine, OURS)
 
@@ -152,6 +152,26 @@ class TestUpgrade:
         assert upgrade(url, OURS) == ["0001", "0002"]
         postgres.execute(f"DROP OWNED BY {name}", url=empty_postgres_url)
         postgres.execute(f"DROP ROLE {name}")
+
+    def test_revisions_in_another_schema(
+        self, postgres: Databases, empty_postgres_url: str
+    ) -> None:
+        """Tables that the search path finds in a second schema are still known."""
+        upgrade(empty_postgres_url, Schema(log=None))
+        postgres.execute("CREATE SCHEMA app", url=empty_postgres_url)
+        url = f"{empty_postgres_url}&options=-csearch_path%3Dapp,public"
+        assert upgrade(url, OURS) == ["0002"]
+        assert upgrade(url, OURS) == []
+        assert current(url) == needed(OURS)
+        nowhere = f"{empty_postgres_url}&options=-csearch_path%3Dnowhere"
+        with pytest.raises(SchemaMismatch, match="search_path names no schema"):
+            upgrade(nowhere, OURS)
+
+    def test_a_strange_table_of_revisions(self, engine: Engine) -> None:
+        run(engine, f"CREATE TABLE {TABLE} (id INTEGER PRIMARY KEY)")
+        for work in (current, partial(upgrade, schema=OURS)):
+            with pytest.raises(SchemaMismatch, match=f"{TABLE}' has no column 'revision'"):
+                work(engine)
 
     def test_a_database_out_of_reach(self, tmp_path: Path) -> None:
         with opened(f"sqlite:///{tmp_path}") as engine:  # a folder

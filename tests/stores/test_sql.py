@@ -1,8 +1,8 @@
 """The SQL store: the mistakes that it refuses, the tables and the engines that it uses."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
-from datetime import date, timedelta, timezone
+from contextlib import closing, suppress
+from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,12 +13,13 @@ from homes import OURS, SQLHome, connect, run
 from sqlalchemy import Engine, create_engine, event, insert, make_url, select, text
 
 from copying import replace
-from hookrow import ConfigurationError, Role, Schema, SchemaMismatch, Suppressed
+from hookrow import ConfigurationError, Delivered, Role, Schema, SchemaMismatch, Suppressed
 from hookrow.migrations import upgrade
 from hookrow.notification import EventTime, RowId, SetSuppression, SetTime, Suppressible
 from hookrow.recording import record
 from hookrow.schema import SUPPRESSION
-from hookrow.stores import Unavailable
+from hookrow.stores import StoreError, Unavailable
+from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.tables import metadata, subscribers
 from postgres import Databases
@@ -337,3 +338,37 @@ def test_construction_before_the_tables(
             assert not Path(make_url(empty_database_url).database or "").exists()
         upgrade(empty_database_url, OURS)
         assert statuses(record(store, [SUPPRESSED])) == [404]
+
+
+def test_times_at_the_ends_of_the_calendar(postgres: Databases, postgres_url: str) -> None:
+    """They are read whatever the server's time zone is, in which they may not exist."""
+    for zone in ("Asia/Tokyo", "America/New_York"):
+        database = make_url(postgres_url).database
+        postgres.execute(f"ALTER DATABASE {database} SET timezone = '{zone}'")
+        with closing(SQLStore(postgres_url)) as store:
+            for at in (datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)):
+                told = arrival(Delivered("ada@example.com", "unknown", at))
+                assert statuses(record(store, [told])) == [404]
+            assert store.log is not None
+            assert len(store.log.newest(Query(), limit=9)) == 2
+
+
+HIDE_TABLES = """
+    CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql
+        AS $$ BEGIN SET search_path = pg_catalog; RETURN NEW; END $$;
+    CREATE TRIGGER t AFTER UPDATE ON hookrow_subscribers FOR EACH ROW EXECUTE FUNCTION f();
+"""
+
+
+def test_a_trigger_that_changes_the_session(postgres: Databases, postgres_url: str) -> None:
+    """The session is closed when its statements no longer find the tables."""
+    engine = connect(postgres_url)
+    add_ada(engine)
+    engine.dispose()
+    postgres.execute(HIDE_TABLES, url=postgres_url)
+    with closing(SQLStore(postgres_url)) as store:
+        assert statuses(record(store, [SUPPRESSED])) == [200]
+        with suppress(StoreError):
+            record(store, [SUPPRESSED])
+        postgres.execute("DROP TRIGGER t ON hookrow_subscribers", url=postgres_url)
+        assert statuses(record(store, [SUPPRESSED])) == [200]

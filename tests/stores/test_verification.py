@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from contract import NOON, arrival
-from homes import connect, run
-from sqlalchemy import Engine, text
+from homes import OURS, SQLHome, connect, run
+from sqlalchemy import Engine, make_url, text
 
 from copying import replace
 from hookrow import Role, Schema, SchemaMismatch, Suppressed
@@ -19,6 +19,7 @@ from hookrow.schema import SUPPRESSION
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.urls import open_database
 from hookrow.stores.sql.verify import verify
+from postgres import Databases
 
 REST = {"suppression_changed_at": None}
 HOST = Schema(
@@ -256,9 +257,66 @@ def test_views(engine: Engine) -> None:
     """A read-only view is refused, unless a trigger or a rule says what to change."""
     select, remedy = VIEWS[engine.dialect.name]
     run(make(engine), f'CREATE VIEW "Readers" AS {select}')
-    check(engine, people("Readers"), "No row can be changed through the view 'Readers': name the")
+    check(
+        engine,
+        people("Readers"),
+        "No row of 'Readers' can be changed, because of a view or a rule: name the",
+    )
     run(engine, remedy)
     check(engine, people("Readers"), "")
+
+
+COMPUTED = """
+    CREATE VIEW people AS
+    SELECT id, email, coalesce(suppressed_at) AS suppressed_at, suppression_reason FROM everyone
+"""
+
+
+@pytest.mark.parametrize("database", ["postgres"], indirect=True)
+@pytest.mark.parametrize(
+    ("statements", "said"),
+    [
+        (
+            ["CREATE RULE r AS ON UPDATE TO people DO INSTEAD NOTHING"],
+            "No row of 'people' can be changed, because of a view or a rule",
+        ),
+        (
+            [
+                "ALTER TABLE people RENAME TO everyone",
+                COMPUTED,
+            ],
+            "The rows of 'people' cannot be locked and changed: FeatureNotSupported",
+        ),
+    ],
+    ids=["rule", "expression"],
+)
+def test_updates_without_effect(engine: Engine, statements: list[str], said: str) -> None:
+    """A table whose rows an UPDATE would not change is refused."""
+    run(make(engine), *statements)
+    check(engine, HOST, said)
+
+
+def test_row_level_security(postgres: Databases, empty_postgres_url: str) -> None:
+    """A role that may read the rows but, by the policies, change none is refused."""
+    name = f"reader_{make_url(empty_postgres_url).database}"
+    with closing(SQLHome(empty_postgres_url, OURS)):
+        for statement in (
+            f"CREATE ROLE {name} LOGIN",
+            f"GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO {name}",
+            f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {name}",
+            "ALTER TABLE hookrow_dispatches ENABLE ROW LEVEL SECURITY",
+            f"CREATE POLICY seen ON hookrow_dispatches FOR SELECT TO {name} USING (true)",
+        ):
+            postgres.execute(statement, url=empty_postgres_url)
+        url = empty_postgres_url.replace("//postgres@", f"//{name}@")
+        with closing(open_database(url)) as database:
+            with pytest.raises(SchemaMismatch, match=r"Row-level security .* 'hookrow_dispatches'"):
+                verify(database, OURS)
+            policy = "CREATE POLICY changed ON hookrow_dispatches FOR UPDATE USING (true)"
+            postgres.execute(policy, url=empty_postgres_url)
+            verify(database, OURS)
+        postgres.execute(f"DROP OWNED BY {name}", url=empty_postgres_url)
+        postgres.execute(f"DROP ROLE {name}")
 
 
 def test_a_view_that_is_only_read(engine: Engine) -> None:

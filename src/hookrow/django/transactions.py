@@ -45,6 +45,8 @@ def begin(using: str) -> Iterator[BaseDatabaseWrapper]:
     """
     with store_errors():
         connection = connections[using]
+        if not connection.in_atomic_block and not connection.get_autocommit():
+            raise Unavailable("The project has turned off autocommit: nothing would be committed.")
         begin = _savepoint if connection.in_atomic_block else _own
         with begin(connection):
             yield connection

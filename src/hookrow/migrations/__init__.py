@@ -3,7 +3,7 @@
 The scripts of each database are named by a revision and a branch: the four tables, or the log,
 which a host with tables of its own has, too. Each is run once, in order. `hookrow_migrations` has
 the revisions that have been run. The first edition had two, in `hookrow_version`; these count, and
-that table stays as it is, so that the first edition still runs.
+if that table exists, they are still kept there, so that the first edition runs on the result.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ FIRST_EDITION = "hookrow_version"
 
 LOG = "hookrow_notifications"
 """The log's table that the scripts create; a host may create one of another name."""
+
+_OF_FIRST_EDITION = {"0001", "0002"}
 
 UNKNOWN = (
     "hookrow's tables are at revision {}, which this version of hookrow does not know: "
@@ -178,10 +180,15 @@ def _current(connection: Connection, dialect: Dialect) -> Sequence[str]:
     revisions: set[str] = set()
     for table, column in ((TABLE, "revision"), (FIRST_EDITION, "version_num")):
         if found := columns(connection, dialect, table):
+            if column not in found:
+                raise SchemaMismatch(
+                    f"The table {table!r} has no column {column!r}: it is not hookrow's, or was "
+                    "changed. Restore it, or rename it."
+                )
             if "SELECT" in found[column].denied:
                 raise denied_error(connection, dialect, table, ["SELECT"])
             rows = connection.fetch(f"SELECT {column} FROM {table}")  # noqa: S608 - names are ours
-            revisions.update(revision for (revision,) in rows)
+            revisions.update(str(revision) for (revision,) in rows)
     return sorted(revisions)
 
 
@@ -199,11 +206,16 @@ def _upgrade(connection: Connection, dialect: Dialect, schema: Schema) -> Sequen
     _refuse_strangers(connection, dialect, {each.branch for each in missing} - known)
     if missing:
         _check_privilege(connection, dialect)
-        connection.execute(_CREATE[dialect.name].replace("%", "%%"))
+        if not columns(connection, dialect, TABLE):  # in any schema of the search path
+            connection.execute(_CREATE[dialect.name].replace("%", "%%"))
+    of_first_edition = bool(columns(connection, dialect, FIRST_EDITION))
     for script in missing:
         for statement in script.statements():
             connection.execute(statement.replace("%", "%%"))
         connection.execute(_insert(script.revision))
+        if of_first_edition and script.revision in _OF_FIRST_EDITION:
+            insert = f"INSERT INTO {FIRST_EDITION} (version_num) VALUES ('{script.revision}')"  # noqa: S608 - of a file's name
+            connection.execute(insert)
     return [each.revision for each in missing]
 
 
@@ -214,6 +226,11 @@ def _check_privilege(connection: Connection, dialect: Dialect) -> None:
             "SELECT quote_ident(current_schema()), quote_ident(current_user), "
             "has_schema_privilege(current_schema(), 'CREATE')"
         )
+        if schema is None:
+            raise SchemaMismatch(
+                "The search_path names no schema that exists and that the user may use, so no "
+                "table can be created: set it, or GRANT USAGE."
+            )
         if not may:
             raise SchemaMismatch(
                 f"permission denied for schema {schema}: GRANT CREATE ON SCHEMA {schema} TO {user}"

@@ -16,14 +16,15 @@ STATEMENT_TIMEOUT = 4
 
 _LIMITS = {"lock_timeout": LOCK_TIMEOUT, "statement_timeout": STATEMENT_TIMEOUT}
 
-_PREPARED = {"plan_cache_mode": "force_generic_plan"}
+_PREPARED = {"plan_cache_mode": "force_generic_plan", "TimeZone": "UTC"}
+"""In another time zone, times of the first or the last day that there is could not be read."""
 
 
 def set_limits(*, local: bool = True, prepared: bool = False) -> str:
     """Return the SELECT that sets the limits: `local` to a transaction, else to the session.
 
-    In a block of `limited_to` they are shorter where less time is left. With `prepared`
-    statements are planned once, though their arrays are of many lengths.
+    In a block of `limited_to` they are shorter if less time is left. With `prepared`, plans are
+    generic, so that the length of an array does not cause replanning, and the time zone is UTC.
     """
     settings = _limits() | (_PREPARED if prepared else {})
     return "SELECT " + ", ".join(

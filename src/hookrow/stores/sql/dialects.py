@@ -239,6 +239,11 @@ def question_marks(sql: str) -> str:
     return _MARK.sub(lambda mark: "?" if mark[1] == "s" else mark[1], sql)
 
 
+def count_parameters(sql: str) -> int:
+    """Return how many parameters the text has."""
+    return _MARK.findall(sql).count("s")
+
+
 _MARK = re.compile("%(.)")
 
 

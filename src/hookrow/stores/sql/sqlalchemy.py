@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from math import isinf
 from threading import RLock
+from time import monotonic
 from typing import Any
 
 from sqlalchemy import Connection as EngineConnection
@@ -25,6 +26,9 @@ _LIMITS = set_limits(prepared=True)
 
 _IN_TRANSACTION = 2
 """libpq's PQTRANS_INTRANS: a transaction in which no statement has failed."""
+
+_AT_ONCE = 1.0
+"""In seconds; how long it takes at most to notice that a connection was closed."""
 
 _SHARED = (SingletonThreadPool, StaticPool)
 """Pools whose connection is the database itself, or one that the host works on."""
@@ -103,11 +107,15 @@ class EngineDatabase:
         return self._engine.url.set(query={}).render_as_string(hide_password=True)
 
     def _begun(self) -> EngineConnection:
-        """Begin, on a new connection if the server closed the one that was idle."""
+        """Begin, on a new connection if the server closed the one that was idle.
+
+        If that takes long, the server does not respond, and another attempt would take as long.
+        """
+        began = monotonic()
         try:
             return self._begin()
         except DBAPIError as error:
-            if not error.connection_invalidated:
+            if not error.connection_invalidated or monotonic() - began > _AT_ONCE:
                 raise
             return self._begin()
 

@@ -65,6 +65,7 @@ class SQLStore:
                 yield transaction
                 transaction.end()
         except SchemaChanged as error:
+            self.database.close()  # a trigger may have changed the settings of a session
             self._queries = None
             self._verified()
             raise Rejected(str(error)) from error  # by a trigger: the tables are as they should be

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from hookrow.errors import ConfigurationError, SchemaMismatch
+from hookrow.notification import EventTime, Suppressible
 from hookrow.schema import WRITTEN, Schema, nearest
-from hookrow.stores import SchemaChanged
-from hookrow.stores.errors import store_error
+from hookrow.stores import Rejected, SchemaChanged
+from hookrow.stores.errors import message, store_error
 from hookrow.stores.sql.column_rules import Columns, mistakes, mistakes_of_log
 from hookrow.stores.sql.columns import (
     columns,
@@ -21,7 +22,7 @@ from hookrow.stores.sql.columns import (
     tables,
 )
 from hookrow.stores.sql.connections import Connection, Database
-from hookrow.stores.sql.dialects import Dialect
+from hookrow.stores.sql.dialects import Dialect, count_parameters
 from hookrow.stores.sql.log_insert import LOG_COLUMNS
 from hookrow.stores.sql.queries import Queries
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT, limited_to
@@ -30,6 +31,22 @@ _VERSION = {"postgresql": "SHOW server_version", "sqlite": "SELECT sqlite_versio
 
 _UPDATE = 4
 """The bit for UPDATE in the result of `pg_relation_is_updatable`."""
+
+_WITHOUT_EFFECT = """
+SELECT EXISTS (
+        SELECT FROM pg_rewrite
+        WHERE ev_class = c.oid AND ev_type = '2'
+        AND pg_get_ruledef(oid) LIKE '%% DO INSTEAD NOTHING;'
+    ),
+    row_security_active(c.oid) AND NOT EXISTS (
+        SELECT FROM pg_policy WHERE polrelid = c.oid AND polpermissive AND polcmd IN ('w', '*')
+        AND EXISTS (
+            SELECT FROM unnest(polroles) AS role WHERE role = 0 OR pg_has_role(role, 'USAGE')
+        )
+    )
+FROM pg_class AS c WHERE oid = to_regclass(%s)
+"""
+"""Whether a rule ignores each UPDATE, and whether no policy allows any: both report no error."""
 
 
 def verify(database: Database, schema: Schema) -> Queries:
@@ -45,10 +62,36 @@ def verify(database: Database, schema: Schema) -> Queries:
         found = {name: tables.columns(name) for name in schema.roles}
         if schema.log is not None:
             tables.check_log(schema.log)
+        for mistake in mistakes(schema, found):
+            raise SchemaMismatch(mistake)
         single_statement = dialect.single_statement_write and tables.are_apart()
-    for mistake in mistakes(schema, found):
-        raise SchemaMismatch(mistake)
-    return Queries(schema, found, dialect, single_statement=single_statement)
+        queries = Queries(schema, found, dialect, single_statement=single_statement)
+        if dialect.takes_rows:
+            _plan(connection, queries)
+    return queries
+
+
+def _plan(connection: Connection, queries: Queries) -> None:
+    """Let PostgreSQL plan what is written, without rows. Raises `SchemaMismatch` if it cannot."""
+    for kind, written in queries.written.items():
+        table = queries.schema.roles[kind.value].table
+        statements = [queries.lock(kind, skip_locked=False)]
+        guarded = "suppression_changed_at" in written
+        if change := queries.set_suppression(kind, guarded=guarded):
+            statements.append(change.statement)
+        if kind is Suppressible.DISPATCH:
+            statements += [queries.set_time(time, guarded=True).statement for time in EventTime]
+        for statement in statements:
+            nothing = [queries.dialect.encode(())] * count_parameters(statement.text)
+            try:
+                connection.fetch(f"EXPLAIN {statement.text}", nothing)
+            except Exception as error:
+                if not isinstance(meant := store_error(error), SchemaChanged | Rejected):
+                    raise
+                meant.__cause__ = error
+                raise SchemaMismatch(
+                    f"The rows of {table!r} cannot be locked and changed: {message(meant)}"
+                ) from error
 
 
 def _check_version(connection: Connection, dialect: Dialect) -> None:
@@ -84,7 +127,8 @@ class _Tables:
             raise denied_error(self._connection, self._dialect, role.table, lacking)
         if written and not self._is_updatable(role.table, written):
             raise SchemaMismatch(
-                f"No row can be changed through the view {role.table!r}: name the table behind it."
+                f"No row of {role.table!r} can be changed, because of a view or a rule: name the "
+                "table behind it."
             )
         return found
 
@@ -171,8 +215,15 @@ class _Tables:
         """Return whether the database has a way to change these columns of a row."""
         if self._dialect.name == "postgresql":
             sql = "SELECT pg_relation_is_updatable(to_regclass(%s), true) & %s"  # rules count
-            ((bit,),) = self._connection.fetch(sql, [regclass(self._dialect, table), _UPDATE])
-            return bool(bit)
+            named = regclass(self._dialect, table)
+            ((bit,),) = self._connection.fetch(sql, [named, _UPDATE])
+            ((ignored, hidden),) = self._connection.fetch(_WITHOUT_EFFECT, [named])
+            if hidden:
+                raise SchemaMismatch(
+                    f"Row-level security lets the user change no row of {table!r}: "
+                    "CREATE POLICY ... FOR UPDATE, or name a user that may bypass it."
+                )
+            return bool(bit) and not ignored
         if not is_view(self._connection, self._dialect, table):
             return True
         nulls = ", ".join(f"{self._dialect.quote(name)} = NULL" for name in names)
