@@ -91,7 +91,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     (mapping("crm.Abstract"), "E002", "'crm' has no model 'Abstract'"),
     (mapping("crm.Persno"), "E002", r"'crm' has no model 'Persno'\. Did you mean 'Person'\?"),
     (mapping(email="adress"), "E002", r"no field 'adress'\. Did you mean 'address'\?"),
-    (mapping(email="uid"), "E002", "crm.Person.uid has to be text"),
+    (mapping(email="uid"), "E002", "crm.Person.uid must be a text field"),
     (mapping(suppressed_at="mute_code"), "E002", "mute_code has to be a DateTimeField"),
     (mapping("crm.Membership", email="group"), "E002", "key of Membership is composite"),
     (mapping(where={"deletd_at": None}), "E002", "Did you mean 'deleted_at'"),

@@ -137,7 +137,7 @@ def check(engine: Engine, schema: Schema, said: str) -> None:
         ({"sends.opened_at": GENERATED}, HOST, "is generated, and cannot be written: name another"),
         # A column has to hold every reason that the schema may write.
         ({WHY: "integer"}, NUMBERS, ""),
-        ({WHY: "bigint"}, HOST, "BIGINT, which holds no words: give `reasons`"),
+        ({WHY: "bigint"}, HOST, "BIGINT, which cannot hold text: map the reasons"),
         ({WHY: "integer"}, keeping("bounced"), "cannot hold the reason 'bounced'"),
         ({}, NUMBERS, "cannot hold the reason 1"),
         # A condition that is never true would hide every row.
@@ -221,7 +221,7 @@ def test_a_key_of_the_type_citext(engine: Engine) -> None:
             pytest.skip("this PostgreSQL has no citext: install its contrib modules")
     run(engine, "CREATE EXTENSION citext")
     make(engine, {"people.id": "citext", "sends.subscriber_id": "text"})
-    check(engine, HOST, "of the type CITEXT; a key is compared to the letter: make it TEXT.")
+    check(engine, HOST, "of the type CITEXT; keys are case-sensitive: use TEXT.")
 
 
 @ON_POSTGRES

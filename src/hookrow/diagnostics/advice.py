@@ -124,7 +124,7 @@ def _email(queries: Queries, fold: Fold) -> _Lookup:
 
 
 def _equals(queries: Queries, role: str, ours: str) -> str:
-    """Compare a column with a value of which the planner knows no more than the type."""
+    """Compare a column with a value of known type but unknown value."""
     type_ = queries.columns(role)[ours].type  # empty on SQLite
     return f"{queries.column(role, ours)} = (SELECT NULL{type_ and f'::{type_}'})"
 

@@ -134,7 +134,7 @@ _PREDEFINED = re.compile(r"C|POSIX|default|ucs_basic|unicode|pg_.*|.*-x-icu|[a-z
 
 def _check_text(field: AnyField) -> None:
     if not isinstance(field, CharField | TextField):
-        raise SchemaMismatch(f"{field} has to be text: it is compared as it came.")
+        raise SchemaMismatch(f"{field} must be a text field: values are compared unchanged.")
     if not _is_plain(field):
         raise NeedsORM(
             f"{field} changes its values as it stores or reads them, and notifications are "

@@ -1,9 +1,10 @@
 """Creates and upgrades hookrow's own tables, apart from any migrations of the host's.
 
-The scripts of each database are named by a revision and a branch: the four tables, or the log,
-which a host with tables of its own has, too. Each is run once, in order. `hookrow_migrations` has
-the revisions that have been run. The first edition had two, in `hookrow_version`; these count, and
-if that table exists, they are still kept there, so that the first edition runs on the result.
+The scripts of each database are named by a revision and a branch: "tables" (the four tables) or
+"log" (also used by hosts with their own tables). Each is run once, in order, and its revision is
+recorded in `hookrow_migrations`. The first edition recorded two, in `hookrow_version`; these count,
+and if that table exists, they are still recorded there, so that the first edition runs on the
+result.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ UNKNOWN = (
 LOCK = 0x686F6F6B726F77
 """PostgreSQL's advisory lock that an upgrade holds: "hookrow" in ASCII."""
 
-PATIENCE = 10.0
+LOCK_WAIT = 10.0
 """In seconds; how long an upgrade waits for locks, of the tables or of another upgrade."""
 
 _BRANCHES: Mapping[str, Callable[[Schema], bool]] = {
@@ -142,7 +143,7 @@ def upgrade(database: str | URL | Engine | Database, schema: Schema) -> Sequence
         raise ConfigurationError(
             "The schema names tables of your own: your own migrations create and change them."
         )
-    until = monotonic() + PATIENCE
+    until = monotonic() + LOCK_WAIT
     try:
         while True:
             try:
@@ -203,7 +204,7 @@ def _upgrade(connection: Connection, dialect: Dialect, schema: Schema) -> Sequen
             raise ConfigurationError(UNKNOWN.format(revision))
     missing = [each for each in _scripts(dialect.name, schema) if each.revision not in applied]
     known = {each.branch for each in scripts(dialect.name) if each.revision in applied}
-    _refuse_strangers(connection, dialect, {each.branch for each in missing} - known)
+    _refuse_foreign_tables(connection, dialect, {each.branch for each in missing} - known)
     if missing:
         _check_privilege(connection, dialect)
         if not columns(connection, dialect, TABLE):  # in any schema of the search path
@@ -241,7 +242,7 @@ def _insert(revision: str) -> str:
     return f"INSERT INTO {TABLE} (revision) VALUES ('{revision}')"  # noqa: S608 - of a file's name
 
 
-def _refuse_strangers(connection: Connection, dialect: Dialect, branches: set[str]) -> None:
+def _refuse_foreign_tables(connection: Connection, dialect: Dialect, branches: set[str]) -> None:
     """Refuse tables with hookrow's names in branches of which no script has been run."""
     ours = {table for branch in branches for table in _OF_BRANCHES[branch]}
     if strangers := sorted(ours.intersection(tables(connection, dialect))):

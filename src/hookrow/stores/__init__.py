@@ -1,4 +1,4 @@
-"""What a store is: it finds, locks and writes rows, and decides nothing."""
+"""The protocol of stores, which find, lock and write rows but decide nothing, and its errors."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from hookrow.stores.census import Census
 from hookrow.stores.log import LogReader
 
 State: TypeAlias = Mapping[str, Any]
-"""Of one row: the columns that notifications set and the table has, by our names for them."""
+"""The columns of a row that notifications set, by hookrow's names."""
 
 NOT_ON = "hookrow works on PostgreSQL and SQLite, not on {}."
-"""What every store says of another database."""
+"""The error for unsupported databases."""
 
 
 class StoreError(HookrowError):
-    """A transaction failed and changed nothing. What to do next depends on which."""
+    """A transaction failed and changed nothing. The subclass determines what to do next."""
 
 
 class Conflict(StoreError):
-    """Another transaction interfered; to try again may succeed."""
+    """Another transaction interfered; retrying may succeed."""
 
 
 class Locked(StoreError):
@@ -32,7 +32,7 @@ class Locked(StoreError):
 
 
 class Rejected(StoreError):
-    """The database refuses the data itself, whoever sends it and however often."""
+    """The database rejects the data; retrying cannot succeed."""
 
 
 class Unavailable(StoreError):
@@ -46,40 +46,40 @@ class AccessDenied(Unavailable):
 class SchemaChanged(Unavailable):
     """A statement does not fit the tables, which must have changed since they were verified.
 
-    It may also come from a trigger's own statement; to verify the tables again tells which.
+    It may also come from a trigger's own statement; verifying the tables again shows which.
     """
 
 
 class Reading(Protocol):
-    """What is there now. Nothing is locked, and nobody is kept from writing."""
+    """A read-only view of the rows. It takes no locks and does not block writers."""
 
     def find(self, mentioned: Mentioned) -> Rows:
         """Find every row that the group mentions, in a fixed number of statements."""
 
     def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
-        """Read what notifications set in the rows, as the block sees them now."""
+        """Read the columns that notifications set, with the changes made so far in the block."""
 
 
 class Transaction(Reading, Protocol):
-    """What happens in it happens as a whole, at its end, or not at all."""
+    """An atomic transaction: it is committed at the end of the block, or rolled back."""
 
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
         """Lock the rows, in the same order in every process.
 
-        Return those that others hold: none, unless locked rows are skipped.
+        Return the rows locked by other transactions: none, unless locked rows are skipped.
         """
 
     def write(self, changes: Sequence[Change], entries: Sequence[Entry] = ()) -> None:
         """Lock the rows of the changes, apply these, and add the entries to the log.
 
-        The changes are at most one a row and column, each applied where its guard allows.
-        The entries are at most one a fingerprint and sorted by it. One that is there adds
-        up its attempts and takes the newer end; without a log nothing is kept.
+        There is at most one change per row and column; each is applied only if its guard holds.
+        There is at most one entry per fingerprint, and they are sorted by it. An existing entry
+        adds the attempts and takes the newer result. Without a log, entries are ignored.
         """
 
 
 class Store(Protocol):
-    """Where the rows are."""
+    """Finds and writes rows in transactions."""
 
     @property
     def log(self) -> LogReader | None:
@@ -92,16 +92,16 @@ class Store(Protocol):
     def transaction(self, *, skip_locked: bool = False) -> AbstractContextManager[Transaction]:
         """Begin a transaction that commits when the block ends, and rolls back if it raises.
 
-        With `skip_locked` it waits for no row: `lock` returns those held by others.
-        Raises a `StoreError`, also from within the block.
+        With `skip_locked`, it does not wait for locked rows: `lock` returns them. Raises a
+        `StoreError`, also from within the block.
         """
 
     def reading(self) -> AbstractContextManager[Reading]:
-        """Look at rows in the block; see `Reading`. Raises a `StoreError`, also from within."""
+        """Open a read-only view for the block. Raises a `StoreError`, also from within."""
 
 
 def by_kind(rows: Collection[RowId]) -> Mapping[Suppressible, Sequence[Key | tuple[Key, Key]]]:
-    """Return the keys of each kind that there are any of, in the order of locking."""
+    """Return the keys by kind, in the order of locking, without kinds that have none."""
     keys = {kind: [key for row_kind, key in rows if row_kind is kind] for kind in Suppressible}
     return {kind: of_kind for kind, of_kind in keys.items() if of_kind}
 

@@ -40,7 +40,7 @@ class UTCDateTime(TypeDecorator[datetime]):
 
     SQLite keeps it as text with six digits always, so that equal times are equal
     text. SQLAlchemy alone would store an offset unconverted there. A column of the
-    host's that has no time zone (`timezone=False`) is given UTC, which it cannot say.
+    host's that has no time zone (`timezone=False`) stores UTC without an offset.
     """
 
     impl = DateTime
@@ -51,13 +51,13 @@ class UTCDateTime(TypeDecorator[datetime]):
         self.timezone = timezone
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Convert to UTC, which a time without a zone is already."""
+        """Convert to UTC; naive times are UTC."""
         del dialect
         utc = _utc(value)
         return utc if utc is None or self.timezone else utc.replace(tzinfo=None)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Return UTC, which SQLite does not say."""
+        """Return the time in UTC; SQLite stores no zone."""
         del dialect
         return _utc(value)
 
@@ -78,7 +78,7 @@ def _utc(value: datetime | None) -> datetime | None:
 class folded(GenericFunction[str]):  # noqa: N801 - it reads as the SQL function it is
     """`folded(email)`: ASCII letters lowered, as `decide.fold` does it.
 
-    The same expression in the index and in the query, else the index is not used.
+    Index and query must use the same expression, or the index is not used.
     """
 
     type = Text()
@@ -116,7 +116,7 @@ def _current_with_six_digits(element: _now, compiler: SQLCompiler, **options: An
 
 
 def _id() -> Column[int]:
-    # SQLite assigns an id by itself only where the type is INTEGER, to the letter.
+    # SQLite assigns an id by itself only if the declared type is exactly INTEGER.
     return Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True)
 
 
@@ -226,7 +226,7 @@ def log_table(name: str, metadata: MetaData) -> Table:
 
 
 def attach(to: MetaData, schema: Schema = Schema()) -> Sequence[Table]:  # noqa: B008 - frozen
-    """Put those of our tables that the schema needs into a host's metadata; return them.
+    """Add the hookrow tables that the schema needs to a host's metadata; return them.
 
     They are the four where all roles are ours, as for `hookrow db upgrade`, and the
     log. Their types are SQLAlchemy's own, so that what Alembic writes imports nothing

@@ -1,4 +1,4 @@
-"""How long a transaction may wait, and how to tell PostgreSQL, whatever library asks it."""
+"""Time limits of transactions, and the SQL that sets them on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -88,5 +88,5 @@ def limited_to(seconds: float) -> Iterator[None]:
 
 
 def left() -> float:
-    """Return how many seconds are left of that time: infinitely many outside of any block."""
+    """Return how many seconds are left of that time: infinity outside a block."""
     return _until.get() - monotonic()

@@ -1,4 +1,4 @@
-"""Closes connections whose server no longer responds: no time limit of the server's own can."""
+"""Closes connections whose server no longer responds, which its own time limits cannot detect."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ TRANSACTION_TIMEOUT = 10.0
 """In seconds; how long a transaction may take at the most, statements and commit together."""
 
 GRACE = 0.1
-"""In seconds; how long after the time limit: the server itself may end the statement before."""
+"""In seconds; a grace period, so that the server's own timeout takes effect first."""
 
 LOOK_EVERY = 1.0
-"""In seconds; how often the watch checks if nothing is due before."""
+"""In seconds; the longest interval between two checks."""
 
 
 class Watch:

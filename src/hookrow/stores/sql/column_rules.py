@@ -1,4 +1,4 @@
-"""Which columns cannot work, by what the database says of them. No I/O.
+"""Rules that reject unsuitable columns, from the database's catalogue. No I/O.
 
 PostgreSQL compares values only with values of their type. SQLite stores any value in any column,
 so there a column is refused only if it was plainly not meant for its values.
@@ -57,7 +57,7 @@ _RULES = (
     _Rule(
         {"id", "subscriber_id", "list_id", "message_id"},
         lambda column, _: column.type == "citext",
-        f"{_TYPE}; a key is compared to the letter: make it TEXT.",
+        f"{_TYPE}; keys are case-sensitive: use TEXT.",
     ),
     _Rule(
         TIMES,
@@ -74,7 +74,7 @@ _RULES = (
     _Rule(
         _REASON,
         lambda column, schema: schema.reasons is None and not _takes(column, ""),
-        f"{_TYPE}, which holds no words: give `reasons` that it can hold.",
+        f"{_TYPE}, which cannot hold text: map the reasons with `reasons`.",
     ),
 )
 _CANNOT_HOLD = f"{_TYPE}, which cannot hold the reason {{value!r}}.{{near}}"

@@ -83,7 +83,7 @@ class SQLLog:
         due = f"retry_at <= %s ORDER BY retry_at LIMIT {limit} {self._dialect.skip_locked}"
         with self._transaction() as connection:
             found = self._group(connection, due, [write(now)])
-            # Entries that are too old for another try have this one.
+            # Entries too old for another retry are retried a last time.
             later = [(write(next_try(each.received_at, now)), each.id) for each in found]
             if later:
                 put_off = f"UPDATE {self._table} SET retry_at = %s WHERE id = %s"

@@ -145,7 +145,7 @@ def _begin(connection: EngineConnection, limits: str = _LIMITS) -> None:
         connection.execution_options(isolation_level="READ COMMITTED")
         connection.exec_driver_sql(limits)
     else:
-        connection.begin()  # upon which an event of the host's may begin one
+        connection.begin()  # the host's begin event may start a transaction here
         if not getattr(connection.connection.dbapi_connection, "in_transaction", False):
             connection.exec_driver_sql(SQLITE.begin)
 
@@ -158,7 +158,7 @@ def _end(connection: EngineConnection, command: str) -> None:
 
 
 def _ping(connection: EngineConnection) -> None:
-    """Ask the server whether it is there; SQLAlchemy connects anew if it is not."""
+    """Check the connection; SQLAlchemy reconnects if it was lost."""
     try:
         with watch.over(connection):
             connection.exec_driver_sql("VALUES (1)")

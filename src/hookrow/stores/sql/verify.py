@@ -1,4 +1,4 @@
-"""Whether a database has what the schema names, of types that can work, and lets it be changed.
+"""Verifies that a database has the schema's tables, with suitable types and privileges.
 
 `advice` reports what works and is slow.
 """
