@@ -130,7 +130,7 @@ class PostgresDatabase(ConnectionPool[Session]):
         limited = not isinf(left())
         limit = limit_statements() if limited else _NO_LIMITS
         with self._session(watched=limited) as session:
-            with watch.over_socket(session.socket):
+            with nullcontext() if limited else watch.over_socket(session.socket):
                 session.command(f"{POSTGRESQL.begin}; {limit}")
             yield session
             session.command("COMMIT")
