@@ -41,6 +41,8 @@ class TestURL:
             ("hookrow.db", "write for example sqlite:///"),
             (f"postgresql://ada:{PASSWORD}@localhost:port/mail", "or postgresql://"),
             (f"postgresql://ada:p@ss:{PASSWORD}@localhost/mail", "or postgresql://"),
+            (f"postgresql://ada:{PASSWORD}@localhost/mail%ff", "or postgresql://"),
+            (f"postgresql://ada:{PASSWORD}@localhost/mail\ud800", "or postgresql://"),
             (f"postgresql+nodriver://ada:{PASSWORD}@localhost/mail", "write postgresql://"),
             (f"mysql://ada:{PASSWORD}@localhost/mail", "SQLite, not on mysql"),
             (f"mssql+pyodbc://ada:{PASSWORD}@localhost/mail", "SQLite, not on mssql"),

@@ -106,6 +106,8 @@ class PostgresDatabase(ConnectionPool[Session]):
             option = re.search(r'query parameter: "(\w+)"', str(error))
             unknown = option and f"PostgreSQL has no option {option[1]!r}: leave it out of the URL."
             raise ConfigurationError(unknown or NOT_A_URL) from None
+        except UnicodeError:  # whose text quotes the URL
+            raise ConfigurationError(NOT_A_URL) from None
         if not re.fullmatch("[0-9,]*", str(self.options.get("port", ""))):
             raise ConfigurationError(NOT_A_URL)
         self._driver = psycopg
