@@ -193,6 +193,14 @@ def test_a_server_that_freezes_while_reading(store: SQLStore) -> None:
             connection.fetch("SELECT 1")
 
 
+def test_a_new_session_without_a_response(store: SQLStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first statement of a session ends in time, for example behind a pooler that waits."""
+    monkeypatch.setattr(sessions, "_LIMITS", "SELECT FROM pg_sleep(1)")
+    store.close()
+    with pytest.raises(Unavailable), limited_to(0.1), store.database.session():
+        pass
+
+
 def test_nested_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of an inner block leaves the connection watched by the outer one."""
     monkeypatch.setattr("hookrow.stores.watch.TRANSACTION_TIMEOUT", 0.05)

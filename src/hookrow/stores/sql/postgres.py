@@ -50,15 +50,16 @@ class Session(DriverConnection):
     """A connection of hookrow's own. `owned` is false behind a pooler."""
 
     def __init__(self, connection: psycopg.Connection, cursor: Callable[..., Any]) -> None:
-        pid = connection.info.backend_pid  # a pooler's is not that of the server
-        found = connection.execute(f"{_LIMITS} WHERE pg_backend_pid() = {pid}")
-        self.owned = found.fetchone() is not None
-        if self.owned:
-            connection.prepare_threshold = PREPARED_AFTER
         self.connection, self.close, self._cursor = connection, connection.close, cursor
         # A duplicate: the driver may close its own, and the number then be another socket's.
         self.socket = socket.fromfd(connection.fileno(), socket.AF_UNIX, socket.SOCK_STREAM)
         finalize(connection, self.socket.close)
+        pid = connection.info.backend_pid  # a pooler's is not that of the server
+        with watch.over_socket(self.socket):
+            found = connection.execute(f"{_LIMITS} WHERE pg_backend_pid() = {pid}")
+        self.owned = found.fetchone() is not None
+        if self.owned:
+            connection.prepare_threshold = PREPARED_AFTER
         self._poll = select.poll()
         self._poll.register(self.socket, select.POLLIN)
         self.used_at = monotonic()
