@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from homes import connect, run
@@ -18,7 +19,7 @@ from sqlalchemy import Engine, StaticPool, create_engine, event, make_url
 from hookrow import ConfigurationError, Schema
 from hookrow.stores import AccessDenied, Locked, Rejected, StoreError, Unavailable
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.connections import SESSIONS, Database
+from hookrow.stores.sql.connections import READERS, SESSIONS, Database
 from hookrow.stores.sql.postgres import PostgresDatabase
 from hookrow.stores.sql.urls import open_database
 from hookrow.stores.sql.verify import verify
@@ -278,17 +279,36 @@ class TestPostgreSQL:
             assert connection.fetch(LIMITS) == [("0", "0")]
         engine.dispose()
 
-    def test_a_session_too_many(self, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Whoever needs one more than there may be waits, and is told in the end."""
-        monkeypatch.setattr("hookrow.stores.sql.connections.CONNECT_TIMEOUT", 0.01)
-        with closing(open_database(postgres_url)) as database:
-            with ExitStack() as readers:
-                for _ in range(SESSIONS):
-                    readers.enter_context(database.reading())
-                with pytest.raises(Unavailable, match="All 8 connections are in use"):
-                    readers.enter_context(database.reading())
-            with database.reading() as connection:
+
+def test_a_connection_too_many(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another connection than the allowed 8 is waited for, but not long; readers leave two."""
+    monkeypatch.setattr("hookrow.stores.sql.connections.CONNECT_TIMEOUT", 0.01)
+    with closing(open_database(database_url)) as database:
+        with ExitStack() as readers:
+            for _ in range(READERS):
+                readers.enter_context(database.reading())
+            with pytest.raises(Unavailable, match="All 6 connections of readers are in use"):
+                readers.enter_context(database.reading())
+            with database.transaction() as connection:
                 assert connection.fetch("SELECT 1") == [(1,)]
+        with database.reading() as connection:
+            assert connection.fetch("SELECT 1") == [(1,)]
+
+
+def test_the_time_limit_of_waiting_for_a_connection(postgres_url: str) -> None:
+    """If less time is left than the wait for a free connection may take, the wait is shorter."""
+    with closing(open_database(postgres_url)) as database, ExitStack() as writers:
+        for _ in range(SESSIONS):
+            writers.enter_context(database.transaction())
+        began = monotonic()
+        for block in (database.transaction, database.reading):
+            with (
+                pytest.raises(Unavailable, match="All 8 connections are in use"),
+                limited_to(0.05),
+                block(),
+            ):
+                pass
+        assert monotonic() - began < 1
 
 
 def test_close_while_in_use(database_url: str) -> None:

@@ -132,7 +132,7 @@ class PostgresDatabase(ConnectionPool[Session]):
         """Connect to read, in a transaction."""
         limited = not isinf(left())
         limit = limit_statements() if limited else _NO_LIMITS
-        with self._session(watched=limited) as session:
+        with self._session(reads=True, watched=limited) as session:
             with nullcontext() if limited else watch.over_socket(session.socket):
                 session.command(f"{POSTGRESQL.begin}; {limit}")
             yield session
@@ -148,9 +148,9 @@ class PostgresDatabase(ConnectionPool[Session]):
         return f"postgresql://{login}{host or ''}{f':{port}' if port else ''}/{name or ''}"
 
     @contextmanager
-    def _session(self, *, watched: bool = True) -> Iterator[Session]:
+    def _session(self, *, reads: bool = False, watched: bool = True) -> Iterator[Session]:
         """Take a session for the block; end it if the server does not respond in time."""
-        with self._connection() as session:
+        with self._connection(reads=reads) as session:
             with watch.over_socket(session.socket) if watched else nullcontext():
                 yield session
             session.used_at = monotonic()

@@ -69,7 +69,7 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Connect to read, without a lock."""
-        with self._connection() as connection:
+        with self._connection(reads=True) as connection:
             if isinf(left()):
                 yield connection
                 return
