@@ -17,7 +17,7 @@ from psycopg import OperationalError
 from sqlalchemy import Engine, StaticPool, create_engine, event, make_url
 
 from hookrow import ConfigurationError, Schema
-from hookrow.stores import AccessDenied, Locked, Rejected, StoreError, Unavailable
+from hookrow.stores import AccessDenied, Conflict, Locked, Rejected, StoreError, Unavailable
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.connections import READERS, SESSIONS, Database
 from hookrow.stores.sql.postgres import PostgresDatabase
@@ -173,6 +173,22 @@ class TestSQLite:
                 connection.fetch(f"{numbers} SELECT max(i) FROM n")
             with database.reading() as connection:
                 assert connection.fetch(f"{numbers} SELECT i FROM n LIMIT 2") == [(1,), (2,)]
+
+    def test_the_wait_for_the_file_is_limited(self, sqlite_url: str) -> None:
+        """If less time is left than the file may be waited for, the wait is shorter, once."""
+        file = make_url(sqlite_url).database or ""
+        with (
+            closing(sqlite3.connect(file, isolation_level=None)) as other,
+            closing(open_database(sqlite_url)) as database,
+        ):
+            other.execute("BEGIN IMMEDIATE")
+            began = monotonic()
+            with pytest.raises(Conflict), limited_to(0.05), database.transaction():
+                pass
+            assert monotonic() - began < LOCK_TIMEOUT / 2
+            other.execute("COMMIT")
+            with database.transaction() as connection:
+                assert connection.fetch("PRAGMA busy_timeout") == [(LOCK_TIMEOUT * 1000,)]
 
     @pytest.mark.parametrize("own", [True, False], ids=["own", "supplied"])
     def test_a_transaction_holds_the_file(self, sqlite_url: str, *, own: bool) -> None:
