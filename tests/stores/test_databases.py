@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from homes import connect, run
@@ -16,9 +17,9 @@ from psycopg import OperationalError
 from sqlalchemy import Engine, StaticPool, create_engine, event, make_url
 
 from hookrow import ConfigurationError, Schema
-from hookrow.stores import AccessDenied, Locked, Rejected, StoreError, Unavailable
+from hookrow.stores import AccessDenied, Conflict, Locked, Rejected, StoreError, Unavailable
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.connections import SESSIONS, Database
+from hookrow.stores.sql.connections import READERS, SESSIONS, Database
 from hookrow.stores.sql.postgres import PostgresDatabase
 from hookrow.stores.sql.urls import open_database
 from hookrow.stores.sql.verify import verify
@@ -41,6 +42,8 @@ class TestURL:
             ("hookrow.db", "write for example sqlite:///"),
             (f"postgresql://ada:{PASSWORD}@localhost:port/mail", "or postgresql://"),
             (f"postgresql://ada:p@ss:{PASSWORD}@localhost/mail", "or postgresql://"),
+            (f"postgresql://ada:{PASSWORD}@localhost/mail%ff", "or postgresql://"),
+            (f"postgresql://ada:{PASSWORD}@localhost/mail\ud800", "or postgresql://"),
             (f"postgresql+nodriver://ada:{PASSWORD}@localhost/mail", "write postgresql://"),
             (f"mysql://ada:{PASSWORD}@localhost/mail", "SQLite, not on mysql"),
             (f"mssql+pyodbc://ada:{PASSWORD}@localhost/mail", "SQLite, not on mssql"),
@@ -171,6 +174,22 @@ class TestSQLite:
             with database.reading() as connection:
                 assert connection.fetch(f"{numbers} SELECT i FROM n LIMIT 2") == [(1,), (2,)]
 
+    def test_the_wait_for_the_file_is_limited(self, sqlite_url: str) -> None:
+        """If less time is left than the file may be waited for, the wait is shorter, once."""
+        file = make_url(sqlite_url).database or ""
+        with (
+            closing(sqlite3.connect(file, isolation_level=None)) as other,
+            closing(open_database(sqlite_url)) as database,
+        ):
+            other.execute("BEGIN IMMEDIATE")
+            began = monotonic()
+            with pytest.raises(Conflict), limited_to(0.05), database.transaction():
+                pass
+            assert monotonic() - began < LOCK_TIMEOUT / 2
+            other.execute("COMMIT")
+            with database.transaction() as connection:
+                assert connection.fetch("PRAGMA busy_timeout") == [(LOCK_TIMEOUT * 1000,)]
+
     @pytest.mark.parametrize("own", [True, False], ids=["own", "supplied"])
     def test_a_transaction_holds_the_file(self, sqlite_url: str, *, own: bool) -> None:
         """No other connection can write until the end, whoever made the engine."""
@@ -276,17 +295,36 @@ class TestPostgreSQL:
             assert connection.fetch(LIMITS) == [("0", "0")]
         engine.dispose()
 
-    def test_a_session_too_many(self, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Whoever needs one more than there may be waits, and is told in the end."""
-        monkeypatch.setattr("hookrow.stores.sql.connections.CONNECT_TIMEOUT", 0.01)
-        with closing(open_database(postgres_url)) as database:
-            with ExitStack() as readers:
-                for _ in range(SESSIONS):
-                    readers.enter_context(database.reading())
-                with pytest.raises(Unavailable, match="All 8 connections are in use"):
-                    readers.enter_context(database.reading())
-            with database.reading() as connection:
+
+def test_a_connection_too_many(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another connection than the allowed 8 is waited for, but not long; readers leave two."""
+    monkeypatch.setattr("hookrow.stores.sql.connections.CONNECT_TIMEOUT", 0.01)
+    with closing(open_database(database_url)) as database:
+        with ExitStack() as readers:
+            for _ in range(READERS):
+                readers.enter_context(database.reading())
+            with pytest.raises(Unavailable, match="All 6 connections of readers are in use"):
+                readers.enter_context(database.reading())
+            with database.transaction() as connection:
                 assert connection.fetch("SELECT 1") == [(1,)]
+        with database.reading() as connection:
+            assert connection.fetch("SELECT 1") == [(1,)]
+
+
+def test_the_time_limit_of_waiting_for_a_connection(postgres_url: str) -> None:
+    """If less time is left than the wait for a free connection may take, the wait is shorter."""
+    with closing(open_database(postgres_url)) as database, ExitStack() as writers:
+        for _ in range(SESSIONS):
+            writers.enter_context(database.transaction())
+        began = monotonic()
+        for block in (database.transaction, database.reading):
+            with (
+                pytest.raises(Unavailable, match="All 8 connections are in use"),
+                limited_to(0.05),
+                block(),
+            ):
+                pass
+        assert monotonic() - began < 1
 
 
 def test_close_while_in_use(database_url: str) -> None:

@@ -3,10 +3,11 @@
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from threading import Barrier, Thread
+from contextlib import closing, contextmanager, suppress
+from threading import Barrier, Thread, Timer
 
 import psycopg
 import pytest
@@ -21,10 +22,11 @@ from hookrow.recording import record
 from hookrow.stores import Locked, Unavailable, timeouts
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql import postgres as sessions
-from hookrow.stores.sql.connections import Database
+from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.postgres import PREPARED_AFTER
 from hookrow.stores.sql.verify import verify
 from hookrow.stores.timeouts import limited_to
+from hookrow.stores.watch import watch
 from postgres import Databases
 from wire import PATIENCE, SECRET, eventually
 
@@ -142,13 +144,30 @@ def test_isolation(postgres: Databases, postgres_url: str, where: str) -> None:
 def frozen(database: Database) -> Iterator[None]:
     """Stop the server's process of the session that is used next; fail after a second."""
     with database.reading() as connection:
-        ((pid,),) = connection.fetch("SELECT pg_backend_pid()")
+        pid = pid_of(connection)
+    with stopped(pid):
+        yield
+
+
+def pid_of(connection: Connection) -> int:
+    """Return the id of the server's process for this session."""
+    ((pid,),) = connection.fetch("SELECT pg_backend_pid()")
+    return int(pid)
+
+
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """Stop a process; fail after a second, in which it continues at the latest."""
     began = time.monotonic()
     os.kill(pid, signal.SIGSTOP)
+    thaw = Timer(1, os.kill, (pid, signal.SIGCONT))
+    thaw.start()
     try:
         yield
     finally:
-        os.kill(pid, signal.SIGCONT)
+        thaw.cancel()
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
     assert time.monotonic() - began < 1
 
 
@@ -165,3 +184,30 @@ def test_a_frozen_server(store: SQLStore, monkeypatch: pytest.MonkeyPatch) -> No
     with frozen(store.database), pytest.raises(Unavailable):
         verify(store.database, Schema())
     assert statuses(record(store, [OPENED])) == [200]
+
+
+def test_a_server_that_freezes_while_reading(store: SQLStore) -> None:
+    """A reading ends in time if the server stops to respond after it has begun."""
+    with pytest.raises(Unavailable), limited_to(0.1), store.database.reading() as connection:  # noqa: SIM117 - stops in it
+        with stopped(pid_of(connection)):
+            connection.fetch("SELECT 1")
+
+
+def test_a_new_session_without_a_response(store: SQLStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first statement of a session ends in time, for example behind a pooler that waits."""
+    monkeypatch.setattr(sessions, "_LIMITS", "SELECT FROM pg_sleep(1)")
+    store.close()
+    with pytest.raises(Unavailable), limited_to(0.1), store.database.session():
+        pass
+
+
+def test_nested_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of an inner block leaves the connection watched by the outer one."""
+    monkeypatch.setattr("hookrow.stores.watch.TRANSACTION_TIMEOUT", 0.05)
+    monkeypatch.setattr("hookrow.stores.watch.GRACE", 0)
+    ours, theirs = socket.socketpair()
+    with ours, theirs, watch.over_socket(ours):
+        with watch.over_socket(ours):
+            pass
+        theirs.settimeout(1)
+        assert theirs.recv(1) == b""

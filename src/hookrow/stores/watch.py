@@ -54,10 +54,11 @@ class Watch:
 
     @contextmanager
     def over_socket(self, duplicate: socket.socket) -> Iterator[None]:
-        """Watch a connection by a duplicate of its socket."""
+        """Watch a connection by a duplicate of its socket; blocks may be nested."""
         self._look.start()
         until = monotonic() + min(TRANSACTION_TIMEOUT, left()) + GRACE
         with self._changed:
+            outer = self._watched.get(duplicate)
             self._watched[duplicate] = until
             if until < self._looks_at:
                 self._changed.notify()
@@ -66,6 +67,8 @@ class Watch:
         finally:
             with self._changed:
                 self._watched.pop(duplicate, None)  # a fork may have forgotten it
+                if outer is not None:
+                    self._watched[duplicate] = outer
 
     @contextmanager
     def _over(self, fileno: Callable[[], int]) -> Iterator[None]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Semaphore
+from time import monotonic
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 from weakref import finalize
 
@@ -13,12 +14,16 @@ from hookrow.forks import renew_after_fork
 from hookrow.stores import Rejected, Unavailable
 from hookrow.stores.errors import store_error
 from hookrow.stores.sql.dialects import Dialect
+from hookrow.stores.timeouts import left
 
 CONNECT_TIMEOUT = 3
 """In seconds; how long to wait for a new connection, or for a free one."""
 
 SESSIONS = 8
 """The largest number of connections that hookrow opens to one database."""
+
+READERS = SESSIONS - 2
+"""How many of them may be readers': readers that wait for a lock do not stop the writers."""
 
 NOT_A_URL = (
     "This is no database URL: write for example sqlite:///hookrow.db "
@@ -122,6 +127,7 @@ class ConnectionPool(Generic[C]):
 
     _idle: _Idle[C]
     _free: Semaphore
+    _free_for_readers: Semaphore
     _finalizer: finalize[Any, Any] | None = None
 
     def __init__(self) -> None:
@@ -137,15 +143,15 @@ class ConnectionPool(Generic[C]):
         """Roll back after an error in the block; return whether the connection can be reused."""
 
     @contextmanager
-    def _connection(self) -> Iterator[C]:
+    def _connection(self, *, reads: bool = False) -> Iterator[C]:
         """Take an idle or new connection for the block. Raises a `StoreError`.
 
         If all connections are in use for too long, this is `Unavailable`.
         """
-        free, idle = self._free, self._idle
-        with store_errors(self.errors):
-            if not free.acquire(timeout=CONNECT_TIMEOUT):
-                raise Unavailable(f"All {SESSIONS} connections are in use.")
+        idle, until = self._idle, monotonic() + min(CONNECT_TIMEOUT, left())
+        everyone = _place(self._free, f"{SESSIONS} connections", until)
+        readers = _place(self._free_for_readers, f"{READERS} connections of readers", until)
+        with store_errors(self.errors), readers if reads else nullcontext(), everyone:
             try:
                 connection = self._take()
                 try:
@@ -158,7 +164,6 @@ class ConnectionPool(Generic[C]):
                     raise
                 idle.append(connection)
             finally:
-                free.release()
                 if idle.closed:
                     close_all(idle)
 
@@ -180,7 +185,7 @@ class ConnectionPool(Generic[C]):
         """Begin without connections."""
         if self._finalizer is not None:
             _inherited.append(self._idle)
-        self._free = Semaphore(SESSIONS)
+        self._free, self._free_for_readers = Semaphore(SESSIONS), Semaphore(READERS)
         self._begin_stack()
 
     def _begin_stack(self) -> None:
@@ -192,6 +197,16 @@ class ConnectionPool(Generic[C]):
 
 _inherited: list[object] = []
 """A parent's connections: to close or to collect them in a child would end them for both."""
+
+
+@contextmanager
+def _place(free: Semaphore, which: str, until: float) -> Iterator[None]:
+    if not free.acquire(timeout=max(until - monotonic(), 0.0)):
+        raise Unavailable(f"All {which} are in use.")
+    try:
+        yield
+    finally:
+        free.release()
 
 
 def close_all(idle: list[C]) -> None:

@@ -50,15 +50,16 @@ class Session(DriverConnection):
     """A connection of hookrow's own. `owned` is false behind a pooler."""
 
     def __init__(self, connection: psycopg.Connection, cursor: Callable[..., Any]) -> None:
-        pid = connection.info.backend_pid  # a pooler's is not that of the server
-        found = connection.execute(f"{_LIMITS} WHERE pg_backend_pid() = {pid}")
-        self.owned = found.fetchone() is not None
-        if self.owned:
-            connection.prepare_threshold = PREPARED_AFTER
         self.connection, self.close, self._cursor = connection, connection.close, cursor
         # A duplicate: the driver may close its own, and the number then be another socket's.
         self.socket = socket.fromfd(connection.fileno(), socket.AF_UNIX, socket.SOCK_STREAM)
         finalize(connection, self.socket.close)
+        pid = connection.info.backend_pid  # a pooler's is not that of the server
+        with watch.over_socket(self.socket):
+            found = connection.execute(f"{_LIMITS} WHERE pg_backend_pid() = {pid}")
+        self.owned = found.fetchone() is not None
+        if self.owned:
+            connection.prepare_threshold = PREPARED_AFTER
         self._poll = select.poll()
         self._poll.register(self.socket, select.POLLIN)
         self.used_at = monotonic()
@@ -106,6 +107,8 @@ class PostgresDatabase(ConnectionPool[Session]):
             option = re.search(r'query parameter: "(\w+)"', str(error))
             unknown = option and f"PostgreSQL has no option {option[1]!r}: leave it out of the URL."
             raise ConfigurationError(unknown or NOT_A_URL) from None
+        except UnicodeError:  # whose text quotes the URL
+            raise ConfigurationError(NOT_A_URL) from None
         if not re.fullmatch("[0-9,]*", str(self.options.get("port", ""))):
             raise ConfigurationError(NOT_A_URL)
         self._driver = psycopg
@@ -129,8 +132,8 @@ class PostgresDatabase(ConnectionPool[Session]):
         """Connect to read, in a transaction."""
         limited = not isinf(left())
         limit = limit_statements() if limited else _NO_LIMITS
-        with self._session(watched=limited) as session:
-            with watch.over_socket(session.socket):
+        with self._session(reads=True, watched=limited) as session:
+            with nullcontext() if limited else watch.over_socket(session.socket):
                 session.command(f"{POSTGRESQL.begin}; {limit}")
             yield session
             session.command("COMMIT")
@@ -145,9 +148,9 @@ class PostgresDatabase(ConnectionPool[Session]):
         return f"postgresql://{login}{host or ''}{f':{port}' if port else ''}/{name or ''}"
 
     @contextmanager
-    def _session(self, *, watched: bool = True) -> Iterator[Session]:
+    def _session(self, *, reads: bool = False, watched: bool = True) -> Iterator[Session]:
         """Take a session for the block; end it if the server does not respond in time."""
-        with self._connection() as session:
+        with self._connection(reads=reads) as session:
             with watch.over_socket(session.socket) if watched else nullcontext():
                 yield session
             session.used_at = monotonic()

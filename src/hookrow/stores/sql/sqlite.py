@@ -14,7 +14,7 @@ from typing import Any
 from hookrow.errors import ConfigurationError
 from hookrow.stores.sql.connections import Connection, ConnectionPool, DriverConnection
 from hookrow.stores.sql.dialects import SQLITE, question_marks
-from hookrow.stores.timeouts import LOCK_TIMEOUT, left
+from hookrow.stores.timeouts import LOCK_TIMEOUT, left, milliseconds
 
 _STEPS = 10_000
 """How many instructions SQLite executes between two checks of the time limit."""
@@ -55,7 +55,7 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """Wait for the write lock, and commit at the end of the block."""
-        with self._connection() as connection:
+        with self._connection() as connection, _lock_timeout(connection):
             connection.execute(SQLITE.begin)
             yield connection
             connection.execute("COMMIT")
@@ -69,7 +69,7 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Connect to read, without a lock."""
-        with self._connection() as connection:
+        with self._connection(reads=True) as connection:
             if isinf(left()):
                 yield connection
                 return
@@ -97,6 +97,19 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
         )
         set_pragmas(connection)
         return SQLiteConnection(connection)
+
+
+@contextmanager
+def _lock_timeout(connection: SQLiteConnection) -> Iterator[None]:
+    """Wait for the file's lock no longer than `limited_to` allows."""
+    if left() >= LOCK_TIMEOUT:
+        yield
+        return
+    connection.fetch(f"PRAGMA busy_timeout = {milliseconds(LOCK_TIMEOUT)}")
+    try:
+        yield
+    finally:
+        connection.fetch(f"PRAGMA busy_timeout = {LOCK_TIMEOUT * 1000}")
 
 
 def set_pragmas(connection: sqlite3.Connection) -> None:
