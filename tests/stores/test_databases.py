@@ -409,3 +409,21 @@ class TestErrors:
             assert type(found) is Rejected
             assert "example" not in str(found)
         engine.dispose()
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_a_file_that_is_moved(sqlite_url: str, *, replaced: bool) -> None:
+    """Nothing is committed to a file that is no longer in its place, until it is back."""
+    file = Path(make_url(sqlite_url).database or "")
+    with closing(open_database(sqlite_url)) as database:
+        with database.transaction() as connection:
+            connection.execute("INSERT INTO hookrow_lists (name) VALUES ('before')")
+        file.rename(file.with_name("away"))
+        if replaced:
+            file.write_bytes(b"")
+        with pytest.raises(Unavailable, match="moved, removed or replaced"), database.transaction():
+            pass
+        assert file.exists() is replaced
+        file.with_name("away").rename(file)
+        with database.reading() as connection:
+            assert connection.fetch("SELECT name FROM hookrow_lists") == [("before",)]

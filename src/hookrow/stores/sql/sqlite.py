@@ -12,6 +12,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from hookrow.errors import ConfigurationError
+from hookrow.stores import Unavailable
 from hookrow.stores.sql.connections import Connection, ConnectionPool, DriverConnection
 from hookrow.stores.sql.dialects import SQLITE, question_marks
 from hookrow.stores.timeouts import LOCK_TIMEOUT, left, milliseconds
@@ -50,6 +51,7 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
                 "or pass an engine that keeps the connection open."
             )
         self.name, self.file = file, Path(file).absolute()  # the current folder may change
+        self._opened: tuple[int, int] | None = None
         super().__init__()
 
     @contextmanager
@@ -87,6 +89,29 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
     def _roll_back(self, connection: SQLiteConnection) -> bool:
         connection.connection.rollback()
         return True
+
+    def _take(self) -> SQLiteConnection:
+        """Take a connection to the file that was opened first.
+
+        One to a file that was moved or removed would commit where nobody looks any more. A new
+        one is no remedy: SQLite would apply the old file's write-ahead log to the new file.
+        """
+        if self._opened not in {None, self._identity()}:
+            raise Unavailable(
+                f"The file {self.name} was moved, removed or replaced while it was open. Restart "
+                "hookrow, or move the file back."
+            )
+        connection = super()._take()
+        self._opened = self._opened or self._identity()
+        return connection
+
+    def _identity(self) -> tuple[int, int] | None:
+        """Return the device and the inode of the file; None if it does not exist."""
+        try:
+            found = os.stat(self.file)  # noqa: PTH116 - half as long as a Path's
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
 
     def _connect(self) -> SQLiteConnection:
         # SQLite would open a file read-only, and not notice when it can be written again.
