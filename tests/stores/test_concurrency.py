@@ -147,7 +147,7 @@ def limit(monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
     for name, value in seconds.items():
         monkeypatch.setitem(timeouts._LIMITS, name, value)
     for module, local in ((host_engines, True), (postgres_sessions, False)):
-        monkeypatch.setattr(module, "_LIMITS", timeouts.set_limits(local=local, prepared=True))
+        monkeypatch.setattr(module, "_LIMITS", timeouts.set_limits(local=local, tuned=True))
 
 
 @pytest.fixture

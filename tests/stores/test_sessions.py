@@ -91,7 +91,7 @@ def test_statement_timeout(
 ) -> None:
     """A statement that takes too long, here because of a trigger, is ended by the server."""
     monkeypatch.setitem(timeouts._LIMITS, "statement_timeout", 0.1)
-    monkeypatch.setattr(sessions, "_LIMITS", timeouts.set_limits(local=False, prepared=True))
+    monkeypatch.setattr(sessions, "_LIMITS", timeouts.set_limits(local=False, tuned=True))
     store.close()  # its session has the limits of the time when it was opened
     postgres.execute(SLOW, url=postgres_url)
     with pytest.raises(Locked):

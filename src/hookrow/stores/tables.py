@@ -62,13 +62,6 @@ class UTCDateTime(TypeDecorator[datetime]):
         return _utc(value)
 
 
-def written(value: object) -> object:
-    """Return a value as SQLite has it: an instant as the text that `UTCDateTime` makes of it."""
-    if not isinstance(value, datetime):
-        return value
-    return value.astimezone(UTC).isoformat(" ", "microseconds")[: -len("+00:00")]
-
-
 def _utc(value: datetime | None) -> datetime | None:
     if value is None:
         return None

@@ -16,17 +16,17 @@ STATEMENT_TIMEOUT = 4
 
 _LIMITS = {"lock_timeout": LOCK_TIMEOUT, "statement_timeout": STATEMENT_TIMEOUT}
 
-_PREPARED = {"plan_cache_mode": "force_generic_plan", "TimeZone": "UTC"}
+_TUNING = {"plan_cache_mode": "force_generic_plan", "TimeZone": "UTC"}
 """In another time zone, times of the first or the last day that there is could not be read."""
 
 
-def set_limits(*, local: bool = True, prepared: bool = False) -> str:
+def set_limits(*, local: bool = True, tuned: bool = False) -> str:
     """Return the SELECT that sets the limits: `local` to a transaction, else to the session.
 
-    In a block of `limited_to` they are shorter if less time is left. With `prepared`, plans are
+    In a block of `limited_to` they are shorter if less time is left. With `tuned`, plans are
     generic, so that the length of an array does not cause replanning, and the time zone is UTC.
     """
-    settings = _limits() | (_PREPARED if prepared else {})
+    settings = _limits() | (_TUNING if tuned else {})
     return "SELECT " + ", ".join(
         f"set_config('{name}', '{value}', {str(local).lower()})" for name, value in settings.items()
     )

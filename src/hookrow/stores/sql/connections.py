@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Semaphore
@@ -46,7 +46,7 @@ class Connection(Protocol):
         """Run a statement once for each row of parameters."""
 
 
-class DriverConnection:
+class DriverConnection(ABC):
     """A `Connection` on top of a method that runs a statement and returns a cursor."""
 
     @abstractmethod
@@ -116,7 +116,7 @@ class _Idle(list[C]):
     closed = False
 
 
-class ConnectionPool(Generic[C]):
+class ConnectionPool(ABC, Generic[C]):
     """A database to which hookrow opens its own connections, at most `SESSIONS` at a time.
 
     After a fork, the child begins with an empty stack: the connections stay the parent's.

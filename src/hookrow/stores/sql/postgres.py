@@ -41,7 +41,7 @@ PREPARED_AFTER = 5
 """How often a statement runs before the server is to prepare it: psycopg's own default."""
 
 _LIMITS = (
-    f"{set_limits(local=False, prepared=True)}, "
+    f"{set_limits(local=False, tuned=True)}, "
     "set_config('default_transaction_isolation', 'read committed', false)"
 )
 
@@ -192,7 +192,7 @@ class PostgresDatabase(ConnectionPool[Session]):
 
 @contextmanager
 def _begun(session: Session) -> Iterator[None]:
-    limits = "" if session.owned else f"; {set_limits(prepared=True)}"
+    limits = "" if session.owned else f"; {set_limits(tuned=True)}"
     session.command(POSTGRESQL.begin + limits)
     yield
     session.execute("COMMIT")

@@ -22,7 +22,7 @@ from hookrow.stores.timeouts import left, limit_statements, set_limits
 from hookrow.stores.watch import watch
 
 _ERRORS = (SQLAlchemyError,)
-_LIMITS = set_limits(prepared=True)
+_LIMITS = set_limits(tuned=True)
 
 _IN_TRANSACTION = 2
 """libpq's PQTRANS_INTRANS: a transaction in which no statement has failed."""

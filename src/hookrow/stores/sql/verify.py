@@ -58,13 +58,13 @@ def verify(database: Database, schema: Schema) -> Queries:
     dialect = database.dialect
     with limited_to(STATEMENT_TIMEOUT), database.reading() as connection:
         _check_version(connection, dialect)
-        tables = _Tables(connection, dialect, schema)
-        found = {name: tables.columns(name) for name in schema.roles}
+        catalogue = _Catalogue(connection, dialect, schema)
+        found = {name: catalogue.columns(name) for name in schema.roles}
         if schema.log is not None:
-            tables.check_log(schema.log)
+            catalogue.check_log(schema.log)
         for mistake in mistakes(schema, found):
             raise SchemaMismatch(mistake)
-        single_statement = dialect.single_statement_write and tables.are_apart()
+        single_statement = dialect.single_statement_write and catalogue.are_apart()
         queries = Queries(schema, found, dialect, single_statement=single_statement)
         if dialect.takes_rows:
             _plan(connection, queries)
@@ -104,7 +104,7 @@ def _check_version(connection: Connection, dialect: Dialect) -> None:
         )
 
 
-class _Tables:
+class _Catalogue:
     """The tables of the schema in the database. Each method raises `SchemaMismatch`."""
 
     def __init__(self, connection: Connection, dialect: Dialect, schema: Schema) -> None:
