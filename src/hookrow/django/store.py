@@ -16,7 +16,7 @@ from hookrow.django.transactions import begin, reading
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.schema import Schema, nearest
 from hookrow.stores import NOT_ON
-from hookrow.stores.sql.connections import Connection, Row
+from hookrow.stores.sql.connections import BeginsSessions, Connection, Row
 from hookrow.stores.sql.dialects import Dialect, PostgreSQL, SQLite
 from hookrow.stores.sql.queries import Queries
 from hookrow.stores.sql.store import SQLStore
@@ -91,7 +91,7 @@ _DIALECTS: Mapping[str, Callable[[Callable[[str], str]], Dialect]] = {
 }
 
 
-class DjangoDatabase:
+class DjangoDatabase(BeginsSessions):
     """The database of an alias, on the current thread's connection; see `connections.Database`.
 
     Inside a transaction of the project, a transaction is a savepoint.
@@ -106,12 +106,6 @@ class DjangoDatabase:
         """Begin a transaction with time limits, or a savepoint."""
         with begin(self._using) as connection:
             yield _Connection(connection)
-
-    @contextmanager
-    def session(self) -> Iterator[tuple[Connection, bool]]:
-        """Begin a transaction."""
-        with self.transaction() as connection:
-            yield connection, True
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:

@@ -100,6 +100,20 @@ class Database(Protocol):
         """Close the connections, unless they are the host's."""
 
 
+class BeginsSessions(ABC):
+    """A database whose sessions begin with a transaction."""
+
+    @abstractmethod
+    def transaction(self) -> AbstractContextManager[Connection]:
+        """See `Database`."""
+
+    @contextmanager
+    def session(self) -> Iterator[tuple[Connection, bool]]:
+        """Begin a transaction."""
+        with self.transaction() as connection:
+            yield connection, True
+
+
 class Closable(Protocol):
     """A connection of hookrow's own."""
 

@@ -16,7 +16,12 @@ from sqlalchemy.pool import SingletonThreadPool, StaticPool
 
 from hookrow.errors import ConfigurationError
 from hookrow.stores import NOT_ON
-from hookrow.stores.sql.connections import Connection, DriverConnection, store_errors
+from hookrow.stores.sql.connections import (
+    BeginsSessions,
+    Connection,
+    DriverConnection,
+    store_errors,
+)
 from hookrow.stores.sql.dialects import DIALECTS, SQLITE, question_marks
 from hookrow.stores.timeouts import left, limit_statements, set_limits
 from hookrow.stores.watch import watch
@@ -52,7 +57,7 @@ class _Connection(DriverConnection):
         self._connection.exec_driver_sql(self._convert(sql), list(map(tuple, rows))).close()
 
 
-class EngineDatabase:
+class EngineDatabase(BeginsSessions):
     """The database of an engine; see `connections.Database`.
 
     Raises `ConfigurationError` for another database than PostgreSQL or SQLite.
@@ -81,12 +86,6 @@ class EngineDatabase:
             connection = self._begun()
             with connection, watch.over(connection), _committed(connection):
                 yield _Connection(connection)
-
-    @contextmanager
-    def session(self) -> Iterator[tuple[Connection, bool]]:
-        """Begin a transaction."""
-        with self.transaction() as connection:
-            yield connection, True
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:

@@ -13,7 +13,12 @@ from typing import Any
 
 from hookrow.errors import ConfigurationError
 from hookrow.stores import Unavailable
-from hookrow.stores.sql.connections import Connection, ConnectionPool, DriverConnection
+from hookrow.stores.sql.connections import (
+    BeginsSessions,
+    Connection,
+    ConnectionPool,
+    DriverConnection,
+)
 from hookrow.stores.sql.dialects import SQLITE, question_marks
 from hookrow.stores.timeouts import LOCK_TIMEOUT, left, milliseconds
 
@@ -35,7 +40,7 @@ class SQLiteConnection(DriverConnection):
         self.connection.executemany(question_marks(sql), rows)
 
 
-class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
+class SQLiteDatabase(BeginsSessions, ConnectionPool[SQLiteConnection]):
     """The database in a file; see `connections.Database`. Every commit is synced to the disk.
 
     Raises `ConfigurationError` if no file is named.
@@ -61,12 +66,6 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
             connection.execute(SQLITE.begin)
             yield connection
             connection.execute("COMMIT")
-
-    @contextmanager
-    def session(self) -> Iterator[tuple[Connection, bool]]:
-        """Begin a transaction."""
-        with self.transaction() as connection:
-            yield connection, True
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
