@@ -31,10 +31,13 @@ _TABLES = {
     name: tables.metadata.tables[f"hookrow_{name}"]
     for name in ("subscribers", "lists", "subscriptions", "dispatches")
 }
+_OTHERS = {
+    *("created_at", "first_opened_at", "clicked_at", "bounced_at", "bounce_type", "complained_at")
+}
+"""Columns that no notification sets."""
+
 _ALL_ROWS = {
-    name: select(*(column for column in table.c if column.name != "created_at")).order_by(
-        table.c.id
-    )
+    name: select(*(column for column in table.c if column.name not in _OTHERS)).order_by(table.c.id)
     for name, table in _TABLES.items()
 }
 _RESTART = ", ".join(

@@ -71,6 +71,7 @@ ALTER INDEX hookrow_notifications_pkey RENAME TO hookrow_before_pkey;
 ALTER INDEX hookrow_notifications_fingerprint RENAME TO hookrow_before_fingerprint;
 ALTER INDEX hookrow_notifications_parked_retry_at RENAME TO hookrow_before_parked_retry_at;
 ALTER INDEX hookrow_notifications_parked_message_id RENAME TO hookrow_before_parked_message_id;
+ALTER INDEX hookrow_notifications_changes RENAME TO hookrow_before_changes;
 CREATE TABLE hookrow_notifications (
     LIKE hookrow_before INCLUDING DEFAULTS,
     CONSTRAINT hookrow_notifications_fingerprint UNIQUE (fingerprint)
@@ -80,6 +81,8 @@ CREATE INDEX hookrow_notifications_parked_retry_at
     ON hookrow_notifications (retry_at) WHERE retry_at IS NOT NULL;
 CREATE INDEX hookrow_notifications_parked_message_id
     ON hookrow_notifications (message_id) WHERE retry_at IS NOT NULL;
+CREATE INDEX hookrow_notifications_changes
+    ON hookrow_notifications (recipient) WHERE record_type = 'SubscriptionChange';
 ALTER SEQUENCE hookrow_notifications_id_seq OWNED BY hookrow_notifications.id;
 DO $$
 DECLARE

@@ -10,7 +10,7 @@ from time import monotonic, sleep
 
 from hookrow.decide import fail
 from hookrow.entry import retry_at
-from hookrow.notification import Arrival, Outcome, Recorded, Refusal
+from hookrow.notification import Arrival, Outcome, Recorded, Refusal, Source
 from hookrow.quiet import Quiet
 from hookrow.recording import is_reachable, keep_failed
 from hookrow.replay import GROUP, PAUSE, Tell, record_late
@@ -157,7 +157,7 @@ class Drain:
     def _arrival(self, spooled: Spooled) -> Arrival:
         return replace(
             self._read(spooled.body, spooled.received_at),
-            live=False,
+            source=Source.SPOOL,
             attempts=spooled.attempts,
             last_received_at=spooled.last_received_at,
         )

@@ -31,6 +31,7 @@ from hookrow.notification import (
     Outcome,
     Reactivated,
     Refused,
+    Source,
     Suppressed,
 )
 
@@ -48,6 +49,12 @@ _DIGEST = 12
 
 LONGEST_RECORD_TYPE = 64
 """In characters; the longest of the provider's own has 18."""
+
+LONGEST_REASON = 64
+"""In characters; the longest of the provider's own has 17. The rows have a reason in full."""
+
+LONGEST_PROVIDER = 32
+"""In characters; of a provider's name."""
 
 RECORD_TYPES: Mapping[type[object], str] = {
     Delivered: "Delivery",
@@ -79,7 +86,9 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     `fingerprint` has 16 bytes. `attempts` is how often it came, first at
     `received_at`, last at `last_received_at`; `ended_at` is when it ended as
     `outcome` and `status` say. At `retry_at` it is tried again, where it is parked.
-    `body` is the posted text, or None where it is not kept.
+    `body` is the posted text, or None where it is not kept. `reason` is that of a suppression.
+    `provider` is who sent it, and `source` how it came when it ended so; both are None in
+    entries of the first edition.
     """
 
     fingerprint: bytes
@@ -95,6 +104,9 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     ended_at: datetime
     retry_at: datetime | None
     body: str | None
+    reason: str | None
+    provider: str | None
+    source: Source | None
 
 
 class Logged(Entry, frozen=True, gc=False):
@@ -134,18 +146,20 @@ def followed(earlier: E, later: Entry) -> E:
     What was erased meanwhile is there again, unless it is only applied once more.
     """
     came = later.attempts > 0
+    end = earlier if earlier.outcome is later.outcome is Ending.RECORDED else later
     return replace(
         earlier,
         recipient=later.recipient if came and earlier.recipient is None else earlier.recipient,
         body=later.body if came and earlier.body is None else earlier.body,
+        reason=later.reason if came and earlier.reason is None else earlier.reason,
+        provider=later.provider if came and earlier.provider is None else earlier.provider,
         outcome=later.outcome,
         status=later.status,
         attempts=earlier.attempts + later.attempts,
         received_at=min(earlier.received_at, later.received_at),
         last_received_at=max(earlier.last_received_at, later.last_received_at),
-        ended_at=earlier.ended_at
-        if earlier.outcome is later.outcome is Ending.RECORDED
-        else later.ended_at,
+        ended_at=end.ended_at,
+        source=end.source,
         retry_at=later.retry_at,
     )
 
@@ -232,6 +246,11 @@ def kept_recipient(text: str | None) -> str | None:
     return _shown(text and fold(text), LONGEST_EMAIL)
 
 
+def kept_reason(text: str | None) -> str | None:
+    """Return a reason as the log has it: escaped and cut."""
+    return _shown(text, LONGEST_REASON)
+
+
 def quoted(address: str | None) -> Collection[str]:
     """Return how a kept recipient, in quotes, may stand in the text of a body."""
     text = f'"{address}"'
@@ -260,6 +279,9 @@ def _entry(arrival: Arrival, outcome: Outcome, ended_at: datetime, *, bodies: bo
         if bodies and _may_end_otherwise(ending, arrival)
         else None,
         body=_escaped(arrival.body) if bodies else None,
+        reason=kept_reason(getattr(notification, "reason", None)),
+        provider=arrival.provider,
+        source=arrival.source,
     )
 
 

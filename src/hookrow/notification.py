@@ -70,12 +70,20 @@ class Unsupported(msgspec.Struct, frozen=True, gc=False):
     message_id: str | None = None
 
 
+class Source(Enum):
+    """How an arrival came: in a request, or later from where hookrow had kept it."""
+
+    LIVE = "live"
+    SPOOL = "spool"
+    REPLAY = "replay"
+
+
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """One authentic request: its notification, or None where the body holds no supported one.
 
     `body` is what was posted, in bytes; `received_at` is when it first came, in UTC.
-    What is applied later than it came (a replay, a sweep, a spool) is not `live`: it
+    What is applied later than it came is not `live`, as its `source` says: it
     stands for `attempts` requests, none for a replay, the last of them at
     `last_received_at`, and may know the `fingerprint` that the log has for it.
     `request_id` is what the log lines call its request, empty where there is none now;
@@ -85,13 +93,19 @@ class Arrival:
     notification: Notification | None
     body: bytes
     received_at: datetime
-    live: bool = True
+    source: Source = Source.LIVE
     unsupported: Unsupported = field(default=Unsupported())
     attempts: int = 1
     last_received_at: datetime | None = None
     fingerprint: bytes | None = None
+    provider: str | None = None
     request_id: str = field(default="", compare=False)
     seen: object | None = field(default=None, compare=False)
+
+    @property
+    def live(self) -> bool:
+        """Whether it is applied as it comes."""
+        return self.source is Source.LIVE
 
 
 class Mentioned(msgspec.Struct, frozen=True):

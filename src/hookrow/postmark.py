@@ -82,6 +82,8 @@ class Postmark:
     Raises `ConfigurationError` where there is no secret or an impossible one.
     """
 
+    name = "postmark"
+
     def __init__(self, *secrets: str, header: str = "X-Provider-Secret") -> None:
         self._header = header
         self.accept(*secrets)

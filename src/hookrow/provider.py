@@ -12,6 +12,10 @@ from hookrow.notification import Arrival, Notification, Unsupported
 class Provider(Protocol):
     """Knows what its requests are like; `Postmark` is one."""
 
+    @property
+    def name(self) -> str:
+        """What the log calls it: at most 32 characters."""
+
     def authentic(self, head: Head) -> bool:
         """Tell whether the head proves where it comes from."""
 
@@ -40,6 +44,7 @@ def read(
         body,
         received_at,
         unsupported=unsupported,
+        provider=provider.name,
         request_id=request_id,
         seen=seen,
     )

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from hookrow.decide import decide, fail, mentioned, merge, wanted
 from hookrow.entry import Logged, body_of, written_size
-from hookrow.notification import Arrival, Notification, Outcome, Recorded, Refusal, RowId
+from hookrow.notification import Arrival, Notification, Outcome, Recorded, Refusal, RowId, Source
 from hookrow.quiet import Quiet
 from hookrow.recording import keep_failed, record
 from hookrow.retry import PATIENCE, Attempt, describe, insist
@@ -55,9 +55,10 @@ def arrivals_of(entries: Iterable[Logged], parse: Parse) -> list[Arrival]:
             parse(body),
             body,
             entry.received_at,
-            live=False,
+            source=Source.REPLAY,
             attempts=0,
             fingerprint=entry.fingerprint,
+            provider=entry.provider,
         )
         for entry in entries
         if (body := body_of(entry)) is not None

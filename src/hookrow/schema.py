@@ -156,6 +156,11 @@ class Schema:
             and self.roles[kind.value].column("suppression_changed_at") is None
         )
 
+    def beside_log(self, table: str) -> str:
+        """Return the name of a table that accompanies the log, in the log's database schema."""
+        namespace, dot, _ = (self.log or "").rpartition(".")
+        return f"{namespace}{dot}{table}"
+
     def columns(self, name: str) -> Mapping[str, str]:
         """Return the columns of the role of that name: ours and, for each, the table's."""
         role = self.roles[name]

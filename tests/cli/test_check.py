@@ -124,7 +124,10 @@ class TestMigrations:
         with opened(empty_sqlite_url) as engine:
             upgrade(engine, Schema(log=None))
         finding = found(empty_sqlite_url, Schema())[-1]
-        outdated = "hookrow's tables are at 0001, not at 0001, 0002. Run: hookrow db upgrade"
+        outdated = (
+            "hookrow's tables are at 0001, 0003, 0004, not at 0001, 0002, 0003, 0004, 0005, 0006. "
+            "Run: hookrow db upgrade"
+        )
         assert (finding.level, finding.text) == (Level.ERROR, outdated)
         assert {each.level for each in found(empty_sqlite_url, Schema(log=None))} == {Level.OK}
 
@@ -137,7 +140,8 @@ class TestMigrations:
         assert (finding.level, finding.text) == (Level.ERROR, missing)
         with opened(host_url) as engine:
             upgrade(engine, schema)
-        assert about("migrations", host_url, schema).text == "They are up to date (revisions 0002)."
+        finding = about("migrations", host_url, schema)
+        assert finding.text == "They are up to date (revisions 0002, 0005, 0006)."
 
 
 @pytest.mark.parametrize(

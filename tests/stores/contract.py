@@ -23,6 +23,7 @@ from hookrow.notification import (
     Notification,
     SetSuppression,
     SetTime,
+    Source,
     Suppressible,
 )
 from hookrow.notification import Rows as Found
@@ -42,7 +43,7 @@ NEVER = (None, None, None)
 
 def arrival(notification: Notification, *, live: bool = True) -> Arrival:
     """Return the notification as it arrives at noon."""
-    return Arrival(notification, b"{}", NOON, live)
+    return Arrival(notification, b"{}", NOON, Source.LIVE if live else Source.REPLAY)
 
 
 def opens(recipient: str | None, message_id: str | None) -> Opened:

@@ -36,7 +36,7 @@ from hookrow.migrations import needed, upgrade
 from hookrow.notification import Key
 from hookrow.stores.memory import MemoryLog, MemoryStore
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.tables import UTCDateTime, log_table, metadata
+from hookrow.stores.tables import UTCDateTime, attach, log_table, metadata
 
 Row: TypeAlias = Mapping[str, Any]
 Rows: TypeAlias = dict[str, list[dict[str, Any]]]
@@ -143,8 +143,10 @@ class SQLHome:
             tables.create_all(self._engine)
         if needed(schema):
             upgrade(self._engine, schema)
-        elif self._log is not None:
-            self._log.create(self._engine)
+        elif schema.log:
+            beside = MetaData()
+            attach(beside, schema)
+            beside.create_all(self._engine)
         self.store = SQLStore(self._engine if lent else url, schema)
 
     def key(self, number: int) -> Key:
@@ -180,11 +182,12 @@ class SQLHome:
             return {name: self._read(connection, name) for name in self._tables}
 
     def logged(self) -> list[dict[str, Any]]:
-        """Read the log in the order of its ids, without the store."""
+        """Read the log in the order of its ids, without the store; no store fills `trace_id`."""
         if self._log is None:
             return []
+        columns = [column for column in self._log.c if column.name != "trace_id"]
         with self._engine.connect() as connection:
-            rows = connection.execute(select(self._log).order_by(self._log.c.id))
+            rows = connection.execute(select(*columns).order_by(self._log.c.id))
             return [dict(row) for row in rows.mappings()]
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ Times are within an hour of noon. The log is checked without the store.
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from enum import Enum
 from sys import getsizeof
 from typing import Any
 
@@ -17,7 +18,15 @@ from copying import replace
 from hookrow import Arrival, Opened, Reactivated, Recorded, Suppressed
 from hookrow.decide import fail
 from hookrow.entry import PARKED_FOR, Ending, Entry, entries
-from hookrow.notification import EventTime, Notification, RowId, SetTime, Suppressible, Unsupported
+from hookrow.notification import (
+    EventTime,
+    Notification,
+    RowId,
+    SetTime,
+    Source,
+    Suppressible,
+    Unsupported,
+)
 from hookrow.parked import Parked
 from hookrow.quiet import Quiet
 from hookrow.recording import keep_failed, record
@@ -69,6 +78,9 @@ def entry(number: int = 1, **columns: Any) -> Entry:  # noqa: ANN401 - of any co
         "ended_at": NOON + SECOND,
         "retry_at": None,
         "body": f'{{"n": {number}}}',
+        "reason": None,
+        "provider": "postmark",
+        "source": Source.LIVE,
     }
     return Entry(**{**given, **columns})
 
@@ -105,7 +117,10 @@ def timeless(home: Home) -> list[dict[str, Any]]:
 def as_rows(*kept: Entry) -> list[dict[str, Any]]:
     """Return the rows of entries that are new in the log."""
     return [
-        {**asdict(each), "outcome": each.outcome.value, "first_outcome": each.outcome.value}
+        {
+            name: value.value if isinstance(value, Enum) else value
+            for name, value in {**asdict(each), "first_outcome": each.outcome}.items()
+        }
         for each in kept
     ]
 
@@ -286,7 +301,8 @@ class ReadContract:
         [found] = log.newest(Query(), limit=9)
         [row] = home.logged()
         ends = (Ending.RECORDED, Ending.DISPATCH_NOT_FOUND)
-        assert asdict(found) == {**row, "outcome": ends[0], "first_outcome": ends[1]}
+        read = {"outcome": ends[0], "first_outcome": ends[1], "source": Source.LIVE}
+        assert asdict(found) == {**row, **read}
 
     def test_query(self, home: Home, log: LogReader) -> None:
         """Entries match every condition of a query, newest or oldest first, on one page each.
@@ -567,12 +583,14 @@ class ReadContract:
 
 def _late(*told: Notification) -> list[Arrival]:
     """Return notifications that came at noon as they arrive from the log."""
-    return [Arrival(each, repr(each).encode(), NOON, live=False, attempts=0) for each in told]
+    return [
+        Arrival(each, repr(each).encode(), NOON, source=Source.REPLAY, attempts=0) for each in told
+    ]
 
 
 def _live(arrivals: Sequence[Arrival]) -> list[Arrival]:
     """Return the arrivals as they first came."""
-    return [replace(each, live=True, attempts=1) for each in arrivals]
+    return [replace(each, source=Source.LIVE, attempts=1) for each in arrivals]
 
 
 class ReplayContract:
@@ -629,11 +647,18 @@ class ReplayContract:
             assert transaction.read(rehearsal.after.keys()) == rehearsal.after
 
     def test_late_ones_are_not_counted(self, home: Home) -> None:
-        """Recording again from the log adds no attempt and undoes nothing newer."""
+        """Recording again from the log adds no attempt and undoes nothing newer.
+
+        The entry tells that its end is that of a replay, unless it was recorded before.
+        """
         told = _late(opens(ADA, "m-ada"), opens(ADA, "m-nowhere"))
         record(home.store, _live([*told, told[1]]))
         first = timeless(home)
         assert statuses(record_late(home.store, told, quiet=Quiet())) == [200, 404]
+        parked = [row["outcome"] != "recorded" for row in first]
+        assert parked.count(True) == 1
+        for row, replayed in zip(first, parked, strict=True):
+            row["source"] = "replay" if replayed else "live"
         assert timeless(home) == first
 
     def test_only_ready_ones_are_recorded(self, home: Home) -> None:

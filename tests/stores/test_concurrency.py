@@ -105,8 +105,11 @@ class TestManyWriters:
                         names = f"s{n}@example.com", f"m{n}"
                         told.append(arrival(Suppressed(*names, at, "HardBounce")))
                         told += [arrival(opens(*names))] * (worker % 2)
-                    assert {*statuses(record(home.store, told))} == {200}
+                    assert {*statuses(attempt(told))} == {200}
 
+        attempt = partial(record, home.store)
+        if "sqlite" in home.url:  # its writers poll, and one may find the file locked for long
+            attempt = insistent(home.store, seconds=PATIENCE)
         in_threads(hammer, home)
         last = NOON + (WORKERS * groups - 1) * SECOND
         for table in home.rows().values():

@@ -20,7 +20,7 @@ from log_contract import timeless
 
 from crm.schema import CRM
 from hookrow import Arrival, Delivered, Opened, Outcome, Reactivated, Refused, Schema, Suppressed
-from hookrow.notification import Notification
+from hookrow.notification import Notification, Source
 from hookrow.recording import record
 
 Group: TypeAlias = list[Arrival]
@@ -81,7 +81,7 @@ def _arrivals(draw: st.DrawFn) -> Arrival:
     if draw(st.booleans()):
         return Arrival(notification, body, draw(times))
     at, attempts, last = draw(late)
-    return Arrival(notification, body, at, live=False, attempts=attempts, last_received_at=last)
+    return Arrival(notification, body, at, Source.REPLAY, attempts=attempts, last_received_at=last)
 
 
 arrivals = _arrivals()
@@ -133,7 +133,7 @@ RARE = [
     # A live change sets an earlier time, which a guarded one then finds.
     [
         Arrival(Delivered(ADA, "m-ada", NOON + SECOND), b"{}", NOON),
-        Arrival(Delivered(ADA, "m-ada", at), b"{}", NOON, live=False),
+        Arrival(Delivered(ADA, "m-ada", at), b"{}", NOON, source=Source.REPLAY),
     ]
     for at in (NOON, NOON + 2 * SECOND)
 ] + [

@@ -28,7 +28,10 @@ pytestmark = pytest.mark.filterwarnings(
 
 FOUR = {"hookrow_subscribers", "hookrow_lists", "hookrow_subscriptions", "hookrow_dispatches"}
 LOG = "hookrow_notifications"
-NAMES = {*FOUR, LOG}
+LOGS = {LOG, "hookrow_hours", "hookrow_meta", "hookrow_suppression_changes"}
+NAMES = FOUR | LOGS
+REVISIONS = ["0001", "0002", "0003", "0004", "0005", "0006"]
+OF_LOG = ["0002", "0005", "0006"]
 INSERT = "INSERT INTO hookrow_lists (name) VALUES ('news')"
 
 SIX_DIGITS = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}")
@@ -92,7 +95,7 @@ class TestUpgrade:
                 upgrade(engine, replace(schema, log=log))
         assert not _names(engine)
         upgrade(engine, schema)
-        assert _names(engine) == {LOG}
+        assert _names(engine) == LOGS
         assert current(engine) == needed(schema)
         upgrade(engine, OURS)
         assert _names(engine) == NAMES
@@ -120,20 +123,19 @@ class TestUpgrade:
         run(engine, f"UPDATE {TABLE} SET revision = '9999' WHERE revision = '0001'")
         with pytest.raises(ConfigurationError, match="9999"):
             upgrade(engine, OURS)
-        assert current(engine) == ["0002", "9999"]
+        assert current(engine) == [*REVISIONS[1:], "9999"]
 
     def test_the_first_edition(self, engine: Engine) -> None:
         """Its revisions count and are kept up to date for it; an unknown one is refused."""
         upgrade(engine, Schema(log=None))
         run(
             engine,
-            f"DROP TABLE {TABLE}",
+            f"DELETE FROM {TABLE} WHERE revision = '0001'",
             f"CREATE TABLE {FIRST_EDITION} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)",
             f"INSERT INTO {FIRST_EDITION} VALUES ('0001')",
         )
         assert upgrade(engine, Schema(log=None)) == []
-        assert not inspect(engine).has_table(TABLE)
-        assert upgrade(engine, OURS) == ["0002"]
+        assert upgrade(engine, OURS) == OF_LOG
         assert current(engine) == needed(OURS)
         assert _scalar(engine, f"SELECT max(version_num) FROM {FIRST_EDITION}") == "0002"
         run(engine, f"UPDATE {FIRST_EDITION} SET version_num = '0042' WHERE version_num = '0002'")
@@ -149,7 +151,7 @@ class TestUpgrade:
         with pytest.raises(SchemaMismatch, match="permission denied for schema public") as refused:
             upgrade(url, OURS)
         postgres.execute(str(refused.value).partition(": ")[2], url=empty_postgres_url)
-        assert upgrade(url, OURS) == ["0001", "0002"]
+        assert upgrade(url, OURS) == REVISIONS
         postgres.execute(f"DROP OWNED BY {name}", url=empty_postgres_url)
         postgres.execute(f"DROP ROLE {name}")
 
@@ -160,7 +162,7 @@ class TestUpgrade:
         upgrade(empty_postgres_url, Schema(log=None))
         postgres.execute("CREATE SCHEMA app", url=empty_postgres_url)
         url = f"{empty_postgres_url}&options=-csearch_path%3Dapp,public"
-        assert upgrade(url, OURS) == ["0002"]
+        assert upgrade(url, OURS) == OF_LOG
         assert upgrade(url, OURS) == []
         assert current(url) == needed(OURS)
         nowhere = f"{empty_postgres_url}&options=-csearch_path%3Dnowhere"
@@ -184,7 +186,7 @@ class TestUpgrade:
     ("schema", "made"),
     [
         (Schema(log="journal"), FOUR),
-        (Schema(subscriptions=None), {LOG}),
+        (Schema(subscriptions=None), LOGS),
         (Schema(subscriptions=None, log=None), set()),
     ],
 )

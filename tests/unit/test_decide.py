@@ -29,6 +29,7 @@ from hookrow.notification import (
     Rows,
     SetSuppression,
     SetTime,
+    Source,
     Subscriber,
     Suppressed,
     Suppressible,
@@ -64,7 +65,7 @@ FAILED = Refused(Refusal.FAILED, "Try again later")
 
 
 def _arrival(notification: Notification | None, *, live: bool = True) -> Arrival:
-    return Arrival(notification, b"{}", NOW, live)
+    return Arrival(notification, b"{}", NOW, Source.LIVE if live else Source.REPLAY)
 
 
 def _decide(notification: Notification | None, rows: Rows = ROWS, *, live: bool = True) -> Outcome:

@@ -13,7 +13,7 @@ from hookrow import Arrival, Delivered, Opened, Reactivated, Recorded, Suppresse
 from hookrow import entry as rules
 from hookrow.decide import PROBE
 from hookrow.entry import PARKED, Ending, Entry, Logged, body_of, entries, fingerprint, followed
-from hookrow.notification import Notification, Outcome, Refusal, Unsupported
+from hookrow.notification import Notification, Outcome, Refusal, Source, Unsupported
 
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -53,6 +53,9 @@ FIRST = Entry(
     ended_at=NOON + SECOND,
     retry_at=None,
     body="{}",
+    reason=None,
+    provider=None,
+    source=Source.LIVE,
 )
 PARKED_ENTRY = replace(
     FIRST,
@@ -118,11 +121,11 @@ def test_probes_and_what_names_no_possible_row_are_not_retried(
 
 def test_a_group_has_one_entry_per_fingerprint_in_their_order() -> None:
     others = [arrival(body=bytes([number])) for number in range(9)]
-    group = [arrival(), *others, replace(arrival(), received_at=NOON - DAY, live=False)]
+    group = [arrival(), *others, replace(arrival(), received_at=NOON - DAY, source=Source.REPLAY)]
     made = entries(group, [GONE] + [DONE] * 10, NOON + SECOND)
     assert [each.fingerprint for each in made] == sorted(map(fingerprint, group[:-1]))
     [twice] = [each for each in made if each.attempts == 2]
-    assert twice == replace(FIRST, attempts=2, received_at=NOON - DAY)
+    assert twice == replace(FIRST, attempts=2, received_at=NOON - DAY, source=Source.REPLAY)
     with pytest.raises(ValueError, match="shorter"):
         entries(group, [DONE], NOON)
 
@@ -130,6 +133,8 @@ def test_a_group_has_one_entry_per_fingerprint_in_their_order() -> None:
 # -- repeats ---------------------------------------------------------------------------
 
 ERASED = replace(PARKED_ENTRY, body=None, recipient=None)
+NAMED = replace(PARKED_ENTRY, reason="HardBounce", provider="postmark")
+REPLAYED = replace(FIRST, ended_at=NOON + DAY, attempts=0, source=Source.REPLAY)
 NEXT_DAY: Any = {"ended_at": NOON + DAY}
 DAY_BEFORE: Any = {"received_at": NOON - DAY, "last_received_at": NOON - DAY}
 OTHER = replace(entry(arrival(Delivered("b@x", "other", NOON + DAY), b"[]")), attempts=3)
@@ -157,6 +162,11 @@ OTHER = replace(entry(arrival(Delivered("b@x", "other", NOON + DAY), b"[]")), at
         (ERASED, PARKED_ENTRY, replace(PARKED_ENTRY, attempts=2)),
         (ERASED, replace(PARKED_ENTRY, attempts=0), ERASED),
         (PARKED_ENTRY, ERASED, replace(PARKED_ENTRY, attempts=2)),
+        (ERASED, replace(NAMED, attempts=0), ERASED),
+        (ERASED, NAMED, replace(NAMED, attempts=2)),
+        # The source is that of the end.
+        (PARKED_ENTRY, REPLAYED, replace(REPLAYED, attempts=1)),
+        (FIRST, REPLAYED, FIRST),
     ],
 )
 def test_repeated_notifications_are_merged(earlier: Entry, later: Entry, expected: Entry) -> None:

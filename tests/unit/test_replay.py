@@ -11,7 +11,7 @@ from copying import replace
 from hookrow import Arrival, Recorded, Suppressed
 from hookrow.byhand import change_by_hand
 from hookrow.entry import Ending, Entry, Logged
-from hookrow.notification import Change, Outcome, Refusal, SetSuppression, Suppressible
+from hookrow.notification import Change, Outcome, Refusal, SetSuppression, Source, Suppressible
 from hookrow.postmark import parse
 from hookrow.quiet import Quiet
 from hookrow.recording import keep_failed
@@ -45,7 +45,9 @@ def test_an_entry_arrives_again_as_it_came_but_not_live() -> None:
     entry = logged(BODY)
     suppressed = Suppressed(ADA, None, None, "HardBounce")
     assert arrivals_of([entry], parse) == [
-        Arrival(suppressed, BODY, NOON, live=False, attempts=0, fingerprint=entry.fingerprint)
+        Arrival(
+            suppressed, BODY, NOON, source=Source.REPLAY, attempts=0, fingerprint=entry.fingerprint
+        )
     ]
 
 
@@ -63,7 +65,9 @@ def suppressions(*names: str) -> list[Arrival]:
     """Return suppressions of these people that came an hour ago."""
     at = datetime.now(UTC) - timedelta(hours=1)
     told = [Suppressed(f"{name}@example.com", None, at, "HardBounce") for name in names]
-    return [Arrival(each, repr(each).encode(), at, live=False, attempts=0) for each in told]
+    return [
+        Arrival(each, repr(each).encode(), at, source=Source.REPLAY, attempts=0) for each in told
+    ]
 
 
 def ends(database: Database) -> dict[str | None, Ending]:

@@ -1,4 +1,4 @@
-"""The log as a model of the table that hookrow's own migrations create, too."""
+"""The log and its companions, as models of the tables that hookrow's own migrations create."""
 
 # ruff: noqa: DJ001 - null means unknown in the shared table
 
@@ -34,6 +34,10 @@ class Notification(models.Model):
     ended_at = UTCDateTimeField("ended")
     retry_at = UTCDateTimeField("next retry", null=True)
     body: models.TextField[str | None, str | None] = models.TextField(null=True)
+    reason: _OptionalText = models.CharField(max_length=64, null=True)
+    trace_id: _OptionalText = models.CharField("trace id", max_length=255, null=True)
+    provider: _OptionalText = models.CharField(max_length=32, null=True)
+    source: _OptionalText = models.CharField(max_length=16, null=True)
 
     class Meta:
         """Entries cannot be added or changed; replaying has its own permission."""
@@ -57,7 +61,67 @@ class Notification(models.Model):
                 name="hookrow_parked_message_id",
                 condition=models.Q(retry_at__isnull=False),
             ),
+            models.Index(
+                fields=["recipient"],
+                name="hookrow_notifications_changes",
+                condition=models.Q(record_type="SubscriptionChange"),
+            ),
         )
 
     def __str__(self) -> str:
         return printable(f"{self.record_type or 'Notification'} {self.message_id or self.pk}")
+
+
+class Hours(models.Model):
+    """How many entries came in an hour, by their kind."""
+
+    pk = models.CompositePrimaryKey("hour", "record_type", "reason", "first_outcome")
+    hour = UTCDateTimeField()
+    record_type: _Text = models.CharField(max_length=64)
+    reason: _Text = models.CharField(max_length=64)
+    first_outcome: _Text = models.CharField(max_length=32)
+    entries: models.BigIntegerField[int, int] = models.BigIntegerField()
+    recovered: models.BigIntegerField[int, int] = models.BigIntegerField(db_default=0)
+
+    class Meta:
+        """Nobody needs permissions for it."""
+
+        db_table = "hookrow_hours"
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.hour:%Y-%m-%d %H} {self.record_type}"
+
+
+class MetaValue(models.Model):
+    """What hookrow keeps for itself, by name."""
+
+    name: _Text = models.CharField(max_length=64, primary_key=True)
+    value: models.TextField[str, str] = models.TextField()
+
+    class Meta:
+        """Nobody needs permissions for it."""
+
+        db_table = "hookrow_meta"
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class SuppressionChange(models.Model):
+    """When the suppression of a row last changed, if its own table has no column for that."""
+
+    pk = models.CompositePrimaryKey("role", "row_key")
+    role: _Text = models.CharField(max_length=32)
+    row_key: models.TextField[str, str] = models.TextField()
+    changed_at = UTCDateTimeField()
+
+    class Meta:
+        """Nobody needs permissions for it."""
+
+        db_table = "hookrow_suppression_changes"
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.row_key}"

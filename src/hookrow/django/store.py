@@ -105,13 +105,13 @@ class DjangoDatabase(BeginsSessions):
     def transaction(self) -> Iterator[Connection]:
         """Begin a transaction with time limits, or a savepoint."""
         with begin(self._using) as connection:
-            yield _Connection(connection)
+            yield CursorConnection(connection)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Connect to read, in the project's transaction or in none."""
         with reading(self._using) as connection:
-            yield _Connection(connection)
+            yield CursorConnection(connection)
 
     def close(self) -> None:
         """Do nothing: the connections are the project's."""
@@ -124,13 +124,17 @@ _TIMESTAMPTZ = 1184
 """The type's OID in PostgreSQL."""
 
 
-class _Connection:
-    """Passes lists of parameters, because without one Django does not read `%%` as `%`."""
+class CursorConnection:
+    """A `Connection` on top of the project's.
+
+    Passes lists of parameters, because without one Django does not read `%%` as `%`.
+    """
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         self._connection = connection
 
     def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Row]:
+        """Return all rows."""
         with self._connection.cursor() as cursor:
             cursor.execute(sql, list(parameters))
             rows: Sequence[Row] = cursor.fetchall()
@@ -139,12 +143,14 @@ class _Connection:
             return rows
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
+        """Return the driver's count."""
         with self._connection.cursor() as cursor:
             cursor.execute(sql, list(parameters))
             count: int = cursor.rowcount
             return count
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run it with one call of the driver."""
         with self._connection.cursor() as cursor:
             cursor.executemany(sql, list(rows))
 

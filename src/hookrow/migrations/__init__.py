@@ -1,38 +1,43 @@
 """Creates and upgrades hookrow's own tables, apart from any migrations of the host's.
 
 The scripts of each database are named by a revision and a branch: "tables" (the four tables) or
-"log" (also used by hosts with their own tables). Each is run once, in order, and its revision is
-recorded in `hookrow_migrations`. The first edition recorded two, in `hookrow_version`; these count,
-and if that table exists, they are still recorded there, so that the first edition runs on the
-result.
+"log" (also used by hosts with their own tables). Each is run once, in order and in a transaction of
+its own, and its revision is recorded in `hookrow_migrations`. The first edition recorded two, in
+`hookrow_version`; these count, and if that table exists, they are still recorded there, so that
+the first edition runs on the result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from math import inf
 from time import monotonic, sleep
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from hookrow.errors import ConfigurationError, SchemaMismatch
+from hookrow.migrations.indexes import build
+from hookrow.migrations.scripts import LOG, Script, is_known, needed, scripts_of
 from hookrow.schema import Schema
 from hookrow.stores import NOT_ON, AccessDenied, Conflict, Locked, StoreError, Unavailable
 from hookrow.stores.errors import message
 from hookrow.stores.sql.columns import columns, denied_error, tables
-from hookrow.stores.sql.connections import Connection, Database
+from hookrow.stores.sql.connections import Connection, Database, Upgradable
 from hookrow.stores.sql.dialects import DIALECTS, Dialect
 from hookrow.stores.sql.urls import missing_file, open_database
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
 
+__all__ = ["LOG", "TABLE", "current", "is_known", "needed", "sql", "upgrade"]
+
+log = logging.getLogger("hookrow")
+
+T = TypeVar("T")
+
 TABLE = "hookrow_migrations"
 FIRST_EDITION = "hookrow_version"
-
-LOG = "hookrow_notifications"
-"""The log's table that the scripts create; a host may create one of another name."""
 
 _OF_FIRST_EDITION = {"0001", "0002"}
 
@@ -45,23 +50,10 @@ LOCK = 0x686F6F6B726F77
 """PostgreSQL's advisory lock that an upgrade holds: "hookrow" in ASCII."""
 
 LOCK_WAIT = 10.0
-"""In seconds; how long an upgrade waits for locks, of the tables or of another upgrade."""
+"""In seconds; how long an upgrade tries to lock a table, for a second at a time.
 
-_BRANCHES: Mapping[str, Callable[[Schema], bool]] = {
-    "tables": lambda schema: schema.ours,
-    "log": lambda schema: schema.log == LOG,
-}
-"""Whether a schema uses the tables of a branch."""
-
-_OF_BRANCHES = {
-    "tables": {
-        "hookrow_subscribers",
-        "hookrow_lists",
-        "hookrow_subscriptions",
-        "hookrow_dispatches",
-    },
-    "log": {LOG},
-}
+Whoever wants to write meanwhile waits behind it.
+"""
 
 _CREATE = {
     "postgresql": (
@@ -73,42 +65,6 @@ _CREATE = {
         "applied_at DATETIME DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now')) NOT NULL)"
     ),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Script:
-    """A script, and the revision that its tables have after it."""
-
-    revision: str
-    branch: str
-    text: str
-
-    def statements(self) -> Iterator[str]:
-        """Yield the statements, without comments. Each ends a line with a semicolon."""
-        lines = (line for line in self.text.splitlines() if not line.startswith("--"))
-        for statement in "\n".join(lines).split(";\n"):
-            if stripped := statement.strip().removesuffix(";"):
-                yield stripped
-
-
-@cache
-def scripts(backend: str) -> Sequence[Script]:
-    """Return all scripts for "postgresql" or "sqlite", in order."""
-    found = []
-    for file in files(__package__).joinpath(backend).iterdir():
-        revision, _, branch = file.name.removesuffix(".sql").partition("_")
-        found.append(Script(revision, branch, file.read_text(encoding="utf-8")))
-    return sorted(found, key=lambda script: script.revision)
-
-
-def needed(schema: Schema) -> Sequence[str]:
-    """Return the revisions that this version of hookrow needs for a schema."""
-    return [each.revision for each in _scripts("sqlite", schema)]
-
-
-def is_known(revision: str) -> bool:
-    """Return whether this version of hookrow has the revision."""
-    return any(each.revision == revision for each in scripts("sqlite"))
 
 
 def current(database: str | URL | Engine | Database) -> Sequence[str]:
@@ -129,9 +85,11 @@ def current(database: str | URL | Engine | Database) -> Sequence[str]:
 
 
 def upgrade(database: str | URL | Engine | Database, schema: Schema) -> Sequence[str]:
-    """Create the schema's tables of hookrow's own, or bring them up to date, in one transaction.
+    """Create the schema's tables of hookrow's own, or bring them up to date.
 
-    Return the revisions that it added. Upgrades at the same time wait for each other.
+    Return the revisions that it added. If it is interrupted, what it added remains, and the next
+    call goes on. Upgrades at the same time wait for each other. Indexes of existing tables are
+    built without holding up writers on PostgreSQL, which may take minutes.
 
     Raises `ConfigurationError` if the schema names only tables of the host's, if a table with a
     name of hookrow's was not created by it, or if a newer hookrow has upgraded them;
@@ -139,20 +97,9 @@ def upgrade(database: str | URL | Engine | Database, schema: Schema) -> Sequence
     be reached or refuses.
     """
     opened = open_database(database)
-    if not _scripts(opened.dialect.name, schema):
-        raise ConfigurationError(
-            "The schema names tables of your own: your own migrations create and change them."
-        )
-    until = monotonic() + LOCK_WAIT
+    assert isinstance(opened, Upgradable)  # noqa: S101 - for mypy
     try:
-        while True:
-            try:
-                with opened.transaction() as connection:
-                    return _upgrade(connection, opened.dialect, schema)
-            except (Conflict, Locked):
-                if monotonic() > until:
-                    raise
-                sleep(0.05)
+        return _Upgrade(opened, schema).run()
     except StoreError as error:
         raise Unavailable(f"The database cannot be upgraded: {message(error)}") from error
     finally:
@@ -164,17 +111,108 @@ def sql(backend: str, schema: Schema = Schema()) -> str:  # noqa: B008 - frozen
     """Return the statements that create the schema's tables on "postgresql" or "sqlite"."""
     if backend not in DIALECTS:
         raise ConfigurationError(NOT_ON.format(backend))
-    wanted = _scripts(backend, schema)
+    wanted = scripts_of(backend, schema)
     if not wanted:
         return ""
     parts = ["BEGIN;", f"{_CREATE[backend]};"]
     for script in wanted:
-        parts += [script.text.strip(), f"{_insert(script.revision)};"]
+        text = script.text.strip().replace(" CONCURRENTLY", "")  # no other session sees the tables
+        parts += [text, f"{_insert(script.revision)};"]
     return "\n\n".join([*parts, "COMMIT;\n"])
 
 
-def _scripts(backend: str, schema: Schema) -> Sequence[Script]:
-    return [each for each in scripts(backend) if _BRANCHES[each.branch](schema)]
+class _Upgrade:
+    """An upgrade of a database's tables for a schema."""
+
+    def __init__(self, database: Upgradable, schema: Schema) -> None:
+        self._database, self._dialect = database, database.dialect
+        self._scripts = scripts_of(self._dialect.name, schema)
+        if not self._scripts:
+            raise ConfigurationError(
+                "The schema names tables of your own: your own migrations create and change them."
+            )
+
+    def run(self) -> Sequence[str]:
+        """Run the scripts that are missing; return their revisions. Raises a `StoreError`."""
+        with self._alone():
+            _retried(self._prepare)
+            return [each.revision for each in self._scripts if self._run(each)]
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Wait for the end of any other upgrade. SQLite has no lock but that of a transaction."""
+        if self._dialect.name != "postgresql":
+            yield
+            return
+        waiting_since = monotonic()
+        while True:
+            # In a transaction, because a pooler may hand a session to others between transactions.
+            with self._database.upgrading() as connection:
+                if connection.fetch(f"SELECT pg_try_advisory_xact_lock({LOCK})")[0][0]:
+                    # A driver may keep the SELECT open, and an index is only complete once no
+                    # older statement is; this one ends it.
+                    connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+                    yield
+                    return
+            if monotonic() > waiting_since + LOCK_WAIT:
+                log.warning("Waiting for another upgrade of this database.")
+                waiting_since = inf
+            sleep(0.2)
+
+    def _prepare(self) -> None:
+        """Refuse what cannot be upgraded; create the table of revisions."""
+        with self._database.upgrading() as connection:
+            applied = _current(connection, self._dialect)
+            for revision in applied:
+                if not is_known(revision):
+                    raise ConfigurationError(UNKNOWN.format(revision))
+            missing = [each for each in self._scripts if each.revision not in applied]
+            _refuse_foreign_tables(connection, self._dialect, missing)
+            if missing:
+                _check_privilege(connection, self._dialect)
+                if not columns(
+                    connection, self._dialect, TABLE
+                ):  # in any schema of the search path
+                    connection.execute(_CREATE[self._dialect.name].replace("%", "%%"))
+
+    def _run(self, script: Script) -> bool:
+        """Run a script and record its revision; return whether it was missing."""
+        if (index := script.index) is None:
+            return _retried(lambda: self._run_in_transaction(script))
+        with self._database.autocommit() as connection:
+            if script.revision in _current(connection, self._dialect):
+                return False
+            build(connection, index)
+            connection.execute(_insert(script.revision))
+            return True
+
+    def _run_in_transaction(self, script: Script) -> bool:
+        with self._database.upgrading() as connection:
+            if self._dialect.name == "postgresql":
+                connection.execute("SET LOCAL lock_timeout = '1s'")
+            if script.revision in _current(connection, self._dialect):
+                return False
+            for statement in script.statements():
+                connection.execute(statement.replace("%", "%%"))
+            connection.execute(_insert(script.revision))
+            if script.revision in _OF_FIRST_EDITION and columns(
+                connection, self._dialect, FIRST_EDITION
+            ):
+                insert = f"INSERT INTO {FIRST_EDITION} (version_num) VALUES ('{script.revision}')"  # noqa: S608 - of a file's name
+                connection.execute(insert)
+            return True
+
+
+def _retried(work: Callable[[], T]) -> T:
+    """Do the work, again for some seconds if a table is locked. Raises a `StoreError`."""
+    until = monotonic() + LOCK_WAIT
+    while True:
+        try:
+            return work()
+        except (Conflict, Locked):
+            if monotonic() > until:
+                raise
+            sleep(0.05)
 
 
 def _current(connection: Connection, dialect: Dialect) -> Sequence[str]:
@@ -191,33 +229,6 @@ def _current(connection: Connection, dialect: Dialect) -> Sequence[str]:
             rows = connection.fetch(f"SELECT {column} FROM {table}")  # noqa: S608 - names are ours
             revisions.update(str(revision) for (revision,) in rows)
     return sorted(revisions)
-
-
-def _upgrade(connection: Connection, dialect: Dialect, schema: Schema) -> Sequence[str]:
-    if dialect.name == "postgresql":
-        connection.execute("SET LOCAL statement_timeout = 0")
-        connection.execute("SET LOCAL lock_timeout = '1s'")
-        connection.fetch("SELECT pg_advisory_xact_lock(%s)", [LOCK])
-    applied = _current(connection, dialect)
-    for revision in applied:
-        if not is_known(revision):
-            raise ConfigurationError(UNKNOWN.format(revision))
-    missing = [each for each in _scripts(dialect.name, schema) if each.revision not in applied]
-    known = {each.branch for each in scripts(dialect.name) if each.revision in applied}
-    _refuse_foreign_tables(connection, dialect, {each.branch for each in missing} - known)
-    if missing:
-        _check_privilege(connection, dialect)
-        if not columns(connection, dialect, TABLE):  # in any schema of the search path
-            connection.execute(_CREATE[dialect.name].replace("%", "%%"))
-    of_first_edition = bool(columns(connection, dialect, FIRST_EDITION))
-    for script in missing:
-        for statement in script.statements():
-            connection.execute(statement.replace("%", "%%"))
-        connection.execute(_insert(script.revision))
-        if of_first_edition and script.revision in _OF_FIRST_EDITION:
-            insert = f"INSERT INTO {FIRST_EDITION} (version_num) VALUES ('{script.revision}')"  # noqa: S608 - of a file's name
-            connection.execute(insert)
-    return [each.revision for each in missing]
 
 
 def _check_privilege(connection: Connection, dialect: Dialect) -> None:
@@ -242,9 +253,11 @@ def _insert(revision: str) -> str:
     return f"INSERT INTO {TABLE} (revision) VALUES ('{revision}')"  # noqa: S608 - of a file's name
 
 
-def _refuse_foreign_tables(connection: Connection, dialect: Dialect, branches: set[str]) -> None:
-    """Refuse tables with hookrow's names in branches of which no script has been run."""
-    ours = {table for branch in branches for table in _OF_BRANCHES[branch]}
+def _refuse_foreign_tables(
+    connection: Connection, dialect: Dialect, missing: Sequence[Script]
+) -> None:
+    """Refuse tables that have the names of those to be created."""
+    ours = {table for script in missing for table in script.creates}
     if strangers := sorted(ours.intersection(tables(connection, dialect))):
         raise ConfigurationError(
             f"The database already has {', '.join(strangers)}, which hookrow did not create: "

@@ -119,7 +119,7 @@ class MemoryLog:
             or (each.recipient is None and any(text in fold(each.body or "") for text in texts))
         ]
         for each in theirs:
-            self._put(replace(each, recipient=None, body=None, retry_at=None))
+            self._put(replace(each, recipient=None, body=None, reason=None, retry_at=None))
         return len(theirs)
 
     def ends(self, first: int, last: int) -> Mapping[Ending, Ended]:

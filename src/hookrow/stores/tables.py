@@ -25,6 +25,7 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
+    literal_column,
 )
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.compiler import compiles
@@ -140,6 +141,14 @@ subscribers = Table(
     _created_at(),
 )
 Index("hookrow_subscribers_email", folded(subscribers.c.email), unique=True)
+_suppressed = subscribers.c.suppressed_at.is_not(None)
+Index(
+    "hookrow_subscribers_suppressed",
+    subscribers.c.suppressed_at,
+    subscribers.c.id,
+    postgresql_where=_suppressed,
+    sqlite_where=_suppressed,
+)
 
 lists = Table(
     "hookrow_lists",
@@ -180,6 +189,11 @@ dispatches = Table(
     Column("opened_at", UTCDateTime),
     *_suppression(),
     _created_at(),
+    Column("first_opened_at", UTCDateTime),
+    Column("clicked_at", UTCDateTime),
+    Column("bounced_at", UTCDateTime),
+    Column("bounce_type", String(64)),
+    Column("complained_at", UTCDateTime),
     UniqueConstraint("provider_message_id", name="hookrow_dispatches_message_id"),
     Index("hookrow_dispatches_subscriber_id", "subscriber_id"),
     Index("hookrow_dispatches_list_id", "list_id"),
@@ -208,6 +222,10 @@ def log_table(name: str, metadata: MetaData) -> Table:
         Column("ended_at", UTCDateTime, nullable=False),
         Column("retry_at", UTCDateTime),
         Column("body", Text),
+        Column("reason", String(64)),
+        Column("trace_id", String(255)),
+        Column("provider", String(32)),
+        Column("source", String(16)),
         UniqueConstraint("fingerprint", name="hookrow_notifications_fingerprint"),
         schema=namespace or None,
     )
@@ -215,7 +233,54 @@ def log_table(name: str, metadata: MetaData) -> Table:
         parked = table.c.retry_at.is_not(None)
         name = f"hookrow_notifications_parked_{column.name}"
         Index(name, column, postgresql_where=parked, sqlite_where=parked)
+    changes = table.c.record_type == literal_column("'SubscriptionChange'")
+    Index(
+        "hookrow_notifications_changes",
+        table.c.recipient,
+        postgresql_where=changes,
+        sqlite_where=changes,
+    )
     return table
+
+
+def companions(schema: Schema, metadata: MetaData) -> Sequence[Table]:
+    """Return the tables that accompany the log: counts by hour, settings, and late changes."""
+    return [
+        _companion(
+            schema,
+            metadata,
+            "hookrow_hours",
+            Column("hour", UTCDateTime, primary_key=True),
+            Column("record_type", String(64), primary_key=True),
+            Column("reason", String(64), primary_key=True),
+            Column("first_outcome", String(32), primary_key=True),
+            Column("entries", BigInteger, nullable=False),
+            Column("recovered", BigInteger, nullable=False, server_default="0"),
+        ),
+        _companion(
+            schema,
+            metadata,
+            "hookrow_meta",
+            Column("name", String(64), primary_key=True),
+            Column("value", Text, nullable=False),
+        ),
+        _companion(
+            schema,
+            metadata,
+            "hookrow_suppression_changes",
+            Column("role", String(32), primary_key=True),
+            Column("row_key", Text, primary_key=True),
+            Column("changed_at", UTCDateTime, nullable=False),
+        ),
+    ]
+
+
+def _companion(schema: Schema, metadata: MetaData, name: str, *columns: Column[Any]) -> Table:
+    key = schema.beside_log(name)
+    if key in metadata.tables:
+        return metadata.tables[key]
+    namespace, _, bare = key.rpartition(".")
+    return Table(bare, metadata, *columns, schema=namespace or None)
 
 
 def attach(to: MetaData, schema: Schema = Schema()) -> Sequence[Table]:  # noqa: B008 - frozen
@@ -237,6 +302,7 @@ def attach(to: MetaData, schema: Schema = Schema()) -> Sequence[Table]:  # noqa:
     if schema.log is not None:
         there = to.tables.get(schema.log)
         made.append(log_table(schema.log, to) if there is None else there)
+        made += companions(schema, to)
     for column in (column for table in made for column in table.c):
         if isinstance(column.type, UTCDateTime):
             column.type = DateTime(timezone=True)
@@ -244,3 +310,4 @@ def attach(to: MetaData, schema: Schema = Schema()) -> Sequence[Table]:  # noqa:
 
 
 notifications = log_table("hookrow_notifications", metadata)
+hours, meta, suppression_changes = companions(Schema(), metadata)

@@ -16,6 +16,11 @@ STATEMENT_TIMEOUT = 4
 
 _LIMITS = {"lock_timeout": LOCK_TIMEOUT, "statement_timeout": STATEMENT_TIMEOUT}
 
+NO_LIMITS = (
+    "SELECT set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true)"
+)
+"""The SELECT that lifts the limits of a transaction, whoever set them."""
+
 _TUNING = {"plan_cache_mode": "force_generic_plan", "TimeZone": "UTC"}
 """In another time zone, times of the first or the last day that there is could not be read."""
 

@@ -14,6 +14,7 @@ from hookrow.notification import (
     Opened,
     Reactivated,
     Refusal,
+    Source,
     Suppressed,
     Suppressible,
 )
@@ -200,7 +201,9 @@ class _Undone(Exception):
 
 
 def _arrival(notification: Notification, *, live: bool = True) -> Arrival:
-    return Arrival(notification, repr(notification).encode(), NOON, live)
+    return Arrival(
+        notification, repr(notification).encode(), NOON, Source.LIVE if live else Source.REPLAY
+    )
 
 
 def _story(mail: Mail) -> Sequence[Arrival]:

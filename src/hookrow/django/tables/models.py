@@ -58,6 +58,13 @@ class Subscriber(Suppressible, Created):
                 violation_error_message="There is a subscriber with this email.",
             ),
         )
+        indexes = (
+            models.Index(
+                fields=["suppressed_at", "id"],
+                name="hookrow_subscribers_suppressed",
+                condition=models.Q(suppressed_at__isnull=False),
+            ),
+        )
 
     def __str__(self) -> str:
         return self.email
@@ -115,6 +122,11 @@ class Dispatch(Suppressible, Created):
     )
     delivered_at = UTCDateTimeField(null=True, blank=True)
     opened_at = UTCDateTimeField(null=True, blank=True)
+    first_opened_at = UTCDateTimeField(null=True, editable=False)
+    clicked_at = UTCDateTimeField(null=True, editable=False)
+    bounced_at = UTCDateTimeField(null=True, editable=False)
+    bounce_type: _OptionalText = models.CharField(max_length=64, null=True, editable=False)
+    complained_at = UTCDateTimeField(null=True, editable=False)
 
     class Meta:
         """One dispatch per message of the provider."""

@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from hookrow.decide import LONGEST_EMAIL, LONGEST_MESSAGE_ID
-from hookrow.entry import LONGEST_RECORD_TYPE, Ending
+from hookrow.entry import LONGEST_PROVIDER, LONGEST_REASON, LONGEST_RECORD_TYPE, Ending
+from hookrow.notification import Source
 from hookrow.schema import NULLED, OTHERWISE, REFERENCES, TIMES, WRITTEN, Given, Schema, nearest
 from hookrow.stores.sql.columns import Column
 from hookrow.stores.sql.log_insert import LOG_COLUMNS
@@ -156,11 +157,17 @@ _LONGEST = {
     "record_type": LONGEST_RECORD_TYPE,
     "message_id": LONGEST_MESSAGE_ID,
     "recipient": LONGEST_EMAIL,
+    "reason": LONGEST_REASON,
+    "provider": LONGEST_PROVIDER,
+    "source": max(len(each.value) for each in Source),
     **dict.fromkeys(("outcome", "first_outcome"), max(len(each.value) for each in Ending)),
 }
 """In characters. A body may have any length."""
 
-_NULLABLE = {"record_type", "message_id", "recipient", "occurred_at", "retry_at", "body"}
+_NULLABLE = {
+    *("record_type", "message_id", "recipient", "occurred_at", "retry_at", "body"),
+    *("reason", "provider", "source"),
+}
 
 
 def mistakes_of_log(log: str, found: Columns) -> Iterator[str]:

@@ -100,6 +100,20 @@ class Database(Protocol):
         """Close the connections, unless they are the host's."""
 
 
+@runtime_checkable
+class Upgradable(Database, Protocol):
+    """A database whose tables hookrow's migrations can change.
+
+    The connections of both methods are new ones without time limits, and are closed at the end.
+    """
+
+    def upgrading(self) -> AbstractContextManager[Connection]:
+        """Begin a transaction; it is committed at the end of the block."""
+
+    def autocommit(self) -> AbstractContextManager[Connection]:
+        """Connect so that each statement commits by itself."""
+
+
 class BeginsSessions(ABC):
     """A database whose sessions begin with a transaction."""
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from hookrow.entry import Ending, Logged, fingerprints, kept_message_id, kept_recipient, quoted
 from hookrow.entry import retry_at as next_try
+from hookrow.notification import Source
 from hookrow.stores import Conflict
 from hookrow.stores.log import Cell, Ended, Grain, Probe, Query, reached, span, within_size
 from hookrow.stores.sql.connections import Connection, Database
@@ -34,6 +35,7 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
     **{name: utc for name in _FIELDS if name.endswith("_at")},
     **dict.fromkeys(("outcome", "first_outcome"), Ending),
     "fingerprint": bytes,
+    "source": lambda value: None if value is None else Source(value),
 }
 """How the values of a row are read, unless a driver returns them as they are."""
 
@@ -117,7 +119,8 @@ class SQLLog:
         body = self._dialect.fold("ascii", "body")
         in_body = " OR ".join([f"{body} LIKE %s ESCAPE '\\'"] * len(texts))
         change = (
-            f"UPDATE {self._table} SET recipient = NULL, body = NULL, retry_at = NULL "
+            f"UPDATE {self._table} "
+            "SET recipient = NULL, body = NULL, reason = NULL, retry_at = NULL "
             # The recipient of a body that could not be read is not known.
             f"WHERE (recipient = %s OR (recipient IS NULL AND ({in_body})))"
         )

@@ -29,14 +29,20 @@ _JSON_TYPES = {
     "attempts": "bigint",
 }
 
+_STAYS = f"kept.outcome = '{Ending.RECORDED.value}' AND excluded.outcome = kept.outcome"
+
+
+def _unless_erased(name: str) -> str:
+    """Fill in what is null, unless the notification did not come again."""
+    filled = f"coalesce(kept.{name}, excluded.{name})"
+    return f"{name} = CASE WHEN excluded.attempts > 0 THEN {filled} ELSE kept.{name} END"
+
+
 _ADD_UP = f"""ON CONFLICT (fingerprint) DO UPDATE SET
 outcome = excluded.outcome, status = excluded.status, retry_at = excluded.retry_at,
-ended_at = CASE WHEN kept.outcome = '{Ending.RECORDED.value}'
-    AND excluded.outcome = '{Ending.RECORDED.value}' THEN kept.ended_at ELSE excluded.ended_at END,
-recipient = CASE WHEN excluded.attempts > 0
-    THEN coalesce(kept.recipient, excluded.recipient) ELSE kept.recipient END,
-body = CASE WHEN excluded.attempts > 0
-    THEN coalesce(kept.body, excluded.body) ELSE kept.body END,
+ended_at = CASE WHEN {_STAYS} THEN kept.ended_at ELSE excluded.ended_at END,
+source = CASE WHEN {_STAYS} THEN kept.source ELSE excluded.source END,
+{", ".join(map(_unless_erased, ("recipient", "body", "reason", "provider")))},
 attempts = kept.attempts + excluded.attempts,
 received_at = CASE WHEN kept.received_at < excluded.received_at
     THEN kept.received_at ELSE excluded.received_at END,

@@ -11,7 +11,7 @@ import re
 import select
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from math import isinf
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -26,9 +26,16 @@ from hookrow.stores.sql.connections import (
     ConnectionPool,
     DriverConnection,
     close_all,
+    store_errors,
 )
 from hookrow.stores.sql.dialects import POSTGRESQL, numbered
-from hookrow.stores.timeouts import STATEMENT_TIMEOUT, left, limit_statements, set_limits
+from hookrow.stores.timeouts import (
+    NO_LIMITS,
+    STATEMENT_TIMEOUT,
+    left,
+    limit_statements,
+    set_limits,
+)
 from hookrow.stores.watch import watch
 
 if TYPE_CHECKING:
@@ -131,12 +138,29 @@ class PostgresDatabase(ConnectionPool[Session]):
     def reading(self) -> Iterator[Connection]:
         """Connect to read, in a transaction."""
         limited = not isinf(left())
-        limit = limit_statements() if limited else _NO_LIMITS
+        limit = limit_statements() if limited else NO_LIMITS
         with self._session(reads=True, watched=limited) as session:
             with nullcontext() if limited else watch.over_socket(session.socket):
                 session.command(f"{POSTGRESQL.begin}; {limit}")
             yield session
             session.command("COMMIT")
+
+    @contextmanager
+    def upgrading(self) -> Iterator[Connection]:
+        """See `connections.Upgradable`."""
+        with self.autocommit() as session:
+            session.execute(POSTGRESQL.begin)
+            session.fetch(NO_LIMITS)
+            yield session
+            session.execute("COMMIT")
+
+    @contextmanager
+    def autocommit(self) -> Iterator[Connection]:
+        """See `connections.Upgradable`."""
+        with store_errors(self.errors), closing(self._connect()) as session:
+            if session.owned:
+                session.command("SET statement_timeout = 0; SET lock_timeout = 0")
+            yield session
 
     def __str__(self) -> str:
         """Return its URL as it may be shown: without the password, and without options."""
@@ -197,10 +221,6 @@ def _begun(session: Session) -> Iterator[None]:
     yield
     session.execute("COMMIT")
 
-
-_NO_LIMITS = (
-    "SELECT set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true)"
-)
 
 OPTIONS: dict[str, Any] = {
     "client_encoding": "utf8",

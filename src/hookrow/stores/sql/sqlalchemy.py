@@ -23,7 +23,7 @@ from hookrow.stores.sql.connections import (
     store_errors,
 )
 from hookrow.stores.sql.dialects import DIALECTS, SQLITE, question_marks
-from hookrow.stores.timeouts import left, limit_statements, set_limits
+from hookrow.stores.timeouts import NO_LIMITS, left, limit_statements, set_limits
 from hookrow.stores.watch import watch
 
 _ERRORS = (SQLAlchemyError,)
@@ -98,6 +98,35 @@ class EngineDatabase(BeginsSessions):
                 if not self._used and not self._is_shared:
                     connection.detach()
                 yield _Connection(connection)
+
+    @contextmanager
+    def upgrading(self) -> Iterator[Connection]:
+        """See `connections.Upgradable`."""
+        with (
+            store_errors(_ERRORS),
+            self._alone,
+            self._engine.connect() as connection,
+            _committed(connection),
+        ):
+            _begin(connection, NO_LIMITS)
+            self._keep(connection)
+            yield _Connection(connection)
+
+    @contextmanager
+    def autocommit(self) -> Iterator[Connection]:
+        """See `connections.Upgradable`."""
+        with store_errors(_ERRORS), self._alone, self._engine.connect() as connection:
+            connection.execution_options(isolation_level="AUTOCOMMIT")
+            self._keep(connection)
+            if connection.dialect.name == "postgresql":
+                connection.exec_driver_sql("SET statement_timeout = 0")
+                connection.exec_driver_sql("SET lock_timeout = 0")
+            yield _Connection(connection)
+
+    def _keep(self, connection: EngineConnection) -> None:
+        """Keep a connection from its pool, whose other connections may be in use."""
+        if not self._is_shared:
+            connection.detach()
 
     def close(self) -> None:
         """Do nothing: the engine is the host's."""

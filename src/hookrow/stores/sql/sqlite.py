@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from math import isinf
 from pathlib import Path
 from time import monotonic, sleep
@@ -81,6 +81,16 @@ class SQLiteDatabase(BeginsSessions, ConnectionPool[SQLiteConnection]):
                 yield connection
             finally:
                 sqlite.set_progress_handler(None, 0)
+
+    def upgrading(self) -> AbstractContextManager[Connection]:
+        """Begin a transaction: a statement has no time limits here."""
+        return self.transaction()
+
+    @contextmanager
+    def autocommit(self) -> Iterator[Connection]:
+        """See `connections.Upgradable`."""
+        with self._connection() as connection:
+            yield connection
 
     def __str__(self) -> str:
         return f"sqlite:///{self.name}"

@@ -1,0 +1,43 @@
+"""Operations of hookrow's own migrations for Django."""
+
+from __future__ import annotations
+
+from django.db import migrations
+from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+from django.db.migrations.state import ProjectState
+
+from hookrow.django.store import CursorConnection
+from hookrow.migrations.indexes import build
+from hookrow.migrations.scripts import scripts
+
+
+class BuildIndex(migrations.AddIndex):
+    """`AddIndex` for an index of hookrow's scripts, which may have built it already.
+
+    PostgreSQL builds it while others write to the table, so the migration must not be atomic.
+    """
+
+    atomic = False
+
+    def database_forwards(
+        self,
+        app_label: str,
+        schema_editor: BaseDatabaseSchemaEditor,
+        from_state: ProjectState,
+        to_state: ProjectState,
+    ) -> None:
+        """Build the index, unless it exists."""
+        connection = schema_editor.connection
+        model = to_state.apps.get_model(app_label, self.model_name)
+        if schema_editor.collect_sql or not self.allow_migrate_model(connection.alias, model):
+            super().database_forwards(app_label, schema_editor, from_state, to_state)
+            return
+        if connection.vendor == "postgresql":
+            found = (each.index for each in scripts("postgresql") if each.index)
+            [index] = [each for each in found if each.name == self.index.name]
+            build(CursorConnection(connection), index)
+            return
+        with connection.cursor() as cursor:
+            built = connection.introspection.get_constraints(cursor, model._meta.db_table)  # noqa: SLF001 - Django's own way
+        if self.index.name not in built:
+            super().database_forwards(app_label, schema_editor, from_state, to_state)

@@ -1,0 +1,50 @@
+"""Building an index on PostgreSQL while others write to its table (CREATE INDEX CONCURRENTLY)."""
+
+from __future__ import annotations
+
+from hookrow.migrations.scripts import Index
+from hookrow.stores.sql.connections import Connection
+
+_LONGEST_NAME = 63
+"""In bytes; PostgreSQL cuts longer names."""
+
+_PARTITIONS = """
+SELECT relid::regclass::text, quote_ident(name),
+    quote_ident(nspname) || '.' || quote_ident(name)
+FROM (
+    SELECT relid, relnamespace, left(relname, %s) || %s AS name
+    FROM pg_partition_tree(to_regclass(%s)) JOIN pg_class ON oid = relid WHERE isleaf
+) AS leaf JOIN pg_namespace ON pg_namespace.oid = relnamespace
+ORDER BY 1
+"""
+
+_IS_VALID = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)"
+
+
+def build(connection: Connection, index: Index) -> None:
+    """Build an index, unless it exists; rebuild one that an interruption left invalid.
+
+    Each partition of a partitioned table gets one, of which that of the table then consists.
+    The connection commits each statement and has no time limits.
+    """
+    is_partitioned = connection.fetch(
+        "SELECT FROM pg_class WHERE oid = to_regclass(%s) AND relkind = 'p'", [index.table]
+    )
+    if not is_partitioned:
+        _build(connection, index.name, index.name, index.table, index.definition)
+        return
+    suffix = f"_{index.name.rpartition('_')[2]}"
+    parameters = [_LONGEST_NAME - len(suffix), suffix, index.table]
+    for table, name, qualified in connection.fetch(_PARTITIONS, parameters):
+        _build(connection, name, qualified, table, index.definition)
+    connection.execute(
+        f"CREATE INDEX IF NOT EXISTS {index.name} ON {index.table} {index.definition}"
+    )
+
+
+def _build(connection: Connection, name: str, qualified: str, table: str, definition: str) -> None:
+    found = connection.fetch(_IS_VALID, [qualified])
+    if found and not found[0][0]:
+        connection.execute(f"DROP INDEX CONCURRENTLY {qualified}")
+    if not found or not found[0][0]:
+        connection.execute(f"CREATE INDEX CONCURRENTLY {name} ON {table} {definition}")
