@@ -1,0 +1,96 @@
+"""Upgrades of version 0.1.0's databases whose client is killed after any of its statements."""
+
+import shutil
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from homes import OURS
+from sqlalchemy import make_url
+
+from hookrow.migrations import current, needed, upgrade
+from hookrow.migrations.engines import opened
+from hookrow.stores.sql.postgres import Session
+from hookrow.stores.sql.sqlite import SQLiteConnection
+from postgres import Databases
+
+FOLDER = Path(__file__).parents[1] / "fixtures" / "first_edition"
+
+ENTRIES = 35
+"""How many the log has."""
+
+TABLES = {
+    "sqlite": "SELECT name, sql FROM sqlite_master ORDER BY name",
+    "postgresql": """
+        SELECT table_name || '.' || column_name, data_type FROM information_schema.columns
+        WHERE table_schema = 'public'
+        UNION ALL SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index
+        WHERE indisvalid AND indrelid::regclass::text LIKE 'hookrow%%' ORDER BY 1
+    """,
+}
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def copies(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
+    """Return a function that copies a database of version 0.1.0, and returns its URL."""
+    if request.param == "sqlite":
+        names = (tmp_path / f"{number}.db" for number in count())
+        return lambda: f"sqlite:///{shutil.copy(FOLDER / 'hookrow.db', next(names))}"
+    postgres: Databases = request.getfixturevalue("postgres")
+    template: str = request.getfixturevalue("empty_postgres_url")
+    postgres.execute((FOLDER / "postgres.sql").read_text(), url=template)
+    return lambda: postgres.create(make_url(template).database or "")
+
+
+def _read(url: str, query: str) -> list[Any]:
+    with opened(url) as engine, engine.connect() as connection:
+        return [tuple(row) for row in connection.exec_driver_sql(query)]
+
+
+def _tables(url: str) -> list[Any]:
+    return _read(url, TABLES[make_url(url).drivername])
+
+
+def _upgrade_until_killed(url: str, statements: int, patch: pytest.MonkeyPatch) -> bool:
+    """Upgrade in a client that is killed after so many statements; return whether it was."""
+    numbers = count(1)
+
+    def mortal(run: Callable[..., Any]) -> Callable[..., Any]:
+        def run_or_die(connection: object, sql: str, parameters: Sequence[Any]) -> Any:  # noqa: ANN401 - a driver's cursor
+            if next(numbers) > statements:
+                raise Killed
+            return run(connection, sql, parameters)
+
+        return run_or_die
+
+    with patch.context() as patched:
+        for kind in (Session, SQLiteConnection):
+            patched.setattr(kind, "_run", mortal(kind._run))
+        try:
+            upgrade(url, OURS)
+        except Killed:
+            return True
+    return False
+
+
+def test_it_is_interrupted(copies: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """After whatever statement the client is killed, the next upgrade completes the rest."""
+    whole = copies()
+    upgrade(whole, OURS)
+    wanted = _tables(whole)
+    for statements in count():
+        url = copies()
+        if not _upgrade_until_killed(url, statements, monkeypatch):
+            break
+        before = current(url)
+        added = upgrade(url, OURS)
+        assert sorted([*before, *added]) == needed(OURS) == current(url)
+        assert _tables(url) == wanted
+        assert _read(url, "SELECT count(*) FROM hookrow_notifications") == [(ENTRIES,)]
+    assert statements > 20
