@@ -124,6 +124,7 @@ class Schema:
             raise ConfigurationError("The log needs a table: name it, or None for no log.")
         for name, role in self.roles.items():
             _check(name, role)
+            _check_twice(name, self.columns(name))
             _check_where(name, role)
         if self.messages is not None:
             self._check_messages()
@@ -220,8 +221,6 @@ def _check(name: str, role: Role) -> None:
         theirs = role.column(column)
         if not theirs and (column in _REQUIRED[name] or theirs is not None):
             raise ConfigurationError(f"The role {name!r} needs the column {column!r}: name it.")
-        if theirs and [*map(role.column, known)].count(theirs) > 1:
-            raise ConfigurationError(f"The role {name!r} names the column {theirs!r} twice.")
     if role.fold not in get_args(Fold):
         raise ConfigurationError(
             f"The role {name!r} folds emails as {role.fold!r}: "
@@ -229,6 +228,18 @@ def _check(name: str, role: Role) -> None:
         )
     if role.fold != "ascii" and name != "subscribers":
         raise ConfigurationError(f"The role {name!r} has no email that could be folded.")
+
+
+def _check_twice(name: str, columns: Mapping[str, str]) -> None:
+    """Refuse two uses of one column; those that this host has no use for do not count."""
+    users: dict[str, str] = {}
+    for ours, theirs in columns.items():
+        if theirs in users:
+            raise ConfigurationError(
+                f"The role {name!r} names the column {theirs!r} twice, for {users[theirs]} and for "
+                f"{ours}: name another for one of the two."
+            )
+        users[theirs] = ours
 
 
 def _check_where(name: str, role: Role) -> None:

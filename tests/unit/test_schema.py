@@ -56,6 +56,26 @@ def test_tables_of_hookrow() -> None:
             {"dispatches": Role("s"), "messages": Role("mails")},
             _same(*DISPATCHES, "message_id", *SUPPRESSION),
         ),
+        # A column that is not needed may have its name for something else.
+        (
+            {"dispatches": Role("s", {"provider_message_id": "message_id"})},
+            {**_same(*DISPATCHES, "list_id", *SUPPRESSION), "provider_message_id": "message_id"},
+        ),
+        (
+            {"dispatches": Role("s", {"opened_at": "list_id"}), "messages": Role("mails")},
+            {**_same(*DISPATCHES, "message_id", *SUPPRESSION), "opened_at": "list_id"},
+        ),
+        (
+            {
+                "dispatches": Role("s", {"provider_message_id": "list_id", "id": "message_id"}),
+                "subscriptions": None,
+            },
+            {
+                **_same(*DISPATCHES, *SUPPRESSION),
+                "provider_message_id": "list_id",
+                "id": "message_id",
+            },
+        ),
         ({"messages": Role("mails", {"list_id": "audience"})}, _same("id", list_id="audience")),
         ({"subscriptions": Role("m", BARE)}, _same("list_id", "subscriber_id")),
     ],
@@ -104,7 +124,14 @@ MAILS = Role("mails")
         ({"dispatches": Role("sends", {"zzz": "x"})}, r"'dispatches' has no column 'zzz'\.$"),
         (
             {"dispatches": Role("sends", {"delivered_at": "at", "opened_at": "at"})},
-            "'dispatches' names the column 'at' twice",
+            "'dispatches' names the column 'at' twice, for delivered_at and for opened_at: name an",
+        ),
+        (
+            {
+                "dispatches": Role("s", {"provider_message_id": "message_id"}),
+                "messages": Role("mails"),
+            },
+            "'message_id' twice, for provider_message_id and for message_id: name another",
         ),
         ({"subscribers": Role("p", {"suppression_reason": ""})}, "column 'suppression_reason'"),
         (
