@@ -82,12 +82,15 @@ class Role:
     `where` hides every row whose columns, by the table's own names, do not equal
     these: `{"deleted_at": None}`; False of a column that is not boolean is null too,
     which a file of settings could not say. `fold` is of the subscribers alone.
+    `empty` is what `suppression_reason` holds for no reason: null, or the empty text in a
+    column that allows no null. It is read as null.
     """
 
     table: str
     columns: Mapping[str, str | None] = field(default_factory=dict)
     where: Mapping[str, Given] = field(default_factory=dict, kw_only=True)
     fold: Fold = field(default="ascii", kw_only=True)
+    empty: str | None = field(default=None, kw_only=True)
 
     def column(self, name: str) -> str | None:
         """Return what the table calls our column, or None where it has none.
@@ -130,6 +133,9 @@ class Schema:
             self._check_messages()
         if self.reasons is not None:
             _check_reasons(self.reasons)
+        for name, role in self.roles.items():
+            if role.empty is not None:
+                _check_empty(name, role, self.reasons or {})
 
     @property
     def roles(self) -> Mapping[str, Role]:
@@ -259,4 +265,26 @@ def _check_reasons(reasons: Mapping[str, str | int]) -> None:
     if len(numbers) not in {0, len(reasons)}:
         raise ConfigurationError(
             "reasons: some are text and some are numbers; take one of the two."
+        )
+
+
+def _check_empty(name: str, role: Role, reasons: Mapping[str, str | int]) -> None:
+    if role.empty != "":
+        raise ConfigurationError(
+            f"The role {name!r} has {role.empty!r} for no reason: write empty='', or leave it out "
+            "for null."
+        )
+    if "suppression_reason" not in _OPTIONAL[name] or role.column("suppression_reason") is None:
+        raise ConfigurationError(
+            f"The role {name!r} keeps no reason that could be empty: leave out `empty`, or name "
+            "the column 'suppression_reason'."
+        )
+    if any(isinstance(kept, int) for kept in reasons.values()):
+        raise ConfigurationError(
+            f"The role {name!r} has empty='', but the reasons are numbers: leave out `empty`, and "
+            "let the column allow null."
+        )
+    if "" in reasons.values():
+        raise ConfigurationError(
+            f"The role {name!r} has empty='' for no reason: `reasons` cannot have it for one."
         )

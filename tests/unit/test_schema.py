@@ -150,6 +150,20 @@ MAILS = Role("mails")
             "write ascii, lower, exact or citext",
         ),
         ({"dispatches": Role("sends", fold="lower")}, "no email"),
+        ({"subscribers": Role("p", empty="none")}, "has 'none' for no reason: write empty=''"),
+        (
+            {"dispatches": Role("s", {"suppression_reason": None}, empty="")},
+            "'dispatches' keeps no reason that could be empty",
+        ),
+        ({"messages": Role("m", empty="")}, "'messages' keeps no reason"),
+        (
+            {"subscribers": Role("p", empty=""), "reasons": {"*": 9}},
+            "but the reasons are numbers",
+        ),
+        (
+            {"subscribers": Role("p", empty=""), "reasons": {"Spam": ""}},
+            "`reasons` cannot have it for one",
+        ),
         (
             {"subscribers": Role("t", {"suppressed_at": "at"}, where={"at": None})},
             "'subscribers' hides rows by 'at'",
