@@ -71,6 +71,10 @@ def about(name: str, url: str, schema: Schema = HOST) -> Finding:
     return finding
 
 
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
 def warnings(name: str, url: str, schema: Schema = HOST) -> list[str]:
     findings = found(url, schema)
     return [each.text for each in findings if (each.level, each.about) == (Level.WARNING, name)]
@@ -236,8 +240,9 @@ class TestIndexes:
 
     def test_names_and_types(self, empty_postgres_url: str) -> None:
         """The statements run whatever tables and columns are called, and whatever their types."""
-        url, table, email = empty_postgres_url, "The 100% People" + "p" * 40, "%-Mail" + "a" * 50
-        people = PEOPLE.replace("people", f'"{table}"').replace("address", f'"{email}"')
+        url = empty_postgres_url
+        table, email = 'The 100% "People"' + "p" * 40, '%-"Mail"' + "a" * 50
+        people = PEOPLE.replace("people", quoted(table)).replace("address", quoted(email))
         sends = SENDS_TABLE.replace("postmark_id", '"select"')
         for created in (people, sends, MEMBERS_TABLE):
             types = created.replace("id integer", "id uuid").replace(" text", " char(36)")
