@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from time import time
 from unittest.mock import Mock
@@ -19,6 +20,7 @@ from hookrow.migrations import upgrade
 from hookrow.migrations.engines import opened
 from hookrow.settings import Settings
 from hookrow.stores import Locked
+from hookrow.stores.sql import SQLStore
 from postgres import Databases
 from wire import SECRET
 
@@ -174,6 +176,37 @@ def test_clock(
     [warning] = warnings("clock", url, Schema())
     assert re.match(says, warning)
     assert about("indexes", url, Schema()).level is Level.OK
+
+
+def test_encoding(postgres: Databases, caplog: pytest.LogCaptureFixture) -> None:
+    """An encoding that lacks characters is a warning, also at the first use of a store."""
+    url = postgres.create("template0 ENCODING 'LATIN1' LOCALE 'C'")
+    execute(url, PEOPLE, SENDS_TABLE, MEMBERS_TABLE)
+    [warning] = warnings("encoding", url)
+    assert warning == (
+        "The encoding of the database is LATIN1, not UTF8: a notification with a character that "
+        "it lacks, such as an emoji in a reason, gets 503."
+    )
+    assert caplog.messages == []
+    with closing(SQLStore(url, HOST, verify=True)) as store:
+        store._queries = None
+        assert store.queries is not None
+    assert caplog.messages == [warning]
+    postgres.drop(url)
+
+
+def test_mapping(host_url: str) -> None:
+    """A log that was written for other tables is a warning, and so is a record that is missing."""
+    schema = replace(HOST, log="hookrow_notifications")
+    with opened(host_url) as engine:
+        upgrade(engine, schema)
+    assert not warnings("mapping", host_url, schema)
+    execute(host_url, """INSERT INTO hookrow_meta VALUES ('mapping', '{"subscribers":"old"}')""")
+    [warning] = warnings("mapping", host_url, schema)
+    assert "other tables than those mapped now: subscribers in old, dispatches in no" in warning
+    execute(host_url, "DROP TABLE hookrow_meta")
+    [warning] = warnings("mapping", host_url, schema)
+    assert "The record of the mapping cannot be read: OperationalError: no such table" in warning
 
 
 class TestRows:

@@ -14,6 +14,7 @@ from django.db import Error, connections
 from django.db.migrations.executor import MigrationExecutor
 from django.urls import NoReverseMatch, reverse
 
+from hookrow.check import check_encoding, check_mapping
 from hookrow.cli import Commands
 from hookrow.cli.check import report
 from hookrow.cli.log import log, prune, replay
@@ -101,6 +102,8 @@ def _findings() -> Iterator[Finding]:
     if migrations.level is Level.OK and not any(each.is_serious() for each in messages):
         if connections[conf.database].vendor == "postgresql":
             yield from compare(_seconds)
+        yield from check_encoding(store().database)
+        yield from check_mapping(store().database, store().mapping.schema)
         yield from _emails()
 
 

@@ -47,6 +47,11 @@ class DjangoStore(SQLStore):
         )
         self._queries = self._built
 
+    def _record_mapping(self) -> None:
+        """Record it if hookrow's transaction has ended: the project's may yet wait for a row."""
+        if not connections[self.using].in_atomic_block:
+            super()._record_mapping()
+
     def _verify(self) -> Queries:
         super()._verify()
         return self._built

@@ -36,7 +36,10 @@ class Queries:
 
     `columns` are those of each role's table, by the table's own names. `single_statement` is
     whether one statement can change all tables; it becomes false if the database refuses that.
+    `warning` is what the verification found that works only in part.
     """
+
+    warning: str | None = None
 
     def __init__(
         self,

@@ -143,6 +143,8 @@ class SQLTransaction(SQLReading):
         super().__init__(connection, queries)
         self._begun, self._commits = begun, False
         self._skip_locked = skip_locked
+        self.has_entries = False
+        """Whether it added entries to the log."""
         self._pending: _Step | None = None
 
     def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
@@ -246,6 +248,7 @@ class SQLTransaction(SQLReading):
         keep = self._queries.keep
         if keep is None or not entries:
             return
+        self.has_entries = True
         if self._queries.dialect.takes_rows:
             yield _Step(keep, [_encode(entries).decode()])
         else:
