@@ -53,6 +53,7 @@ _OPTIONAL = {
     "subscriptions": SUPPRESSION,
     "messages": (),
 }
+_MAY_BE_NONE = {"subscriptions", "messages"}
 _SENT_AT = {"hookrow_dispatches": "created_at"}
 """Where the time of sending stands when nothing is said of it: only ours have one."""
 
@@ -125,6 +126,10 @@ class Schema:
     def __post_init__(self) -> None:
         if self.log == "":
             raise ConfigurationError("The log needs a table: name it, or None for no log.")
+        for name in _REQUIRED:
+            given = getattr(self, name)
+            if not isinstance(given, Role) and (given is not None or name not in _MAY_BE_NONE):
+                raise ConfigurationError(f"The role {name!r} is {given!r}: write Role('a_table').")
         for name, role in self.roles.items():
             _check(name, role)
             _check_twice(name, self.columns(name))
@@ -256,6 +261,12 @@ def _check_where(name: str, role: Role) -> None:
                 f"The role {name!r} hides rows by {role.column(column)!r}, which notifications "
                 "set: hide them by another column."
             )
+    for theirs, value in role.where.items():
+        if not isinstance(value, str | int | None):
+            raise ConfigurationError(
+                f"The role {name!r} hides rows by {theirs!r}, and not by text, a whole number, "
+                f"True, False or None but by {value!r}."
+            )
 
 
 def _check_reasons(reasons: Mapping[str, str | int]) -> None:
@@ -269,22 +280,14 @@ def _check_reasons(reasons: Mapping[str, str | int]) -> None:
 
 
 def _check_empty(name: str, role: Role, reasons: Mapping[str, str | int]) -> None:
+    mistake = ""
     if role.empty != "":
-        raise ConfigurationError(
-            f"The role {name!r} has {role.empty!r} for no reason: write empty='', or leave it out "
-            "for null."
-        )
-    if "suppression_reason" not in _OPTIONAL[name] or role.column("suppression_reason") is None:
-        raise ConfigurationError(
-            f"The role {name!r} keeps no reason that could be empty: leave out `empty`, or name "
-            "the column 'suppression_reason'."
-        )
-    if any(isinstance(kept, int) for kept in reasons.values()):
-        raise ConfigurationError(
-            f"The role {name!r} has empty='', but the reasons are numbers: leave out `empty`, and "
-            "let the column allow null."
-        )
-    if "" in reasons.values():
-        raise ConfigurationError(
-            f"The role {name!r} has empty='' for no reason: `reasons` cannot have it for one."
-        )
+        mistake = "which is not the empty text: write empty='', or leave it out for null."
+    elif "suppression_reason" not in _OPTIONAL[name] or role.column("suppression_reason") is None:
+        mistake = "but no column for a reason: leave out `empty`, or map suppression_reason."
+    elif any(isinstance(kept, int) for kept in reasons.values()):
+        mistake = "but the reasons are numbers: leave out `empty`, and let the column allow null."
+    elif "" in reasons.values():
+        mistake = "which `reasons` has for a reason: take another text there."
+    if mistake:
+        raise ConfigurationError(f"The role {name!r} has empty={role.empty!r}, {mistake}")

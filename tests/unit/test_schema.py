@@ -117,6 +117,12 @@ MAILS = Role("mails")
     [
         ({"log": ""}, "The log needs a table"),
         ({"subscribers": Role("")}, "'subscribers' needs a table"),
+        ({"subscribers": None}, r"'subscribers' is None: write Role\('a_table'\)"),
+        ({"messages": "mails"}, r"'messages' is 'mails': write Role\('a_table'\)"),
+        (
+            {"subscribers": Role("people", where={"tenant": 1.5})},  # type: ignore[dict-item]
+            "'subscribers' hides rows by 'tenant', and not by text, .* but by 1.5",
+        ),
         (
             {"subscribers": Role("people", {"emial": "address"})},
             r"^The role 'subscribers' has no column 'emial'\. Did you mean 'email'\?$",
@@ -150,19 +156,22 @@ MAILS = Role("mails")
             "write ascii, lower, exact or citext",
         ),
         ({"dispatches": Role("sends", fold="lower")}, "no email"),
-        ({"subscribers": Role("p", empty="none")}, "has 'none' for no reason: write empty=''"),
+        (
+            {"subscribers": Role("p", empty="none")},
+            "empty='none', which is not the empty text: write",
+        ),
         (
             {"dispatches": Role("s", {"suppression_reason": None}, empty="")},
-            "'dispatches' keeps no reason that could be empty",
+            "'dispatches' has empty='', but no column for a reason",
         ),
-        ({"messages": Role("m", empty="")}, "'messages' keeps no reason"),
+        ({"messages": Role("m", empty="")}, "'messages' has empty='', but no column"),
         (
             {"subscribers": Role("p", empty=""), "reasons": {"*": 9}},
             "but the reasons are numbers",
         ),
         (
             {"subscribers": Role("p", empty=""), "reasons": {"Spam": ""}},
-            "`reasons` cannot have it for one",
+            "which `reasons` has for a reason",
         ),
         (
             {"subscribers": Role("t", {"suppressed_at": "at"}, where={"at": None})},

@@ -77,7 +77,7 @@ def test_the_file_has_a_schema_in_which_false_is_a_missing_column_or_role(file: 
         ("[tables.subscribers]\ntabel = 'people'", "'tabel'. Did you mean 'table'?"),
         (f"{PEOPLE}columns = {{ emial = 'x' }}", "no column 'emial'. Did you mean 'email'?"),
         (f"{PEOPLE}fold = 'lowr'", "no fold 'lowr'. Did you mean 'lower'?"),
-        (f"{PEOPLE}empty = 'none'", "has 'none' for no reason: write empty=''"),
+        (f"{PEOPLE}empty = 'none'", "has empty='none', which is not the empty text"),
         (f"{PEOPLE}empty = 0", "`$.subscribers.empty`"),
         (f"{PEOPLE}where = {{ state = 1.5 }}", "$.subscribers.where"),
         ("[tables.messages]\ncolumns = { list_id = 'x' }", "the messages have no table: name it"),
