@@ -76,7 +76,7 @@ def check_database(database: Database, schema: Schema) -> Iterator[Finding]:
         yield Finding(Level.ERROR, "database", f"{error}. Start it, or set HOOKROW_DATABASE_URL.")
         return
     yield Finding(Level.OK, "database", f"{database} answers.")
-    fit = _check_fit(database, schema)
+    fit = check_fit(database, schema)
     if wanted := migrations.needed(schema):
         by_the_host = not current and fit.level is Level.OK
         revision = _THEIR_OWN if by_the_host else _check_revision(current, wanted)
@@ -89,7 +89,8 @@ def check_database(database: Database, schema: Schema) -> Iterator[Finding]:
 _THEIR_OWN = Finding(Level.OK, "migrations", "Your own migrations created hookrow's tables.")
 
 
-def _check_fit(database: Database, schema: Schema) -> Finding:
+def check_fit(database: Database, schema: Schema) -> Finding:
+    """Look whether the database has the tables and columns, of types that can work."""
     try:
         verify(database, schema)
     except HookrowError as error:
