@@ -20,9 +20,10 @@ from hookrow.settings import Settings
 from hookrow.stores import AccessDenied, StoreError, Unavailable
 from hookrow.stores.errors import message
 from hookrow.stores.sql.connections import Database
+from hookrow.stores.sql.mapping_record import mapping_difference
 from hookrow.stores.sql.queries import Queries
 from hookrow.stores.sql.urls import missing_file, open_database
-from hookrow.stores.sql.verify import verify
+from hookrow.stores.sql.verify import encoding_fault, verify
 
 
 def check(settings: Settings) -> Iterator[Finding]:
@@ -75,7 +76,7 @@ def check_database(database: Database, schema: Schema) -> Iterator[Finding]:
         yield Finding(Level.ERROR, "database", f"{error}. Start it, or set HOOKROW_DATABASE_URL.")
         return
     yield Finding(Level.OK, "database", f"{database} answers.")
-    fit = _check_fit(database, schema)
+    fit = check_fit(database, schema)
     if wanted := migrations.needed(schema):
         by_the_host = not current and fit.level is Level.OK
         revision = _THEIR_OWN if by_the_host else _check_revision(current, wanted)
@@ -88,7 +89,8 @@ def check_database(database: Database, schema: Schema) -> Iterator[Finding]:
 _THEIR_OWN = Finding(Level.OK, "migrations", "Your own migrations created hookrow's tables.")
 
 
-def _check_fit(database: Database, schema: Schema) -> Finding:
+def check_fit(database: Database, schema: Schema) -> Finding:
+    """Look whether the database has the tables and columns, of types that can work."""
     try:
         verify(database, schema)
     except HookrowError as error:
@@ -121,8 +123,28 @@ def _check_tables(database: Database, queries: Queries) -> Iterator[Finding]:
             "times",
             f"{column} holds no time zone; it is given UTC. To keep one, run: {statement}",
         )
+    yield from check_encoding(database)
+    yield from check_mapping(database, queries.schema)
     yield from _check_emails(database, queries)
     yield from _check_indexes(database, queries)
+
+
+def check_encoding(database: Database) -> Iterator[Finding]:
+    """Look whether the database can store every character. Raises a `StoreError`."""
+    with database.reading() as connection:
+        fault = encoding_fault(connection, database.dialect)
+    if fault:
+        yield Finding(Level.WARNING, "encoding", fault)
+
+
+def check_mapping(database: Database, schema: Schema) -> Iterator[Finding]:
+    """Look whether the log was written for the same tables. Raises nothing."""
+    try:
+        difference = mapping_difference(database, schema)
+    except StoreError as error:
+        difference = f"The record of the mapping cannot be read: {message(error)}"
+    if difference:
+        yield Finding(Level.WARNING, "mapping", difference)
 
 
 def _seconds(database: Database) -> SupportsFloat:

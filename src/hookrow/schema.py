@@ -53,6 +53,7 @@ _OPTIONAL = {
     "subscriptions": SUPPRESSION,
     "messages": (),
 }
+_MAY_BE_NONE = {"subscriptions", "messages"}
 _SENT_AT = {"hookrow_dispatches": "created_at"}
 """Where the time of sending stands when nothing is said of it: only ours have one."""
 
@@ -82,12 +83,15 @@ class Role:
     `where` hides every row whose columns, by the table's own names, do not equal
     these: `{"deleted_at": None}`; False of a column that is not boolean is null too,
     which a file of settings could not say. `fold` is of the subscribers alone.
+    `empty` is what `suppression_reason` holds for no reason: null, or the empty text in a
+    column that allows no null. It is read as null.
     """
 
     table: str
     columns: Mapping[str, str | None] = field(default_factory=dict)
     where: Mapping[str, Given] = field(default_factory=dict, kw_only=True)
     fold: Fold = field(default="ascii", kw_only=True)
+    empty: str | None = field(default=None, kw_only=True)
 
     def column(self, name: str) -> str | None:
         """Return what the table calls our column, or None where it has none.
@@ -122,13 +126,21 @@ class Schema:
     def __post_init__(self) -> None:
         if self.log == "":
             raise ConfigurationError("The log needs a table: name it, or None for no log.")
+        for name in _REQUIRED:
+            given = getattr(self, name)
+            if not isinstance(given, Role) and (given is not None or name not in _MAY_BE_NONE):
+                raise ConfigurationError(f"The role {name!r} is {given!r}: write Role('a_table').")
         for name, role in self.roles.items():
             _check(name, role)
+            _check_twice(name, self.columns(name))
             _check_where(name, role)
         if self.messages is not None:
             self._check_messages()
         if self.reasons is not None:
             _check_reasons(self.reasons)
+        for name, role in self.roles.items():
+            if role.empty is not None:
+                _check_empty(name, role, self.reasons or {})
 
     @property
     def roles(self) -> Mapping[str, Role]:
@@ -220,8 +232,6 @@ def _check(name: str, role: Role) -> None:
         theirs = role.column(column)
         if not theirs and (column in _REQUIRED[name] or theirs is not None):
             raise ConfigurationError(f"The role {name!r} needs the column {column!r}: name it.")
-        if theirs and [*map(role.column, known)].count(theirs) > 1:
-            raise ConfigurationError(f"The role {name!r} names the column {theirs!r} twice.")
     if role.fold not in get_args(Fold):
         raise ConfigurationError(
             f"The role {name!r} folds emails as {role.fold!r}: "
@@ -231,6 +241,18 @@ def _check(name: str, role: Role) -> None:
         raise ConfigurationError(f"The role {name!r} has no email that could be folded.")
 
 
+def _check_twice(name: str, columns: Mapping[str, str]) -> None:
+    """Refuse two uses of one column; those that this host has no use for do not count."""
+    users: dict[str, str] = {}
+    for ours, theirs in columns.items():
+        if theirs in users:
+            raise ConfigurationError(
+                f"The role {name!r} names the column {theirs!r} twice, for {users[theirs]} and for "
+                f"{ours}: name another for one of the two."
+            )
+        users[theirs] = ours
+
+
 def _check_where(name: str, role: Role) -> None:
     """Refuse to hide rows by what notifications set: one would hide a row from the next."""
     for column in (*_REQUIRED[name], *_OPTIONAL[name]):
@@ -238,6 +260,12 @@ def _check_where(name: str, role: Role) -> None:
             raise ConfigurationError(
                 f"The role {name!r} hides rows by {role.column(column)!r}, which notifications "
                 "set: hide them by another column."
+            )
+    for theirs, value in role.where.items():
+        if not isinstance(value, str | int | None):
+            raise ConfigurationError(
+                f"The role {name!r} hides rows by {theirs!r}, and not by text, a whole number, "
+                f"True, False or None but by {value!r}."
             )
 
 
@@ -249,3 +277,17 @@ def _check_reasons(reasons: Mapping[str, str | int]) -> None:
         raise ConfigurationError(
             "reasons: some are text and some are numbers; take one of the two."
         )
+
+
+def _check_empty(name: str, role: Role, reasons: Mapping[str, str | int]) -> None:
+    mistake = ""
+    if role.empty != "":
+        mistake = "which is not the empty text: write empty='', or leave it out for null."
+    elif "suppression_reason" not in _OPTIONAL[name] or role.column("suppression_reason") is None:
+        mistake = "but no column for a reason: leave out `empty`, or map suppression_reason."
+    elif any(isinstance(kept, int) for kept in reasons.values()):
+        mistake = "but the reasons are numbers: leave out `empty`, and let the column allow null."
+    elif "" in reasons.values():
+        mistake = "which `reasons` has for a reason: take another text there."
+    if mistake:
+        raise ConfigurationError(f"The role {name!r} has empty={role.empty!r}, {mistake}")

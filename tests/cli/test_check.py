@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from time import time
 from unittest.mock import Mock
@@ -19,6 +20,7 @@ from hookrow.migrations import upgrade
 from hookrow.migrations.engines import opened
 from hookrow.settings import Settings
 from hookrow.stores import Locked
+from hookrow.stores.sql import SQLStore
 from postgres import Databases
 from wire import SECRET
 
@@ -69,6 +71,10 @@ def about(name: str, url: str, schema: Schema = HOST) -> Finding:
     """Return the one finding about a subject."""
     (finding,) = (finding for finding in found(url, schema) if finding.about == name)
     return finding
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def warnings(name: str, url: str, schema: Schema = HOST) -> list[str]:
@@ -172,6 +178,37 @@ def test_clock(
     assert about("indexes", url, Schema()).level is Level.OK
 
 
+def test_encoding(postgres: Databases, caplog: pytest.LogCaptureFixture) -> None:
+    """An encoding that lacks characters is a warning, also at the first use of a store."""
+    url = postgres.create("template0 ENCODING 'LATIN1' LOCALE 'C'")
+    execute(url, PEOPLE, SENDS_TABLE, MEMBERS_TABLE)
+    [warning] = warnings("encoding", url)
+    assert warning == (
+        "The encoding of the database is LATIN1, not UTF8: a notification with a character that "
+        "it lacks, such as an emoji in a reason, gets 503."
+    )
+    assert caplog.messages == []
+    with closing(SQLStore(url, HOST, verify=True)) as store:
+        store._queries = None
+        assert store.queries is not None
+    assert caplog.messages == [warning]
+    postgres.drop(url)
+
+
+def test_mapping(host_url: str) -> None:
+    """A log that was written for other tables is a warning, and so is a record that is missing."""
+    schema = replace(HOST, log="hookrow_notifications")
+    with opened(host_url) as engine:
+        upgrade(engine, schema)
+    assert not warnings("mapping", host_url, schema)
+    execute(host_url, """INSERT INTO hookrow_meta VALUES ('mapping', '{"subscribers":"old"}')""")
+    [warning] = warnings("mapping", host_url, schema)
+    assert "other tables than those mapped now: subscribers in old, dispatches in no" in warning
+    execute(host_url, "DROP TABLE hookrow_meta")
+    [warning] = warnings("mapping", host_url, schema)
+    assert "The record of the mapping cannot be read: OperationalError: no such table" in warning
+
+
 class TestRows:
     @pytest.fixture
     def restricted_url(self, postgres: Databases, host_postgres_url: str) -> Iterator[str]:
@@ -236,8 +273,9 @@ class TestIndexes:
 
     def test_names_and_types(self, empty_postgres_url: str) -> None:
         """The statements run whatever tables and columns are called, and whatever their types."""
-        url, table, email = empty_postgres_url, "The 100% People" + "p" * 40, "%-Mail" + "a" * 50
-        people = PEOPLE.replace("people", f'"{table}"').replace("address", f'"{email}"')
+        url = empty_postgres_url
+        table, email = 'The 100% "People"' + "p" * 40, '%-"Mail"' + "a" * 50
+        people = PEOPLE.replace("people", quoted(table)).replace("address", quoted(email))
         sends = SENDS_TABLE.replace("postmark_id", '"select"')
         for created in (people, sends, MEMBERS_TABLE):
             types = created.replace("id integer", "id uuid").replace(" text", " char(36)")

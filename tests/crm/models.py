@@ -2,6 +2,8 @@
 
 `Person`, `Send` and `Membership` differ from our own in every name, and a send's group
 is its mail's. `Reader`, `Letter` and `Member` hold bare keys instead of foreign ones.
+`Guest`, `Parcel` and `Stay` have the empty text for no reason, and `Parcel` the provider's
+message id as a UUID.
 """
 
 # They are as a project without types may have them:
@@ -101,3 +103,43 @@ class Member(models.Model):
         """Names the table."""
 
         db_table = "members"
+
+
+class Guest(models.Model):
+    id = models.IntegerField(primary_key=True)
+    email = models.TextField()
+    suppressed_at = models.DateTimeField(null=True)
+    suppression_reason = models.TextField(blank=True)
+
+    class Meta:
+        """Names the table."""
+
+        db_table = "guests"
+
+
+class Parcel(models.Model):
+    id = models.IntegerField(primary_key=True)
+    message_id = models.UUIDField(null=True)
+    subscriber_id = models.IntegerField()
+    list_id = models.IntegerField(null=True)
+    sent_at = models.DateTimeField(null=True)
+    delivered_at = models.DateTimeField(null=True)
+    opened_at = models.DateTimeField(null=True)
+
+    class Meta:
+        """Names the table."""
+
+        db_table = "parcels"
+
+
+class Stay(models.Model):
+    pk = models.CompositePrimaryKey("list_id", "subscriber_id")
+    list_id = models.IntegerField()
+    subscriber_id = models.IntegerField()
+    suppressed_at = models.DateTimeField(null=True)
+    suppression_reason = models.TextField(blank=True)
+
+    class Meta:
+        """Names the table."""
+
+        db_table = "stays"

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
+from unittest.mock import Mock
 
 import pytest
 from django.core.asgi import get_asgi_application
@@ -21,6 +22,7 @@ from django_project.manage import PYTHONPATH, Manage
 from django_project.site import Site
 from hookrow import testing
 from hookrow.django.tables.models import Dispatch
+from hookrow.stores import Locked
 from wire import ADA, ADAS, ENDPOINT, SECRET, uvicorn_serving
 
 pytest_plugins = ["django_project.databases"]
@@ -104,18 +106,23 @@ class TestCheck:
         assert run("check") == Done(
             0,
             "ok       settings    Every system check of hookrow passes.\n"
-            "ok       migrations  All are applied.\n",
+            "ok       migrations  All are applied.\n"
+            "ok       tables      All tables and columns are there.\n",
         )
 
     @pytest.mark.usefixtures("sqlite_site")
-    def test_emails_that_differ_by_case(self, run: Run) -> None:
+    def test_emails_that_differ_by_case(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         """The number of such emails is a warning, which masks its example."""
         for number, email in enumerate((ADA, ADA.upper())):
             Person.objects.create(uid=f"{number:032}", address=email)
         with override_settings(HOOKROW={"SECRET": SECRET, "TABLES": CRM}):
             done = run("check")
+            compare = Mock(side_effect=Locked("slow"))
+            monkeypatch.setattr("hookrow.django.commands.repeated_emails", compare)
+            assert "They could not be compared: slow" in run("check").out
             connection.cursor().execute("ALTER TABLE crm_person RENAME TO away")
-            assert "They could not be compared" in run("check").out
+            away = run("check")
+        assert (away.status, "error    tables      The database has no" in away.out) == (1, True)
         assert done.status == 0
         assert "warning  emails      There are several rows of 1 email, such as a***" in done.out
 

@@ -91,7 +91,8 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     (mapping("crm.Abstract"), "E002", "'crm' has no model 'Abstract'"),
     (mapping("crm.Persno"), "E002", r"'crm' has no model 'Persno'\. Did you mean 'Person'\?"),
     (mapping(email="adress"), "E002", r"no field 'adress'\. Did you mean 'address'\?"),
-    (mapping(email="uid"), "E002", "crm.Person.uid must be a text field"),
+    (mapping(email="uid"), "E002", "crm.Person.uid must be a CharField or TextField:"),
+    (mapping(sends={"provider_message_id": "mail"}), "E002", "CharField or TextField or UUIDField"),
     (mapping(suppressed_at="mute_code"), "E002", "mute_code has to be a DateTimeField"),
     (mapping("crm.Membership", email="group"), "E002", "key of Membership is composite"),
     (mapping(where={"deletd_at": None}), "E002", "Did you mean 'deleted_at'"),
@@ -208,6 +209,14 @@ def test_fields_that_do_not_allow_null(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [each.obj for each in errors] == [model for model, _ in names]
     first = "crm.Person.muted_at does not allow null, but a reactivation sets it to null."
     assert (errors[0].msg, "Add null=True" in (errors[0].hint or "")) == (first, True)
+    assert ["'empty': ''" in (each.hint or "") for each in errors] == [False, True] * 3
+    roles = {name: replace(role, empty="") for name, role in CRM.roles.items()}
+    emptied = [
+        each.msg for each in found(TABLES=replace(CRM, **roles)) if each.id == "hookrow.E006"
+    ]
+    assert [each.partition(" ")[0] for each in emptied] == [
+        f"crm.{model.__name__}.muted_at" for model in everyone
+    ]
     for model in everyone:
         monkeypatch.setattr(model._meta, "managed", False)
     reported = ids(TABLES=CRM)

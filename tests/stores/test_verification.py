@@ -111,6 +111,7 @@ def keeping(bounced: str | int, other: str | int | None = None) -> Schema:
     return replace(HOST, reasons={"HardBounce": bounced, **others})
 
 
+EMPTY = "write empty='' in its role for the empty text instead of null"
 NO_TIME = "on_recorded and on_refused"
 WHY = "people.suppression_reason"
 WORDS = keeping("bounced", "other")
@@ -169,7 +170,8 @@ def test_each(engine: Engine, types: dict[str, str], schema: Schema, said: str) 
         ({WHY: "varchar(6)"}, WORDS, "cannot hold the reason 'bounced'"),
         # An email and a message id are texts; a key has the type of the columns that refer to it.
         ({"people.email": "uuid"}, HOST, "'email' of 'people' is of the type UUID, and has to be"),
-        ({"sends.provider_message_id": "uuid"}, HOST, "has to be text"),
+        ({"sends.provider_message_id": "uuid"}, HOST, ""),
+        ({"sends.provider_message_id": "integer"}, HOST, "has to be text or UUID"),
         ({}, people(fold="citext"), "is of the type TEXT, not CITEXT"),
         ({"people.id": "bigint", "sends.subscriber_id": "smallint"}, HOST, ""),
         ({"campaigns.list_id": "text", "members.list_id": "char(36)"}, HOST, ""),
@@ -196,7 +198,7 @@ def test_times_on_sqlite(engine: Engine) -> None:
         ("subscribers", "suppressed_at", "drop NOT NULL."),
         (
             *("dispatches", "suppression_reason"),
-            "drop NOT NULL, or map suppression_reason to None to keep no reason.",
+            f"drop NOT NULL, {EMPTY}, or map suppression_reason to None to keep no reason.",
         ),
         ("subscriptions", "suppression_changed_at", ""),
     ],
@@ -211,6 +213,30 @@ def test_not_null(engine: Engine, role: str, column: str, remedy: str) -> None:
     schema = replace(HOST, **{role: Role(table, columns)})
     refusal = f"The column 'filled' of '{table}' is NOT NULL, but a reactivation sets it to null: "
     check(engine, schema, remedy and refusal + remedy)
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        ("text NOT NULL", ""),
+        ("text", ""),
+        ("integer NOT NULL", "cannot hold the empty text: l"),
+    ],
+)
+def test_empty_text_for_no_reason(engine: Engine, column: str, said: str) -> None:
+    """The column may then be NOT NULL, and has to hold the text."""
+    schema = replace(HOST, subscribers=Role("people", REST, empty=""), reasons={"*": "other"})
+    check(make(engine, {WHY: column}), schema, said)
+
+
+@ON_POSTGRES
+@pytest.mark.parametrize("words", ["'other'", "'', 'other'"])
+def test_empty_word_for_no_reason(engine: Engine, words: str) -> None:
+    """It has to be one of an enum's words."""
+    run(engine, f"CREATE TYPE why AS ENUM ({words})")
+    schema = replace(HOST, subscribers=Role("people", REST, empty=""), reasons={"*": "other"})
+    said = "" if "''" in words else "of the type enum why, which cannot hold the empty text: leave"
+    check(make(engine, {WHY: "why NOT NULL"}), schema, said)
 
 
 @ON_POSTGRES

@@ -56,6 +56,26 @@ def test_tables_of_hookrow() -> None:
             {"dispatches": Role("s"), "messages": Role("mails")},
             _same(*DISPATCHES, "message_id", *SUPPRESSION),
         ),
+        # A column that is not needed may have its name for something else.
+        (
+            {"dispatches": Role("s", {"provider_message_id": "message_id"})},
+            {**_same(*DISPATCHES, "list_id", *SUPPRESSION), "provider_message_id": "message_id"},
+        ),
+        (
+            {"dispatches": Role("s", {"opened_at": "list_id"}), "messages": Role("mails")},
+            {**_same(*DISPATCHES, "message_id", *SUPPRESSION), "opened_at": "list_id"},
+        ),
+        (
+            {
+                "dispatches": Role("s", {"provider_message_id": "list_id", "id": "message_id"}),
+                "subscriptions": None,
+            },
+            {
+                **_same(*DISPATCHES, *SUPPRESSION),
+                "provider_message_id": "list_id",
+                "id": "message_id",
+            },
+        ),
         ({"messages": Role("mails", {"list_id": "audience"})}, _same("id", list_id="audience")),
         ({"subscriptions": Role("m", BARE)}, _same("list_id", "subscriber_id")),
     ],
@@ -97,6 +117,12 @@ MAILS = Role("mails")
     [
         ({"log": ""}, "The log needs a table"),
         ({"subscribers": Role("")}, "'subscribers' needs a table"),
+        ({"subscribers": None}, r"'subscribers' is None: write Role\('a_table'\)"),
+        ({"messages": "mails"}, r"'messages' is 'mails': write Role\('a_table'\)"),
+        (
+            {"subscribers": Role("people", where={"tenant": 1.5})},  # type: ignore[dict-item]
+            "'subscribers' hides rows by 'tenant', and not by text, .* but by 1.5",
+        ),
         (
             {"subscribers": Role("people", {"emial": "address"})},
             r"^The role 'subscribers' has no column 'emial'\. Did you mean 'email'\?$",
@@ -104,7 +130,14 @@ MAILS = Role("mails")
         ({"dispatches": Role("sends", {"zzz": "x"})}, r"'dispatches' has no column 'zzz'\.$"),
         (
             {"dispatches": Role("sends", {"delivered_at": "at", "opened_at": "at"})},
-            "'dispatches' names the column 'at' twice",
+            "'dispatches' names the column 'at' twice, for delivered_at and for opened_at: name an",
+        ),
+        (
+            {
+                "dispatches": Role("s", {"provider_message_id": "message_id"}),
+                "messages": Role("mails"),
+            },
+            "'message_id' twice, for provider_message_id and for message_id: name another",
         ),
         ({"subscribers": Role("p", {"suppression_reason": ""})}, "column 'suppression_reason'"),
         (
@@ -123,6 +156,23 @@ MAILS = Role("mails")
             "write ascii, lower, exact or citext",
         ),
         ({"dispatches": Role("sends", fold="lower")}, "no email"),
+        (
+            {"subscribers": Role("p", empty="none")},
+            "empty='none', which is not the empty text: write",
+        ),
+        (
+            {"dispatches": Role("s", {"suppression_reason": None}, empty="")},
+            "'dispatches' has empty='', but no column for a reason",
+        ),
+        ({"messages": Role("m", empty="")}, "'messages' has empty='', but no column"),
+        (
+            {"subscribers": Role("p", empty=""), "reasons": {"*": 9}},
+            "but the reasons are numbers",
+        ),
+        (
+            {"subscribers": Role("p", empty=""), "reasons": {"Spam": ""}},
+            "which `reasons` has for a reason",
+        ),
         (
             {"subscribers": Role("t", {"suppressed_at": "at"}, where={"at": None})},
             "'subscribers' hides rows by 'at'",

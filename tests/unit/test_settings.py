@@ -19,7 +19,8 @@ TABLES = """
 [tables]
 log = false
 messages = { table = "campaigns", columns = { list_id = "audience" } }
-reasons = { HardBounce = 1, "*" = 9 }
+dispatches = { table = "sends", empty = "" }
+reasons = { HardBounce = "bounced" }
 [tables.subscribers]
 table = "crm.people"
 columns = { email = "address", suppression_reason = false }
@@ -52,8 +53,9 @@ def test_the_file_has_a_schema_in_which_false_is_a_missing_column_or_role(file: 
                 where={"deleted_at": False, "active": True, "tenant": "acme", "state": 1},
                 fold="lower",
             ),
+            dispatches=Role("sends", empty=""),
             messages=Role("campaigns", {"list_id": "audience"}),
-            reasons={"HardBounce": 1, "*": 9},
+            reasons={"HardBounce": "bounced"},
             log=None,
         ),
     )
@@ -75,6 +77,8 @@ def test_the_file_has_a_schema_in_which_false_is_a_missing_column_or_role(file: 
         ("[tables.subscribers]\ntabel = 'people'", "'tabel'. Did you mean 'table'?"),
         (f"{PEOPLE}columns = {{ emial = 'x' }}", "no column 'emial'. Did you mean 'email'?"),
         (f"{PEOPLE}fold = 'lowr'", "no fold 'lowr'. Did you mean 'lower'?"),
+        (f"{PEOPLE}empty = 'none'", "has empty='none', which is not the empty text"),
+        (f"{PEOPLE}empty = 0", "`$.subscribers.empty`"),
         (f"{PEOPLE}where = {{ state = 1.5 }}", "$.subscribers.where"),
         ("[tables.messages]\ncolumns = { list_id = 'x' }", "the messages have no table: name it"),
     ],

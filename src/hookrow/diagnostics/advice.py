@@ -130,7 +130,9 @@ def _equals(queries: Queries, role: str, ours: str) -> str:
 
 
 def _pattern(queries: Queries, role: str, ours: str) -> str:
-    return rf"(?<!\w){re.escape(queries.columns(role)[ours].name)}(?!\w)"
+    # PostgreSQL's plans double quotes in a name, SQLite's do not.
+    name = re.escape(queries.columns(role)[ours].name).replace('"', '""?')
+    return rf"(?<!\w){name}(?!\w)"
 
 
 def _is_served(connection: Connection, queries: Queries, lookup: _Lookup) -> bool:

@@ -23,7 +23,7 @@ from django.db.models.functions import Collate, Lower
 from hookrow.django.columns import NeedsORM
 from hookrow.django.conf import NAMES, conf
 from hookrow.django.fields import Folded
-from hookrow.django.mapping import NOT_NULL, ModelMapping, map_models
+from hookrow.django.mapping import NOT_NULL, ModelMapping, map_models, or_empty
 from hookrow.django.receiver import build_receiver
 from hookrow.django.store import DjangoStore, check_alias
 from hookrow.errors import ConfigurationError, SchemaMismatch
@@ -129,14 +129,17 @@ def _nulls(mapping: ModelMapping) -> Iterator[CheckMessage]:
     for field in mapping.not_null():
         yield Error(
             NOT_NULL.format(field),
-            hint=f"Add null=True to {field}, then run makemigrations and migrate.",
+            hint=f"Add null=True to {field}, then run makemigrations and migrate.{or_empty(field)}",
             obj=field.model,
             id="hookrow.E006",
         )
     for field in mapping.not_null(managed=False):
         yield Warning(
             NOT_NULL.format(field),
-            hint=f"Allow null for the column in the database, and add null=True to {field}.",
+            hint=(
+                f"Allow null for the column in the database, and add null=True to {field}."
+                f"{or_empty(field)}"
+            ),
             obj=field.model,
             id="hookrow.W005",
         )

@@ -14,6 +14,7 @@ from django.db import Error, connections
 from django.db.migrations.executor import MigrationExecutor
 from django.urls import NoReverseMatch, reverse
 
+from hookrow.check import check_encoding, check_fit, check_mapping
 from hookrow.cli import Commands
 from hookrow.cli.check import report
 from hookrow.cli.log import log, prune, replay
@@ -99,8 +100,19 @@ def _findings() -> Iterator[Finding]:
     migrations = _migrations()
     yield migrations
     if migrations.level is Level.OK and not any(each.is_serious() for each in messages):
+        yield from _tables()
+
+
+def _tables() -> Iterator[Finding]:
+    """Check that the tables are what the models say, and what works and could be better."""
+    database, schema = store().database, store().mapping.schema
+    fit = check_fit(database, schema)
+    yield fit
+    if fit.level is Level.OK:
         if connections[conf.database].vendor == "postgresql":
             yield from compare(_seconds)
+        yield from check_encoding(database)
+        yield from check_mapping(database, schema)
         yield from _emails()
 
 

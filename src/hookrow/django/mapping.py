@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from django.apps import apps
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import BooleanField, Field, Model
+from django.db.models import BooleanField, CharField, Field, Model, TextField
 from django.db.models.constants import LOOKUP_SEP
 
 from hookrow.django.columns import (
@@ -77,7 +77,12 @@ class ModelMapping:
 
         An unmanaged model may not agree with its table or view.
         """
-        nulled = [field for (_, ours), field in self.fields.items() if ours in NULLED]
+        nulled = [
+            field
+            for (role, ours), field in self.fields.items()
+            if ours in NULLED
+            and (ours != "suppression_reason" or self.schema.roles[role].empty is None)
+        ]
         return [each for each in nulled if not each.null and each.model._meta.managed is managed]
 
 
@@ -131,6 +136,12 @@ def find_model(label: str) -> type[Model]:
             f"The settings replace the model {label!r} by {swapped!r}: name that one."
         )
     return found
+
+
+def or_empty(field: AnyField) -> str:
+    """Return another remedy for a field that does not allow null, if it holds text."""
+    is_text = isinstance(field, CharField | TextField)
+    return " Or write 'empty': '' in its role, for the empty text instead of null." * is_text
 
 
 def _plain_values(reasons: Mapping[str, str | int]) -> Mapping[str, str | int]:
@@ -217,6 +228,7 @@ def _database_role(
         model._meta.db_table,
         where={column_name(field): value for field, value in where.items()},
         fold=role.fold,
+        empty=role.empty,
     )
     columns = {ours: None for ours, theirs in role.columns.items() if theirs is None}
     names = {ours: column_name(field) for ours, field in mapped.items()}

@@ -11,7 +11,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.timezone import make_aware
 
-from hookrow.django.mapping import NOT_NULL, map_models
+from hookrow.django.mapping import NOT_NULL, map_models, or_empty
 from hookrow.django.transactions import begin, reading
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.schema import Schema, nearest
@@ -34,7 +34,8 @@ class DjangoStore(SQLStore):
         self.using = using
         self.mapping = map_models(schema, using)
         for field in self.mapping.not_null():
-            raise SchemaMismatch(f"{NOT_NULL.format(field)} Add null=True to it.")
+            remedy = f"Add null=True to it.{or_empty(field)}"
+            raise SchemaMismatch(f"{NOT_NULL.format(field)} {remedy}")
         database = DjangoDatabase(using)
         self._open(database, self.mapping.schema)
         dialect = database.dialect
@@ -45,6 +46,11 @@ class DjangoStore(SQLStore):
             single_statement=dialect.single_statement_write and self.mapping.has_separate_rows,
         )
         self._queries = self._built
+
+    def _record_mapping(self) -> None:
+        """Record it if hookrow's transaction has ended: the project's may yet wait for a row."""
+        if not connections[self.using].in_atomic_block:
+            super()._record_mapping()
 
     def _verify(self) -> Queries:
         super()._verify()

@@ -106,8 +106,8 @@ class Ground:
 
     def _mail(self, list_: Key | None, name: str = "ada") -> Mail:
         """Save a subscriber, a dispatch and, on a list, a subscription, each a new one."""
-        token = uuid4().hex
-        email, message_id = f"{name}-{token}@example.com", f"message-{token}"
+        message_id = str(uuid4())  # a GUID as the provider's are: a column may take nothing else
+        email = f"{name}-{message_id}@example.com"
         subscriber = self.add_subscriber(email)
         if list_ is not None:
             self.add_subscription(list_, subscriber)

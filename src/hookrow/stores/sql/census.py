@@ -9,6 +9,7 @@ from hookrow.stores.census import ListCount, by_list
 from hookrow.stores.sql.connections import Database
 from hookrow.stores.sql.conversions import LIST, converted
 from hookrow.stores.sql.dialects import utc
+from hookrow.stores.sql.message_ids import as_sent, as_stored
 from hookrow.stores.sql.queries import Queries
 
 
@@ -34,8 +35,11 @@ class SQLCensus:
     def suppressed(self) -> Mapping[str | None, int]:
         """Count them by reason as the table stores it."""
         queries = self._queries()
-        kept = queries.has("subscribers", "suppression_reason")
-        reason = queries.column("subscribers", "suppression_reason") if kept else "NULL"
+        reason = "NULL"
+        if queries.has("subscribers", "suppression_reason"):
+            reason = queries.column("subscribers", "suppression_reason")
+        if queries.schema.subscribers.empty is not None:
+            reason = f"NULLIF(CAST({reason} AS text), '')"
         where = f"{queries.column('subscribers', 'suppressed_at')} IS NOT NULL"
         sql = _grouped(queries, "subscribers", f"CAST({reason} AS text), count(*)", where)
         with self._database.reading() as connection:
@@ -48,16 +52,18 @@ class SQLCensus:
             return {}
         at = queries.column("dispatches", "sent_at")
         sql = (
-            f"SELECT {queries.key('dispatches', 'provider_message_id')}, {at} "
+            f"SELECT {queries.text('dispatches', 'provider_message_id')}, {at} "
             f"FROM {queries.table('dispatches')} "
             f"WHERE {queries.any_of('dispatches', 'provider_message_id')} AND {at} IS NOT NULL"
             f"{queries.visible('dispatches')}"
         )
+        wanted = as_stored(message_ids) if queries.has_uuids else message_ids
         with self._database.reading() as connection:
-            found = connection.fetch(sql, [queries.dialect.encode(message_ids)])
+            found = connection.fetch(sql, [queries.dialect.encode(wanted)])
         if read := queries.conversions.read("dispatches", "sent_at"):
             found = converted(found, {1: read})
-        return {str(message_id): sent for message_id, time in found if (sent := utc(time))}
+        times = {message_id: sent for message_id, time in found if (sent := utc(time))}
+        return as_sent(message_ids, times) if queries.has_uuids else times
 
 
 def _dispatches(queries: Queries) -> str:

@@ -39,14 +39,14 @@ _RULES = (
         "generated, and cannot be written: name another.",
     ),
     _Rule(
-        NULLED,
-        lambda column, _: not column.nullable,
-        "NOT NULL, but a reactivation sets it to null: drop NOT NULL{or_none}.",
-    ),
-    _Rule(
-        {"email", "provider_message_id"},
+        {"email"},
         lambda column, _: bool(column.type) and column.kind != "text",
         f"{_TYPE}, and has to be text, because it is compared with the provider's text.",
+    ),
+    _Rule(
+        {"provider_message_id"},
+        lambda column, _: bool(column.type) and column.kind != "text" and not column.holds_uuids,
+        f"{_TYPE}, and has to be text or UUID, because it is compared with the provider's ids.",
     ),
     _Rule(
         {"email"},
@@ -78,6 +78,12 @@ _RULES = (
         f"{_TYPE}, which cannot hold text: map the reasons with `reasons`.",
     ),
 )
+_NOT_NULL = "NOT NULL, but a reactivation sets it to null: drop NOT NULL{or_none}."
+_OR_NO_REASON = (
+    ", write empty='' in its role for the empty text instead of null, or map suppression_reason "
+    "to None to keep no reason"
+)
+_CANNOT_BE_EMPTY = f"{_TYPE}, which cannot hold the empty text: leave out `empty`."
 _CANNOT_HOLD = f"{_TYPE}, which cannot hold the reason {{value!r}}.{{near}}"
 _NEVER_EQUALS = f"{_TYPE}, which never equals {{value!r}}.{{near}}"
 _CANNOT_COMPARE = (
@@ -93,15 +99,16 @@ def mistakes(schema: Schema, found: Mapping[str, Columns]) -> Iterator[str]:
         for name, role in schema.roles.items()
         for ours, theirs in schema.columns(name).items()
     }
-    for (_, ours), (table, column) in named.items():
-        # Every role may leave out the reason.
-        or_none = ", or map suppression_reason to None to keep no reason" * (ours in _REASON)
+    for (name, ours), (table, column) in named.items():
         for rule in _RULES:
             if ours in rule.names and rule.is_broken(column, schema):
-                yield _describe(table, column, rule.says, or_none=or_none)
+                yield _describe(table, column, rule.says)
+        empty = schema.roles[name].empty if ours in _REASON else None
+        if ours in NULLED and empty is None and not column.nullable:
+            # Every role may leave out the reason.
+            yield _describe(table, column, _NOT_NULL, or_none=_OR_NO_REASON * (ours in _REASON))
         if ours in _REASON:
-            for reason in (schema.reasons or {}).values():
-                yield from _unless_taken(table, column, reason, _CANNOT_HOLD)
+            yield from _unless_reasons(table, column, empty, schema.reasons or {})
     for name, role in schema.roles.items():
         for theirs, value in role.where.items():
             yield from _unless_taken(role.table, found[name][theirs], value, _NEVER_EQUALS)
@@ -113,6 +120,14 @@ def mistakes(schema: Schema, found: Mapping[str, Columns]) -> Iterator[str]:
 def _unless_comparable(table: str, column: Column, others: str, key: Column) -> Iterator[str]:
     if column.type and column.kind != key.kind:
         yield _describe(table, column, _CANNOT_COMPARE, others=others, key=key)
+
+
+def _unless_reasons(
+    table: str, column: Column, empty: str | None, reasons: Mapping[str, str | int]
+) -> Iterator[str]:
+    yield from _unless_taken(table, column, empty, _CANNOT_BE_EMPTY)
+    for reason in reasons.values():
+        yield from _unless_taken(table, column, reason, _CANNOT_HOLD)
 
 
 def _unless_taken(table: str, column: Column, value: Given, says: str) -> Iterator[str]:

@@ -21,10 +21,11 @@ class Column:
     `type` is the type that its values are passed as; empty on SQLite, which has no fixed types.
     `shown` is the name for error messages. `kind` is "text", "number", "boolean", "datetime",
     "enum", on SQLite also "integer", or the name of any other type. `default` is whether the
-    database itself can fill it. `length` is the longest text, in characters; `words` are the
-    values of an enum. `denied` are the privileges that the user lacks: "SELECT", "UPDATE".
-    `read` converts a value that the driver returned, and `write` one that it is passed; they are
-    never called with None.
+    database itself can fill it. `holds_uuids` is whether its values are UUIDs: on SQLite, whether
+    it is CHAR(32), in which Django and SQLAlchemy store their digits. `length` is the longest text,
+    in characters; `words` are the values of an enum. `denied` are the privileges that the user
+    lacks: "SELECT", "UPDATE". `read` converts a value that the driver returned, and `write` one
+    that it is passed; they are never called with None.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Column:
     nullable: bool
     generated: bool
     default: bool
+    holds_uuids: bool = False
     length: int | None = None
     words: Sequence[str] = ()
     denied: Sequence[str] = ()
@@ -179,6 +181,7 @@ def _postgres_column(row: Row) -> Column:
         nullable=nullable,
         generated=generated,
         default=default,
+        holds_uuids=type_ == "uuid",
         length=max(modifier - _HEADER, 0) or None if kind == "text" else None,
         words=words,
         denied=[each for each, has in zip(("SELECT", "UPDATE"), may, strict=True) if not has],
@@ -201,4 +204,5 @@ def _sqlite_column(name: str, declared: str, nullable: int, generated: int, defa
         nullable=bool(nullable),
         generated=bool(generated),
         default=bool(default),
+        holds_uuids=shown == "CHAR(32)",
     )

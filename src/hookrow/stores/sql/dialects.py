@@ -158,6 +158,10 @@ class PostgreSQL(Dialect):
         """Return a number, a text or a UUID; CHAR comes without the blanks that pad it."""
         return expression if type_ in _KEY_TYPES else f"{expression}::text"
 
+    def text(self, expression: str, type_: str) -> str:
+        """Return text, also of a UUID."""
+        return f"{expression}::text" if type_ == "uuid" else self.select(expression, type_)
+
 
 class SQLite(Dialect):
     """JSON as parameters. Times are text, in UTC with six digits, so that equal ones are equal."""

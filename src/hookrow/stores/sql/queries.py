@@ -36,7 +36,10 @@ class Queries:
 
     `columns` are those of each role's table, by the table's own names. `single_statement` is
     whether one statement can change all tables; it becomes false if the database refuses that.
+    `warning` is what the verification found that works only in part.
     """
+
+    warning: str | None = None
 
     def __init__(
         self,
@@ -62,6 +65,10 @@ class Queries:
             and (names := [name for name in WRITTEN if name in self._columns[kind.value]])
         }
         """The columns of each kind of row that notifications set, by hookrow's names."""
+        self.empty = {kind: schema.roles[kind.value].empty for kind in self.written}
+        """What each kind of row has for no reason."""
+        self.has_uuids = self._columns["dispatches"]["provider_message_id"].holds_uuids
+        """Whether the message ids of dispatches are UUIDs; see `message_ids`."""
         self.finds_subscriptions = self.has("subscriptions") and self.list_id() is not None
         self.find = self._find()
         self.pairs = self._keyed(Suppressible.SUBSCRIPTION) if self.has("subscriptions") else None
@@ -92,6 +99,11 @@ class Queries:
     def key(self, role: str, ours: str) -> str:
         """Return a column that holds a key, for SELECT."""
         return self.dialect.select(self.column(role, ours), self._columns[role][ours].type)
+
+    def text(self, role: str, ours: str, alias: str | None = None) -> str:
+        """Return a column that holds text or UUIDs, as text for SELECT."""
+        column = self.column(role, ours, alias)
+        return self.dialect.text(column, self._columns[role][ours].type)
 
     def visible(self, *roles: str) -> str:
         """Return the conditions that exclude hidden rows, to follow another condition."""
@@ -140,10 +152,6 @@ class Queries:
             reference = f"{reference}::{type_}"
         return f"{self.column(other, key, alias)} = {reference}"
 
-    def _text(self, role: str, ours: str, alias: str | None = None) -> str:
-        column = self.column(role, ours, alias)
-        return self.dialect.text(column, self._columns[role][ours].type)
-
     def _find(self) -> str:
         """By emails, message ids, and message ids of suppressions.
 
@@ -154,14 +162,14 @@ class Queries:
         owner = self._refers("dispatches", "subscriber_id", "subscribers", "id", _OWNER)
         is_any = self.email_is_any(self.schema.subscribers.fold)
         subscribers = (
-            f"SELECT {self.key('subscribers', 'id')}, {self._text('subscribers', 'email')}, "
+            f"SELECT {self.key('subscribers', 'id')}, {self.text('subscribers', 'email')}, "
             f"NULL, NULL, NULL FROM {self.table('subscribers')} "
             f"WHERE {is_any}{self.visible('subscribers')}"
         )
         dispatches = (
             f"SELECT {self.key('dispatches', 'subscriber_id')}, "
-            f"{self._text('subscribers', 'email', _OWNER)}, "
-            f"{self._text('dispatches', 'provider_message_id')}, {self.key('dispatches', 'id')}, "
+            f"{self.text('subscribers', 'email', _OWNER)}, "
+            f"{self.text('dispatches', 'provider_message_id')}, {self.key('dispatches', 'id')}, "
             f"{list_id} FROM {self.table('dispatches')} LEFT JOIN "
             f"{self.table('subscribers', _OWNER)} ON {owner}{self.joined_messages()} "
             f"WHERE {self.any_of('dispatches', 'provider_message_id')}{self.visible('dispatches')}"

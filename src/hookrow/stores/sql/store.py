@@ -14,6 +14,7 @@ from hookrow.stores import Rejected, SchemaChanged, Unavailable
 from hookrow.stores.sql.census import SQLCensus
 from hookrow.stores.sql.connections import Database
 from hookrow.stores.sql.log import SQLLog
+from hookrow.stores.sql.mapping_record import record_mapping
 from hookrow.stores.sql.queries import Queries
 from hookrow.stores.sql.transaction import SQLReading, SQLTransaction
 from hookrow.stores.sql.urls import missing_file, open_database
@@ -64,6 +65,8 @@ class SQLStore:
                 )
                 yield transaction
                 transaction.end()
+            if transaction.has_entries and not self._mapping_recorded:
+                self._record_mapping()
         except SchemaChanged as error:
             self.database.close()  # a trigger may have changed the settings of a session
             self._queries = None
@@ -85,13 +88,24 @@ class SQLStore:
         self.database, self._schema = database, schema
         self._queries = None
         self._mismatch, self._refused_at = "", float("-inf")
+        self._warned = False
+        self._mapping_recorded = schema.log is None
         self.log = SQLLog(database, schema.log, self._verified) if schema.log else None
         self.census = SQLCensus(database, self._verified)
+
+    def _record_mapping(self) -> None:
+        """Record which tables the log is written for, once, in a transaction of its own."""
+        self._mapping_recorded = True
+        record_mapping(self.database, self._schema)
 
     def _verify(self) -> Queries:
         if file := missing_file(self.database):
             raise SchemaMismatch(f"There is no {file}. Run: hookrow db upgrade")
-        return verify_tables(self.database, self._schema)
+        queries = verify_tables(self.database, self._schema)
+        if queries.warning and not self._warned:
+            self._warned = True
+            log.warning("%s", queries.warning)
+        return queries
 
     @property
     def queries(self) -> Queries:

@@ -28,6 +28,7 @@ from hookrow.stores.sql.connections import Connection
 from hookrow.stores.sql.conversions import converted
 from hookrow.stores.sql.dialects import utc
 from hookrow.stores.sql.log_insert import Statement
+from hookrow.stores.sql.message_ids import as_sent, as_stored
 from hookrow.stores.sql.queries import Queries, Update
 
 _encode = msgspec.json.Encoder().encode
@@ -41,16 +42,18 @@ class SQLReading:
 
     def find(self, mentioned: Mentioned) -> Rows:
         """Find every row that the group mentions."""
-        subscribers, dispatches = defaultdict(list), defaultdict(list)
+        subscribers: defaultdict[str, list[Subscriber]] = defaultdict(list)
+        sent: defaultdict[str, list[Dispatch]] = defaultdict(list)
         subscriptions = set()
         for person, email, message_id, id_, list_ in self._found(mentioned):
             if message_id is not None:
-                dispatches[message_id].append(Dispatch(id_, person, email or "", list_))
+                sent[message_id].append(Dispatch(id_, person, email or "", list_))
             elif email is not None:
                 subscribers[fold(email)].append(Subscriber(person, email))
             else:
                 subscriptions.add((list_, person))
         queries = self._queries
+        dispatches = as_sent(mentioned.message_ids, sent) if queries.has_uuids else sent
         if queries.pairs is not None and mentioned.changed:
             wanted = set(pairs(mentioned, subscribers, dispatches))
             if queries.finds_subscriptions:
@@ -72,11 +75,13 @@ class SQLReading:
         for kind, keys in by_kind(rows).items():
             width, names = len(KEYS[kind]), self._queries.written.get(kind, ())
             for row in self._fetch_keyed(kind, self._queries.state(kind), keys):
-                values = (
-                    utc(value) if name in TIMES else value
+                state = {
+                    name: utc(value) if name in TIMES else value
                     for name, value in zip(names, row[width:], strict=True)
-                )
-                states[kind, row_key(row[:width])] = dict(zip(names, values, strict=True))
+                }
+                if state.get("suppression_reason") == "" == self._queries.empty[kind]:
+                    state["suppression_reason"] = None
+                states[kind, row_key(row[:width])] = state
         return {row: states[row] for row in rows if row in states}
 
     def _found(self, mentioned: Mentioned) -> Sequence[Any]:
@@ -86,10 +91,12 @@ class SQLReading:
         emails = mentioned.emails
         if queries.schema.subscribers.fold != "ascii":
             emails = {*emails, *mentioned.recipients}
-        parameters = [encode(emails), encode(mentioned.message_ids)]
+        message_ids = [mentioned.message_ids]
         if queries.finds_subscriptions:
-            parameters.append(encode({message_id for message_id, _ in mentioned.changed}))
-        found = self._connection.fetch(queries.find, parameters)
+            message_ids.append({message_id for message_id, _ in mentioned.changed})
+        if queries.has_uuids:
+            message_ids = [as_stored(each) for each in message_ids]
+        found = self._connection.fetch(queries.find, [encode(emails), *map(encode, message_ids)])
         return converted(found, queries.conversions.found)
 
     def _fetch_keyed(self, kind: Suppressible, sql: str, keys: Collection[Any]) -> Sequence[Any]:
@@ -136,6 +143,8 @@ class SQLTransaction(SQLReading):
         super().__init__(connection, queries)
         self._begun, self._commits = begun, False
         self._skip_locked = skip_locked
+        self.has_entries = False
+        """Whether it added entries to the log."""
         self._pending: _Step | None = None
 
     def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
@@ -226,10 +235,12 @@ class SQLTransaction(SQLReading):
             update = self._queries.set_time(change.column, guarded=change.guarded)
             return update, {"key_0": change.dispatch, f"new_{change.column.value}": change.at}
         keys = change.key if isinstance(change.key, tuple) else (change.key,)
-        return self._queries.set_suppression(change.kind, guarded=change.guarded), {
+        queries = self._queries
+        reason = queries.schema.reason(change.reason)
+        return queries.set_suppression(change.kind, guarded=change.guarded), {
             **{f"key_{n}": part for n, part in enumerate(keys)},
             "new_suppressed_at": None if change.reason is None else change.at,
-            "new_suppression_reason": self._queries.schema.reason(change.reason),
+            "new_suppression_reason": queries.empty.get(change.kind) if reason is None else reason,
             "new_suppression_changed_at": change.at,
         }
 
@@ -237,6 +248,7 @@ class SQLTransaction(SQLReading):
         keep = self._queries.keep
         if keep is None or not entries:
             return
+        self.has_entries = True
         if self._queries.dialect.takes_rows:
             yield _Step(keep, [_encode(entries).decode()])
         else:

@@ -66,9 +66,23 @@ def verify(database: Database, schema: Schema) -> Queries:
             raise SchemaMismatch(mistake)
         single_statement = dialect.single_statement_write and catalogue.are_apart()
         queries = Queries(schema, found, dialect, single_statement=single_statement)
+        queries.warning = encoding_fault(connection, dialect)
         if dialect.takes_rows:
             _plan(connection, queries)
     return queries
+
+
+def encoding_fault(connection: Connection, dialect: Dialect) -> str | None:
+    """Return a sentence on an encoding that lacks characters; None if there is no fault."""
+    if dialect.name != "postgresql":
+        return None
+    ((encoding,),) = connection.fetch("SHOW server_encoding")
+    if encoding == "UTF8":
+        return None
+    return (
+        f"The encoding of the database is {encoding}, not UTF8: a notification with a character "
+        "that it lacks, such as an emoji in a reason, gets 503."
+    )
 
 
 def _plan(connection: Connection, queries: Queries) -> None:

@@ -1,0 +1,33 @@
+"""Message ids in a column of UUIDs: the provider's are GUIDs, so a host may store them as such.
+
+Only the canonical form, with hyphens and in any case, is one: the provider sends no other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_CANONICAL = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+def as_stored(message_ids: Iterable[str]) -> Collection[str]:
+    """Return the digits of the ids that are UUIDs, which PostgreSQL reads and SQLite stores."""
+    return {_digits(each) for each in message_ids if _CANONICAL.fullmatch(each)}
+
+
+def as_sent(message_ids: Iterable[str], found: Mapping[str, T]) -> dict[str, T]:
+    """Return what was found by UUID under each id as the provider spelled it."""
+    by_digits = {_digits(uuid): each for uuid, each in found.items()}
+    return {
+        message_id: by_digits[_digits(message_id)]
+        for message_id in message_ids
+        if _CANONICAL.fullmatch(message_id) and _digits(message_id) in by_digits
+    }
+
+
+def _digits(uuid: str) -> str:
+    return uuid.replace("-", "").lower()

@@ -1,0 +1,184 @@
+"""Columns that hold their values in another form than hookrow's own, in every store.
+
+These are UUIDs for the provider's message ids, and the empty text for no reason.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import pytest
+from contract import NOON, arrival, opens
+from homes import connect, run
+from sqlalchemy import Engine, text
+
+import django_host
+from copying import replace
+from hookrow import Delivered, Reactivated, Recorded, Refused, Role, Schema, Suppressed
+from hookrow.django.store import DjangoStore
+from hookrow.notification import Notification, Outcome, Suppressible
+from hookrow.recording import record
+from hookrow.stores.sql import SQLStore
+
+GUID = "B7BC2f4a-e38e-4336-af7d-e6c392c2f817"
+OTHER = "00000000-0000-4000-8000-000000000002"
+ADA, BEA = "ada@example.com", "bea@example.com"
+
+_DATES = {"suppression_changed_at": None}
+SCHEMA = Schema(
+    subscribers=Role("guests", _DATES, empty=""),
+    dispatches=Role(
+        "parcels",
+        {
+            "provider_message_id": "message_id",
+            "sent_at": "sent_at",
+            "suppressed_at": None,
+            "suppression_reason": None,
+            **_DATES,
+        },
+    ),
+    subscriptions=Role("stays", _DATES, empty=""),
+    log=None,
+)
+MODELS = {"subscribers": "crm.Guest", "dispatches": "crm.Parcel", "subscriptions": "crm.Stay"}
+PLACES = ("sqlite", "postgres", "lent-sqlite", "lent-postgres", "django-sqlite", "django-postgres")
+TABLES = """
+    CREATE TABLE guests (id integer PRIMARY KEY, email text, suppressed_at {time},
+        suppression_reason text NOT NULL DEFAULT '');
+    CREATE TABLE parcels (id integer PRIMARY KEY, message_id {uuid} UNIQUE, subscriber_id integer,
+        list_id integer, sent_at {time}, delivered_at {time}, opened_at {time});
+    CREATE TABLE stays (list_id integer, subscriber_id integer, suppressed_at {time},
+        suppression_reason text NOT NULL DEFAULT '')
+"""
+
+
+class Host(NamedTuple):
+    """A store, and the database with its tables."""
+
+    store: SQLStore
+    engine: Engine
+
+    def send(self, *notifications: Notification) -> list[Outcome]:
+        return record(self.store, [arrival(each) for each in notifications])
+
+    def column(self, statement: str) -> list[Any]:
+        with self.engine.connect() as connection:
+            return list(connection.scalars(text(statement)))
+
+
+@pytest.fixture(scope="module", params=PLACES)
+def opened(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Iterator[Host]:
+    through, _, kind = request.param.rpartition("-")
+    url = new_database(kind)
+    engine = connect(url)
+    names = {"time": "timestamptz", "uuid": "uuid"}
+    if kind == "sqlite":
+        names = {"time": "datetime", "uuid": "char(32)"}
+    run(engine, *TABLES.format(**names).split(";"))
+    with ExitStack() as stack:
+        stack.callback(engine.dispose)
+        if through == "django":
+            roles = {name: replace(SCHEMA.roles[name], table=MODELS[name]) for name in MODELS}
+            alias = stack.enter_context(django_host.alias(url))
+            yield Host(DjangoStore(replace(SCHEMA, **roles), alias), engine)
+        else:
+            store = SQLStore(engine if through else url, SCHEMA)
+            yield Host(stack.enter_context(closing(store)), engine)
+
+
+@pytest.fixture
+def host(opened: Host) -> Host:
+    """Insert Ada with a parcel on a list, and Bea with another, and with nothing that arrived."""
+    ids = [each.lower() for each in (GUID, OTHER)]
+    if opened.engine.dialect.name == "sqlite":
+        ids = [each.replace("-", "") for each in ids]
+    run(
+        opened.engine,
+        *(f"DELETE FROM {table}" for table in ("guests", "parcels", "stays")),
+        f"INSERT INTO guests (id, email) VALUES (1, '{ADA}'), (2, '{BEA}')",
+        "INSERT INTO parcels (id, message_id, subscriber_id, list_id, sent_at) VALUES "
+        f"(1, '{ids[0]}', 1, 7, '2026-03-04 12:00:00.000000'), (2, '{ids[1]}', 2, NULL, NULL), "
+        "(3, NULL, 1, NULL, NULL)",
+        "INSERT INTO stays (list_id, subscriber_id) VALUES (7, 1)",
+    )
+    return opened
+
+
+@pytest.mark.parametrize("message_id", [GUID, GUID.lower(), GUID.upper()])
+def test_message_ids(host: Host, message_id: str) -> None:
+    """A UUID is found in any case."""
+    assert isinstance(host.send(opens(ADA, message_id))[0], Recorded)
+    assert host.column("SELECT id FROM parcels WHERE opened_at IS NOT NULL") == [1]
+
+
+@pytest.mark.parametrize(
+    "message_id",
+    [
+        "b7bc2f4a-e38e-4336-af7d-e6c392c2f818",
+        # Forms that PostgreSQL would read and the provider never sends.
+        f"{{{GUID}}}",
+        GUID.replace("-", ""),
+        f" {GUID}",
+        f"{GUID}\n",
+        # No UUIDs.
+        "m-ada",
+        GUID[:-1],
+        f"{GUID}0",
+        GUID.replace("B", "G"),
+        GUID.replace("B", "Б"),
+        '"\\{},NULL',
+        "NULL",
+        "x" * 255,
+        "",
+        None,
+    ],
+)
+def test_message_ids_that_match_no_row(host: Host, message_id: str | None) -> None:
+    """Text that is no UUID of a row is refused, and spoils no group."""
+    first, middle, last = host.send(
+        Delivered(BEA, OTHER, NOON), opens(ADA, message_id), Delivered(ADA, GUID, NOON)
+    )
+    assert all(isinstance(each, Recorded) for each in (first, last))
+    assert isinstance(middle, Refused)
+    assert middle.text == "Engine::Dispatch not found"
+
+
+def test_one_message_in_two_spellings(host: Host) -> None:
+    """Both change the same row, and the one with another owner is told of that."""
+    first, second, other = host.send(
+        opens(ADA, GUID.upper()), Delivered(ADA, GUID.lower(), NOON), opens(BEA, GUID)
+    )
+    assert isinstance(first, Recorded)
+    assert isinstance(second, Recorded)
+    assert isinstance(other, Refused)
+    assert other.text == f"Dispatch subscriber {ADA} does not match payload recipient {BEA}"
+
+
+def test_times_of_sending(host: Host) -> None:
+    """They are returned by the ids that were asked for."""
+    sent = datetime(2026, 3, 4, 12, tzinfo=UTC)
+    assert dict(host.store.census.sent([GUID, OTHER, "m-ada"])) == {GUID: sent}
+
+
+def test_no_reason(host: Host) -> None:
+    """It is the empty text in the column, and null wherever hookrow reads it."""
+    guest, stay = (Suppressible.SUBSCRIBER, 1), (Suppressible.SUBSCRIPTION, (7, 1))
+
+    def reasons() -> list[Any]:
+        with host.store.reading() as reading:
+            states = reading.read([guest, stay])
+        return [states[row]["suppression_reason"] for row in (guest, stay)]
+
+    stored = (
+        "SELECT suppression_reason FROM guests WHERE id = 1 UNION ALL "
+        "SELECT suppression_reason FROM stays"
+    )
+    assert reasons() == [None, None]
+    host.send(Suppressed(ADA, GUID, NOON, "HardBounce"))
+    assert (reasons(), host.column(stored)) == (["HardBounce"] * 2, ["HardBounce"] * 2)
+    assert host.store.census.suppressed() == {"HardBounce": 1}
+    host.send(Reactivated(ADA, GUID, NOON))
+    assert (reasons(), host.column(stored)) == ([None, None], ["", ""])
+    run(host.engine, "UPDATE guests SET suppressed_at = '2026-03-04 12:00:00.000000'")
+    assert host.store.census.suppressed() == {None: 2}
