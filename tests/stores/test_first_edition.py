@@ -12,6 +12,7 @@ from django.core.management import call_command
 
 import django_host
 import world
+from command import Command
 from hookrow import Head, Postmark, Receiver, Request, Schema, testing
 from hookrow.check import check_database
 from hookrow.entry import Ending
@@ -25,7 +26,8 @@ from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.urls import backend
 from postgres import Databases
 from structure import structure, without_names
-from wire import ADA, ADAS, SECRET, eventually
+from visitor import Visitor
+from wire import ADA, ADAS, PATIENCE, SECRET, eventually
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "first_edition"
 
@@ -90,6 +92,35 @@ def test_it_is_served(url: str, tmp_path: Path) -> None:
         receiver.close()
         after = _outcomes(store)
         assert after == before | {Ending.RECORDED: 15, Ending.UNSUPPORTED: 17}
+
+
+def test_commands_and_dashboard(url: str, tmp_path: Path) -> None:
+    """They read what version 0.1.0 kept, record it again, and delete it."""
+    command, database = Command(tmp_path), ("--database-url", url)
+
+    def call(*arguments: object) -> str:
+        done = command.call(*arguments, *database)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    assert "35  2026-11-22 10:31:" in call("log")
+    failed = json.loads(call("log", "--outcome", "failed", "--json"))
+    assert "failed, 503" in call("log", "show", failed["id"])
+    assert "35 notifications from" in call("stats", "--period", "month")
+    assert call("replay", "--outcome", "failed") == "1 notification replayed: 1 recorded.\n"
+    replayed = json.loads(call("log", "show", failed["id"], "--json"))
+    assert (replayed["outcome"], replayed["first_outcome"]) == ("recorded", "failed")
+    assert (replayed["source"], replayed["provider"]) == ("replay", None)
+    with closing(SQLStore(url)) as store:
+        visitor = Visitor(store)
+        assert "2026-11-22 10:31:" in visitor.shows("/notifications")
+        eventually(lambda: "Look again" not in visitor.shows("/lists"))
+        assert "Overview" in visitor.shows("/")
+        visitor.dashboard.close(PATIENCE)
+    pruned = int(call("prune", "--keep", "1m").removeprefix("Pruned: ").removesuffix(".\n"))
+    parked = [json.loads(line) for line in call("log", "--json").splitlines()]
+    assert all(entry["retry_at"] for entry in parked)
+    assert pruned + len(parked) == 35
 
 
 @pytest.mark.filterwarnings("ignore:Skipped unsupported reflection of expression-based index")
