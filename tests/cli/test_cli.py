@@ -141,7 +141,9 @@ class TestTables:
         """To print the statements the database need not be there."""
         done = command.call("db", "sql", *AWAY.split())
         assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith("\\set ON_ERROR_STOP on\nBEGIN;")
         assert "CREATE TABLE hookrow_subscribers" in done.stdout
+        assert command.call("db", "sql").stdout.startswith(".bail on\nBEGIN;")
 
 
 def test_demo(tmp_path: Path) -> None:

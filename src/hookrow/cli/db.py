@@ -47,8 +47,11 @@ def current(database_url: str) -> None:
 @DATABASE_URL
 @click.pass_obj
 def sql(tables: Tables, database_url: str) -> None:
-    """Print the statements that create hookrow's tables in the configured database."""
+    """Print the statements that create hookrow's tables, for psql or the sqlite3 shell."""
     from hookrow import migrations
     from hookrow.stores.sql.urls import backend
 
-    click.echo(migrations.sql(backend(database_url), tables.schema), nl=False)
+    name = backend(database_url)
+    # Without this, a shell goes on after an error, and sqlite3 commits.
+    click.echo({"postgresql": r"\set ON_ERROR_STOP on", "sqlite": ".bail on"}[name])
+    click.echo(migrations.sql(name, tables.schema), nl=False)
