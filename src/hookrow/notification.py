@@ -157,8 +157,8 @@ class Rows(msgspec.Struct, frozen=True):
 
     `subscribers` by ASCII-lowered email and `dispatches` by message id hold every
     row that matches; `subscriptions` the (list, subscriber) pairs that exist.
-    `undated` are the kinds of row that do not keep when they last changed. With `exact`
-    an email means the rows that have it as it came or in lower case, and no others.
+    `undated` are the kinds of row whose last change is dated nowhere. With `exact` an
+    email means the rows that have it as it came or in lower case, and no others.
     """
 
     subscribers: Mapping[str, Sequence[Subscriber]]

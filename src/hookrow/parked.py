@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from operator import attrgetter
 from time import sleep
 
 from hookrow.batch import GroupCommit
@@ -79,9 +78,7 @@ class Parked:
             last = found[-1].id
 
     def _record(self, found: Sequence[Logged]) -> int:
-        # By arrival, not by when they fell due: of two changes of a row without a date, the last
-        # to be applied wins.
-        arrivals = arrivals_of(sorted(found, key=attrgetter("received_at")), self._parse)
+        arrivals = arrivals_of(found, self._parse)
         if not arrivals:
             return 0
         ready, outcomes = record_ready(self._store, arrivals, quiet=self._quiet)

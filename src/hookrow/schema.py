@@ -159,14 +159,14 @@ class Schema:
         return self.roles == Schema().roles
 
     @property
+    def dated_beside_log(self) -> Collection[Suppressible]:
+        """The kinds of row without a column for the date of their last change: hookrow keeps it."""
+        return self._without_date if self.log else ()
+
+    @property
     def undated(self) -> Collection[Suppressible]:
-        """The kinds of row that do not keep when their suppression last changed."""
-        return frozenset(
-            kind
-            for kind in Suppressible
-            if kind.value in self.roles
-            and self.roles[kind.value].column("suppression_changed_at") is None
-        )
+        """The same kinds of row if there is no log: their last change is dated nowhere."""
+        return () if self.log else self._without_date
 
     def beside_log(self, table: str) -> str:
         """Return the name of a table that accompanies the log, in the log's database schema."""
@@ -188,6 +188,12 @@ class Schema:
         if word is None or self.reasons is None:
             return word
         return self.reasons.get(word, self.reasons.get(OTHERWISE, word))
+
+    @property
+    def _without_date(self) -> Collection[Suppressible]:
+        kinds = [kind for kind in Suppressible if kind.value in self.roles]
+        kept = {kind: {*SUPPRESSION} & self.columns(kind.value).keys() for kind in kinds}
+        return {kind for kind in kinds if kept[kind] and "suppression_changed_at" not in kept[kind]}
 
     def _unused(self, name: str) -> Collection[str]:
         """Return those of our columns that this host has no use for."""

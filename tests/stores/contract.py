@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
 from threading import Thread
 from typing import Any, TypeAlias
+from uuid import UUID
 
 import pytest
 from homes import SUPPRESSION, Home, Rows, columns_of
@@ -402,9 +403,65 @@ class LargeContract:
         assert {row["suppressed_at"] for row in home.rows()["subscribers"]} == {NOON}
 
 
+class LateContract:
+    """Suppressing rows whose last change is dated beside the log."""
+
+    @pytest.mark.parametrize("live", [True, False], ids=["live", "late"])
+    def test_older_change(self, home: Home, *, live: bool) -> None:
+        """A change applies unless the last one is newer, also if it is recorded late."""
+        fill(home, (NOON, "ManualSuppression", None))
+        expected = home.rows()
+        for at, reason, applies in (
+            (NOON, None, True),  # by the host: it has no date
+            (NOON - TICK, "HardBounce", False),
+            (NOON, "SpamComplaint", True),
+            (NOON + TICK, None, True),
+            (NOON, "HardBounce", False),
+        ):
+            who = (ADA, "m-ada", at)
+            told = arrival(Suppressed(*who, reason) if reason else Reactivated(*who), live=live)
+            assert statuses(record(home.store, [told])) == [200]
+            if applies:
+                suppress(home, expected, FIRST, (reason and at, reason, None))
+            assert home.rows() == expected
+        assert {at for *_, at in home.dates()} == {NOON + TICK}
+
+    def test_keys(self, home: Home) -> None:
+        """Dates are kept by the names of the roles, and by keys as text."""
+        fill(home)
+        assert respond(home, Suppressed(BEA, "m-ada", NOON, "HardBounce")) == [200]
+        one, two = (key.hex if isinstance(key, UUID) else str(key) for key in map(home.key, (1, 2)))
+        assert home.dates() == [
+            ("dispatches", one, NOON),
+            ("subscribers", two, NOON),
+            ("subscriptions", f'["{one}","{two}"]', NOON),
+        ]
+
+    def test_rollback_of_a_date(self, home: Home) -> None:
+        """If a transaction fails, nothing is dated."""
+        fill(home)
+        change = SetSuppression(Suppressible.SUBSCRIBER, home.key(1), NOON, None, guarded=True)
+        with pytest.raises(ZeroDivisionError), home.store.transaction() as transaction:  # noqa: PT012
+            transaction.lock([change.row])
+            transaction.write([change])
+            raise ZeroDivisionError
+        assert home.dates() == []
+
+    def test_two_changes_of_a_row(self, home: Home) -> None:
+        """A group may set a time and the suppression of one dispatch."""
+        fill(home)
+        for at in (NOON, NOON - SECOND):
+            told = Delivered(ADA, "m-ada", at), Suppressed(ADA, "m-ada", at, "HardBounce")
+            assert respond(home, *told) == [200, 200]
+            row = home.rows()["dispatches"][0]
+            assert (row["delivered_at"], row["suppressed_at"]) == (at, NOON)
+
+
 class UndatedContract:
+    """Suppressing rows whose last change is dated nowhere, because there is no log."""
+
     def test_last_change_to_arrive_wins(self, home: Home) -> None:
-        """However old it is, and also from the log: such a row cannot know that it is late."""
+        """However old it is, and also from the spool: such a row cannot know that it is late."""
         fill(home)
         expected = home.rows()
         for seconds, reason, live in (

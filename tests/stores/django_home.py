@@ -28,6 +28,9 @@ BARE = replace(
 )
 """Models without foreign keys; no table stores when a suppression last changed."""
 
+FORGETFUL_MODELS = replace(BARE, log=None)
+"""The same without a log."""
+
 LEAN = replace(
     SPARSE,
     subscribers=replace(SPARSE.subscribers, table="crm.Reader"),

@@ -5,6 +5,7 @@ tables differ from hookrow's in names, in the types of keys, and in which column
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from enum import Enum
 from itertools import chain
 from operator import itemgetter
@@ -31,12 +32,13 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
+from copying import replace
 from hookrow import Role, Schema
 from hookrow.migrations import needed, upgrade
 from hookrow.notification import Key
 from hookrow.stores.memory import MemoryLog, MemoryStore
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.tables import UTCDateTime, attach, log_table, metadata
+from hookrow.stores.tables import UTCDateTime, attach, companions, log_table, metadata
 
 Row: TypeAlias = Mapping[str, Any]
 Rows: TypeAlias = dict[str, list[dict[str, Any]]]
@@ -64,6 +66,9 @@ UNDATED = Schema(
 )
 """No table stores when a suppression last changed; the host created the log."""
 
+FORGETFUL = replace(UNDATED, log=None)
+"""The same without a log: the last change is dated nowhere."""
+
 SPARSE = Schema(
     subscribers=Role("people", {"suppression_reason": None}),
     dispatches=Role("sends", {"list_id": None, **dict.fromkeys(SUPPRESSION)}),
@@ -78,7 +83,10 @@ class MemoryHome:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        self.store = MemoryStore(undated=schema.undated, log=MemoryLog() if schema.log else None)
+        self.store = MemoryStore(
+            undated=schema.dated_beside_log or schema.undated,
+            log=MemoryLog() if schema.log else None,
+        )
 
     def key(self, number: int) -> Key:
         return number
@@ -87,6 +95,7 @@ class MemoryHome:
         if self.store.log is not None:
             self.store.log.entries.clear()
             self.store.log._last_id = 0
+        self.store.suppression_changes.clear()
         for name, table in self._tables().items():
             table.clear()
             columns = {*columns_of(self.schema, name)} - {"id"}
@@ -116,6 +125,10 @@ class MemoryHome:
             for entry in sorted(entries, key=lambda entry: entry.id)
         ]
 
+    def dates(self) -> list[tuple[str, str, datetime]]:
+        """Read the dates that are kept beside the log, in order."""
+        return sorted((*place, at) for place, at in self.store.suppression_changes.items())
+
     def close(self) -> None:
         pass
 
@@ -139,6 +152,7 @@ class SQLHome:
             for name, role in schema.roles.items()
         }
         self._log = log_table(schema.log, MetaData()) if schema.log else None
+        self._dates = companions(schema, MetaData())[-1] if schema.log else None
         if not self._ours:
             tables.create_all(self._engine)
         if needed(schema):
@@ -162,8 +176,9 @@ class SQLHome:
         """Replace all rows and the lists that they refer to; columns left out are null."""
         lists = metadata.tables["hookrow_lists"]
         with self._engine.begin() as connection:
-            if self._log is not None:
-                connection.execute(delete(self._log))
+            for table in (self._log, self._dates):
+                if table is not None:
+                    connection.execute(delete(table))
             for table in reversed(self._tables.values()):
                 connection.execute(delete(table))
             if self._ours:
@@ -189,6 +204,13 @@ class SQLHome:
         with self._engine.connect() as connection:
             rows = connection.execute(select(*columns).order_by(self._log.c.id))
             return [dict(row) for row in rows.mappings()]
+
+    def dates(self) -> list[tuple[str, str, datetime]]:
+        """Read the dates that are kept beside the log, in order."""
+        if self._dates is None:
+            return []
+        with self._engine.connect() as connection:
+            return sorted(map(tuple, connection.execute(select(self._dates))))
 
     def close(self) -> None:
         self.store.close()

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from unittest import TestCase
 
 import pytest
-from homes import UNDATED
 
 from copying import replace
 from hookrow.entry import Entry
-from hookrow.notification import Change, Key
+from hookrow.notification import Change, Key, Suppressible
 from hookrow.stores.memory import MemoryStore, MemoryTransaction
 from hookrow.testing import StoreContract
 
@@ -49,11 +48,18 @@ class TestUnderUnittest(InMemory, TestCase):
         self.store = MemoryStore()
 
 
-class TestWithoutListsOrDates(TestUnderUnittest):
+class TestWithoutLists(TestUnderUnittest):
     has_lists = False
 
+
+class TestDatesBesideTheLog(TestUnderUnittest):
     def setUp(self) -> None:
-        self.store = MemoryStore(undated=UNDATED.undated)
+        self.store = MemoryStore(undated=[*Suppressible])
+
+
+class TestWithoutDates(TestUnderUnittest):
+    def setUp(self) -> None:
+        self.store = MemoryStore(undated=[*Suppressible], log=None)
 
 
 def _found(mistaken: Mapping[str, Key]) -> str:

@@ -5,19 +5,20 @@ It holds on every store, and every database has the result that the memory store
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from itertools import product
+from itertools import chain, product
 from typing import Any, TypeAlias
 
 import pytest
 from contract import ADA, NOON, SECOND
-from django_home import BARE, LEAN
+from django_home import BARE, FORGETFUL_MODELS, LEAN
 from fitted import FITTED
-from homes import OURS, SPARSE, SUPPRESSION, UNDATED, Home, MemoryHome, Rows
+from homes import FORGETFUL, OURS, SPARSE, SUPPRESSION, UNDATED, Home, MemoryHome, Rows
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from locations import open_home
 from log_contract import timeless
 
+from copying import replace
 from crm.schema import CRM
 from hookrow import Arrival, Delivered, Opened, Outcome, Reactivated, Refused, Schema, Suppressed
 from hookrow.notification import Notification, Source
@@ -36,8 +37,14 @@ EXAMPLES = {
 }
 """How many groups are tried in each place: a database takes far longer than a dict."""
 
-SCHEMAS = {"dated": OURS, "undated": UNDATED, "sparse": SPARSE, "fitted": FITTED}
-MODELS = {"dated": CRM, "undated": BARE, "sparse": LEAN}
+SCHEMAS = {
+    "dated": OURS,
+    "beside the log": UNDATED,
+    "undated": FORGETFUL,
+    "sparse": SPARSE,
+    "fitted": FITTED,
+}
+MODELS = {"dated": CRM, "beside the log": BARE, "undated": FORGETFUL_MODELS, "sparse": LEAN}
 """The same for Django, in a host's models."""
 
 # Few values, so that several notifications concern one row and one time.
@@ -147,6 +154,12 @@ RARE = [
 """Groups that are rarely drawn."""
 
 
+_DATED = {
+    name: replace(role, columns={**role.columns, "suppression_changed_at": "changed"})
+    for name, role in UNDATED.roles.items()
+}
+
+
 def _with_keys(home: Home, row: dict[str, Any]) -> dict[str, Any]:
     """Return the row with keys of the type that the tables have."""
     keys = {"id", "subscriber_id", "list_id"} & {name for name in row if row[name] is not None}
@@ -175,6 +188,23 @@ def _without_keys(ends: Ends) -> object:
             for name, rows in tables.items()
         },
     )
+
+
+def test_dates_beside_the_log() -> None:
+    """Rows end as those that store the date of their last change themselves."""
+    homes = [MemoryHome(UNDATED), MemoryHome(replace(UNDATED, **_DATED))]
+
+    @settings(max_examples=EXAMPLES["memory"], deadline=None, database=None)
+    @given(worlds(), groups, st.integers(1, 9))
+    def claim(world: World, group: Group, size: int) -> None:
+        for row in chain(*world.values()):
+            row["suppression_changed_at"] = None
+        ends = [_ends(home, world, group, size=size) for home in homes]
+        for row in chain(*ends[1][1].values()):
+            row.pop("suppression_changed_at")
+        assert ends[0] == ends[1]
+
+    claim()
 
 
 def _schemas(place: str) -> Mapping[str, Schema]:

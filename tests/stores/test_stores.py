@@ -8,13 +8,16 @@ from census_contract import CensusContract
 from contract import (
     HostContract,
     LargeContract,
+    LateContract,
     StoreContract,
     SuppressionContract,
+    TimeContract,
+    TransactionContract,
     UndatedContract,
 )
-from django_home import BARE, LEAN
+from django_home import BARE, FORGETFUL_MODELS, LEAN
 from fitted import FITTED
-from homes import OURS, SPARSE, UNDATED, Home
+from homes import FORGETFUL, OURS, SPARSE, UNDATED, Home
 from locations import open_home
 from log_contract import KeepContract, LogContract, NoLogContract, ReplayContract
 
@@ -62,9 +65,14 @@ class TestSuppliedEngine(LargeContract, KeepContract):
     """A host's engine writes the log in transactions, without hookrow's sessions."""
 
 
-@over(memory=UNDATED, own=UNDATED, django=BARE)
+@over(memory=UNDATED, own=UNDATED, lent=UNDATED, django=BARE)
+class TestDatesBesideTheLog(LateContract, TransactionContract, TimeContract):
+    """No table stores when a suppression last changed: hookrow does."""
+
+
+@over(memory=FORGETFUL, own=FORGETFUL, django=FORGETFUL_MODELS)
 class TestUndatedTables(UndatedContract):
-    """No table stores when a suppression last changed."""
+    """No table stores when a suppression last changed, and there is no log."""
 
 
 @over(own=UNDATED)

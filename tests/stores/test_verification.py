@@ -353,6 +353,10 @@ def test_a_view_that_is_only_read(engine: Engine) -> None:
 
 
 LOG = replace(HOST, log="kept")
+DATES = (
+    "CREATE TABLE hookrow_suppression_changes (role VARCHAR(32) NOT NULL, row_key TEXT NOT NULL, "
+    "changed_at TIMESTAMP WITH TIME ZONE NOT NULL, PRIMARY KEY (role, row_key))"
+)
 UNIQUE = ", CONSTRAINT hookrow_notifications_fingerprint UNIQUE (fingerprint)"
 
 
@@ -361,7 +365,7 @@ def make_log(engine: Engine, old: str, new: str) -> None:
     create = str(CreateTable(log_table("kept", MetaData())).compile(engine))
     create = re.sub(r"\s+", " ", create)
     assert old in create
-    run(make(engine), create.replace(old, new))
+    run(make(engine), create.replace(old, new), DATES)
 
 
 @pytest.mark.parametrize(
@@ -421,6 +425,50 @@ def test_indexes_of_a_log(engine: Engine) -> None:
     check(engine, LOG, "has no unique index")
     run(engine, "CREATE VIEW seen AS SELECT * FROM kept")
     check(engine, replace(HOST, log="seen"), "")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("", "", ""),
+        ("_changes", "", "no table 'hookrow_suppression_changes' for the dates of changes."),
+        ("changed_at", "changed", "'hookrow_suppression_changes' lacks changed_at."),
+        ("row_key TEXT", "row_key DATE", "'row_key' of 'hookrow_suppression_changes' is of the "),
+        ("TIMESTAMP WITH TIME ZONE", "DATE", "'changed_at' of 'hookrow_suppression_changes' is"),
+        (", PRIMARY KEY (role, row_key)", "", "no unique index on just 'role' and 'row_key'."),
+        ("KEY (role, row_key)", "KEY (role)", "no unique index on just 'role' and 'row_key'."),
+    ],
+)
+def test_dates(engine: Engine, old: str, new: str, said: str) -> None:
+    """Dates beside the log are verified if a role needs them; the error names a remedy."""
+    make_log(engine, UNIQUE, UNIQUE)
+    run(engine, f"DROP TABLE {DATES.split()[2]}", DATES.replace(old, new))
+    check(engine, LOG, said)
+    check(engine, LOG, said and "Make it as `hookrow db sql` prints hookrow_suppression_changes.")
+    dated = Role("people", {"suppression_changed_at": "deleted_at"})
+    check(engine, replace(LOG, subscribers=dated), "")
+
+
+@ON_POSTGRES
+def test_privileges_on_dates(engine: Engine) -> None:
+    """What the user lacks is named, as for the log."""
+    make_log(engine, UNIQUE, UNIQUE)
+    name = f"writer_{engine.url.database}"
+    rights = "SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public"
+    run(
+        engine,
+        f"CREATE ROLE {name} LOGIN",
+        f"GRANT USAGE ON SCHEMA public TO {name}",
+        f"GRANT {rights} TO {name}",
+        f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {name}",
+        f"REVOKE INSERT, UPDATE ON hookrow_suppression_changes FROM {name}",
+    )
+    try:
+        user = connect(engine.url.set(username=name).render_as_string())
+        check(user, LOG, 'GRANT INSERT, UPDATE ON "hookrow_suppression_changes" TO ')
+        user.dispose()
+    finally:
+        run(engine, f"DROP OWNED BY {name}", f"DROP ROLE {name}")
 
 
 def test_log_of_hookrows_own(database_url: str) -> None:

@@ -10,7 +10,6 @@ from receiving import LIMIT, NOON, Database, encode, people, post, receive, sent
 from copying import replace
 from hookrow import Arrival, ConfigurationError, Outcome, testing
 from hookrow.entry import Ending
-from hookrow.notification import Suppressible
 from hookrow.parked import Parked
 from hookrow.postmark import parse
 from hookrow.recording import keep_failed, record
@@ -90,20 +89,6 @@ def test_a_sweep_records_what_is_due_and_has_its_rows(site: Site) -> None:
             assert each == replace(before[each.fingerprint], retry_at=each.retry_at)
     assert site.told == [[encode(opening(2)), encode(opening(3))]]
     assert site.parked.sweep() == 0
-
-
-def test_of_two_changes_without_a_date_the_last_to_arrive_wins_whichever_fell_due_first() -> None:
-    site = Site(people(undated=[Suppressible.SUBSCRIBER]))
-    lift = testing.reactivation(ADA, None, at=NOON)
-    record(site.database, arrivals(lift, ago=timedelta(minutes=2)))
-    record(site.database, arrivals(suppression("ada"), ago=timedelta(minutes=1)))
-    site.database.subscribers[1] = {"email": ADA}
-    for each, hours in zip(site.database.logged(), (1, 0), strict=True):
-        entry = replace(each, retry_at=NOON + timedelta(hours=hours))
-        site.log.entries[each.fingerprint] = entry
-    assert site.parked.sweep() == 2
-    row = site.database.subscribers[1]
-    assert (row["suppressed_at"], row["suppression_reason"]) == (NOON, "HardBounce")
 
 
 def test_sweeps_take_a_limited_number(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,8 @@ def test_tables_of_hookrow() -> None:
     assert schema.columns("subscriptions") == _same("list_id", "subscriber_id", *SUPPRESSION)
     columns = _same(*DISPATCHES, "list_id", *SUPPRESSION, sent_at="created_at")
     assert schema.columns("dispatches") == columns
-    assert schema.undated == frozenset()
+    assert not schema.dated_beside_log
+    assert not schema.undated
     assert schema.ours
 
 
@@ -88,10 +89,27 @@ def test_columns_of_a_host(given: Mapping[str, Any], columns: Mapping[str, str])
 
 
 @pytest.mark.parametrize("kind", Suppressible)
-def test_a_role_without_the_date_of_its_last_change_is_undated(kind: Suppressible) -> None:
+def test_a_role_without_the_date_of_its_last_change(kind: Suppressible) -> None:
+    """It is dated beside the log if there is one, and nowhere otherwise."""
     roles: dict[str, Any] = {kind.value: Role("t", {"suppression_changed_at": None})}
-    assert Schema(**roles).undated == {kind}
-    assert Schema(subscriptions=None).undated == frozenset()
+    with_log, without = Schema(**roles), Schema(**roles, log=None)
+    assert (with_log.dated_beside_log, with_log.undated) == ({kind}, ())
+    assert (without.dated_beside_log, without.undated) == ((), {kind})
+
+
+def test_a_role_that_keeps_no_suppressions_needs_no_dates() -> None:
+    bare = Role("t", dict.fromkeys(SUPPRESSION))
+    for role, log in ((bare, "log"), (bare, None), (None, None)):
+        schema = Schema(subscriptions=role, log=log)
+        assert not schema.dated_beside_log
+    assert not schema.undated
+
+
+@pytest.mark.parametrize(
+    ("log", "expected"), [("hookrow_notifications", "dates"), ("crm.kept", "crm.dates")]
+)
+def test_tables_beside_the_log(log: str, expected: str) -> None:
+    assert Schema(log=log).beside_log("dates") == expected
 
 
 REQUIRED = {

@@ -31,6 +31,7 @@ from hookrow.notification import (
     Mentioned,
     RowId,
     Rows,
+    SetSuppression,
     SetTime,
     Subscriber,
     Suppressible,
@@ -38,6 +39,7 @@ from hookrow.notification import (
 from hookrow.schema import SUPPRESSION, WRITTEN
 from hookrow.stores import State
 from hookrow.stores.census import ListCount, by_list
+from hookrow.stores.dates import key_text, warn_of_undated
 from hookrow.stores.log import Cell, Ended, Grain, Query, within_size
 
 Row: TypeAlias = dict[Any, Any]
@@ -175,6 +177,8 @@ class MemoryStore:
 
     A row needs what identifies it: an email; a provider_message_id and a subscriber_id, and a
     list_id if it has one. The columns that notifications set are added when they are set.
+    Rows of the kinds in `undated` have no `suppression_changed_at`; with a log, their last change
+    is dated in `suppression_changes`, by role and `dates.key_text`.
     """
 
     subscribers: dict[Key, Row] = field(default_factory=dict)
@@ -182,7 +186,13 @@ class MemoryStore:
     subscriptions: dict[tuple[Key, Key], Row] = field(default_factory=dict)
     undated: Collection[Suppressible] = ()
     log: MemoryLog | None = field(default_factory=MemoryLog)
+    suppression_changes: dict[tuple[str, str], datetime] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Warn of rows whose last change is dated nowhere."""
+        if self.log is None:
+            warn_of_undated(self.undated)
 
     @property
     def census(self) -> MemoryCensus:
@@ -229,16 +239,22 @@ class MemoryReading:
                 email = self._store.subscribers.get(owner, {}).get("email", "")
                 found = Dispatch(key, owner, email, row.get("list_id"))
                 dispatches[str(message_id)].append(found)
-        return Rows(subscribers, dispatches, self._store.subscriptions, self._store.undated)
+        undated = self._store.undated if self._store.log is None else ()
+        return Rows(subscribers, dispatches, self._store.subscriptions, undated)
 
     def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
         """See `Reading`."""
         return {
-            (kind, key): {name: table[key].get(name) for name in names}
+            (kind, key): {name: table[key].get(name) for name in self._written(kind)}
             for kind, key in rows
             if key in (table := self._table(kind))
-            for names in (WRITTEN if kind is Suppressible.DISPATCH else SUPPRESSION,)
         }
+
+    def _written(self, kind: Suppressible) -> Sequence[str]:
+        """Return the columns of a kind of row that notifications set."""
+        names = WRITTEN if kind is Suppressible.DISPATCH else SUPPRESSION
+        dated = kind not in self._store.undated
+        return [name for name in names if dated or name != "suppression_changed_at"]
 
     def _table(self, kind: Suppressible) -> dict[Any, Row]:
         table: dict[Any, Row] = getattr(self._store, kind.value)
@@ -259,17 +275,40 @@ class MemoryTransaction(MemoryReading):
 
     def write(self, changes: Sequence[Change], entries: Sequence[Entry] = ()) -> None:
         """See `Transaction`."""
+        dates = self._store.suppression_changes
+        self._before.append((dates, dict(dates)))
         for change in changes:
             kind, key = change.row
             row = self._table(kind)[key]
             self._before.append((row, dict(row)))
-            _apply(change, row, dated=kind not in self._store.undated)
+            self._apply(change, row)
         if self._store.log is not None:
             self._before.append((self._store.log.entries, dict(self._store.log.entries)))
             self._store.log.keep(entries)
 
+    def _apply(self, change: Change, row: Row) -> None:
+        """Change the row, unless the change is guarded and its last one is later."""
+        if isinstance(change, SetTime):
+            name = change.column.value
+            if _applies(change, row.get(name)):
+                row[name] = change.at
+            return
+        dates, place = self._dates(change, row)
+        if _applies(change, dates.get(place)):
+            dates[place] = change.at
+            row["suppressed_at"] = None if change.reason is None else change.at
+            row["suppression_reason"] = change.reason
+
+    def _dates(self, change: SetSuppression, row: Row) -> tuple[dict[Any, Any], object]:
+        """Return where the last change of a row is dated: a dict, and the key in it."""
+        if change.kind not in self._store.undated:
+            return row, "suppression_changed_at"
+        parts = change.key if isinstance(change.key, tuple) else (change.key,)
+        dates = {} if self._store.log is None else self._store.suppression_changes
+        return dates, (change.kind.value, key_text(parts))
+
     def rollback(self) -> None:
-        """Restore the rows and the log."""
+        """Restore the rows, their dates and the log."""
         for row, before in reversed(self._before):
             row.clear()
             row.update(before)
@@ -314,19 +353,9 @@ class MemoryCensus:
         }
 
 
-def _apply(change: Change, row: Row, *, dated: bool) -> None:
-    """Change the row, unless the change is guarded and the row has a later one."""
-    if isinstance(change, SetTime):
-        guard = change.column.value
-        values: Row = {guard: change.at}
-    else:
-        guard = "suppression_changed_at"
-        suppressed_at = None if change.reason is None else change.at
-        values = {"suppressed_at": suppressed_at, "suppression_reason": change.reason}
-        if dated:
-            values[guard] = change.at
-    if not change.guarded or row.get(guard) is None or row[guard] <= change.at:
-        row.update(values)
+def _applies(change: Change, last: datetime | None) -> bool:
+    """Return whether a change applies to a row that was last changed at that time."""
+    return not change.guarded or last is None or last <= change.at
 
 
 def _group(found: Sequence[Logged], *, bodies: bool = True) -> Sequence[Logged]:

@@ -86,7 +86,7 @@ class StoreContract(Ground):
         self._expect("a reactivation", before, self._suppressed(mail.rows, NOON + HOUR, None))
 
     def test_a_late_change_undoes_nothing_newer(self) -> None:
-        """An older change leaves a row alone; one that keeps no date takes what comes last."""
+        """An older change leaves a row alone, unless there is neither a date of it nor a log."""
         mail, before = self._mails()
         self._post(reactivation(mail.email, mail.message_id, at=NOON))
         self._post(suppression(mail.email, mail.message_id, at=NOON - HOUR))
@@ -154,7 +154,8 @@ class StoreContract(Ground):
     def test_a_replay_takes_the_place_of_nothing_newer(self) -> None:
         """A late notification sets a time only if there is none or an older one.
 
-        A late change of a suppression also applies to a row that has no date of its last change.
+        A late change of a suppression applies only if the row's last one is not newer. Without
+        a log, this is not known of a row that has no date of its last change.
         """
         mail, before = self._mails()
         who = (mail.email, mail.message_id)

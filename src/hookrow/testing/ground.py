@@ -129,15 +129,15 @@ class Ground:
 
     def _suppressed(self, rows: Iterable[RowId], at: datetime, reason: str | None) -> States:
         """Return what a change of suppression leaves in the rows."""
-        undated = self._undated()
         state = {
             "suppressed_at": at if reason else None,
             "suppression_reason": self.reason(reason) if reason else None,
+            "suppression_changed_at": at,
         }
-        dated = {**state, "suppression_changed_at": at}
-        return {row: state if row[0] in undated else dated for row in rows}
+        return dict.fromkeys(rows, state)
 
     def _undated(self) -> Collection[Suppressible]:
+        """Return the kinds of row that take the last change to arrive, for lack of any date."""
         with self.store.reading() as reading:
             return reading.find(Mentioned((), (), ())).undated
 

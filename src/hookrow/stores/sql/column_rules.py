@@ -117,6 +117,19 @@ def mistakes(schema: Schema, found: Mapping[str, Columns]) -> Iterator[str]:
             yield from _unless_comparable(*named[one], *named[other])
 
 
+def mistakes_of_dates(table: str, found: Columns) -> Iterator[str]:
+    """Yield a sentence for each column in which changes cannot be dated."""
+    for name, (types, others) in _DATE_TYPES.items():
+        yield from _unless_of_type(table, found[name], types, others)
+
+
+def _unless_of_type(
+    table: str, column: Column, types: Collection[str], others: Collection[str]
+) -> Iterator[str]:
+    if column.type not in types if column.type else column.kind in others:
+        yield _describe(table, column, f"{_TYPE}, which cannot hold its values.")
+
+
 def _unless_comparable(table: str, column: Column, others: str, key: Column) -> Iterator[str]:
     if column.type and column.kind != key.kind:
         yield _describe(table, column, _CANNOT_COMPARE, others=others, key=key)
@@ -168,6 +181,9 @@ _LOG_TYPES = {
 }
 """By the column of a log: its types on PostgreSQL, and the kinds that it cannot be on SQLite."""
 
+_DATE_TYPES = {"role": _TEXT, "row_key": _TEXT, "changed_at": _INSTANT}
+"""The same of the dates beside it."""
+
 _LONGEST = {
     "record_type": LONGEST_RECORD_TYPE,
     "message_id": LONGEST_MESSAGE_ID,
@@ -189,8 +205,7 @@ def mistakes_of_log(log: str, found: Columns) -> Iterator[str]:
     """Yield a sentence for each column that a log cannot work with."""
     for name, (types, others) in _LOG_TYPES.items():
         column = found[name]
-        if column.type not in types if column.type else column.kind in others:
-            yield _describe(log, column, f"{_TYPE}, which cannot hold its values.")
+        yield from _unless_of_type(log, column, types, others)
         if column.length is not None and column.length < _LONGEST.get(name, column.length + 1):
             yield _describe(log, column, f"{_TYPE}, which is too short.")
         if name in _NULLABLE and not column.nullable:

@@ -54,17 +54,17 @@ def columns(connection: Connection, dialect: Dialect, table: str) -> Mapping[str
     return {row[0]: _sqlite_column(*row) for row in connection.fetch(_SQLITE, named * 2)}
 
 
-def is_unique(connection: Connection, dialect: Dialect, table: str, column: str) -> bool:
-    """Return whether a unique index is on this column alone, as ON CONFLICT needs one."""
+def is_unique(connection: Connection, dialect: Dialect, table: str, *names: str) -> bool:
+    """Return whether a unique index is on just these columns, as ON CONFLICT needs one."""
     named = _named(dialect, table)
     if dialect.name == "postgresql":
-        return bool(connection.fetch(_POSTGRESQL_UNIQUE, [*named, column]))
+        return bool(connection.fetch(_POSTGRESQL_UNIQUE, [*named, dialect.encode(sorted(names))]))
     indexes = connection.fetch(_SQLITE_UNIQUE, named)
     found = (
         connection.fetch("SELECT name FROM pragma_index_info(%s, %s)", [name, named[1]])
         for (name,) in indexes
     )
-    return any([*map(tuple, names)] == [(column,)] for names in found)
+    return any({name for (name,) in indexed} == {*names} for indexed in found)
 
 
 def tables(connection: Connection, dialect: Dialect) -> Collection[str]:
@@ -129,9 +129,12 @@ FROM found JOIN pg_type AS t ON t.oid = found.type WHERE typtype <> 'd' ORDER BY
 
 _POSTGRESQL_UNIQUE = """
 SELECT FROM pg_class AS c LEFT JOIN pg_index ON indrelid = c.oid AND indisunique
-    AND indisvalid AND indimmediate AND indpred IS NULL AND indnkeyatts = 1
-LEFT JOIN pg_attribute ON attrelid = c.oid AND attnum = indkey[0]
-WHERE c.oid = to_regclass(%s) AND (attname = %s OR relkind = 'v')
+    AND indisvalid AND indimmediate AND indpred IS NULL
+WHERE c.oid = to_regclass(%s) AND (relkind = 'v' OR ARRAY(
+    SELECT attname::text FROM unnest(indkey) WITH ORDINALITY AS key (number, place)
+    LEFT JOIN pg_attribute ON attrelid = c.oid AND attnum = number
+    WHERE place <= indnkeyatts ORDER BY attname COLLATE "C"
+) = %s::text[])
 """
 
 _SQLITE = """

@@ -11,10 +11,14 @@ LOG_COLUMNS = Logged.__struct_fields__
 
 
 class Statement(NamedTuple):
-    """SQL text in two parts, between which a further condition can be inserted."""
+    """SQL text in two parts, between which a further condition can be inserted.
+
+    As a part of another statement it has the `name`, if other parts need what it returns.
+    """
 
     conditions: str
     rest: str = ""
+    name: str = ""
 
     @property
     def text(self) -> str:

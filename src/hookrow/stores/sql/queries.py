@@ -1,4 +1,4 @@
-"""The SQL that finds, locks and writes, as text: built once from a schema and its real types.
+"""The SQL that finds and locks rows, as text: built once from a schema and its real types.
 
 Every statement ignores the rows that a role's `where` hides. An exception is the owner of a
 dispatch, whose email a response may contain.
@@ -6,29 +6,18 @@ dispatch, whose email a response may contain.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import NamedTuple
 
-from hookrow.notification import EventTime, Suppressible
-from hookrow.schema import KEYS, SUPPRESSION, WRITTEN, Fold, Given, Schema
+from hookrow.notification import Suppressible
+from hookrow.schema import KEYS, WRITTEN, Fold, Given, Schema
 from hookrow.stores.sql.columns import Column
 from hookrow.stores.sql.conversions import Conversions
 from hookrow.stores.sql.dialects import Dialect
 from hookrow.stores.sql.log_insert import Statement, log_insert
+from hookrow.stores.sql.updates import ALIASES, Updates
 
-_ALIASES = {"subscribers": "s", "dispatches": "d", "subscriptions": "b", "messages": "m"}
 _OWNER = "o"
-
-_NAIVE = "timestamp without time zone"
-"""A type that ignores the offset of a time, which is therefore converted to UTC first."""
-
-
-class Update(NamedTuple):
-    """An UPDATE of many rows, and the names of each row's parameters, in order."""
-
-    statement: Statement
-    names: Sequence[str]
 
 
 class Queries:
@@ -75,9 +64,8 @@ class Queries:
         self.keep = log_insert(dialect, schema.log) if schema.log else None
         self.lock = cache(self._lock)
         self.state = cache(self._state)
-        self.set_time = cache(self._set_time)
-        self.set_suppression = cache(self._set_suppression)
-        self.at_once = cache(_at_once)
+        self.updates = Updates(self)
+        self.undated, self.dated_beside_log = schema.undated, schema.dated_beside_log
         self.conversions = Conversions(self._columns, self.written)
 
     def has(self, role: str, column: str | None = None) -> bool:
@@ -90,11 +78,11 @@ class Queries:
 
     def table(self, role: str, alias: str | None = None) -> str:
         """Return the table of a role, for FROM."""
-        return f"{self.dialect.table(self.schema.roles[role].table)} AS {alias or _ALIASES[role]}"
+        return f"{self.dialect.table(self.schema.roles[role].table)} AS {alias or ALIASES[role]}"
 
     def column(self, role: str, ours: str, alias: str | None = None) -> str:
         """Return a column of a role, by hookrow's name for it."""
-        return f"{alias or _ALIASES[role]}.{self.dialect.quote(self._columns[role][ours].name)}"
+        return f"{alias or ALIASES[role]}.{self.dialect.quote(self._columns[role][ours].name)}"
 
     def key(self, role: str, ours: str) -> str:
         """Return a column that holds a key, for SELECT."""
@@ -107,7 +95,7 @@ class Queries:
 
     def visible(self, *roles: str) -> str:
         """Return the conditions that exclude hidden rows, to follow another condition."""
-        return "".join(self._not_hidden(role, _ALIASES[role]) for role in roles)
+        return "".join(self.not_hidden(role, ALIASES[role]) for role in roles)
 
     def any_of(self, role: str, ours: str) -> str:
         """Compare a column with the values of a parameter, so that its index is used."""
@@ -133,11 +121,16 @@ class Queries:
         same = self._refers("dispatches", "message_id", "messages", "id")
         return f" LEFT JOIN {self.table('messages')} ON {same}{self.visible('messages')}"
 
-    def _not_hidden(self, role: str, alias: str) -> str:
+    def not_hidden(self, role: str, alias: str) -> str:
+        """Return the conditions that exclude a table's hidden rows, to follow another one."""
         return "".join(
             f" AND {alias}.{self.dialect.quote(column.name)} {self._equals(column, value)}"
             for column, value in self._hiding[role]
         )
+
+    def value(self, name: str) -> str:
+        """Return a parameter of each row of values, by its name."""
+        return f"given.{name}" if self.dialect.takes_rows else "%s"
 
     def _equals(self, column: Column, value: Given) -> str:
         if value is None or (value is False and column.kind != "boolean"):
@@ -192,9 +185,8 @@ class Queries:
     def _keyed(self, kind: Suppressible, more: Iterable[str] = ()) -> str:
         """By the parameters of rows of keys: the keys that exist, and more columns."""
         role, relation = kind.value, ""
-        given = dict.fromkeys(KEYS[kind], "%s")
+        given = {ours: self.value(f"key_{n}") for n, ours in enumerate(KEYS[kind])}
         if self.dialect.takes_rows:
-            given = {ours: f"given.key_{n}" for n, ours in enumerate(KEYS[kind])}
             types = [self._columns[role][ours].type for ours in given]
             relation = f"{self.dialect.rows({f'key_{n}': each for n, each in enumerate(types)})}, "
         selected = ", ".join([*(self.key(role, ours) for ours in given), *more])
@@ -222,73 +214,5 @@ class Queries:
             )
         order = ", ".join(self.column(role, ours) for ours in KEYS[kind])
         skip = " SKIP LOCKED" if skip_locked else ""
-        lock = f" ORDER BY {order} FOR NO KEY UPDATE OF {_ALIASES[role]}{skip}"
+        lock = f" ORDER BY {order} FOR NO KEY UPDATE OF {ALIASES[role]}{skip}"
         return Statement(keyed, lock)
-
-    def _set_time(self, time: EventTime, *, guarded: bool) -> Update:
-        """Set a time."""
-        older, new = "<" if guarded else None, {time.value: f"new_{time.value}"}
-        return self._update(Suppressible.DISPATCH, new, time.value, older)
-
-    def _set_suppression(self, kind: Suppressible, *, guarded: bool) -> Update | None:
-        """Set the suppression columns that the table has; None if it has none."""
-        new = {name: f"new_{name}" for name in self.written.get(kind, ()) if name in SUPPRESSION}
-        older = "<=" if guarded else None
-        return self._update(kind, new, "suppression_changed_at", older) if new else None
-
-    def _update(
-        self, kind: Suppressible, new: dict[str, str], guard: str, older: str | None
-    ) -> Update:
-        """Set columns to parameters.
-
-        With an operator for `older`, this is only done if the `guard` column is null or older.
-        """
-        role, columns = kind.value, self._columns[kind.value]
-        table = self.dialect.table(self.schema.roles[role].table)
-        keys = {ours: f"key_{n}" for n, ours in enumerate(KEYS[kind])}
-        names = [*new.values(), *keys.values()]
-        values = dict.fromkeys(names, "%s")
-        alias = table.rpartition(".")[2]  # SQLite knows no alias in an UPDATE of a view
-        renamed = relation = ""
-        if self.dialect.takes_rows:
-            types = {name: columns[ours].type for ours, name in (keys | new).items()}
-            values = {name: f"given.{name}" for name in names}
-            for name in (name for name in new.values() if types[name] == _NAIVE):
-                types[name] = "timestamp with time zone"
-                values[name] += " AT TIME ZONE 'UTC'"
-            alias, names = _ALIASES[role], list(types)
-            renamed, relation = f" AS {alias}", f" FROM {self.dialect.rows(types)}"
-        elif older:
-            names.append(new[guard])
-        sets = ", ".join(
-            f"{self.dialect.quote(columns[ours].name)} = {values[name]}"
-            for ours, name in new.items()
-        )
-        conditions = [
-            f"{self.column(role, ours, alias)} = {values[name]}" for ours, name in keys.items()
-        ]
-        if older:
-            old = self.column(role, guard, alias)
-            conditions.append(f"({old} IS NULL OR {old} {older} {values[new[guard]]})")
-        where = " AND ".join(conditions) + self._not_hidden(role, alias)
-        return Update(
-            Statement(f"UPDATE {table}{renamed} SET {sets}{relation} WHERE {where}"), names
-        )
-
-
-def _at_once(statements: tuple[Statement, ...]) -> str:
-    """Return one statement in which each part waits for the previous one (manual, 7.8.4).
-
-    All parts see the rows as they were at its beginning, so no two may change the same row.
-    """
-    parts = [
-        f"{each.conditions} AND (SELECT count(*) FROM hookrow_part_{number}) >= 0{each.rest}"
-        for number, each in enumerate(statements[1:])
-    ]
-    *others, last = [statements[0].text, *parts]
-    named = [
-        f"hookrow_part_{number} AS MATERIALIZED "
-        f"({each}{' RETURNING 1' * each.startswith('UPDATE')})"
-        for number, each in enumerate(others)
-    ]
-    return f"WITH {', '.join(named)} {last}" if named else last

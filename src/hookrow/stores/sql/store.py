@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.schema import Schema
 from hookrow.stores import Rejected, SchemaChanged, Unavailable
+from hookrow.stores.dates import warn_of_undated
 from hookrow.stores.sql.census import SQLCensus
 from hookrow.stores.sql.connections import Database
 from hookrow.stores.sql.log import SQLLog
@@ -86,6 +87,7 @@ class SQLStore:
 
     def _open(self, database: Database, schema: Schema) -> None:
         self.database, self._schema = database, schema
+        warn_of_undated(schema.undated)
         self._queries = None
         self._mismatch, self._refused_at = "", float("-inf")
         self._warned = False

@@ -23,13 +23,15 @@ from hookrow.notification import (
 )
 from hookrow.schema import KEYS, TIMES
 from hookrow.stores import Conflict, State, by_kind, row_key
+from hookrow.stores.dates import key_text
 from hookrow.stores.errors import refuses_one_statement
 from hookrow.stores.sql.connections import Connection
 from hookrow.stores.sql.conversions import converted
 from hookrow.stores.sql.dialects import utc
 from hookrow.stores.sql.log_insert import Statement
 from hookrow.stores.sql.message_ids import as_sent, as_stored
-from hookrow.stores.sql.queries import Queries, Update
+from hookrow.stores.sql.queries import Queries
+from hookrow.stores.sql.updates import Update
 
 _encode = msgspec.json.Encoder().encode
 
@@ -65,7 +67,7 @@ class SQLReading:
             subscribers,
             dispatches,
             subscriptions,
-            queries.schema.undated,
+            queries.undated,
             exact=queries.schema.subscribers.fold == "exact",
         )
 
@@ -166,15 +168,16 @@ class SQLTransaction(SQLReading):
     def write(self, changes: Sequence[Change], entries: Sequence[Entry] = ()) -> None:
         """Lock and change the rows, and add the entries to the log."""
         rows = {change.row for change in changes}
-        steps = [step for _, step in self._locks(rows)]
-        steps += [*self._updates(changes), *self._log_entries(entries)]
         # One statement cannot change a row twice.
-        if not self._queries.single_statement or len(rows) < len(changes) or self._pending:
+        single = self._queries.single_statement and len(rows) == len(changes) and not self._pending
+        steps = [step for _, step in self._locks(rows)]
+        steps += [*self._updates(changes, at_once=single), *self._log_entries(entries)]
+        if not single:
             self._begin()
             for step in steps:
                 self._run(step)
         elif steps:
-            text = self._queries.at_once(tuple(step.statement for step in steps))
+            text = self._queries.updates.at_once(tuple(step.statement for step in steps))
             parameters = [each for step in steps for each in step.parameters]
             self._pending = _Step(Statement(text), parameters)
             if self._begun:
@@ -217,32 +220,42 @@ class SQLTransaction(SQLReading):
                     statement = self._queries.lock(kind, skip_locked=self._skip_locked)
                     yield kind, _Step(statement, self._keys(kind, keys))
 
-    def _updates(self, changes: Sequence[Change]) -> Iterator[_Step]:
-        """Yield the UPDATEs that apply the changes, one for all changes of a form."""
+    def _updates(self, changes: Sequence[Change], *, at_once: bool) -> Iterator[_Step]:
+        """Yield the statements that apply the changes, one for all changes of a form."""
         forms: defaultdict[Statement, list[list[Any]]] = defaultdict(list)
         for change in changes:
-            update, values = self._update(change)
-            if update is not None:
-                stored = self._queries.conversions.stored(change.row[0], values)
-                forms[update.statement].append([stored[name] for name in update.names])
-        # Always in the same order: any other would be another statement to prepare.
+            updates, values = self._writes(change, at_once=at_once)
+            for statement, names in updates:
+                forms[statement].append([values[name] for name in names])
+        # Always in the same order, because any other would be another statement to prepare. An
+        # INSERT of dates precedes the UPDATE that depends on them.
         for statement in sorted(forms):
             yield self._step(statement, forms[statement])
 
-    def _update(self, change: Change) -> tuple[Update | None, Mapping[str, Any]]:
-        """Return the UPDATE that applies a change, if its table has the columns."""
-        if isinstance(change, SetTime):
-            update = self._queries.set_time(change.column, guarded=change.guarded)
-            return update, {"key_0": change.dispatch, f"new_{change.column.value}": change.at}
-        keys = change.key if isinstance(change.key, tuple) else (change.key,)
+    def _writes(
+        self, change: Change, *, at_once: bool
+    ) -> tuple[Sequence[Update], Mapping[str, Any]]:
+        """Return the statements that apply a change, and the values of all their parameters."""
         queries = self._queries
+        values: dict[str, Any]
+        if isinstance(change, SetTime):
+            values = {"key_0": change.dispatch, f"new_{change.column.value}": change.at}
+            stored = queries.conversions.stored(Suppressible.DISPATCH, values)
+            return [queries.updates.set_time(change.column, guarded=change.guarded)], stored
+        kind, keys = change.kind, change.key if isinstance(change.key, tuple) else (change.key,)
+        named = {f"key_{n}": part for n, part in enumerate(keys)}
         reason = queries.schema.reason(change.reason)
-        return queries.set_suppression(change.kind, guarded=change.guarded), {
-            **{f"key_{n}": part for n, part in enumerate(keys)},
+        values = {
+            **named,
             "new_suppressed_at": None if change.reason is None else change.at,
-            "new_suppression_reason": queries.empty.get(change.kind) if reason is None else reason,
+            "new_suppression_reason": queries.empty.get(kind) if reason is None else reason,
             "new_suppression_changed_at": change.at,
         }
+        stored = queries.conversions.stored(kind, values)
+        if kind in queries.dated_beside_log:
+            stored = {**stored, "row_key": key_text([stored[name] for name in named])}
+        updates = queries.updates.set_suppression(kind, guarded=change.guarded, at_once=at_once)
+        return updates, stored
 
     def _log_entries(self, entries: Sequence[Entry]) -> Iterator[_Step]:
         keep = self._queries.keep

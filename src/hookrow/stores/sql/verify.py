@@ -10,9 +10,14 @@ from collections.abc import Collection
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.notification import EventTime, Suppressible
 from hookrow.schema import WRITTEN, Schema, nearest
-from hookrow.stores import Rejected, SchemaChanged
+from hookrow.stores import Rejected, SchemaChanged, dates
 from hookrow.stores.errors import message, store_error
-from hookrow.stores.sql.column_rules import Columns, mistakes, mistakes_of_log
+from hookrow.stores.sql.column_rules import (
+    Columns,
+    mistakes,
+    mistakes_of_dates,
+    mistakes_of_log,
+)
 from hookrow.stores.sql.columns import (
     columns,
     denied_error,
@@ -62,6 +67,8 @@ def verify(database: Database, schema: Schema) -> Queries:
         found = {name: catalogue.columns(name) for name in schema.roles}
         if schema.log is not None:
             catalogue.check_log(schema.log)
+        if schema.dated_beside_log:
+            catalogue.check_dates(schema.beside_log(dates.TABLE))
         for mistake in mistakes(schema, found):
             raise SchemaMismatch(mistake)
         single_statement = dialect.single_statement_write and catalogue.are_apart()
@@ -87,15 +94,14 @@ def encoding_fault(connection: Connection, dialect: Dialect) -> str | None:
 
 def _plan(connection: Connection, queries: Queries) -> None:
     """Let PostgreSQL plan what is written, without rows. Raises `SchemaMismatch` if it cannot."""
-    for kind, written in queries.written.items():
+    for kind in queries.written:
         table = queries.schema.roles[kind.value].table
-        statements = [queries.lock(kind, skip_locked=False)]
-        guarded = "suppression_changed_at" in written
-        if change := queries.set_suppression(kind, guarded=guarded):
-            statements.append(change.statement)
+        guarded = kind not in queries.undated
+        changes = [*queries.updates.set_suppression(kind, guarded=guarded, at_once=False)]
         if kind is Suppressible.DISPATCH:
-            statements += [queries.set_time(time, guarded=True).statement for time in EventTime]
-        for statement in statements:
+            changes += [queries.updates.set_time(time, guarded=True) for time in EventTime]
+        locks = queries.lock(kind, skip_locked=False)
+        for statement in [locks, *(change.statement for change in changes)]:
             nothing = [queries.dialect.encode(())] * count_parameters(statement.text)
             try:
                 connection.fetch(f"EXPLAIN {statement.text}", nothing)
@@ -116,6 +122,13 @@ def _check_version(connection: Connection, dialect: Dialect) -> None:
         raise ConfigurationError(
             f"hookrow needs {dialect.title} {oldest} or later; this is {version}."
         )
+
+
+def _hint(is_ours: bool, table: str) -> str:  # noqa: FBT001 - private
+    """Return how a table of hookrow's own is made, in the schema of the usual log or elsewhere."""
+    if is_ours:
+        return "Run: hookrow db upgrade. If your own migrations create hookrow's tables: run those."
+    return f"Make it as `hookrow db sql` prints {table}."
 
 
 class _Catalogue:
@@ -149,9 +162,7 @@ class _Catalogue:
     def check_log(self, log: str) -> None:
         """Check that the log has all columns, and that entries can be added and changed."""
         usual = Schema().log
-        hint = f"Make it as `hookrow db sql` prints {usual}."
-        if log == usual:
-            hint = "Run: hookrow db upgrade."
+        hint = _hint(log == usual, str(usual))
         try:
             found = self._existing("log", log)
         except SchemaMismatch as error:
@@ -169,6 +180,27 @@ class _Catalogue:
             )
         if self._has_users:
             self._check_privileges(log)
+            self._check_sequence(log)
+
+    def check_dates(self, table: str) -> None:
+        """Check that changes can be dated in hookrow's own table."""
+        hint = _hint(self._schema.log == Schema().log, dates.TABLE)
+        kinds = ", ".join(k.value for k in Suppressible if k in self._schema.dated_beside_log)
+        why = f"It dates the changes of the {kinds}, which have no suppression_changed_at."
+        try:
+            found = self._existing("dates of changes", table)
+        except SchemaMismatch as error:
+            raise SchemaMismatch(f"{error} {why} {hint}") from None
+        if missing := [each for each in dates.COLUMNS if each not in found]:
+            raise SchemaMismatch(f"The table {table!r} lacks {', '.join(missing)}. {hint}")
+        for mistake in mistakes_of_dates(table, found):
+            raise SchemaMismatch(f"{mistake} {hint}")
+        if not is_unique(self._connection, self._dialect, table, *dates.COLUMNS[:2]):
+            raise SchemaMismatch(
+                f"The table {table!r} has no unique index on just 'role' and 'row_key'. {hint}"
+            )
+        if self._has_users:
+            self._check_privileges(table)
 
     def are_apart(self) -> bool:
         """Return whether no row of one table is also a row of another, as one of a view may be."""
@@ -184,19 +216,21 @@ class _Catalogue:
         ((count, no_view),) = self._connection.fetch(sql, [self._dialect.encode(changed)])
         return bool(count == len(changed) and no_view)
 
-    def _check_privileges(self, log: str) -> None:
-        named = regclass(self._dialect, log)
+    def _check_privileges(self, table: str) -> None:
+        named = regclass(self._dialect, table)
         sql = "SELECT p FROM unnest(%s::text[]) AS p WHERE NOT has_table_privilege(%s, p)"
         wanted = self._dialect.encode(["SELECT", "INSERT", "UPDATE"])
         if lacking := self._connection.fetch(sql, [wanted, named]):
             privileges = {privilege for (privilege,) in lacking}
-            raise denied_error(self._connection, self._dialect, log, privileges)
+            raise denied_error(self._connection, self._dialect, table, privileges)
+
+    def _check_sequence(self, log: str) -> None:
         denied = (
             "SELECT sequence, quote_ident(current_user) "
             "FROM pg_get_serial_sequence(%s, 'id') AS sequence "
             "WHERE NOT has_sequence_privilege(sequence, 'USAGE')"
         )
-        for sequence, user in self._connection.fetch(denied, [named]):
+        for sequence, user in self._connection.fetch(denied, [regclass(self._dialect, log)]):
             raise SchemaMismatch(
                 f"permission denied for sequence {sequence}: "
                 f"GRANT USAGE ON SEQUENCE {sequence} TO {user}"

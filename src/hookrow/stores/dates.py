@@ -1,0 +1,50 @@
+"""When the suppression of a row last changed, if its own table has no column for that.
+
+With a log, hookrow keeps these dates in a table of its own, beside the log, by role and key.
+Without one, they are kept nowhere, and the last change to arrive wins.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from uuid import UUID
+
+import msgspec
+
+from hookrow.notification import Suppressible
+
+log = logging.getLogger("hookrow")
+
+TABLE = "hookrow_suppression_changes"
+
+COLUMNS = ("role", "row_key", "changed_at")
+"""The table's columns; the first two are its primary key."""
+
+
+def key_text(parts: Sequence[object]) -> str:
+    """Return the `row_key` of a row, by its key as the columns store it.
+
+    It is the same on every store: a number in digits, a text as it is, a UUID as 32 hexadecimal
+    digits (as SQLite stores it), and a key of two columns as a JSON array of their texts.
+    """
+    texts = [_text(part) for part in parts]
+    return texts[0] if len(texts) == 1 else msgspec.json.encode(texts).decode()
+
+
+def warn_of_undated(kinds: Collection[Suppressible]) -> None:
+    """Log a warning if there are kinds of row whose last change is dated nowhere."""
+    if kinds:
+        names = ", ".join(kind.value for kind in Suppressible if kind in kinds)
+        log.warning(
+            "Nothing keeps when the suppression of the %s last changed, so an old notification "
+            "that is late overrides a newer one: name a column for suppression_changed_at, or "
+            "turn on the log.",
+            names,
+        )
+
+
+def _text(part: object) -> str:
+    if isinstance(part, UUID):
+        return part.hex
+    return part.hex() if isinstance(part, bytes) else str(part)

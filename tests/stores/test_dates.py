@@ -1,0 +1,196 @@
+"""Dates beside the log: two transactions change one row, rows that are gone, and no log at all."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+from contract import ADA, NOON, arrival, dispatch, fill, insistent, statuses
+from django_home import BARE
+from homes import FORGETFUL, UNDATED, SQLHome, run
+from locations import open_home
+from sqlalchemy import text
+
+from copying import replace
+from hookrow import Arrival, Reactivated, Suppressed
+from hookrow.decide import decide, mentioned, merge, wanted
+from hookrow.recording import record
+from hookrow.stores import Transaction, Unavailable
+from hookrow.stores.dates import TABLE, key_text
+from hookrow.stores.memory import MemoryStore
+from hookrow.stores.sql import SQLStore
+from postgres import Databases
+from wire import PATIENCE
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture(scope="module")
+def shared(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Iterator[SQLHome]:
+    schema = BARE if request.param.startswith("django") else UNDATED
+    with closing(open_home(request.param, schema, new_database)) as home:
+        assert isinstance(home, SQLHome)
+        yield home
+
+
+@pytest.fixture
+def home(shared: SQLHome) -> SQLHome:
+    fill(shared)
+    return shared
+
+
+def write(transaction: Transaction, told: Arrival) -> None:
+    """Write what a notification changes, and keep the transaction open."""
+    outcome = decide(told, transaction.find(mentioned([told])))
+    transaction.lock(wanted([outcome]))
+    transaction.write(merge([outcome]))
+
+
+def suppressed(at: timedelta) -> Arrival:
+    return arrival(Suppressed(ADA, "m-ada", NOON + at, "HardBounce"))
+
+
+REACTIVATED = arrival(Reactivated(ADA, "m-ada", NOON))
+ORDERS = pytest.mark.parametrize(
+    ("at", "wins"),
+    [(-HOUR, False), (timedelta(0), True), (HOUR, True)],
+    ids=["older", "equal", "newer"],
+)
+
+
+def expect(home: SQLHome, at: timedelta, *, wins: bool) -> None:
+    """Assert that the suppression has won in every table, or lost in every table."""
+    for rows in home.rows().values():
+        assert rows[0]["suppressed_at"] == (NOON + at if wins else None)
+    assert {last for *_, last in home.dates()} == {NOON + at if wins else NOON}
+    assert len(home.dates()) == 3
+
+
+@ORDERS
+@pytest.mark.parametrize("single", [True, False], ids=["one statement", "several statements"])
+@pytest.mark.parametrize(
+    "shared", ["postgres", "lent-postgres", "django-postgres"], indirect=True, scope="module"
+)
+def test_waiting_for_a_row(
+    postgres: Databases, home: SQLHome, at: timedelta, *, single: bool, wins: bool
+) -> None:
+    """A suppression that waits for a reactivation's rows loses to it, unless it is not older."""
+    home.store.queries.single_statement = single
+    with ThreadPoolExecutor() as threads:
+        with home.store.transaction() as transaction:
+            write(transaction, REACTIVATED)
+            waiting = threads.submit(record, home.store, [suppressed(at)])
+            postgres.wait_for_a_lock(home.url)
+        assert statuses(waiting.result(PATIENCE)) == [200]
+    expect(home, at, wins=wins)
+
+
+@ORDERS
+@pytest.mark.parametrize(
+    "shared", ["sqlite", "lent-sqlite", "django-sqlite"], indirect=True, scope="module"
+)
+def test_waiting_for_a_file(home: SQLHome, at: timedelta, *, wins: bool) -> None:
+    """The same on SQLite, where a transaction waits for the whole file."""
+    begun = threading.Event()
+
+    def record_next() -> list[int]:
+        begun.set()
+        return statuses(record(home.store, [suppressed(at)]))
+
+    with ThreadPoolExecutor() as threads:
+        with home.store.transaction() as transaction:
+            write(transaction, REACTIVATED)
+            waiting = threads.submit(record_next)
+            begun.wait(PATIENCE)
+        assert waiting.result(PATIENCE) == [200]
+    expect(home, at, wins=wins)
+
+
+@pytest.mark.parametrize(
+    "shared", ["postgres", "sqlite", "django-postgres"], indirect=True, scope="module"
+)
+def test_many_writers(home: SQLHome) -> None:
+    """Groups of any order and size end as the newest change of each row, without deadlocks."""
+    rows, writers, groups = range(1, 13), 4, 6
+    home.fill(
+        subscribers=[{"id": home.key(n), "email": f"s{n}@example.com"} for n in rows],
+        subscriptions=[{"list_id": home.key(1), "subscriber_id": home.key(n)} for n in rows],
+        dispatches=[dispatch(home, n, f"m{n}", owner=n, list_=1) for n in rows],
+    )
+
+    def write_groups(writer: int) -> None:
+        attempt = insistent(home.store, seconds=PATIENCE)  # SQLite's writers poll
+        for group in range(groups):
+            order = list(rows)[:: 1 if writer % 2 else -1]
+            order = order[writer * 3 :] + order[: writer * 3]
+            at = NOON - (writers * group + writer) * HOUR
+            told = [arrival(Suppressed(f"s{n}@example.com", f"m{n}", at, "x")) for n in order]
+            size = (12, 5, 1)[group % 3]
+            for start in range(0, len(told), size):
+                assert {*statuses(attempt(told[start : start + size]))} == {200}
+
+    with ThreadPoolExecutor(writers) as threads:
+        assert [*threads.map(write_groups, range(writers), timeout=PATIENCE)] == [None] * writers
+    for table in home.rows().values():
+        assert {row["suppressed_at"] for row in table} == {NOON}
+    assert {at for *_, at in home.dates()} == {NOON}
+
+
+@pytest.mark.parametrize("shared", ["postgres", "sqlite"], indirect=True, scope="module")
+def test_table_that_disappears(home: SQLHome) -> None:
+    """Nothing is recorded without the table; the error names it, and how it is made."""
+    with closing(SQLStore(home.url, home.schema)) as store:
+        record(store, [REACTIVATED])
+        run(home._engine, f"ALTER TABLE {TABLE} RENAME TO elsewhere")
+        with pytest.raises(Unavailable, match=f"no table '{TABLE}'.*`hookrow db sql`"):
+            record(store, [suppressed(HOUR)])
+    run(home._engine, f"ALTER TABLE elsewhere RENAME TO {TABLE}")
+    assert home.rows()["subscribers"][0]["suppressed_at"] is None
+
+
+@pytest.mark.parametrize("shared", ["postgres", "sqlite"], indirect=True, scope="module")
+def test_row_that_is_gone(home: SQLHome) -> None:
+    """A row that is deleted after it was found is not dated."""
+    told = suppressed(HOUR)
+    with home.store.reading() as reading:
+        changes = merge([decide(told, reading.find(mentioned([told])))])
+    with home._engine.begin() as host:
+        host.execute(text("DELETE FROM sends WHERE provider_message_id = 'm-ada'"))
+    with home.store.transaction() as transaction:
+        transaction.write(changes)
+    assert [role for role, *_ in home.dates()] == ["subscribers", "subscriptions"]
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ([17], "17"),
+        (["a key"], "a key"),
+        ([UUID(int=1)], f"{1:032}"),
+        ([UUID(int=1).bytes], f"{1:032}"),
+        ([1, 2], '["1","2"]'),
+        (['"', UUID(int=1)], f'["\\"","{1:032}"]'),
+    ],
+)
+def test_key_text(key: list[object], expected: str) -> None:
+    """The text is the same whatever type a database or a driver has for the key."""
+    assert key_text(key) == expected
+
+
+@pytest.mark.parametrize("store", [SQLStore, MemoryStore])
+def test_without_a_log(
+    sqlite_url: str, caplog: pytest.LogCaptureFixture, store: type[SQLStore | MemoryStore]
+) -> None:
+    """A store warns once that the last change to arrive wins, and of which rows this is true."""
+    if store is SQLStore:
+        SQLStore(sqlite_url, UNDATED)
+        SQLStore(sqlite_url, replace(FORGETFUL, subscriptions=None))
+    else:
+        MemoryStore(undated=FORGETFUL.undated)
+        MemoryStore(undated=replace(FORGETFUL, subscriptions=None).undated, log=None)
+    [warning] = caplog.messages
+    assert "the suppression of the subscribers, dispatches last changed" in warning
+    assert "name a column for suppression_changed_at, or turn on the log." in warning
