@@ -142,6 +142,11 @@ def decide(arrival: Arrival, rows: Rows) -> Outcome:
             assert_never(notification)
 
 
+def believable(at: datetime | None, received_at: datetime) -> datetime:
+    """Return when a change of suppression happened: on arrival if its own time cannot be right."""
+    return received_at if at is None or at > received_at + CLOCK_SKEW else at
+
+
 def merge(outcomes: Iterable[Outcome]) -> Sequence[Change]:
     """Fold a group's changes, in order of arrival, to at most one a row and column."""
     merged: dict[tuple[RowId, EventTime | None], Change] = {}
@@ -230,10 +235,10 @@ def _suppression(
     arrival: Arrival,
     rows: Rows,
 ) -> Sequence[Change]:
-    at = _believable(notification.at, arrival.received_at)
+    at = believable(notification.at, arrival.received_at)
     reason = notification.reason if isinstance(notification, Suppressed) else None
     return [
-        # A row that does not store when it last changed takes every change, also a late one.
+        # If its last change is dated nowhere, a row takes every change, also a late one.
         SetSuppression(kind, key, at, reason, guarded=kind not in rows.undated)
         for kind, key in _suppressible(dispatch, subscriber, rows)
     ]
@@ -247,10 +252,6 @@ def _suppressible(dispatch: Dispatch | None, subscriber: Subscriber, rows: Rows)
     yield Suppressible.DISPATCH, dispatch.id
     if dispatch.list is not None and (dispatch.list, subscriber.id) in rows.subscriptions:
         yield Suppressible.SUBSCRIPTION, (dispatch.list, subscriber.id)
-
-
-def _believable(at: datetime | None, received_at: datetime) -> datetime:
-    return received_at if at is None or at > received_at + CLOCK_SKEW else at
 
 
 def _changes(outcomes: Iterable[Outcome]) -> Iterator[Change]:

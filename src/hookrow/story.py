@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from hookrow.entry import Ending, Logged
-from hookrow.notification import Recorded, RowId
+from hookrow.decide import believable
+from hookrow.entry import RECORD_TYPES, Ending, Logged
+from hookrow.notification import Reactivated, Recorded, RowId, Suppressed
+from hookrow.postmark import parse
 from hookrow.replay import Rehearsal
+from hookrow.stores.log import Query
 
 LONGEST_BODY = 20_000
 """In characters; how much of a body is shown."""
+
+_CHANGE = RECORD_TYPES[Suppressed]
+_KINDS: Mapping[type[object], str] = {Suppressed: "a suppression", Reactivated: "a reactivation"}
 
 _WHY = {
     Ending.SUBSCRIBER_NOT_FOUND: "nobody had {address}",
@@ -42,6 +48,33 @@ def story(entry: Logged) -> str:
     return "; ".join(parts)
 
 
+def other_changes(entry: Logged) -> Query | None:
+    """Return the query of all changes of the entry's subscriber; None if it changed nothing."""
+    if entry.record_type != _CHANGE or entry.outcome is not Ending.RECORDED or not entry.recipient:
+        return None
+    return Query(recipient=entry.recipient, record_type=_CHANGE, outcome=Ending.RECORDED)
+
+
+def superseding(entry: Logged, changes: Iterable[Logged]) -> Logged | None:
+    """Return the newest of some changes if it certainly happened after the entry's own.
+
+    An entry that does not say when it happened may count as of any of its arrivals.
+    """
+    newest = max(changes, key=_changed_at, default=entry)
+    if _changed_at(newest) <= believable(entry.occurred_at, entry.last_received_at):
+        return None
+    return newest
+
+
+def change(entry: Logged) -> str:
+    """Name an entry that is a change of a suppression, with its time.
+
+    Without a reason and a body, it is not known whether that was a suppression.
+    """
+    kind = Suppressed if entry.reason else type(parse((entry.body or "").encode()))
+    return f"entry {entry.id}, {_KINDS.get(kind, 'a change')} of {at(_changed_at(entry))}"
+
+
 def told(rehearsal: Rehearsal) -> list[str]:
     """Tell what a rehearsal changed, row by row."""
     if not isinstance(rehearsal.outcome, Recorded):
@@ -53,6 +86,10 @@ def told(rehearsal: Rehearsal) -> list[str]:
         if state[column] != rehearsal.after[row][column]
     ]
     return changed or ["would change nothing: its rows have it, or something newer"]
+
+
+def _changed_at(entry: Logged) -> datetime:
+    return believable(entry.occurred_at, entry.received_at)
 
 
 def _why(ending: Ending, entry: Logged) -> str:

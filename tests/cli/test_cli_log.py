@@ -131,6 +131,14 @@ class TestShow:
         assert msgspec.json.decode(body) == suppression
         assert world.rows(url) == before
 
+    def test_superseded(self, command: Command, url: str) -> None:
+        """If a newer change of the subscriber is in the log, it is named."""
+        keep(url, testing.suppression(ADA, None, at=AT), RECORDED)
+        assert "superseded" not in show(command)
+        keep(url, testing.reactivation(ADA.upper(), ADAS, at=AT + HOUR), RECORDED)
+        assert show(command)["superseded"] == "by entry 2, a reactivation of 2026-03-04 06:06:07Z"
+        assert "superseded" not in show(command, 2)
+
     def test_replay_that_the_database_rejects(self, command: Command, url: str) -> None:
         keep(url, DELIVERY, FAILED)
         with closing(sqlite3.connect(command.folder / "hookrow.db")) as database:

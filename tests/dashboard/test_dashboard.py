@@ -259,6 +259,9 @@ class TestSuppression:
         assert "The suppression is lifted." in page
         assert ">active<" in page
         assert "suppression lifted, by ada: asked" in page
+        newer = '<a href="./notification?id=2">entry 2, a reactivation of '
+        assert newer in visitor.shows("/notification", id="1")
+        assert newer not in visitor.shows("/notification", id="2")
 
     def test_dispatch(self, store: MemoryStore, visitor: Visitor) -> None:
         """A manual suppression of a message changes what the provider's would."""

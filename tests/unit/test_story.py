@@ -9,9 +9,10 @@ import pytest
 from msgspec.structs import astuple
 
 from copying import replace
-from hookrow import Arrival, Opened, Recorded
+from hookrow import Arrival, Opened, Reactivated, Recorded, Suppressed, testing
 from hookrow.entry import Ending, Logged, entries
-from hookrow.story import LONGEST_BODY, laid_out, story
+from hookrow.notification import Notification
+from hookrow.story import LONGEST_BODY, change, laid_out, other_changes, story, superseding
 
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 LATER = {"ended_at": NOON + timedelta(seconds=64), "attempts": 3}
@@ -55,6 +56,79 @@ def test_explanation(first: Ending, last: Ending, fields: dict[str, Any], senten
     [entry] = entries([opened], [Recorded(())], NOON + timedelta(milliseconds=20))
     logged = Logged(*(*astuple(entry), 1, first))
     assert story(replace(logged, outcome=last, **fields)) == sentence
+
+
+ADA = "ada@example.com"
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+def _change(id_: int, at: datetime | None, reason: str | None = None, **fields: Any) -> Logged:  # noqa: ANN401 - of an entry
+    """Return an entry that arrived at noon: a suppression for the reason, or a reactivation."""
+    payload = testing.reactivation(ADA, None, at=NOON)
+    changed: Notification = Reactivated(ADA, None, at)
+    if reason is not None:
+        payload = testing.suppression(ADA, None, at=NOON, reason=reason)
+        changed = Suppressed(ADA, None, at, reason)
+    arrived = Arrival(changed, msgspec.json.encode(payload), NOON)
+    [entry] = entries([arrived], [Recorded(())], NOON)
+    return replace(Logged(*(*astuple(entry), id_, entry.outcome)), **fields)
+
+
+@pytest.mark.parametrize(
+    ("times", "newest"),
+    [
+        ({1: NOON}, None),
+        ({1: NOON, 2: NOON - HOUR}, None),
+        ({1: NOON, 2: NOON}, None),  # the last to arrive wins, which may have been either
+        ({1: NOON, 2: NOON + HOUR, 3: NOON + 2 * HOUR}, 3),
+        ({1: NOON, 2: NOON + 2 * HOUR, 3: NOON + HOUR}, 2),
+        # The time of arrival counts for what does not say when it happened, or is days ahead.
+        ({1: NOON - HOUR, 2: None}, 2),
+        ({1: NOON - HOUR, 2: NOON + 2 * DAY}, 2),
+        ({1: None, 2: NOON - HOUR}, None),
+    ],
+)
+def test_superseded(times: dict[int, datetime | None], newest: int | None) -> None:
+    """A change is superseded by the newest one of the same subscriber, if that is newer."""
+    changes = [_change(id_, at) for id_, at in times.items()]
+    found = superseding(changes[0], changes[::-1])
+    assert (found.id if found else None) == newest
+
+
+def test_superseded_between_two_arrivals() -> None:
+    """Of an entry that does not say when it happened, any arrival may have been the last change."""
+    entry = _change(1, None, last_received_at=NOON + 2 * HOUR)
+    assert superseding(entry, [entry, _change(2, NOON + HOUR)]) is None
+    assert superseding(entry, [entry, _change(2, NOON + 3 * HOUR)])
+
+
+def test_other_changes() -> None:
+    """Only a change that was recorded, and whose address is kept, can be superseded."""
+    entry = _change(1, NOON)
+    query = other_changes(entry)
+    assert query is not None
+    assert query.matches(_change(2, NOON))
+    for other in (
+        replace(entry, record_type="Open"),
+        replace(entry, outcome=Ending.FAILED),
+        replace(entry, recipient=None),
+    ):
+        assert other_changes(other) is None
+        assert not query.matches(other)
+
+
+@pytest.mark.parametrize(
+    ("entry", "named"),
+    [
+        (_change(7, NOON), "entry 7, a reactivation of 2026-03-04 12:00:00Z"),
+        (_change(7, NOON, "HardBounce"), "entry 7, a suppression of 2026-03-04 12:00:00Z"),
+        (_change(7, NOON, "x", body=None), "entry 7, a suppression of 2026-03-04 12:00:00Z"),
+        (_change(7, NOON, body=None), "entry 7, a change of 2026-03-04 12:00:00Z"),
+    ],
+)
+def test_names_of_changes(entry: Logged, named: str) -> None:
+    """It is named by its reason or its body, as far as they are kept."""
+    assert change(entry) == named
 
 
 @pytest.mark.parametrize(

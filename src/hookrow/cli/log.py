@@ -20,9 +20,12 @@ from hookrow.postmark import parse
 from hookrow.quiet import Quiet
 from hookrow.stores import Locked, Store, StoreError
 from hookrow.stores.log import Query, with_bodies
-from hookrow.story import at, many, printable, story, told
+from hookrow.story import at, change, many, other_changes, printable, story, superseding, told
 
 _COLUMNS = "{:>8}  {:20}  {:18}  {:28}  {:36}  {}"
+
+_CHANGES = 1000
+"""The most changes of one subscriber that an entry is compared with, those that arrived last."""
 
 _NO_BODY = "its body is not kept as it came"
 
@@ -110,13 +113,16 @@ def show(source: Source, *, id_: int, as_json: bool, database_url: str) -> None:
     from hookrow.replay import arrivals_of, rehearse
 
     with source.opened(database_url) as store:
-        found = log_of(store).newest(Query(ids=[id_]), limit=1)
+        reader = log_of(store)
+        found = reader.newest(Query(ids=[id_]), limit=1)
         if not found:
             raise ConfigurationError(f"The log has no notification {id_}.")
         [entry] = found
         if as_json:
             click.echo(_as_json(entry))
             return
+        query = other_changes(entry)
+        newer = superseding(entry, reader.newest(query, limit=_CHANGES)) if query else None
         again = arrivals_of([entry], parse)
         try:
             changes = told(rehearse(store, *again)) if again else [_NO_BODY]
@@ -133,6 +139,7 @@ def show(source: Source, *, id_: int, as_json: bool, database_url: str) -> None:
         ("came", came),
         ("ended", f"{entry.outcome.value}, {entry.status}, {at(entry.ended_at)}"),
         ("why", story(entry)),
+        *([("superseded", f"by {change(newer)}")] if newer else []),
         ("once more", "; ".join(changes)),
         ("body", entry.body or "not kept"),
     ):

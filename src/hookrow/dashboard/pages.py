@@ -16,7 +16,7 @@ from hookrow.dashboard.site import Site
 from hookrow.entry import Ending, Logged
 from hookrow.figures import Period
 from hookrow.stores.log import Query, with_bodies
-from hookrow.story import story
+from hookrow.story import change, other_changes, story, superseding
 
 LISTS = 500
 """How many lists a page has: those to which the most was sent."""
@@ -93,10 +93,12 @@ def notification(site: Site, asked: str) -> Drawn:
     """Tell everything about one notification."""
     wanted = fields(asked, ("id", "done"))
     entry = listing.one(site, wanted)
+    newer = _superseding(site, entry)
     values = {
         "title": f"Notification {entry.id}",
         "entry": entry,
         "story": story(entry),
+        "superseded": (newer.id, change(newer)) if newer else None,
         "effects": found.effects(site.store, entry),
         "done": DONE.get(wanted.get("done", "")),
     }
@@ -141,6 +143,15 @@ def dispatch(site: Site, asked: str) -> Drawn:
         "no_log": site.no_log,
     }
     return Drawn("dispatch.html", values)
+
+
+def _superseding(site: Site, entry: Logged) -> Logged | None:
+    """Find the newer change of the same subscriber, as far as the log can be searched by now."""
+    query = other_changes(entry)
+    if query is None:
+        return None
+    newer = superseding(entry, site.figures.search(query, limit=listing.PAGE).entries)
+    return next(with_bodies(site.log, [newer]), None) if newer else None
 
 
 def _said(site: Site, listed: Sequence[Logged]) -> Mapping[int, str]:
