@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from litestar import Litestar, asgi
-from visitor import MOUNT, Visitor, ask, head, receive
 
 import world
 from hookrow import Head, Request, testing
@@ -19,6 +18,7 @@ from hookrow.stores.log import Query
 from hookrow.stores.memory import MemoryCensus, MemoryLog, MemoryStore
 from hookrow.stores.sql import SQLStore
 from hookrow.testing.applications import call_asgi
+from visitor import MOUNT, Visitor, ask, head, receive
 from wire import ADA, ADAS, AT, PATIENCE, eventually
 
 HOSTILE = "<script>alert(1)</script>\"'&\u202e\x07{{7*7}}"
