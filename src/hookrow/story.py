@@ -10,7 +10,7 @@ import msgspec
 
 from hookrow.decide import believable
 from hookrow.entry import RECORD_TYPES, Ending, Logged
-from hookrow.notification import Reactivated, Recorded, RowId, Suppressed
+from hookrow.notification import Reactivated, Recorded, RowId, Source, Suppressed
 from hookrow.postmark import parse
 from hookrow.replay import Rehearsal
 from hookrow.stores.log import Query
@@ -46,6 +46,12 @@ def story(entry: Logged) -> str:
     elif entry.outcome not in {Ending.RECORDED, Ending.UNSUPPORTED}:
         parts.append("not tried again any more")
     return "; ".join(parts)
+
+
+def ended(entry: Logged) -> str:
+    """Tell when it ended so, and from where it came then unless in a request."""
+    by = {Source.SPOOL: ", from the spool", Source.REPLAY: ", from the log"}
+    return at(entry.ended_at) + by.get(entry.source or Source.LIVE, "")
 
 
 def other_changes(entry: Logged) -> Query | None:

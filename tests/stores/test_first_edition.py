@@ -108,6 +108,7 @@ def test_commands_and_dashboard(url: str, tmp_path: Path) -> None:
     assert "failed, 503" in call("log", "show", failed["id"])
     assert "35 notifications from" in call("stats", "--period", "month")
     assert call("replay", "--outcome", "failed") == "1 notification replayed: 1 recorded.\n"
+    assert ", from the log\n" in call("log", "show", failed["id"])
     replayed = json.loads(call("log", "show", failed["id"], "--json"))
     assert (replayed["outcome"], replayed["first_outcome"]) == ("recorded", "failed")
     assert (replayed["source"], replayed["provider"]) == ("replay", None)

@@ -20,7 +20,17 @@ from hookrow.postmark import parse
 from hookrow.quiet import Quiet
 from hookrow.stores import Locked, Store, StoreError
 from hookrow.stores.log import Query, with_bodies
-from hookrow.story import at, change, many, other_changes, printable, story, superseding, told
+from hookrow.story import (
+    at,
+    change,
+    ended,
+    many,
+    other_changes,
+    printable,
+    story,
+    superseding,
+    told,
+)
 
 _COLUMNS = "{:>8}  {:20}  {:18}  {:28}  {:36}  {}"
 
@@ -135,9 +145,10 @@ def show(source: Source, *, id_: int, as_json: bool, database_url: str) -> None:
         ("type", entry.record_type or "unknown"),
         ("recipient", entry.recipient or "none"),
         ("message id", entry.message_id or "none"),
+        *([("reason", entry.reason)] if entry.reason else []),
         ("happened", at(entry.occurred_at)),
         ("came", came),
-        ("ended", f"{entry.outcome.value}, {entry.status}, {at(entry.ended_at)}"),
+        ("ended", f"{entry.outcome.value}, {entry.status}, {ended(entry)}"),
         ("why", story(entry)),
         *([("superseded", f"by {change(newer)}")] if newer else []),
         ("once more", "; ".join(changes)),
