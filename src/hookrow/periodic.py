@@ -15,10 +15,14 @@ LAST: set[Callable[[], object]] = set()
 SOON = 60.0
 """In seconds; how long it waits at the most after a failure."""
 
+PAUSE = 0.05
+"""In seconds; how long it waits if there is more to do, so that it holds up nobody."""
+
 
 class Periodic:
     """Calls `work` at once and then every so many `seconds`, once it is started.
 
+    If it returns True, there is more to do, and the next call comes after a short pause.
     What it raises is logged, and the next time comes all the same, within a minute.
     A child process has to start it again.
     """
@@ -64,7 +68,8 @@ class Periodic:
         while not self._closed:
             pause = self._seconds
             try:
-                self._work()
+                if self._work() is True:
+                    pause = min(pause, PAUSE)
             except Exception as error:  # noqa: BLE001 - the next time may go well
                 pause = min(pause, SOON)
                 self._quiet.warning(
