@@ -122,7 +122,8 @@ class Receiver:
             self._tasks.append(Periodic(self._parked.sweep, seconds=SWEEP_EVERY, name="sweep"))
         if store.log is not None:
             count = store.log.count_hours
-            self._tasks.append(Periodic(count, seconds=COUNT_EVERY, name="hourly count"))
+            every = COUNT_EVERY
+            self._tasks.append(Periodic(count, seconds=every, name="hourly count", later=True))
         if observer is not None:
             self._be_watched(store, opened)
 
