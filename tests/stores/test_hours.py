@@ -18,12 +18,14 @@ from sqlalchemy import text
 from test_partitions import partition
 
 from copying import replace
+from hookrow import Postmark, Receiver
 from hookrow.entry import Ending
 from hookrow.recording import record
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.hours import CHUNK
 from hookrow.stores.timeouts import limited_to
 from postgres import Databases
+from wire import eventually
 
 LATER = NOON + 365 * timedelta(days=1)
 REFUSED = Ending.DISPATCH_NOT_FOUND
@@ -192,16 +194,17 @@ def test_restart_of_the_server(on_postgres: SQLHome, other: psycopg.Connection) 
 def test_partitions(on_postgres: SQLHome, other: psycopg.Connection) -> None:
     """An INSERT locks the log and the partition, or only the partition if it names that."""
     assert partition(on_postgres.url) == ""
-    locks = "SELECT relation::regclass::text FROM pg_locks WHERE mode = 'RowExclusiveLock'"
+    locks = """
+        SELECT relname FROM pg_locks JOIN pg_class ON pg_class.oid = relation
+        WHERE mode = 'RowExclusiveLock' AND relkind IN ('r', 'p') AND pid = pg_backend_pid()
+    """
     for table, locked in (
         ("hookrow_notifications", {"hookrow_notifications", "hookrow_before"}),
         ("hookrow_before", {"hookrow_before"}),
     ):
         before = total(on_postgres)
         other.execute(insert(before + 1, table))
-        mine = other.execute(f"{locks} AND pid = pg_backend_pid()").fetchall()
-        tables = {name for (name,) in mine if not name.endswith(("_seq", "key", "fingerprint"))}
-        assert {name for name in tables if "parked" not in name and "_id" not in name} == locked
+        assert {name for (name,) in other.execute(locks).fetchall()} == locked
         keep(on_postgres, entry(before + 2))
         count(on_postgres)
         assert total(on_postgres) == before
@@ -470,3 +473,21 @@ def test_an_entry_recovers_while_it_is_counted(on_postgres: SQLHome, postgres: D
     engine.dispose()
     count(on_postgres)
     assert (total(on_postgres), recovered(on_postgres)) == (2, 2)
+
+
+@pytest.mark.parametrize("place", ["sqlite", "postgres", "django-postgres"])
+def test_a_receiver_counts(
+    place: str, new_database: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does so in a thread of its own, again and again, until it is closed."""
+    monkeypatch.setattr("hookrow.receiver.COUNT_EVERY", 0.01)
+    with closing(open_home(place, OURS, new_database)) as home:
+        assert isinstance(home, SQLHome)
+        keep(home, entry(1))
+        with closing(Receiver(Postmark("a-secret-of-the-tests"), home.store)) as receiver:
+            receiver.start()
+            eventually(lambda: total(home) == 1)
+            keep(home, entry(2))
+            eventually(lambda: total(home) == 2)
+        keep(home, entry(3))
+        assert total(home) == 2

@@ -1,0 +1,148 @@
+"""What the hourly counts cost on PostgreSQL: many uncounted entries, and a receiver under load.
+
+`python bench/hours.py [--rows N] [--turns N] [--seconds N]`. A thread records groups of 32 all the
+time, without a pause. First the log gets that many entries that are not counted, as after an
+upgrade; then they are counted as a receiver does it. After that the thread records alone and beside
+a count in turns: each count is of what came since the last one.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from statistics import median, quantiles
+from threading import Thread
+from time import monotonic, sleep, thread_time
+
+from data import SECRET, fill, payloads
+from hookrow.migrations.engines import opened
+from hookrow.notification import Arrival
+from hookrow.periodic import PAUSE
+from hookrow.postmark import Postmark
+from hookrow.provider import read
+from hookrow.recording import record
+from hookrow.stores.sql import SQLStore
+from places import postgres
+
+GROUP = 32
+PORTION = 1_000_000
+
+FILL = """
+INSERT INTO hookrow_notifications (fingerprint, record_type, message_id, recipient, outcome,
+    first_outcome, status, attempts, received_at, last_received_at, ended_at, body)
+SELECT decode(lpad(to_hex({first} + n), 32, '0'), 'hex'), 'Delivery', 'message-' || n,
+    'reader-' || n || '@example.com', 'recorded', 'recorded', 200, 1, at, at, at, repeat('x', 300)
+FROM generate_series(1, {number}) AS n,
+    LATERAL (SELECT timestamptz '2026-01-01Z' + ({first} + n) * interval '0.5 s' AS at) AS times
+"""
+
+
+class Recorder:
+    """Records groups in a thread until it is closed; `durations` has the seconds of each."""
+
+    def __init__(self, store: SQLStore, groups: Iterator[Sequence[Arrival]]) -> None:
+        self.durations: list[float] = []
+        self._store, self._groups, self._closed = store, groups, False
+        self._thread = Thread(target=self._run)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop."""
+        self._closed = True
+        self._thread.join()
+
+    def taken(self) -> list[float]:
+        """Return the durations since the last call."""
+        durations, self.durations = self.durations, []
+        return durations
+
+    def _run(self) -> None:
+        for group in self._groups:
+            began = monotonic()
+            record(self._store, group)
+            self.durations.append(monotonic() - began)
+            if self._closed:
+                return
+
+
+def main() -> None:
+    """Print how long many entries take, and what the count costs beside a recorder."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--turns", type=int, default=6, help="of each of the two")
+    parser.add_argument("--seconds", type=float, default=15.0, help="of a turn")
+    given = parser.parse_args()
+
+    with postgres() as server:
+        url = server.create()
+        with opened(url) as engine:
+            fill(engine)
+        began = monotonic()
+        for first in range(0, given.rows, PORTION):
+            number = min(PORTION, given.rows - first)
+            server.execute(FILL.format(first=first, number=number), url=url)
+        server.execute("VACUUM ANALYZE hookrow_notifications", url=url)
+        server.execute("CHECKPOINT")
+        print(f"{given.rows} entries made in {monotonic() - began:.0f} s")
+        with closing(SQLStore(url)) as store, closing(Recorder(store, _groups())) as recorder:
+            count = store.log.count_hours if store.log else bool
+            _measure(recorder, count, given)
+        [(counted,)] = server.execute("SELECT sum(entries) FROM hookrow_hours", url=url)
+        print(f"{counted} are counted")
+
+
+def _measure(recorder: Recorder, count: Callable[[], bool], given: argparse.Namespace) -> None:
+    sleep(given.seconds)
+    _tell("alone", recorder.taken(), given.seconds)
+    began, spent = monotonic(), thread_time()
+    _count(count)
+    seconds = monotonic() - began
+    print(f"counted in {seconds:.0f} s, of which {thread_time() - spent:.1f} s on a core of ours")
+    _tell("beside that count", recorder.taken(), seconds)
+    rates: dict[str, list[float]] = {"alone": [], "beside a count": []}
+    for turn in range(2 * given.turns):
+        name = [*rates][turn % 2]
+        recorder.taken()
+        began = monotonic()
+        if turn % 2:
+            _count(count)
+            print(f"  a count took {monotonic() - began:.2f} s")
+        sleep(max(began + given.seconds - monotonic(), 0))
+        seconds, durations = monotonic() - began, recorder.taken()
+        _tell(name, durations, seconds)
+        rates[name].append(len(durations) * GROUP / seconds)
+    alone, beside = map(median, rates.values())
+    print(f"beside a count, to alone: {beside / alone:.3f}")
+
+
+def _count(count: Callable[[], bool]) -> None:
+    while count():
+        sleep(PAUSE)
+
+
+def _tell(name: str, durations: list[float], seconds: float) -> None:
+    percentiles = quantiles(durations, n=100)
+    print(
+        f"{name}: {len(durations) * GROUP / seconds:.0f} a second, a group takes "
+        f"{percentiles[49] * 1000:.1f} ms, p99 {percentiles[98] * 1000:.1f} ms, "
+        f"at most {max(durations) * 1000:.0f} ms",
+        flush=True,
+    )
+
+
+def _groups() -> Iterator[Sequence[Arrival]]:
+    """Yield groups of notifications that are always new."""
+    provider, number = Postmark(SECRET), 0
+    bodies = list(payloads())
+    while True:
+        group = []
+        for body in bodies[number % len(bodies) :][:GROUP]:
+            number += 1
+            group.append(read(provider, b" " * (number // len(bodies)) + body, datetime.now(UTC)))
+        yield group
+
+
+if __name__ == "__main__":
+    main()
