@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from statistics import median, quantiles
 from threading import Thread
-from time import monotonic, sleep, thread_time
+from time import monotonic, process_time, sleep
 
 from data import SECRET, fill, payloads
 from hookrow.migrations.engines import opened
@@ -25,6 +25,7 @@ from hookrow.provider import read
 from hookrow.recording import record
 from hookrow.stores.sql import SQLStore
 from places import postgres
+from processes import cores
 
 GROUP = 32
 PORTION = 1_000_000
@@ -88,33 +89,28 @@ def main() -> None:
         print(f"{given.rows} entries made in {monotonic() - began:.0f} s")
         with closing(SQLStore(url)) as store, closing(Recorder(store, _groups())) as recorder:
             count = store.log.count_hours if store.log else bool
-            _measure(recorder, count, given)
+            _measure(recorder, count, server.pid, given)
         [(counted,)] = server.execute("SELECT sum(entries) FROM hookrow_hours", url=url)
         print(f"{counted} are counted")
 
 
-def _measure(recorder: Recorder, count: Callable[[], bool], given: argparse.Namespace) -> None:
-    sleep(given.seconds)
-    _tell("alone", recorder.taken(), given.seconds)
-    began, spent = monotonic(), thread_time()
-    _count(count)
-    seconds = monotonic() - began
-    print(f"counted in {seconds:.0f} s, of which {thread_time() - spent:.1f} s on a core of ours")
-    _tell("beside that count", recorder.taken(), seconds)
-    rates: dict[str, list[float]] = {"alone": [], "beside a count": []}
+def _measure(
+    recorder: Recorder, count: Callable[[], bool], pid: int, given: argparse.Namespace
+) -> None:
+    began = monotonic()
+    with _turn("beside the count of all", recorder, pid, []):
+        _count(count)
+    print(f"all were counted in {monotonic() - began:.0f} s")
+    costs: dict[str, list[float]] = {"alone": [], "beside a count": []}
     for turn in range(2 * given.turns):
-        name = [*rates][turn % 2]
-        recorder.taken()
-        began = monotonic()
-        if turn % 2:
-            _count(count)
-            print(f"  a count took {monotonic() - began:.2f} s")
-        sleep(max(began + given.seconds - monotonic(), 0))
-        seconds, durations = monotonic() - began, recorder.taken()
-        _tell(name, durations, seconds)
-        rates[name].append(len(durations) * GROUP / seconds)
-    alone, beside = map(median, rates.values())
-    print(f"beside a count, to alone: {beside / alone:.3f}")
+        name = [*costs][turn % 2]
+        with _turn(name, recorder, pid, costs[name]):
+            until = monotonic() + given.seconds
+            if turn % 2:
+                _count(count)
+            sleep(max(until - monotonic(), 0))
+    alone, beside = map(median, costs.values())
+    print(f"CPU for a notification, with the count of two to without: {beside / alone:.3f}")
 
 
 def _count(count: Callable[[], bool]) -> None:
@@ -122,12 +118,18 @@ def _count(count: Callable[[], bool]) -> None:
         sleep(PAUSE)
 
 
-def _tell(name: str, durations: list[float], seconds: float) -> None:
-    percentiles = quantiles(durations, n=100)
+@contextmanager
+def _turn(name: str, recorder: Recorder, pid: int, costs: list[float]) -> Iterator[None]:
+    """Print how the recorder did in the block; append the CPU for a notification, of all."""
+    recorder.taken()
+    began, spent = monotonic(), process_time() + cores(pid)
+    yield
+    durations = recorder.taken()
+    number, percentiles = len(durations) * GROUP, quantiles(durations, n=100)
+    costs.append((process_time() + cores(pid) - spent) / number * 1e6)
     print(
-        f"{name}: {len(durations) * GROUP / seconds:.0f} a second, a group takes "
-        f"{percentiles[49] * 1000:.1f} ms, p99 {percentiles[98] * 1000:.1f} ms, "
-        f"at most {max(durations) * 1000:.0f} ms",
+        f"{name}: {number / (monotonic() - began):.0f} a second, {costs[-1]:.1f} us of CPU each; "
+        f"a group takes {percentiles[49] * 1000:.1f} ms, p99 {percentiles[98] * 1000:.1f} ms",
         flush=True,
     )
 

@@ -237,16 +237,17 @@ def test_truncate_between_the_two_steps(on_postgres: SQLHome) -> None:
     assert total(on_postgres) == 8
 
 
-def test_the_newest_are_deleted_by_hand(on_postgres: SQLHome) -> None:
-    """The sequence says that the ids did not begin anew: the others are not counted twice."""
+@pytest.mark.parametrize("first", [1, 2])
+def test_the_newest_are_deleted_by_hand(home: SQLHome, first: int) -> None:
+    """The ids did not begin anew: the others are not counted twice."""
     for number in range(1, 6):
-        keep(on_postgres, entry(number))
-    count(on_postgres)
-    fetch(on_postgres, "DELETE FROM hookrow_notifications WHERE id > 3")
-    count(on_postgres)
-    keep(on_postgres, entry(6))
-    count(on_postgres)
-    assert total(on_postgres) == 6
+        keep(home, entry(number))
+    count(home)
+    fetch(home, f"DELETE FROM hookrow_notifications WHERE id > 3 OR id < {first}")
+    count(home)
+    keep(home, entry(6))
+    count(home)
+    assert total(home) == 6
 
 
 def test_watermark_of_another_backup(home: SQLHome) -> None:
@@ -254,6 +255,7 @@ def test_watermark_of_another_backup(home: SQLHome) -> None:
     keep(home, entry(1))
     count(home)
     fetch(home, "UPDATE hookrow_meta SET value = '1000' WHERE name = 'hours_watermark'")
+    fetch(home, "UPDATE hookrow_meta SET value = 'FF' WHERE name = 'hours_first'")
     fetch(home, "DELETE FROM hookrow_hours")
     keep(home, entry(2))
     count(home)
@@ -274,10 +276,11 @@ def test_reused_ids(on_sqlite: SQLHome) -> None:
     """If all were deleted by hand, the ids begin anew, and so does the count."""
     keep(on_sqlite, *map(entry, range(1, 6)))
     count(on_sqlite)
-    fetch(on_sqlite, "DELETE FROM hookrow_notifications")
-    keep(on_sqlite, entry(7), entry(8))
-    count(on_sqlite)
-    assert total(on_sqlite) == 7
+    for new in (2, 20):
+        fetch(on_sqlite, "DELETE FROM hookrow_notifications")
+        keep(on_sqlite, *map(entry, range(10 * new, 11 * new)))
+        count(on_sqlite)
+    assert total(on_sqlite) == 5 + 2 + 20
 
 
 def test_prune_keeps_what_is_not_counted(on_postgres: SQLHome, other: psycopg.Connection) -> None:
@@ -337,7 +340,7 @@ def test_many_uncounted_entries(home: SQLHome) -> None:
         home,
         "INSERT INTO hookrow_notifications (id, fingerprint, outcome, first_outcome, status, "
         "attempts, received_at, last_received_at, ended_at) "
-        f"SELECT 3000000000 + 10 * n, {value}, 'recorded', 'recorded', 200, 1, "
+        f"SELECT 3000000000 + n, {value}, 'recorded', 'recorded', 200, 1, "
         f"{at}{zone}, {at}{zone}, {at}{zone} FROM ({rows}) AS given".replace(":", "\\:"),
     )
     looks = 1 if "postgres" in home.url else 0

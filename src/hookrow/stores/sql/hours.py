@@ -21,7 +21,7 @@ from hookrow.stores.sql.dialects import Dialect
 log = logging.getLogger("hookrow")
 
 CHUNK = 5000
-"""In entries; how many one transaction counts. On SQLite it holds the whole file."""
+"""In ids; how many one transaction counts. On SQLite it holds the whole file."""
 
 LOCK = 0x686F6F6B68
 """The PostgreSQL advisory lock that a process holds while it counts a chunk: "hookh"."""
@@ -32,8 +32,8 @@ REASONS = ("HardBounce", "SpamComplaint", "ManualSuppression")
 OTHER = "other"
 """Stands for a record type or a reason that is none of hookrow's."""
 
-WATERMARK, CEILING = "hours_watermark", "hours_ceiling"
-"""The names in `hookrow_meta`: an id; an id, the server's start, and transactions to wait for."""
+WATERMARK, CEILING, FIRST = "hours_watermark", "hours_ceiling", "hours_first"
+"""Names in `hookrow_meta`: an id; an id, the server's start, transactions; id 1's fingerprint."""
 
 RECOVERED = f"kept.first_outcome <> '{Ending.RECORDED.value}'"
 """The condition on an entry of the log that it has recovered if it is recorded."""
@@ -65,11 +65,11 @@ SELECT CAST(extract(epoch FROM pg_postmaster_start_time()) AS text), ARRAY(
 Prepared ones have no pid. After a restart of the server others have the same names.
 """
 
-_IDS = {
-    "postgresql": "coalesce(pg_sequence_last_value(pg_get_serial_sequence(%s, 'id')), 0)",
-    "sqlite": "0",
-}
-"""The last id that a sequence assigned. SQLite assigns the one after the highest that is there."""
+_LAST = (
+    "SELECT CASE WHEN name <> '' THEN coalesce(pg_sequence_last_value(name::regclass), 0) END "
+    "FROM pg_get_serial_sequence(%s, 'id') AS name"
+)
+"""The last id that the log's sequence assigned; null if it has none."""
 
 
 class Hours:
@@ -126,11 +126,9 @@ class Hours:
             return
         self._locked(connection)
         for entry in entries:
-            recovers = entry.outcome is Ending.RECORDED
-            where = f"{_turned_by(entry)} AND {self.counted}"
-            connection.execute(
-                self._add("0", "1" if recovers else "-1", where), [entry.fingerprint]
-            )
+            step = "1" if entry.outcome is Ending.RECORDED else "-1"
+            add = self._add("0", step, f"{_turned_by(entry)} AND {self.counted}")
+            connection.execute(add, [entry.fingerprint])
 
     def turns(self, connection: Connection, entry: Entry) -> bool:
         """Return whether the log has an entry whose recovery this one changes."""
@@ -151,25 +149,24 @@ class Hours:
 
     def _is_alone(self, connection: Connection) -> bool:
         """Return whether no other process counts. SQLite's transaction holds the whole file."""
-        if not self._on_postgres:
-            return True
-        return bool(connection.fetch("SELECT pg_try_advisory_xact_lock(%s)", [LOCK])[0][0])
+        lock = "SELECT pg_try_advisory_xact_lock(%s)"
+        return not self._on_postgres or bool(connection.fetch(lock, [LOCK])[0][0])
 
     def _proceed(self, connection: Connection) -> bool:
         values = self._locked(connection)
         watermark = int(values[WATERMARK])
         kept, start, *writers = values.get(CEILING, "0 -").split()
         ceiling = int(kept)
-        highest, last = self._ids(connection)
-        if last < max(watermark, ceiling):  # TRUNCATE ... RESTART IDENTITY
+        ((highest,),) = connection.fetch(f"SELECT coalesce(max(id), 0) FROM {self._log}")
+        if self._restarted(connection, values.get(FIRST), max(watermark, ceiling), highest):
             watermark = ceiling = 0
             self._save(connection, WATERMARK, "0")
         if not self._on_postgres:
-            return self._count_chunk(connection, watermark, highest)
+            return self._count_chunk(connection, min(watermark, highest), highest)
         ((server, holders),) = connection.fetch(_HOLDERS, self._named)
         if ceiling <= watermark or (writers and start != server):
             self._save(connection, CEILING, " ".join([str(highest), server, *holders]))
-            return highest > watermark
+            return bool(highest > watermark)
         if set(writers) & set(holders):
             return False
         if writers:
@@ -179,16 +176,14 @@ class Hours:
     def _count_chunk(self, connection: Connection, watermark: int, ceiling: int) -> bool:
         """Count ids after the watermark, and advance it; return whether it is below the ceiling."""
         within = "id > %s AND id <= %s"
-        ids = f"SELECT id FROM {self._log} WHERE {within} ORDER BY id LIMIT {CHUNK}"
-        sql = f"SELECT max(id), count(*) FROM ({ids}) AS chunk"
-        ((last, number),) = connection.fetch(sql, [watermark, ceiling])
-        end: int = last if number == CHUNK else ceiling
-        if number:
+        first = f"SELECT min(id) FROM {self._log} WHERE {within}"  # there may be a wide gap
+        ((low,),) = connection.fetch(first, [watermark, ceiling])
+        end = ceiling if low is None else min(low + CHUNK - 1, ceiling)
+        if low is not None:
             recovered = f"CASE WHEN {RECOVERED} AND {_IS_RECORDED} THEN 1 ELSE 0 END"
             connection.execute(self._add("1", recovered, within), [watermark, end])
-        if end > watermark:
-            self._save(connection, WATERMARK, str(end))
-        return end < ceiling
+        self._save(connection, WATERMARK, str(end))
+        return bool(end < ceiling)
 
     def _add(self, number: str, recovered: str, where: str) -> str:
         """Add numbers for each entry of a condition to the counts."""
@@ -212,22 +207,35 @@ class Hours:
         """Return the values by name; the watermark is locked until the end of the transaction."""
         insert = f"INSERT INTO {self._meta} (name, value) VALUES ('{WATERMARK}', '0')"
         connection.execute(f"{insert} ON CONFLICT (name) DO NOTHING")
-        lock = " FOR UPDATE" if self._on_postgres else ""
-        sql = f"SELECT name, value FROM {self._meta} WHERE name IN (%s, %s) ORDER BY name DESC"
-        return dict(map(tuple, connection.fetch(f"{sql}{lock}", [WATERMARK, CEILING])))
+        sql = f"SELECT name, value FROM {self._meta} WHERE name IN (%s, %s, %s) ORDER BY name DESC"
+        lock = " FOR UPDATE" * self._on_postgres
+        return dict(map(tuple, connection.fetch(sql + lock, [WATERMARK, CEILING, FIRST])))
 
     def _save(self, connection: Connection, name: str, value: str) -> None:
         sql = (
-            f"INSERT INTO {self._meta} (name, value) VALUES (%s, %s) "
-            "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+            f"INSERT INTO {self._meta} AS kept (name, value) VALUES (%s, %s) "
+            "ON CONFLICT (name) DO UPDATE SET value = excluded.value "
+            "WHERE kept.value <> excluded.value"
         )
         connection.execute(sql, [name, value])
 
-    def _ids(self, connection: Connection) -> tuple[int, int]:
-        """Return the highest id that is there, and the last that was assigned."""
-        sql = f"SELECT {_IDS[self._dialect.name]}, coalesce(max(id), 0) FROM {self._log}"
-        ((last, highest),) = connection.fetch(sql, self._named)
-        return highest, max(last, highest)
+    def _restarted(
+        self, connection: Connection, known: str | None, seen: int, highest: int
+    ) -> bool:
+        """Return whether ids were assigned again from 1 on.
+
+        The newest entries may have been deleted, so the highest that are there do not tell. On
+        SQLite, which assigns the id after the highest, an empty log begins at 1 again.
+        """
+        if self._on_postgres:
+            ((last,),) = connection.fetch(_LAST, self._named)
+            return last is not None and bool(max(last, highest) < seen)
+        sql = f"SELECT max(hex(fingerprint)) FROM {self._log} WHERE id = 1"
+        ((first,),) = connection.fetch(sql)
+        if first in {None, known}:
+            return False
+        self._save(connection, FIRST, first)
+        return True
 
 
 def _turned_by(entry: Entry) -> str:
