@@ -110,14 +110,11 @@ def test_counts_by_hour_type_reason_and_first_outcome(home: SQLHome) -> None:
         parked(4, minutes=1, record_type="Delivery"),
         entry(5, record_type="ada@example.com", outcome=Ending.UNSUPPORTED),
         entry(6, record_type=None, outcome=Ending.UNSUPPORTED),
-        entry(7, record_type="SubscriptionChange"),
-        entry(8, record_type="SubscriptionChange"),
-        entry(9, record_type="SubscriptionChange"),
+        entry(7, record_type="SubscriptionChange", reason="HardBounce"),
+        entry(8, record_type="SubscriptionChange", reason="because of ada@example.com"),
+        entry(9, record_type="SubscriptionChange", reason=None),
     ]
-    for each in entries:
-        keep(home, each)
-    for number, reason in ((7, "HardBounce"), (8, "because of ada@example.com")):
-        fetch(home, f"UPDATE hookrow_notifications SET reason = '{reason}' WHERE id = {number}")
+    keep(home, *entries)
     count(home)
     found = fetch(home, "SELECT * FROM hookrow_hours ORDER BY entries, 1, 2, 3, 4")
     hour, later = (

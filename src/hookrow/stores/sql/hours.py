@@ -44,9 +44,10 @@ TURNS = f"{RECOVERED} AND (kept.{_IS_RECORDED}) <> (excluded.{_IS_RECORDED})"
 """The condition on two entries that the second changes whether the first has recovered."""
 
 _HOUR = {
-    "postgresql": "date_trunc('hour', received_at, 'UTC')",
-    "sqlite": "substr(received_at, 1, 13) || ':00:00.000000'",
+    "postgresql": ("date_trunc('hour', timezone('UTC', received_at))", "timezone('UTC', {})"),
+    "sqlite": ("substr(received_at, 1, 13)", "{} || ':00:00.000000'"),
 }
+"""How an hour is grouped by, and how it is stored."""
 
 _HOLDERS = """
 WITH RECURSIVE log(id) AS (
@@ -109,8 +110,8 @@ class Hours:
             "FROM unnest(%s::text[]) AS name, unnest(%s::text[]) AS privilege"
         )
         names = [regclass(self._dialect, name) for name in self._tables]
-        given = (names, ("SELECT", "INSERT", "UPDATE"))
-        return bool(connection.fetch(sql, list(map(self._dialect.encode, given)))[0][0])
+        given = map(self._dialect.encode, (names, ("SELECT", "INSERT", "UPDATE")))
+        return bool(connection.fetch(sql, [*given])[0][0])
 
     def turn(self, connection: Connection, entries: Sequence[Entry]) -> None:
         """Lock entries of the log, and correct `recovered` before they end in this way.
@@ -126,7 +127,7 @@ class Hours:
             return
         self._locked(connection)
         for entry in entries:
-            step = "1" if entry.outcome is Ending.RECORDED else "-1"
+            step = "count(*)" if entry.outcome is Ending.RECORDED else "-count(*)"
             add = self._add("0", step, f"{_turned_by(entry)} AND {self.counted}")
             connection.execute(add, [entry.fingerprint])
 
@@ -176,19 +177,19 @@ class Hours:
     def _count_chunk(self, connection: Connection, watermark: int, ceiling: int) -> bool:
         """Count ids after the watermark, and advance it; return whether it is below the ceiling."""
         within = "id > %s AND id <= %s"
-        first = f"SELECT min(id) FROM {self._log} WHERE {within}"  # there may be a wide gap
-        ((low,),) = connection.fetch(first, [watermark, ceiling])
+        first = f"SELECT min(id) FROM {self._log} WHERE {within}"
+        ((low,),) = connection.fetch(first, [watermark, ceiling])  # after what may be a wide gap
         end = ceiling if low is None else min(low + CHUNK - 1, ceiling)
         if low is not None:
-            recovered = f"CASE WHEN {RECOVERED} AND {_IS_RECORDED} THEN 1 ELSE 0 END"
-            connection.execute(self._add("1", recovered, within), [watermark, end])
+            recovered = f"count(*) FILTER (WHERE {RECOVERED} AND {_IS_RECORDED})"
+            connection.execute(self._add("count(*)", recovered, within), [watermark, end])
         self._save(connection, WATERMARK, str(end))
         return bool(end < ceiling)
 
     def _add(self, number: str, recovered: str, where: str) -> str:
-        """Add numbers for each entry of a condition to the counts."""
+        """Add numbers of the entries of a condition to the counts."""
+        hour, stored = _HOUR[self._dialect.name]
         keys = (
-            _HOUR[self._dialect.name],
             f"CASE {_is_any('record_type', RECORD_TYPES.values())} ELSE '{OTHER}' END",
             f"CASE WHEN reason IS NULL THEN '' {_is_any('reason', REASONS)} ELSE '{OTHER}' END",
             "first_outcome",
@@ -196,8 +197,8 @@ class Hours:
         return (
             f"INSERT INTO {self._hours} AS counts "
             "(hour, record_type, reason, first_outcome, entries, recovered) "
-            f"SELECT {', '.join(keys)}, sum({number}), sum({recovered}) "
-            f"FROM {self._log} AS kept WHERE {where} GROUP BY 1, 2, 3, 4 "
+            f"SELECT {stored.format(hour)}, {', '.join(keys)}, {number}, {recovered} "
+            f"FROM {self._log} AS kept WHERE {where} GROUP BY {hour}, 2, 3, 4 "
             "ON CONFLICT (hour, record_type, reason, first_outcome) DO UPDATE SET "
             "entries = counts.entries + excluded.entries, "
             "recovered = counts.recovered + excluded.recovered"
@@ -205,8 +206,8 @@ class Hours:
 
     def _locked(self, connection: Connection) -> Mapping[str, str]:
         """Return the values by name; the watermark is locked until the end of the transaction."""
-        insert = f"INSERT INTO {self._meta} (name, value) VALUES ('{WATERMARK}', '0')"
-        connection.execute(f"{insert} ON CONFLICT (name) DO NOTHING")
+        insert = f"INSERT INTO {self._meta} (name, value) VALUES (%s, '0') ON CONFLICT DO NOTHING"
+        connection.execute(insert, [WATERMARK])
         sql = f"SELECT name, value FROM {self._meta} WHERE name IN (%s, %s, %s) ORDER BY name DESC"
         lock = " FOR UPDATE" * self._on_postgres
         return dict(map(tuple, connection.fetch(sql + lock, [WATERMARK, CEILING, FIRST])))
@@ -232,10 +233,9 @@ class Hours:
             return last is not None and bool(max(last, highest) < seen)
         sql = f"SELECT max(hex(fingerprint)) FROM {self._log} WHERE id = 1"
         ((first,),) = connection.fetch(sql)
-        if first in {None, known}:
-            return False
-        self._save(connection, FIRST, first)
-        return True
+        if restarted := first not in {None, known}:
+            self._save(connection, FIRST, first)
+        return restarted
 
 
 def _turned_by(entry: Entry) -> str:
