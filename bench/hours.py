@@ -87,11 +87,18 @@ def main() -> None:
         server.execute("VACUUM ANALYZE hookrow_notifications", url=url)
         server.execute("CHECKPOINT")
         print(f"{given.rows} entries made in {monotonic() - began:.0f} s")
-        with closing(SQLStore(url)) as store, closing(Recorder(store, _groups())) as recorder:
+        with closing(SQLStore(url)) as store:
             count = store.log.count_hours if store.log else bool
-            _measure(recorder, count, server.pid, given)
-        [(counted,)] = server.execute("SELECT sum(entries) FROM hookrow_hours", url=url)
-        print(f"{counted} are counted")
+            with closing(Recorder(store, _groups())) as recorder:
+                _measure(recorder, count, server.pid, given)
+                sleep(given.seconds)
+            sql, spent = "SELECT sum(entries) FROM hookrow_hours", process_time()
+            [(before,)], server_spent = server.execute(sql, url=url), cores(server.pid)
+            _count(count)
+            spent, server_spent = process_time() - spent, cores(server.pid) - server_spent
+            [(after,)] = server.execute(sql, url=url)
+            each = (spent + server_spent) / int(after - before) * 1e6
+            print(f"{after - before} counted by themselves: {each:.2f} us of CPU each")
 
 
 def _measure(
