@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
 from typing import Any
+from unittest.mock import Mock
 
 import psycopg
 import pytest
@@ -22,7 +23,7 @@ from hookrow import Postmark, Receiver
 from hookrow.entry import Ending
 from hookrow.recording import record
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.hours import CHUNK
+from hookrow.stores.sql.hours import CHUNK, Hours
 from hookrow.stores.timeouts import limited_to
 from postgres import Databases
 from wire import eventually
@@ -454,6 +455,22 @@ def test_a_group_in_which_one_recovers(home: SQLHome) -> None:
     }
     count(home)
     assert (total(home), recovered(home)) == (3, 1)
+
+
+def test_a_crash_before_an_entry_recovers(
+    on_postgres: SQLHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The entry keeps its earlier result, and recovers when the notification arrives again."""
+    keep(on_postgres, parked(1, minutes=1))
+    count(on_postgres)
+    with monkeypatch.context() as patch:
+        patch.setattr(Hours, "turn", Mock(side_effect=ZeroDivisionError))
+        with pytest.raises(ZeroDivisionError):
+            keep(on_postgres, entry(1), entry(2))
+    assert [row["outcome"] for row in on_postgres.logged()] == [REFUSED.value, "recorded"]
+    keep(on_postgres, entry(1))
+    count(on_postgres)
+    assert (total(on_postgres), recovered(on_postgres)) == (2, 1)
 
 
 def test_an_entry_recovers_while_it_is_counted(on_postgres: SQLHome, postgres: Databases) -> None:

@@ -131,10 +131,10 @@ class Hours:
             add = self._add("0", step, f"{_turned_by(entry)} AND {self.counted}")
             connection.execute(add, [entry.fingerprint])
 
-    def turns(self, connection: Connection, entry: Entry) -> bool:
-        """Return whether the log has an entry whose recovery this one changes."""
-        sql = f"SELECT 1 FROM {self._log} AS kept WHERE {_turned_by(entry)}"
-        return bool(connection.fetch(sql, [entry.fingerprint]))
+    def turned(self, connection: Connection, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """Return those that change whether an entry of the log has recovered."""
+        sql, fetch = f"SELECT 1 FROM {self._log} AS kept WHERE ", connection.fetch
+        return [each for each in entries if fetch(sql + _turned_by(each), [each.fingerprint])]
 
     def _find_obstacle(self, connection: Connection) -> str | None:
         if not self.are_there(connection):
@@ -225,8 +225,7 @@ class Hours:
     ) -> bool:
         """Return whether ids were assigned again from 1 on.
 
-        The newest entries may have been deleted, so the highest that are there do not tell. On
-        SQLite, which assigns the id after the highest, an empty log begins at 1 again.
+        The highest that is there does not tell, because the newest may have been deleted.
         """
         if self._on_postgres:
             ((last,),) = connection.fetch(_LAST, self._named)

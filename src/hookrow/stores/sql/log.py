@@ -100,10 +100,7 @@ class SQLLog:
     def prune(
         self, *, before: datetime, parked_before: datetime, bodies_only: bool
     ) -> Iterator[int]:
-        """End early if another process is pruning. Ids that are not counted are kept.
-
-        So is the newest, because the ids after it would be assigned again on SQLite.
-        """
+        """End early if another process is pruning. Keep the newest: SQLite would reuse its id."""
         over = "last_received_at < %s AND (retry_at IS NULL OR received_at < %s)"
         change = f"DELETE FROM {self._table} WHERE {over}"
         if bodies_only:

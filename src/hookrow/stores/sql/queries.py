@@ -64,7 +64,7 @@ class Queries:
         self.pairs = self._keyed(Suppressible.SUBSCRIPTION) if self.has("subscriptions") else None
         self.keep = log_insert(dialect, schema.log) if schema.log else None
         self.turn = log_insert(dialect, schema.log, turns=True) if schema.log else None
-        self.hours = Hours(dialect, schema) if schema.log else None
+        self.hours = Hours(dialect, schema)
         self.lock = cache(self._lock)
         self.state = cache(self._state)
         self.updates = Updates(self)

@@ -214,9 +214,8 @@ class SQLTransaction(SQLReading):
     def _run(self, step: _Step) -> None:
         text, parameters, entries = step.statement.text, step.parameters, step.entries
         if step.many:
-            number = self._connection.execute_many(text, parameters)
-            if number < len(entries):
-                self._turn([each for each in entries if self._turns(each)])
+            if self._connection.execute_many(text, parameters) < len(entries):
+                self._turn(self._queries.hours.turned(self._connection, entries))
         elif entries:
             added = self._connection.fetch(text, parameters)
             if len(added) < len(entries):
@@ -225,11 +224,6 @@ class SQLTransaction(SQLReading):
         else:
             self._connection.execute(text, parameters)
 
-    def _turns(self, entry: Entry) -> bool:
-        """Return whether the log has an entry whose recovery this one changes."""
-        hours = self._queries.hours
-        return hours is not None and hours.turns(self._connection, entry)
-
     def _turn(self, entries: Sequence[Entry]) -> None:
         """Write entries that were left out because they change whether others have recovered.
 
@@ -237,10 +231,9 @@ class SQLTransaction(SQLReading):
         which is committed before the responses. Without it the log has the earlier result, so
         that parked entries are tried again.
         """
-        hours, turn = self._queries.hours, self._queries.turn
-        if hours is not None and turn is not None and entries:
+        if entries and (turn := self._queries.turn):
             self._begin()
-            hours.turn(self._connection, entries)
+            self._queries.hours.turn(self._connection, entries)
             self._run(self._entries_step(turn, entries))
 
     def _locks(self, rows: Collection[RowId]) -> Iterator[tuple[Suppressible, _Step]]:
