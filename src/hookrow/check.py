@@ -10,7 +10,13 @@ from typing import SupportsFloat
 
 from hookrow import migrations
 from hookrow.clocks import SECONDS, compare
-from hookrow.diagnostics.advice import Relation, missing_indexes, naive_times, repeated_emails
+from hookrow.diagnostics.advice import (
+    Relation,
+    cached_ids,
+    missing_indexes,
+    naive_times,
+    repeated_emails,
+)
 from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.finding import Finding, Level, several_rows
 from hookrow.postmark import SHORTEST_SECRET, Postmark
@@ -117,6 +123,7 @@ def _check_tables(database: Database, queries: Queries) -> Iterator[Finding]:
         yield from compare(partial(_seconds, database))
     with database.reading() as connection:
         naive = list(naive_times(connection, queries))
+        cached = cached_ids(connection, queries)
     for column, statement in naive:
         yield Finding(
             Level.WARNING,
@@ -125,6 +132,13 @@ def _check_tables(database: Database, queries: Queries) -> Iterator[Finding]:
         )
     yield from check_encoding(database)
     yield from check_mapping(database, queries.schema)
+    if cached:
+        yield Finding(
+            Level.WARNING,
+            "log",
+            "Its ids are not assigned in ascending order, so that hourly counts may lack some. "
+            f"Run: {cached}",
+        )
     yield from _check_emails(database, queries)
     yield from _check_indexes(database, queries)
 

@@ -10,15 +10,22 @@ from hookrow.forks import renew_after_fork
 from hookrow.quiet import Quiet
 
 LAST: set[Callable[[], object]] = set()
-"""Called at the end of each thread of hookrow's own, to close the thread's connections."""
+"""Called in a thread of hookrow's own as it ends or rests, to close the thread's connections."""
+
+REST = 10.0
+"""In seconds; a longer pause is worth closing connections."""
 
 SOON = 60.0
 """In seconds; how long it waits at the most after a failure."""
 
+PAUSE = 0.05
+"""In seconds; how long it waits if there is more to do, so that it holds up nobody."""
+
 
 class Periodic:
-    """Calls `work` at once and then every so many `seconds`, once it is started.
+    """Calls `work` at once, or `later`, and then every so many `seconds`, once it is started.
 
+    If it returns True, there is more to do, and the next call comes after a short pause.
     What it raises is logged, and the next time comes all the same, within a minute.
     A child process has to start it again.
     """
@@ -27,9 +34,12 @@ class Periodic:
     _closing: Event
     _thread: Thread | None
 
-    def __init__(self, work: Callable[[], object], *, seconds: float, name: str) -> None:
+    def __init__(
+        self, work: Callable[[], object], *, seconds: float, name: str, later: bool = False
+    ) -> None:
         self._work = work
         self._seconds = seconds
+        self._delay = seconds if later else 0.0
         self._name = name
         self._quiet = Quiet()
         self._closed = False
@@ -61,15 +71,23 @@ class Periodic:
         self._thread = None
 
     def _run(self) -> None:
+        self._closing.wait(self._delay)
         while not self._closed:
             pause = self._seconds
             try:
-                self._work()
+                if self._work() is True:
+                    pause = min(pause, PAUSE)
             except Exception as error:  # noqa: BLE001 - the next time may go well
                 pause = min(pause, SOON)
                 self._quiet.warning(
                     "The %s failed: %s: %s", self._name, type(error).__name__, error
                 )
+            if pause > REST:
+                _close_connections()
             self._closing.wait(pause)
-        for each in LAST:
-            each()
+        _close_connections()
+
+
+def _close_connections() -> None:
+    for each in LAST:
+        each()

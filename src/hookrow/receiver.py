@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 ENDPOINT = "/provider/webhooks"
 
+COUNT_EVERY = 60.0
+"""In seconds; how often the entries of the log are counted by hour."""
+
 
 def endpoint_path(mount_path: str) -> str:
     """Return the endpoint's path below a mount path, with or without slashes at its ends.
@@ -117,6 +120,10 @@ class Receiver:
         self._parked = Parked(store, store.log, provider.parse, self._tell) if store.log else None
         if self._parked is not None and sweep:
             self._tasks.append(Periodic(self._parked.sweep, seconds=SWEEP_EVERY, name="sweep"))
+        if store.log is not None:
+            count = store.log.count_hours
+            every = COUNT_EVERY
+            self._tasks.append(Periodic(count, seconds=every, name="hourly count", later=True))
         if observer is not None:
             self._be_watched(store, opened)
 

@@ -523,9 +523,9 @@ class ReadContract:
         listed = log.newest(Query(), limit=len(numbered), bodies=False)
         found = with_bodies(log, listed)
         assert [each.body for each in found] == [entry(n).body for n in reversed(numbered)]
-        keep(home, *(entry(n, last_received_at=NOON + HOUR) for n in (1, 9)))
+        keep(home, *(entry(n, last_received_at=NOON + HOUR) for n in (1, 9, numbered[-1])))
         sum(log.prune(before=NOON + SECOND, parked_before=GIVEN_UP, bodies_only=False))
-        assert numbers(with_bodies(log, listed)) == [9, 1]
+        assert numbers(with_bodies(log, listed)) == [numbered[-1], 9, 1]
 
     @pytest.mark.parametrize("bodies_only", [True, False])
     def test_prune(self, home: Home, log: LogReader, *, bodies_only: bool) -> None:

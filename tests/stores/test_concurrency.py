@@ -296,6 +296,7 @@ class TestLockedRows:
     def test_prune(self, home: SQLHome, *, bodies_only: bool) -> None:
         """While another process prunes, nothing is done."""
         keep(home, entry())
+        keep(home, entry(2, last_received_at=NOON + DAY))
         over = {"before": NOON + SECOND, "parked_before": NOON + DAY - PARKED_FOR}
         prune = partial(reader(home).prune, **over, bodies_only=bodies_only)
         with psycopg.connect(home.url) as other:

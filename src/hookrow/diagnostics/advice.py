@@ -85,6 +85,22 @@ def naive_times(connection: Connection, queries: Queries) -> Iterator[tuple[str,
                 yield f"{table}.{plain}", f"{alter} USING {plain} AT TIME ZONE 'UTC'"
 
 
+def cached_ids(connection: Connection, queries: Queries) -> str | None:
+    """Return the statement that lets the log's ids ascend, if sessions reserve ids beforehand.
+
+    Such an id may be lower than one that has been counted already. SQLite reserves none.
+    """
+    log = queries.schema.log
+    if log is None or queries.dialect.name != "postgresql":
+        return None
+    sql = (
+        "SELECT seqrelid::regclass::text FROM pg_sequence "
+        "WHERE seqrelid = pg_get_serial_sequence(%s, 'id')::regclass AND seqcache > 1"
+    )
+    found = connection.fetch(sql, [regclass(queries.dialect, log)])
+    return f"ALTER SEQUENCE {found[0][0]} CACHE 1" if found else None
+
+
 def repeated_emails(database: Database, queries: Queries) -> tuple[int, str]:
     """Return how many emails several subscribers have, and one of them or an empty text.
 

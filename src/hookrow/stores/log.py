@@ -215,6 +215,13 @@ class LogReader(Protocol):
     def count_parked(self) -> int:
         """Return the number of parked entries."""
 
+    def count_hours(self) -> bool:
+        """Add a chunk of entries to the hourly counts, where the log has such.
+
+        Returns whether the next chunk can be counted now. Each entry is counted once, some time
+        after it was written.
+        """
+
 
 def with_bodies(log: LogReader, listed: Sequence[Logged]) -> Iterator[Logged]:
     """Yield entries that were listed newest first without bodies, with their bodies.

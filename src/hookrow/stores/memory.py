@@ -162,6 +162,10 @@ class MemoryLog:
         """See `LogReader`."""
         return len(self._matching(Query(parked=True)))
 
+    def count_hours(self) -> bool:
+        """Return False: there are no hourly counts."""
+        return False
+
     def _matching(self, query: Query = Query()) -> list[Logged]:  # noqa: B008 - frozen
         """Return the entries of a query, oldest first."""
         entries = sorted(self.entries.values(), key=attrgetter("id"))

@@ -6,15 +6,19 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
+from time import sleep
 from typing import Any, TypeVar
 
 from hookrow.entry import Ending, Logged, fingerprints, kept_message_id, kept_recipient, quoted
 from hookrow.entry import retry_at as next_try
 from hookrow.notification import Source
+from hookrow.periodic import PAUSE
+from hookrow.schema import Schema
 from hookrow.stores import Conflict
 from hookrow.stores.log import Cell, Ended, Grain, Probe, Query, reached, span, within_size
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.dialects import utc
+from hookrow.stores.sql.hours import Hours
 
 T = TypeVar("T")
 
@@ -45,11 +49,12 @@ _LIKE = str.maketrans({each: f"\\{each}" for each in "\\%_"})
 
 
 class SQLLog:
-    """A `LogReader` of the table of that name. `verified` raises if the tables do not fit."""
+    """A `LogReader` of the schema's log. `verified` raises if the tables do not fit."""
 
-    def __init__(self, database: Database, name: str, verified: Callable[[], object]) -> None:
+    def __init__(self, database: Database, schema: Schema, verified: Callable[[], object]) -> None:
         self._database, self._dialect = database, database.dialect
-        self._table, self._verified = self._dialect.table(name), verified
+        self._table, self._verified = self._dialect.table(schema.log or ""), verified
+        self._hours = Hours(self._dialect, schema)
 
     def newest(
         self, query: Query, *, before: int | None = None, limit: int, bodies: bool = True
@@ -95,12 +100,15 @@ class SQLLog:
     def prune(
         self, *, before: datetime, parked_before: datetime, bodies_only: bool
     ) -> Iterator[int]:
-        """End early if another process is pruning."""
+        """End early if another process is pruning. Keep the newest: SQLite would reuse its id."""
         over = "last_received_at < %s AND (retry_at IS NULL OR received_at < %s)"
         change = f"DELETE FROM {self._table} WHERE {over}"
         if bodies_only:
             clear = f"UPDATE {self._table} SET body = NULL, retry_at = NULL"
             change = f"{clear} WHERE {over} AND body IS NOT NULL"
+        elif self._is_counted():
+            newest = f"SELECT max(id) FROM {self._table}"
+            change += f" AND {self._hours.counted} AND id < ({newest})"
         values = [self._dialect.write(before), self._dialect.write(parked_before)]
         for low, high in self._ranges():
             pruned = _retried(partial(self._prune_batch, change, values, low, high))
@@ -170,6 +178,18 @@ class SQLLog:
         """See `LogReader`."""
         ((count,),) = self._select("count(*)", "retry_at IS NOT NULL")
         return int(count)
+
+    def count_hours(self) -> bool:
+        """See `LogReader`."""
+        with self._transaction() as connection:
+            return self._hours.count(connection)
+
+    def _is_counted(self) -> bool:
+        """Count what can be counted, and return whether entries are counted at all."""
+        while self.count_hours():
+            sleep(PAUSE)
+        with self._database.reading() as connection:
+            return self._hours.are_there(connection)
 
     def _prune_batch(
         self, change: str, values: Sequence[Any], low: int, high: int

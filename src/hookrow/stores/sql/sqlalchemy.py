@@ -52,9 +52,10 @@ class _Connection(DriverConnection):
         with self._run(sql, parameters) as done:
             return done.rowcount
 
-    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> int:
         """Run it with one call of the driver."""
-        self._connection.exec_driver_sql(self._convert(sql), list(map(tuple, rows))).close()
+        with self._connection.exec_driver_sql(self._convert(sql), list(map(tuple, rows))) as done:
+            return done.rowcount
 
 
 class EngineDatabase(BeginsSessions):

@@ -35,9 +35,9 @@ class SQLiteConnection(DriverConnection):
     def _run(self, sql: str, parameters: Sequence[Any]) -> sqlite3.Cursor:
         return self.connection.execute(question_marks(sql), parameters)
 
-    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> int:
         """Run it with one call of the driver."""
-        self.connection.executemany(question_marks(sql), rows)
+        return self.connection.executemany(question_marks(sql), rows).rowcount
 
 
 class SQLiteDatabase(BeginsSessions, ConnectionPool[SQLiteConnection]):

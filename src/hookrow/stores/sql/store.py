@@ -92,7 +92,7 @@ class SQLStore:
         self._mismatch, self._refused_at = "", float("-inf")
         self._warned = False
         self._mapping_recorded = schema.log is None
-        self.log = SQLLog(database, schema.log, self._verified) if schema.log else None
+        self.log = SQLLog(database, schema, self._verified) if schema.log else None
         self.census = SQLCensus(database, self._verified)
 
     def _record_mapping(self) -> None:

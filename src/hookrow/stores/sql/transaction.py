@@ -125,11 +125,15 @@ def _of_owners(mentioned: Mentioned, dispatches: Mapping[str, Sequence[Dispatch]
 
 
 class _Step(NamedTuple):
-    """A statement and its parameters: those of one execution, or of `many`."""
+    """A statement and its parameters: those of one execution, or of `many`.
+
+    `entries` are those that it adds to the log.
+    """
 
     statement: Statement
     parameters: Sequence[Any]
     many: bool = False
+    entries: Sequence[Entry] = ()
 
 
 class SQLTransaction(SQLReading):
@@ -179,7 +183,7 @@ class SQLTransaction(SQLReading):
         elif steps:
             text = self._queries.updates.at_once(tuple(step.statement for step in steps))
             parameters = [each for step in steps for each in step.parameters]
-            self._pending = _Step(Statement(text), parameters)
+            self._pending = _Step(Statement(text), parameters, entries=steps[-1].entries)
             if self._begun:
                 self._flush()
 
@@ -190,16 +194,16 @@ class SQLTransaction(SQLReading):
             self._connection.execute("COMMIT")
 
     def _flush(self) -> None:
-        if self._pending is None:
+        pending, self._pending = self._pending, None
+        if pending is None:
             return
         try:
-            self._run(self._pending)
+            self._run(pending)
         except Exception as error:
             if not refuses_one_statement(error):
                 raise
             self._queries.single_statement = False
             raise Conflict("The tables are now changed in several statements.") from error
-        self._pending = None
 
     def _begin(self) -> None:
         if not self._begun:
@@ -208,10 +212,29 @@ class SQLTransaction(SQLReading):
         self._flush()
 
     def _run(self, step: _Step) -> None:
+        text, parameters, entries = step.statement.text, step.parameters, step.entries
         if step.many:
-            self._connection.execute_many(step.statement.text, step.parameters)
+            if self._connection.execute_many(text, parameters) < len(entries):
+                self._turn(self._queries.hours.turned(self._connection, entries))
+        elif entries:
+            added = self._connection.fetch(text, parameters)
+            if len(added) < len(entries):
+                there = {bytes(fingerprint) for (fingerprint,) in added}
+                self._turn([each for each in entries if each.fingerprint not in there])
         else:
-            self._connection.execute(step.statement.text, step.parameters)
+            self._connection.execute(text, parameters)
+
+    def _turn(self, entries: Sequence[Entry]) -> None:
+        """Write entries that were left out because they change whether others have recovered.
+
+        If a statement has committed the rest of the group already, this is another transaction,
+        which is committed before the responses. Without it the log has the earlier result, so
+        that parked entries are tried again.
+        """
+        if entries and (turn := self._queries.turn):
+            self._begin()
+            self._queries.hours.turn(self._connection, entries)
+            self._run(self._entries_step(turn, entries))
 
     def _locks(self, rows: Collection[RowId]) -> Iterator[tuple[Suppressible, _Step]]:
         if self._queries.dialect.locks_rows:
@@ -262,10 +285,12 @@ class SQLTransaction(SQLReading):
         if keep is None or not entries:
             return
         self.has_entries = True
+        yield self._entries_step(keep, entries)._replace(entries=entries)
+
+    def _entries_step(self, statement: Statement, entries: Sequence[Entry]) -> _Step:
         if self._queries.dialect.takes_rows:
-            yield _Step(keep, [_encode(entries).decode()])
-        else:
-            yield self._step(keep, [(*astuple(entry), entry.outcome) for entry in entries])
+            return _Step(statement, [_encode(entries).decode()])
+        return self._step(statement, [(*astuple(entry), entry.outcome) for entry in entries])
 
     def _step(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> _Step:
         dialect = self._queries.dialect

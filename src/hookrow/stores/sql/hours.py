@@ -1,0 +1,249 @@
+"""Counts the log's entries by hour of arrival in `hookrow_hours`: each id exactly once.
+
+`hookrow_meta` has the watermark, up to which all ids are counted, and on PostgreSQL the ceiling,
+the highest id that was there at some time. A lower id may be committed after a higher one, by a
+transaction of any age, so no clock decides when to count: the ceiling is final once every
+transaction has ended that could write to the log when the ceiling was read. An INSERT locks the log
+before it takes an id, so no other transaction can commit a lower id.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+
+from hookrow.entry import RECORD_TYPES, Ending, Entry
+from hookrow.schema import Schema
+from hookrow.stores.sql.columns import columns, regclass
+from hookrow.stores.sql.connections import Connection
+from hookrow.stores.sql.dialects import Dialect
+
+log = logging.getLogger("hookrow")
+
+CHUNK = 5000
+"""In ids; how many one transaction counts. On SQLite it holds the whole file."""
+
+LOCK = 0x686F6F6B68
+"""The PostgreSQL advisory lock that a process holds while it counts a chunk: "hookh"."""
+
+REASONS = ("HardBounce", "SpamComplaint", "ManualSuppression")
+"""The provider's reasons. Any other text may contain an address."""
+
+OTHER = "other"
+"""Stands for a record type or a reason that is none of hookrow's."""
+
+WATERMARK, CEILING, FIRST = "hours_watermark", "hours_ceiling", "hours_first"
+"""Names in `hookrow_meta`: an id; an id, the server's start, transactions; id 1's fingerprint."""
+
+RECOVERED = f"kept.first_outcome <> '{Ending.RECORDED.value}'"
+"""The condition on an entry of the log that it has recovered if it is recorded."""
+
+_IS_RECORDED = f"outcome = '{Ending.RECORDED.value}'"
+
+TURNS = f"{RECOVERED} AND (kept.{_IS_RECORDED}) <> (excluded.{_IS_RECORDED})"
+"""The condition on two entries that the second changes whether the first has recovered."""
+
+_HOUR = {
+    "postgresql": ("date_trunc('hour', timezone('UTC', received_at))", "timezone('UTC', {})"),
+    "sqlite": ("substr(received_at, 1, 13)", "{} || ':00:00.000000'"),
+}
+"""How an hour is grouped by, and how it is stored."""
+
+_HOLDERS = """
+WITH RECURSIVE log(id) AS (
+    SELECT to_regclass(%s)::oid
+    UNION SELECT inhrelid FROM pg_inherits JOIN log ON inhparent = id
+)
+SELECT CAST(extract(epoch FROM pg_postmaster_start_time()) AS text), ARRAY(
+    SELECT DISTINCT virtualtransaction FROM pg_locks
+    WHERE locktype = 'relation' AND relation IN (SELECT id FROM log)
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND mode = 'RowExclusiveLock' AND pid IS DISTINCT FROM pg_backend_pid()
+)
+"""
+"""The server's start, and the transactions that may have written to the log or a partition.
+
+Prepared ones have no pid. After a restart of the server others have the same names.
+"""
+
+_LAST = (
+    "SELECT CASE WHEN name <> '' THEN coalesce(pg_sequence_last_value(name::regclass), 0) END "
+    "FROM pg_get_serial_sequence(%s, 'id') AS name"
+)
+"""The last id that the log's sequence assigned; null if it has none."""
+
+
+class Hours:
+    """The hourly counts of a schema's log, as SQL that runs on a connection in a transaction."""
+
+    def __init__(self, dialect: Dialect, schema: Schema) -> None:
+        self._dialect, self._on_postgres = dialect, dialect.name == "postgresql"
+        self._tables = [schema.beside_log(name) for name in ("hookrow_hours", "hookrow_meta")]
+        self._hours, self._meta = map(dialect.table, self._tables)
+        self._log = dialect.table(schema.log or "")
+        self._named = [regclass(dialect, schema.log or "")] if self._on_postgres else []
+        self._obstacle: str | None = None
+
+    @property
+    def counted(self) -> str:
+        """The condition that an id is counted."""
+        value = f"SELECT CAST(value AS bigint) FROM {self._meta} WHERE name = '{WATERMARK}'"
+        return f"id <= coalesce(({value}), 0)"
+
+    def count(self, connection: Connection) -> bool:
+        """Count a chunk, or look for what can be counted; return whether there is more to do now.
+
+        Does nothing while another process counts, or if the tables are missing.
+        """
+        obstacle = self._find_obstacle(connection)
+        if obstacle not in {None, self._obstacle}:
+            log.warning("Notifications are not counted by hour. %s", obstacle)
+        self._obstacle = obstacle
+        return obstacle is None and self._is_alone(connection) and self._proceed(connection)
+
+    def are_there(self, connection: Connection) -> bool:
+        """Return whether the tables exist and can be written."""
+        if not self._on_postgres:
+            return all(columns(connection, self._dialect, name) for name in self._tables)
+        sql = (
+            "SELECT bool_and(coalesce(has_table_privilege(to_regclass(name), privilege), false)) "
+            "FROM unnest(%s::text[]) AS name, unnest(%s::text[]) AS privilege"
+        )
+        names = [regclass(self._dialect, name) for name in self._tables]
+        given = map(self._dialect.encode, (names, ("SELECT", "INSERT", "UPDATE")))
+        return bool(connection.fetch(sql, [*given])[0][0])
+
+    def turn(self, connection: Connection, entries: Sequence[Entry]) -> None:
+        """Lock entries of the log, and correct `recovered` before they end in this way.
+
+        An entry that is not counted yet is left to `count`.
+        """
+        if self._on_postgres:
+            is_any = self._dialect.any_of("fingerprint", "bytea")
+            lock = f"SELECT FROM {self._log} WHERE {is_any} ORDER BY fingerprint FOR UPDATE"
+            given = [f"\\x{entry.fingerprint.hex()}" for entry in entries]
+            connection.fetch(lock, [self._dialect.encode(given)])
+        if not self.are_there(connection):
+            return
+        self._locked(connection)
+        for entry in entries:
+            step = "count(*)" if entry.outcome is Ending.RECORDED else "-count(*)"
+            add = self._add("0", step, f"{_turned_by(entry)} AND {self.counted}")
+            connection.execute(add, [entry.fingerprint])
+
+    def turned(self, connection: Connection, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """Return those that change whether an entry of the log has recovered."""
+        sql, fetch = f"SELECT 1 FROM {self._log} AS kept WHERE ", connection.fetch
+        return [each for each in entries if fetch(sql + _turned_by(each), [each.fingerprint])]
+
+    def _find_obstacle(self, connection: Connection) -> str | None:
+        if not self.are_there(connection):
+            return (
+                f"The table {' or '.join(self._tables)} is missing, or the user lacks SELECT, "
+                "INSERT or UPDATE on it. Run `hookrow db upgrade` or your own migrations."
+            )
+        if self._on_postgres:
+            ((level,),) = connection.fetch("SELECT current_setting('transaction_isolation')")
+            if level != "read committed":  # its snapshot would be older than the locks
+                return f"This needs READ COMMITTED, and the connection is set to {level.upper()}."
+        return None
+
+    def _is_alone(self, connection: Connection) -> bool:
+        """Return whether no other process counts. SQLite's transaction holds the whole file."""
+        lock = "SELECT pg_try_advisory_xact_lock(%s)"
+        return not self._on_postgres or bool(connection.fetch(lock, [LOCK])[0][0])
+
+    def _proceed(self, connection: Connection) -> bool:
+        values = self._locked(connection)
+        watermark = int(values[WATERMARK])
+        kept, start, *writers = values.get(CEILING, "0 -").split()
+        ceiling = int(kept)
+        ((highest,),) = connection.fetch(f"SELECT coalesce(max(id), 0) FROM {self._log}")
+        if self._restarted(connection, values.get(FIRST), max(watermark, ceiling), highest):
+            watermark = ceiling = 0
+            self._save(connection, WATERMARK, "0")
+        if not self._on_postgres:
+            return self._count_chunk(connection, min(watermark, highest), highest)
+        ((server, holders),) = connection.fetch(_HOLDERS, self._named)
+        if ceiling <= watermark or (writers and start != server):
+            self._save(connection, CEILING, " ".join([str(highest), server, *holders]))
+            return bool(highest > watermark)
+        if set(writers) & set(holders):
+            return False
+        if writers:
+            self._save(connection, CEILING, f"{ceiling} {server}")
+        return self._count_chunk(connection, watermark, ceiling)
+
+    def _count_chunk(self, connection: Connection, watermark: int, ceiling: int) -> bool:
+        """Count ids after the watermark, and advance it; return whether it is below the ceiling."""
+        within = "id > %s AND id <= %s"
+        first = f"SELECT min(id) FROM {self._log} WHERE {within}"
+        ((low,),) = connection.fetch(first, [watermark, ceiling])  # after what may be a wide gap
+        end = ceiling if low is None else min(low + CHUNK - 1, ceiling)
+        if low is not None:
+            recovered = f"count(*) FILTER (WHERE {RECOVERED} AND {_IS_RECORDED})"
+            connection.execute(self._add("count(*)", recovered, within), [watermark, end])
+        self._save(connection, WATERMARK, str(end))
+        return bool(end < ceiling)
+
+    def _add(self, number: str, recovered: str, where: str) -> str:
+        """Add numbers of the entries of a condition to the counts."""
+        hour, stored = _HOUR[self._dialect.name]
+        keys = (
+            f"CASE {_is_any('record_type', RECORD_TYPES.values())} ELSE '{OTHER}' END",
+            f"CASE WHEN reason IS NULL THEN '' {_is_any('reason', REASONS)} ELSE '{OTHER}' END",
+            "first_outcome",
+        )
+        return (
+            f"INSERT INTO {self._hours} AS counts "
+            "(hour, record_type, reason, first_outcome, entries, recovered) "
+            f"SELECT {stored.format(hour)}, {', '.join(keys)}, {number}, {recovered} "
+            f"FROM {self._log} AS kept WHERE {where} GROUP BY {hour}, 2, 3, 4 "
+            "ON CONFLICT (hour, record_type, reason, first_outcome) DO UPDATE SET "
+            "entries = counts.entries + excluded.entries, "
+            "recovered = counts.recovered + excluded.recovered"
+        )
+
+    def _locked(self, connection: Connection) -> Mapping[str, str]:
+        """Return the values by name; the watermark is locked until the end of the transaction."""
+        insert = f"INSERT INTO {self._meta} (name, value) VALUES (%s, '0') ON CONFLICT DO NOTHING"
+        connection.execute(insert, [WATERMARK])
+        sql = f"SELECT name, value FROM {self._meta} WHERE name IN (%s, %s, %s) ORDER BY name DESC"
+        lock = " FOR UPDATE" * self._on_postgres
+        return dict(map(tuple, connection.fetch(sql + lock, [WATERMARK, CEILING, FIRST])))
+
+    def _save(self, connection: Connection, name: str, value: str) -> None:
+        sql = (
+            f"INSERT INTO {self._meta} AS kept (name, value) VALUES (%s, %s) "
+            "ON CONFLICT (name) DO UPDATE SET value = excluded.value "
+            "WHERE kept.value <> excluded.value"
+        )
+        connection.execute(sql, [name, value])
+
+    def _restarted(
+        self, connection: Connection, known: str | None, seen: int, highest: int
+    ) -> bool:
+        """Return whether ids were assigned again from 1 on.
+
+        The highest that is there does not tell, because the newest may have been deleted.
+        """
+        if self._on_postgres:
+            ((last,),) = connection.fetch(_LAST, self._named)
+            return last is not None and bool(max(last, highest) < seen)
+        sql = f"SELECT max(hex(fingerprint)) FROM {self._log} WHERE id = 1"
+        ((first,),) = connection.fetch(sql)
+        if restarted := first not in {None, known}:
+            self._save(connection, FIRST, first)
+        return restarted
+
+
+def _turned_by(entry: Entry) -> str:
+    """Return the condition on an entry with this fingerprint that this one changes its recovery."""
+    recovers = entry.outcome is Ending.RECORDED
+    return f"fingerprint = %s AND {RECOVERED} AND {'NOT ' * recovers}({_IS_RECORDED})"
+
+
+def _is_any(column: str, words: Collection[str]) -> str:
+    """Return a branch of CASE for the words that are kept as they are."""
+    listed = ", ".join(f"'{word}'" for word in sorted({*words}))
+    return f"WHEN {column} IN ({listed}) THEN {column}"

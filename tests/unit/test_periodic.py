@@ -1,0 +1,49 @@
+"""Work that is done again and again: when it begins, and how long it pauses."""
+
+import time
+from contextlib import closing
+from queue import SimpleQueue
+
+import pytest
+
+from hookrow import periodic
+from hookrow.periodic import Periodic
+
+LONG = 3600.0
+LIMIT = 60.0
+"""In seconds; how long a test waits for something that usually comes at once."""
+
+
+@pytest.fixture
+def rests(monkeypatch: pytest.MonkeyPatch) -> SimpleQueue[str]:
+    """Return what is told each time that connections are closed."""
+    told: SimpleQueue[str] = SimpleQueue()
+    monkeypatch.setattr(periodic, "LAST", {lambda: told.put("closed")})
+    return told
+
+
+def test_more_to_do(rests: SimpleQueue[str]) -> None:
+    """If there is more to do, it continues soon; then it rests, without connections."""
+    calls = iter([True, True, 1])
+    done: SimpleQueue[object] = SimpleQueue()
+
+    def work() -> object:
+        more = next(calls)
+        done.put(more)
+        return more
+
+    with closing(Periodic(work, seconds=LONG, name="work")) as task:
+        task.start()
+        assert rests.get(timeout=LIMIT) == "closed"
+        assert done.qsize() == 3
+
+
+def test_later(rests: SimpleQueue[str]) -> None:
+    """Work that comes later is not done in a process that ends before."""
+    done: list[float] = []
+    with closing(
+        Periodic(lambda: done.append(time.monotonic()), seconds=LONG, name="w", later=True)
+    ) as task:
+        task.start()
+    assert rests.get(timeout=LIMIT) == "closed"
+    assert done == []
