@@ -21,6 +21,7 @@ from test_partitions import partition
 from copying import replace
 from hookrow import Postmark, Receiver
 from hookrow.entry import Ending
+from hookrow.notification import Source
 from hookrow.recording import record
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.hours import CHUNK, Hours
@@ -460,17 +461,43 @@ def test_a_group_in_which_one_recovers(home: SQLHome) -> None:
 def test_a_crash_before_an_entry_recovers(
     on_postgres: SQLHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The entry keeps its earlier result, and recovers when the notification arrives again."""
+    """The entry keeps its earlier result, and recovers when the notification arrives again.
+
+    A replay takes a single transaction.
+    """
     keep(on_postgres, parked(1, minutes=1))
     count(on_postgres)
     with monkeypatch.context() as patch:
         patch.setattr(Hours, "turn", Mock(side_effect=ZeroDivisionError))
         with pytest.raises(ZeroDivisionError):
             keep(on_postgres, entry(1), entry(2))
-    assert [row["outcome"] for row in on_postgres.logged()] == [REFUSED.value, "recorded"]
-    keep(on_postgres, entry(1))
+        assert [row["outcome"] for row in on_postgres.logged()] == [REFUSED.value, "recorded"]
+        replayed = entry(1, source=Source.REPLAY, attempts=0)
+        with pytest.raises(ZeroDivisionError):
+            keep(on_postgres, replayed, entry(3))
+    assert len(on_postgres.logged()) == 2
+    keep(on_postgres, replayed)
     count(on_postgres)
     assert (total(on_postgres), recovered(on_postgres)) == (2, 1)
+
+
+def test_an_entry_recovers_after_a_deadlock(
+    on_postgres: SQLHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only that entry is written again: the attempts of the others are counted already."""
+    keep(on_postgres, parked(1, minutes=1))
+    turn, deadlocks = Hours.turn, iter([psycopg.errors.DeadlockDetected] * 2)
+
+    def collide(hours: Hours, connection: Any, entries: Any) -> None:  # noqa: ANN401 - passed on
+        if deadlock := next(deadlocks, None):
+            raise deadlock
+        turn(hours, connection, entries)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Hours, "turn", collide)
+        keep(on_postgres, entry(1), entry(2))
+    kept = [(row["outcome"], row["attempts"]) for row in on_postgres.logged()]
+    assert kept == [("recorded", 2), ("recorded", 1)]
 
 
 def test_an_entry_recovers_while_it_is_counted(on_postgres: SQLHome, postgres: Databases) -> None:

@@ -17,7 +17,8 @@ from hookrow.stores.sql.connections import Database
 from hookrow.stores.sql.log import SQLLog
 from hookrow.stores.sql.mapping_record import record_mapping
 from hookrow.stores.sql.queries import Queries
-from hookrow.stores.sql.transaction import SQLReading, SQLTransaction
+from hookrow.stores.sql.reading import SQLReading
+from hookrow.stores.sql.transaction import SQLTransaction
 from hookrow.stores.sql.urls import missing_file, open_database
 from hookrow.stores.sql.verify import verify as verify_tables
 

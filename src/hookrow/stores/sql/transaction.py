@@ -9,119 +9,22 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import astuple
 
-from hookrow.decide import fold, pairs
 from hookrow.entry import Entry
-from hookrow.notification import (
-    Change,
-    Dispatch,
-    Mentioned,
-    RowId,
-    Rows,
-    SetTime,
-    Subscriber,
-    Suppressible,
-)
-from hookrow.schema import KEYS, TIMES
+from hookrow.notification import Change, RowId, SetTime, Source, Suppressible
 from hookrow.stores import Conflict, State, by_kind, row_key
 from hookrow.stores.dates import key_text
-from hookrow.stores.errors import refuses_one_statement
+from hookrow.stores.errors import refuses_one_statement, store_error
 from hookrow.stores.sql.connections import Connection
 from hookrow.stores.sql.conversions import converted
-from hookrow.stores.sql.dialects import utc
 from hookrow.stores.sql.log_insert import Statement
-from hookrow.stores.sql.message_ids import as_sent, as_stored
 from hookrow.stores.sql.queries import Queries
+from hookrow.stores.sql.reading import SQLReading
 from hookrow.stores.sql.updates import Update
 
+_TRIES = 3
+"""How often a transaction is tried that turns entries by itself."""
+
 _encode = msgspec.json.Encoder().encode
-
-
-class SQLReading:
-    """Finds rows with at most two SELECTs, and reads them with one for each kind."""
-
-    def __init__(self, connection: Connection, queries: Queries) -> None:
-        self._connection, self._queries = connection, queries
-
-    def find(self, mentioned: Mentioned) -> Rows:
-        """Find every row that the group mentions."""
-        subscribers: defaultdict[str, list[Subscriber]] = defaultdict(list)
-        sent: defaultdict[str, list[Dispatch]] = defaultdict(list)
-        subscriptions = set()
-        for person, email, message_id, id_, list_ in self._found(mentioned):
-            if message_id is not None:
-                sent[message_id].append(Dispatch(id_, person, email or "", list_))
-            elif email is not None:
-                subscribers[fold(email)].append(Subscriber(person, email))
-            else:
-                subscriptions.add((list_, person))
-        queries = self._queries
-        dispatches = as_sent(mentioned.message_ids, sent) if queries.has_uuids else sent
-        if queries.pairs is not None and mentioned.changed:
-            wanted = set(pairs(mentioned, subscribers, dispatches))
-            if queries.finds_subscriptions:
-                wanted -= _of_owners(mentioned, dispatches)
-            if wanted:
-                found = self._fetch_keyed(Suppressible.SUBSCRIPTION, queries.pairs, wanted)
-                subscriptions.update((list_, person) for list_, person in found)
-        return Rows(
-            subscribers,
-            dispatches,
-            subscriptions,
-            queries.undated,
-            exact=queries.schema.subscribers.fold == "exact",
-        )
-
-    def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
-        """Read the columns that notifications set."""
-        states: dict[RowId, State] = {}
-        for kind, keys in by_kind(rows).items():
-            width, names = len(KEYS[kind]), self._queries.written.get(kind, ())
-            for row in self._fetch_keyed(kind, self._queries.state(kind), keys):
-                state = {
-                    name: utc(value) if name in TIMES else value
-                    for name, value in zip(names, row[width:], strict=True)
-                }
-                if state.get("suppression_reason") == "" == self._queries.empty[kind]:
-                    state["suppression_reason"] = None
-                states[kind, row_key(row[:width])] = state
-        return {row: states[row] for row in rows if row in states}
-
-    def _found(self, mentioned: Mentioned) -> Sequence[Any]:
-        if not mentioned.emails and not mentioned.message_ids:
-            return ()
-        queries, encode = self._queries, self._queries.dialect.encode
-        emails = mentioned.emails
-        if queries.schema.subscribers.fold != "ascii":
-            emails = {*emails, *mentioned.recipients}
-        message_ids = [mentioned.message_ids]
-        if queries.finds_subscriptions:
-            message_ids.append({message_id for message_id, _ in mentioned.changed})
-        if queries.has_uuids:
-            message_ids = [as_stored(each) for each in message_ids]
-        found = self._connection.fetch(queries.find, [encode(emails), *map(encode, message_ids)])
-        return converted(found, queries.conversions.found)
-
-    def _fetch_keyed(self, kind: Suppressible, sql: str, keys: Collection[Any]) -> Sequence[Any]:
-        """Return the rows of these keys; on SQLite one by one, because its JSON has no bytes."""
-        parameters, fetch = self._keys(kind, keys), self._connection.fetch
-        if self._queries.dialect.takes_rows:
-            found = fetch(sql, parameters)
-        else:
-            found = [each for row in parameters for each in fetch(sql, row)]
-        return converted(found, self._queries.conversions.state.get(kind, {}))
-
-    def _keys(self, kind: Suppressible, keys: Collection[Any]) -> Sequence[Any]:
-        """Return the parameters of a statement by keys."""
-        return self._queries.dialect.encode_rows(self._queries.conversions.keys(kind, keys))
-
-
-def _of_owners(mentioned: Mentioned, dispatches: Mapping[str, Sequence[Dispatch]]) -> set[Any]:
-    """Return the pairs whose subscriptions are found together with the dispatches."""
-    return {
-        (dispatch.list, dispatch.owner)
-        for message_id, _ in mentioned.changed
-        for dispatch in dispatches.get(message_id, ())
-    }
 
 
 class _Step(NamedTuple):
@@ -172,8 +75,13 @@ class SQLTransaction(SQLReading):
     def write(self, changes: Sequence[Change], entries: Sequence[Entry] = ()) -> None:
         """Lock and change the rows, and add the entries to the log."""
         rows = {change.row for change in changes}
-        # One statement cannot change a row twice.
-        single = self._queries.single_statement and len(rows) == len(changes) and not self._pending
+        # One statement cannot change a row twice, and what is late may turn entries.
+        single = (
+            self._queries.single_statement
+            and len(rows) == len(changes)
+            and not self._pending
+            and all(entry.source is Source.LIVE for entry in entries)
+        )
         steps = [step for _, step in self._locks(rows)]
         steps += [*self._updates(changes, at_once=single), *self._log_entries(entries)]
         if not single:
@@ -229,19 +137,36 @@ class SQLTransaction(SQLReading):
 
         If a statement has committed the rest of the group already, this is another transaction,
         which is committed before the responses. Without it the log has the earlier result, so
-        that parked entries are tried again.
+        that parked entries are tried again. It is tried again by itself if it conflicts with
+        others, because the attempts of the rest are counted already.
         """
-        if entries and (turn := self._queries.turn):
-            self._begin()
+        turn = self._queries.turn
+        if not entries or turn is None:
+            return
+        steps = self._entries_step(turn, entries)
+        if self._begun:
             self._queries.hours.turn(self._connection, entries)
-            self._run(self._entries_step(turn, entries))
+            self._run(steps)
+            return
+        for tries_left in reversed(range(_TRIES)):
+            self._connection.execute(self._queries.dialect.begin)
+            try:
+                self._queries.hours.turn(self._connection, entries)
+                self._run(steps)
+                self._connection.execute("COMMIT")
+            except Exception as error:
+                if not tries_left or not isinstance(store_error(error), Conflict):
+                    raise
+                self._connection.execute("ROLLBACK")
+            else:
+                return
 
     def _locks(self, rows: Collection[RowId]) -> Iterator[tuple[Suppressible, _Step]]:
         if self._queries.dialect.locks_rows:
             for kind, keys in by_kind(rows).items():
                 if kind in self._queries.written:
                     statement = self._queries.lock(kind, skip_locked=self._skip_locked)
-                    yield kind, _Step(statement, self._keys(kind, keys))
+                    yield kind, _Step(statement, self.keys(kind, keys))
 
     def _updates(self, changes: Sequence[Change], *, at_once: bool) -> Iterator[_Step]:
         """Yield the statements that apply the changes, one for all changes of a form."""
