@@ -122,6 +122,7 @@ class TestShow:
             "type": "SubscriptionChange",
             "recipient": ADA,
             "message id": ADAS,
+            "reason": "HardBounce",
             "happened": "2026-03-04 05:06:07Z",
             "came": "2026-03-04 05:06:07Z, last 2026-03-04 06:06:07Z",
             "ended": "failed, 503, 2026-03-04 06:06:07Z",
