@@ -13,15 +13,15 @@ from alembic import command
 from alembic.config import Config
 
 from command import Command
+from engines import opened
 from hookrow import Arrival, Recorded, Role, Schema, Suppressed
 from hookrow.check import check
 from hookrow.finding import Level
 from hookrow.migrations import upgrade
-from hookrow.migrations.engines import opened
 from hookrow.recording import record
 from hookrow.schema import Fold
 from hookrow.settings import Settings, read
-from hookrow.stores.tables import metadata
+from own_tables import metadata
 from session import ROOT, read_blocks
 
 PAGE = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
