@@ -20,14 +20,13 @@ from hookrow.entry import Ending
 from hookrow.figures import Figures, Period
 from hookrow.figures.counting import counted
 from hookrow.figures.tally import Tally
-from hookrow.migrations.engines import opened
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.tables import notifications
 from load import load
 from log import fill_log
 from machine import facts, told
-from places import databases, server
+from places import databases, opened, server
 from report import Row, figure, head, loaded, show
 
 PAGE = 50

@@ -17,14 +17,13 @@ from threading import Thread
 from time import monotonic, process_time, sleep
 
 from data import SECRET, fill, payloads
-from hookrow.migrations.engines import opened
 from hookrow.notification import Arrival
 from hookrow.periodic import PAUSE
 from hookrow.postmark import Postmark
 from hookrow.provider import read
 from hookrow.recording import record
 from hookrow.stores.sql import SQLStore
-from places import postgres
+from places import opened, postgres
 from processes import cores
 
 GROUP = 32

@@ -11,9 +11,8 @@ from sqlalchemy import Engine, text
 
 from data import Size, fill, payload
 from hookrow import Schema, migrations
-from hookrow.migrations.engines import opened
 from log import fill_log
-from places import POSTGRESQL, Place, settle
+from places import POSTGRESQL, Place, opened, settle
 
 GROWING = ("hookrow_dispatches", "hookrow_notifications")
 """The tables that become large."""

@@ -18,14 +18,13 @@ from sqlalchemy import ColumnElement, Engine, delete, func, select, text, update
 from data import SECRET, SMALL, arrivals
 from hookrow import Postmark, Recorded
 from hookrow.entry import entries
-from hookrow.migrations.engines import opened
 from hookrow.parked import MOST, Parked
 from hookrow.recording import keep_failed
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.tables import notifications
 from load import load
 from machine import facts, told
-from places import databases, server, settle
+from places import databases, opened, server, settle
 from report import Row, figure, loaded, show
 
 FEW = 10_000

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sqlalchemy import text
 
-from hookrow.migrations.engines import opened
+from places import opened
 
 PACKAGES = (
     "hookrow",

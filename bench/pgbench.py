@@ -17,8 +17,7 @@ from time import monotonic, sleep
 from sqlalchemy import make_url, text
 
 from data import BASE, Size
-from hookrow.migrations.engines import opened
-from places import Place
+from places import Place, opened
 from processes import cores
 from proof import Unproved
 from result import Result

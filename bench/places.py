@@ -14,12 +14,12 @@ from tempfile import TemporaryDirectory
 from sqlalchemy import Engine, delete, text
 
 from data import SMALL, Size, fill
-from hookrow.migrations.engines import opened
 from hookrow.stores.tables import notifications
 from processes import HERE, free_port, running
 
 TESTS = HERE.parent / "tests"
 sys.path.append(str(TESTS))
+from engines import opened as opened  # noqa: E402, PLC0414 - as below, and others import it
 from postgres import Server, find_binaries  # noqa: E402 - found by the line above
 
 POSTGRESQL, SQLITE = "PostgreSQL", "SQLite"

@@ -7,10 +7,9 @@ from datetime import datetime, timedelta
 from sqlalchemy import ColumnElement, Engine, and_, func, or_, select
 
 from data import payload
-from hookrow.migrations.engines import opened
 from hookrow.stores.tables import dispatches, notifications, subscribers, subscriptions
 from load import Load
-from places import Place
+from places import Place, opened
 from processes import ask
 from subjects import Subject
 

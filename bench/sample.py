@@ -15,9 +15,8 @@ from typing import Any
 from sqlalchemy import text
 
 from data import SECRET, Size
-from hookrow.migrations.engines import opened
 from load import post
-from places import POSTGRESQL, Place
+from places import POSTGRESQL, Place, opened
 from processes import cores, free_port, largest, running
 from subjects import serve
 

@@ -16,10 +16,9 @@ from typing import Any
 
 from sqlalchemy import text
 
-from hookrow.migrations.engines import opened
 from large import fill_large, sized
 from load import Load, post
-from places import POSTGRESQL, Place, postgres, renew
+from places import POSTGRESQL, Place, opened, postgres, renew
 from processes import memory, tree
 from sample import Running, hot_share, serving, written
 

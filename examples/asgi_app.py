@@ -13,16 +13,15 @@ import os
 from asyncio import to_thread
 from urllib.parse import parse_qsl
 
-from sqlalchemy import insert, select
+from sqlalchemy import create_engine, insert, select
 
 from hookrow import Postmark, Receiver, Schema
 from hookrow.asgi import ASGI, Receive, Scope, Send
 from hookrow.migrations import upgrade
-from hookrow.migrations.engines import open_engine
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.tables import dispatches, folded, subscribers
 
-engine = open_engine(os.environ.get("HOOKROW_DATABASE_URL", "sqlite:///hookrow.db"))
+engine = create_engine(os.environ.get("HOOKROW_DATABASE_URL", "sqlite:///hookrow.db"))
 upgrade(engine, Schema())  # makes the tables, for this application has none of its own
 secrets = map(os.environ.get, ("HOOKROW_SECRET", "HOOKROW_PREVIOUS_SECRET"))
 receiver = Receiver(Postmark(*filter(None, secrets)), SQLStore(engine), mount_path="/mail")

@@ -11,16 +11,15 @@ curl http://127.0.0.1:8000/dispatches/m-1
 import os
 
 from flask import Flask, abort, request
-from sqlalchemy import insert, select
+from sqlalchemy import create_engine, insert, select
 
 from hookrow import Postmark, Receiver, Schema
 from hookrow.flask import blueprint
 from hookrow.migrations import upgrade
-from hookrow.migrations.engines import open_engine
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.tables import dispatches, folded, subscribers
 
-engine = open_engine(os.environ.get("HOOKROW_DATABASE_URL", "sqlite:///hookrow.db"))
+engine = create_engine(os.environ.get("HOOKROW_DATABASE_URL", "sqlite:///hookrow.db"))
 upgrade(engine, Schema())  # makes the tables, for this application has none of its own
 secrets = map(os.environ.get, ("HOOKROW_SECRET", "HOOKROW_PREVIOUS_SECRET"))
 receiver = Receiver(Postmark(*filter(None, secrets)), SQLStore(engine))

@@ -10,7 +10,7 @@ curl http://127.0.0.1:8000/dispatches/m-1
 
 import os
 
-from sqlalchemy import insert, select
+from sqlalchemy import create_engine, insert, select
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -20,11 +20,10 @@ from starlette.routing import Mount, Route
 from hookrow import Postmark, Receiver, Schema
 from hookrow.asgi import ASGI
 from hookrow.migrations import upgrade
-from hookrow.migrations.engines import open_engine
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.tables import dispatches, folded, subscribers
 
-engine = open_engine(os.environ.get("HOOKROW_DATABASE_URL", "sqlite:///hookrow.db"))
+engine = create_engine(os.environ.get("HOOKROW_DATABASE_URL", "sqlite:///hookrow.db"))
 upgrade(engine, Schema())  # makes the tables, for this application has none of its own
 secrets = map(os.environ.get, ("HOOKROW_SECRET", "HOOKROW_PREVIOUS_SECRET"))
 receiver = Receiver(Postmark(*filter(None, secrets)), SQLStore(engine))

@@ -16,9 +16,9 @@ import pytest
 from sqlalchemy import make_url
 
 from command import Command
+from engines import open_engine
 from hookrow import Schema
 from hookrow.migrations import sql, upgrade
-from hookrow.migrations.engines import open_engine
 from postgres import SYSTEM, VARIABLE, WHEEL, Databases, Server, find_binaries
 
 if TYPE_CHECKING:

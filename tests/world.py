@@ -19,7 +19,7 @@ from sqlalchemy import (
     select,
 )
 
-from hookrow.stores import tables
+import own_tables
 from hookrow.stores.memory import MemoryStore
 
 World: TypeAlias = dict[str, list[dict[str, Any]]]
@@ -28,7 +28,7 @@ World: TypeAlias = dict[str, list[dict[str, Any]]]
 CASES = Path(__file__).parent / "cases"
 
 _TABLES = {
-    name: tables.metadata.tables[f"hookrow_{name}"]
+    name: own_tables.metadata.tables[f"hookrow_{name}"]
     for name in ("subscribers", "lists", "subscriptions", "dispatches")
 }
 _OTHERS = {
@@ -130,7 +130,7 @@ def _empty(connection: Connection) -> None:
             connection.execute(delete(table))
         connection.exec_driver_sql(f"SELECT {_RESTART}")
         return
-    for table in reversed(tables.metadata.sorted_tables):
+    for table in reversed(own_tables.metadata.sorted_tables):
         connection.execute(delete(table))
     if inspect(connection).has_table("sqlite_sequence"):  # of the tables that Django makes
         connection.exec_driver_sql("DELETE FROM sqlite_sequence")

@@ -11,9 +11,9 @@ import psycopg
 from traffic import NEW_YEAR, Load, Note, fill
 
 from command import Command
+from engines import opened
 from hookrow import Schema
 from hookrow.migrations import current, needed, upgrade
-from hookrow.migrations.engines import opened
 from hookrow.stores.timeouts import LOCK_TIMEOUT
 from postgres import Databases
 from wire import Connection, eventually, get, request

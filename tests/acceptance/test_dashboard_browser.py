@@ -15,14 +15,14 @@ from sqlalchemy import delete, insert, select
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
+import own_tables
 from command import Command
+from engines import opened
 from hookrow import Arrival, Postmark, Receiver, testing
 from hookrow.asgi import ASGI
 from hookrow.dashboard import Dashboard, basic
-from hookrow.migrations.engines import opened
 from hookrow.postmark import parse
 from hookrow.recording import record
-from hookrow.stores import tables
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from wire import ADA, ENDPOINT, PATIENCE, SECRET, eventually, uvicorn_serving
@@ -59,11 +59,11 @@ def fill(url: str) -> None:
     emails = {n: ADA if n == 1 else f"person{n}@example.com" for n in numbers}
     ids = [{"subscriber_id": n, "list_id": 1 + n % 2} for n in numbers]
     with opened(url) as engine, engine.begin() as database:
-        database.execute(insert(tables.lists), [{"name": "news"}, {"name": "offers"}])
-        database.execute(insert(tables.subscribers), [{"email": emails[n]} for n in numbers])
-        database.execute(insert(tables.subscriptions), ids)
+        database.execute(insert(own_tables.lists), [{"name": "news"}, {"name": "offers"}])
+        database.execute(insert(own_tables.subscribers), [{"email": emails[n]} for n in numbers])
+        database.execute(insert(own_tables.subscriptions), ids)
         sent = [{**row, "provider_message_id": f"m-{row['subscriber_id']}"} for row in ids]
-        database.execute(insert(tables.dispatches), sent)
+        database.execute(insert(own_tables.dispatches), sent)
     now = datetime.now(UTC)
     day = []
     for n in range(1, 121):
@@ -197,14 +197,14 @@ def test_the_keyboard_reaches_everything(site: Look) -> None:
 
 def test_new_notifications_appear_without_a_reload(site: Look, sqlite_url: str) -> None:
     """They are escaped; one that is committed late gets its place; a pause stops them."""
-    late = select(tables.notifications).where(tables.notifications.c.id == 121)
+    is_late = own_tables.notifications.c.id == 121
     with opened(sqlite_url) as engine, engine.begin() as database:
-        row = database.execute(late).one()._asdict()
-        database.execute(delete(tables.notifications).where(tables.notifications.c.id == 121))
+        row = database.execute(select(own_tables.notifications).where(is_late)).one()._asdict()
+        database.execute(delete(own_tables.notifications).where(is_late))
     site.page.clock.install()
     site.open("notifications")
     with opened(sqlite_url) as engine, engine.begin() as database:
-        database.execute(insert(tables.notifications), row)
+        database.execute(insert(own_tables.notifications), row)
     site.page.clock.run_for(5100)
     assert site.shows("1 new at")
     numbers = site.page.locator("#rows [data-label=Number]")

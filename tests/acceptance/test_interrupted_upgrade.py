@@ -10,8 +10,8 @@ import pytest
 from homes import OURS
 from sqlalchemy import make_url
 
+from engines import opened
 from hookrow.migrations import current, needed, upgrade
-from hookrow.migrations.engines import opened
 from hookrow.stores.sql.postgres import Session
 from hookrow.stores.sql.sqlite import SQLiteConnection
 from postgres import Databases

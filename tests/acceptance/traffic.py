@@ -21,9 +21,9 @@ from typing import Any, NamedTuple, Self
 
 from sqlalchemy import insert, select
 
+from engines import opened
 from hookrow import testing
-from hookrow.migrations.engines import opened
-from hookrow.stores.tables import dispatches, lists, notifications, subscribers, subscriptions
+from own_tables import dispatches, lists, notifications, subscribers, subscriptions
 from wire import PATIENCE, Connection, eventually, request
 
 CLIENTS = 16

@@ -13,11 +13,11 @@ from sqlalchemy import make_url, text
 
 from command import Command
 from copying import replace
+from engines import opened
 from hookrow import Role, Schema
 from hookrow.check import check
 from hookrow.finding import Finding, Level
 from hookrow.migrations import upgrade
-from hookrow.migrations.engines import opened
 from hookrow.settings import Settings
 from hookrow.stores import Locked
 from hookrow.stores.sql import SQLStore

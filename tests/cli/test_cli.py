@@ -11,9 +11,9 @@ import pytest
 from sqlalchemy import inspect
 
 from command import Command
+from engines import opened
 from hookrow import Schema, __version__
 from hookrow.cli import hookrow
-from hookrow.migrations.engines import opened
 from wire import SECRET, free_port
 
 # The options that concern a single call; all others are settings, with a variable.

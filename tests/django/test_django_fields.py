@@ -16,13 +16,13 @@ from django.test import override_settings
 from sqlalchemy import insert, make_url, select
 
 import django_host
+from engines import opened
 from hookrow import Arrival, Suppressed
 from hookrow.django.fields import Folded
 from hookrow.django.store import DjangoStore
 from hookrow.django.tables.models import Subscriber
-from hookrow.migrations.engines import opened
 from hookrow.recording import record
-from hookrow.stores.tables import subscribers
+from own_tables import subscribers
 
 KATHMANDU = "Asia/Kathmandu"
 NEPAL = timezone(timedelta(hours=5, minutes=45))

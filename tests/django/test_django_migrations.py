@@ -4,13 +4,13 @@ import pytest
 from django.core.management import call_command
 
 import django_host
+import own_tables
+from engines import opened
 from hookrow import Schema
 from hookrow.migrations import upgrade
-from hookrow.migrations.engines import opened
-from hookrow.stores import tables
 from structure import structure, without_names
 
-NAMES = tables.metadata.tables.keys()
+NAMES = own_tables.metadata.tables.keys()
 
 
 @pytest.mark.filterwarnings("ignore:Skipped unsupported reflection of expression-based index")
@@ -19,7 +19,7 @@ def test_both_migrations_create_the_same_tables(empty_database_url: str) -> None
         call_command("migrate", verbosity=0)
     with opened(empty_database_url) as engine:
         made = {name: table for name, table in structure(engine).items() if name in NAMES}
-        tables.metadata.drop_all(engine)
+        own_tables.metadata.drop_all(engine)
         upgrade(engine, Schema())
         wanted = {name: table for name, table in structure(engine).items() if name in NAMES}
     assert len(wanted) == len(NAMES)

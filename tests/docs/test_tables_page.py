@@ -1,34 +1,21 @@
-"""The SQL, Python, settings, command and Alembic snippets of the page on tables run."""
+"""The SQL, Python, settings and command snippets of the page on tables run."""
 
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime
-from io import StringIO
 from pathlib import Path
-from textwrap import indent
 from typing import Any, get_args
 
 import pytest
-from alembic import command
-from alembic.config import Config
 
 from command import Command
 from hookrow import Arrival, Recorded, Role, Schema, Suppressed
-from hookrow.check import check
-from hookrow.finding import Level
-from hookrow.migrations import upgrade
-from hookrow.migrations.engines import opened
 from hookrow.recording import record
 from hookrow.schema import Fold
-from hookrow.settings import Settings, read
-from hookrow.stores.tables import metadata
+from hookrow.settings import read
 from session import ROOT, read_blocks
 
 PAGE = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
-
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*expression-based index"  # SQLite's are not compared, as the page says
-)
 
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 
@@ -37,7 +24,7 @@ def blocks(language: str) -> list[str]:
     return read_blocks("docs/tables.md", language)
 
 
-*PYTHON, APART, ATTACHED, INDEX = blocks("python")
+PYTHON = blocks("python")[:-5]  # those about Alembic run in tests/stores/test_alembic.py
 
 
 @pytest.fixture
@@ -99,62 +86,3 @@ def test_every_column_and_fold_is_documented() -> None:
             assert f"`{column}`" in PAGE
     for fold in get_args(Fold):
         assert f'| `"{fold}"` |' in PAGE
-
-
-ENV = """
-from alembic import context
-from sqlalchemy import Column, Integer, MetaData, Table, create_engine
-
-target_metadata = MetaData()
-Table("people", target_metadata, Column("id", Integer, primary_key=True))
-{attached}
-engine = create_engine({url!r})
-with engine.connect() as connection:
-{configure}
-    with context.begin_transaction():
-        context.run_migrations()
-engine.dispose()
-"""
-CONFIGURE = "context.configure(connection=connection, target_metadata=target_metadata)\n"
-
-
-def generate(
-    folder: Path, url: str, *, attached: str = "", configure: str = CONFIGURE
-) -> tuple[Config, Path]:
-    """Return the configuration of a host with a table of its own, and a migration for all of it.
-
-    Alembic is as `alembic init` makes it, except `env.py`.
-    """
-    config = Config(folder / "alembic.ini", stdout=StringIO())
-    command.init(config, str(folder / "migrations"))
-    driver = url.replace("postgresql:", "postgresql+psycopg:")
-    env = ENV.format(attached=attached, configure=indent(configure, "    "), url=driver)
-    (folder / "migrations" / "env.py").write_text(env)
-    command.revision(config, "made", autogenerate=True)
-    [made] = (folder / "migrations" / "versions").glob("*_made.py")
-    return config, made
-
-
-def test_autogenerate_makes_the_tables(tmp_path: Path, empty_database_url: str) -> None:
-    config, made = generate(tmp_path, empty_database_url, attached=ATTACHED)
-    if empty_database_url.startswith("sqlite"):
-        lines = made.read_text().replace("\n\n\ndef downgrade", f"\n    {INDEX}\n\ndef downgrade")
-        made.write_text(lines)
-    command.upgrade(config, "head")
-    command.check(config)
-    findings = list(check(Settings(secrets=("a" * 16,), database_url=empty_database_url)))
-    assert {finding.level for finding in findings} == {Level.OK}
-    assert "Your own migrations created hookrow's tables." in {finding.text for finding in findings}
-
-
-@pytest.mark.parametrize("configure", [APART, CONFIGURE], ids=["apart", "not-apart"])
-def test_autogenerate_leaves_the_tables_alone(
-    tmp_path: Path, empty_sqlite_url: str, configure: str
-) -> None:
-    with opened(empty_sqlite_url) as engine:
-        upgrade(engine, Schema())
-    _, made = generate(tmp_path, empty_sqlite_url, configure=configure)
-    upgraded = made.read_text().partition("def downgrade")[0]
-    assert "op.create_table('people'" in upgraded
-    dropped = [name for name in metadata.tables if f"drop_table('{name}')" in upgraded]
-    assert dropped == ([] if configure is APART else [*metadata.tables])

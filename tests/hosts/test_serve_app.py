@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 from sqlalchemy import inspect
 
+import own_tables
 import wire
 import world
+from engines import opened
 from hookrow.direct import DirectProtocol
-from hookrow.migrations.engines import opened
 from hookrow.prepare import prepare
 from hookrow.server import Server
 from hookrow.settings import Settings
-from hookrow.stores import tables
 from wire import ADAS, AT, DELIVERY, ENDPOINT, SECRET, STRANGER, TEXT, Answer
 
 MISSING = DELIVERY.replace(ADAS.encode(), b"m-1")
@@ -96,7 +96,7 @@ def test_dashboard(sqlite_url: str, caplog: pytest.LogCaptureFixture) -> None:
 def test_tables_of_a_host(empty_sqlite_url: str) -> None:
     """Hookrow's tables which the host's migrations created are used, not migrated."""
     with opened(empty_sqlite_url) as engine:
-        tables.metadata.create_all(engine)
+        own_tables.metadata.create_all(engine)
         world.fill(engine)
         with serving(empty_sqlite_url) as server:
             assert server.post().status == 200
@@ -157,16 +157,16 @@ def test_sweep(sqlite_url: str) -> None:
 def test_retention(sqlite_url: str, caplog: pytest.LogCaptureFixture) -> None:
     """Old entries and bodies are deleted at the start; without bodies nothing is parked."""
     park(sqlite_url)
-    entry = tables.notifications.c
+    entry = own_tables.notifications.c
 
     def kept() -> list[object]:
         with opened(sqlite_url) as engine, engine.connect() as connection:
-            found = connection.execute(tables.notifications.select())
+            found = connection.execute(own_tables.notifications.select())
             return [(row.body is not None, row.retry_at is not None) for row in found]
 
     old = {entry.last_received_at: datetime.now(UTC) - timedelta(days=91), entry.retry_at: None}
     with opened(sqlite_url) as engine, engine.begin() as connection:
-        connection.execute(tables.notifications.update().values(old))
+        connection.execute(own_tables.notifications.update().values(old))
     with serving(sqlite_url, keep=None, sweep=False) as server:
         assert server.post().status == 200
     assert kept() == [(True, False)] * 2

@@ -38,7 +38,7 @@ from hookrow.migrations import needed, upgrade
 from hookrow.notification import Key
 from hookrow.stores.memory import MemoryLog, MemoryStore
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.tables import UTCDateTime, attach, companions, log_table, metadata
+from own_tables import UTCDateTime, attached, metadata
 
 Row: TypeAlias = Mapping[str, Any]
 Rows: TypeAlias = dict[str, list[dict[str, Any]]]
@@ -151,16 +151,15 @@ class SQLHome:
             name: Table(role.table, tables, *self._columns(name))
             for name, role in schema.roles.items()
         }
-        self._log = log_table(schema.log, MetaData()) if schema.log else None
-        self._dates = companions(schema, MetaData())[-1] if schema.log else None
+        ours = attached(schema).tables
+        self._log = ours[schema.log] if schema.log else None
+        self._dates = ours[schema.beside_log("hookrow_suppression_changes")] if schema.log else None
         if not self._ours:
             tables.create_all(self._engine)
         if needed(schema):
             upgrade(self._engine, schema)
         elif schema.log:
-            beside = MetaData()
-            attach(beside, schema)
-            beside.create_all(self._engine)
+            attached(schema).create_all(self._engine)
         self.store = SQLStore(self._engine if lent else url, schema)
 
     def key(self, number: int) -> Key:

@@ -16,9 +16,9 @@ import django_host
 import world
 from case_model import ALL, NOW, body_of, expect
 from django_project.site import post
+from engines import opened
 from hookrow import Head, Postmark, Receiver, Request, Schema
 from hookrow.migrations import upgrade
-from hookrow.migrations.engines import opened
 from hookrow.promise import Promise
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.sql import SQLStore

@@ -11,16 +11,17 @@ import pytest
 from django.core.management import call_command
 
 import django_host
+import own_tables
 import world
 from command import Command
+from engines import opened
 from hookrow import Head, Postmark, Receiver, Request, Schema, testing
 from hookrow.check import check_database
 from hookrow.entry import Ending
 from hookrow.finding import Level
 from hookrow.migrations import upgrade
-from hookrow.migrations.engines import opened
 from hookrow.spool import Spool
-from hookrow.stores import Unavailable, tables
+from hookrow.stores import Unavailable
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.urls import backend
@@ -132,7 +133,7 @@ def test_it_has_the_tables_of_a_new_one(
     """Columns, keys and indexes are equal, but for those of a log in partitions."""
     database = new_database(backend(url).removesuffix("ql"))
     upgrade(database, Schema())
-    names = set(tables.metadata.tables)
+    names = set(own_tables.metadata.tables)
     if "partitioned" in request.node.callspec.params["old"]:
         names.remove("hookrow_notifications")
     found = []

@@ -14,11 +14,12 @@ from homes import OURS, run
 from sqlalchemy import Engine, inspect, make_url, select, text
 from sqlalchemy.exc import IntegrityError
 
+import own_tables
 from copying import replace
+from engines import opened
 from hookrow import ConfigurationError, Role, Schema, SchemaMismatch
 from hookrow.migrations import FIRST_EDITION, TABLE, current, needed, sql, upgrade
-from hookrow.migrations.engines import opened
-from hookrow.stores import Unavailable, tables
+from hookrow.stores import Unavailable
 from postgres import Databases
 from structure import structure
 
@@ -217,14 +218,14 @@ def test_all_migrations_equal_the_tables(engine: Engine) -> None:
     six digits, as hookrow writes them.
     """
     made = []
-    for make in (partial(upgrade, schema=OURS), _by_hand, tables.metadata.create_all):
+    for make in (partial(upgrade, schema=OURS), _by_hand, own_tables.metadata.create_all):
         make(engine)
         made.append({name: each for name, each in structure(engine).items() if name in NAMES})
         if engine.dialect.name == "sqlite":
             run(engine, INSERT)
             now = "SELECT CAST(created_at AS TEXT) FROM hookrow_lists"
             assert SIX_DIGITS.fullmatch(str(_scalar(engine, now)))
-        tables.metadata.drop_all(engine)
+        own_tables.metadata.drop_all(engine)
         run(engine, f"DROP TABLE IF EXISTS {TABLE}")
         assert not _names(engine)
     assert made[0] == made[1] == made[2]
@@ -253,7 +254,7 @@ def test_rows_that_a_host_inserts(database_url: str) -> None:
         assert _scalar(engine, "SELECT max(id) FROM hookrow_dispatches") == 4
         for name in FOUR:
             with engine.connect() as connection:
-                made = connection.scalar(select(tables.metadata.tables[name].c.created_at))
+                made = connection.scalar(select(own_tables.metadata.tables[name].c.created_at))
             assert made is not None
             assert abs(datetime.now(UTC) - made) < timedelta(minutes=5)
         for row in (

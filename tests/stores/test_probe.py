@@ -7,9 +7,9 @@ import pytest
 from homes import run
 from sqlalchemy import Engine, make_url
 
+from engines import opened
 from hookrow import Schema
 from hookrow.health import DatabaseProbe
-from hookrow.migrations.engines import opened
 from hookrow.stores.sql.urls import open_database
 
 

@@ -21,7 +21,7 @@ from hookrow.schema import SUPPRESSION
 from hookrow.stores import StoreError, Unavailable
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.tables import metadata, subscribers
+from own_tables import metadata, subscribers
 from postgres import Databases
 
 SUPPRESSED = arrival(Suppressed(ADA, None, NOON, "HardBounce"))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from contract import NOON, arrival
 from homes import OURS, SQLHome, connect, run
-from sqlalchemy import Engine, MetaData, make_url, text
+from sqlalchemy import Engine, make_url, text
 from sqlalchemy.schema import CreateTable
 
 from copying import replace
@@ -19,7 +19,7 @@ from hookrow.schema import SUPPRESSION
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.urls import open_database
 from hookrow.stores.sql.verify import verify
-from hookrow.stores.tables import log_table
+from own_tables import attached
 from postgres import Databases
 
 REST = {"suppression_changed_at": None}
@@ -362,7 +362,7 @@ UNIQUE = ", CONSTRAINT hookrow_notifications_fingerprint UNIQUE (fingerprint)"
 
 def make_log(engine: Engine, old: str, new: str) -> None:
     """Make the tables, and a log of which one part is replaced."""
-    create = str(CreateTable(log_table("kept", MetaData())).compile(engine))
+    create = str(CreateTable(attached(LOG).tables["kept"]).compile(engine))
     create = re.sub(r"\s+", " ", create)
     assert old in create
     run(make(engine), create.replace(old, new), DATES)

@@ -1,0 +1,45 @@
+"""hookrow's own tables for tests, which read times in UTC whatever the database."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from sqlalchemy import DateTime, Dialect, MetaData, TypeDecorator
+
+from hookrow import Schema
+from hookrow.stores.tables import attach
+
+
+class UTCDateTime(TypeDecorator[datetime]):
+    """An instant, written and read in UTC. SQLAlchemy would drop an offset on SQLite."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        del dialect
+        return value and value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None or dialect.name == "sqlite":
+            return value and value.replace(tzinfo=UTC)
+        return value.astimezone(UTC)
+
+
+def attached(schema: Schema) -> MetaData:
+    """Return the tables that a schema needs of hookrow's."""
+    metadata = MetaData()
+    for table in attach(metadata, schema):
+        for column in table.c:
+            if isinstance(column.type, DateTime):
+                column.type = UTCDateTime()
+    return metadata
+
+
+metadata = attached(Schema())
+
+subscribers = metadata.tables["hookrow_subscribers"]
+lists = metadata.tables["hookrow_lists"]
+subscriptions = metadata.tables["hookrow_subscriptions"]
+dispatches = metadata.tables["hookrow_dispatches"]
+notifications = metadata.tables["hookrow_notifications"]

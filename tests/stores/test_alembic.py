@@ -1,0 +1,202 @@
+"""A host's Alembic creates hookrow's tables, brings them up to date, or leaves them alone.
+
+It does so as the page on tables says, whose code about Alembic runs here.
+"""
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy
+from homes import run
+from sqlalchemy import Engine, inspect
+
+from alembic_host import AlembicHost
+from engines import opened
+from hookrow import Arrival, Recorded, Schema, Suppressed
+from hookrow.check import check
+from hookrow.finding import Level
+from hookrow.migrations import upgrade
+from hookrow.recording import record
+from hookrow.settings import Settings
+from hookrow.stores.sql import SQLStore
+from own_tables import metadata
+from postgres import Databases
+from session import read_blocks
+from structure import structure
+from wire import ADA, AT
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*expression-based index"  # SQLite's are not compared, as the page says
+)
+
+FIRST_EDITION = Path(__file__).parents[1] / "fixtures" / "first_edition"
+
+*_, LEAVE, ATTACH, ATTACH_ANOTHER, INDEX, FREE_SPACE = read_blocks("docs/tables.md", "python")
+
+ATTACH_LOG = ATTACH.replace(
+    "Schema()", "Schema(subscriptions=None, log='crm.hookrow_notifications')"
+)
+
+PEOPLE = """
+from sqlalchemy import Column, Integer, MetaData, Table
+
+target_metadata = MetaData({options})
+Table("people", target_metadata, Column("id", Integer, primary_key=True))
+"""
+OURS = PEOPLE.format(options="")
+NAMES = {kind: f"{kind}_%(constraint_name)s" for kind in ("ix", "uq", "ck", "fk")}
+"""Patterns that SQLAlchemy also applies to what has a name; none of these may be without one."""
+CONVENTION = PEOPLE.format(options=f"naming_convention={NAMES | {'pk': 'pk_%(table_name)s'}}")
+
+CONFIGURE = "context.configure(connection=connection, target_metadata=target_metadata, {})"
+STRICT = "compare_type=True, compare_server_default=True"
+BATCH = f"{STRICT}, render_as_batch=True"
+
+
+def missing(url: str) -> list[str]:
+    """Return the statements that the page adds to a migration that creates the tables."""
+    if url.startswith("sqlite"):
+        return [INDEX]
+    return [FREE_SPACE] if sqlalchemy.__version__.startswith("2.0.") else []
+
+
+def prove(url: str) -> None:
+    """Check that hookrow finds nothing to complain of, and records a notification."""
+    findings = [*check(Settings(secrets=("a" * 16,), database_url=url))]
+    assert [each.text for each in findings if each.level is not Level.OK] == []
+    assert "Your own migrations created hookrow's tables." in {each.text for each in findings}
+    with closing(SQLStore(url)) as store:
+        arrival = Arrival(Suppressed(ADA, None, AT, "HardBounce"), b"{}", AT)
+        [outcome] = record(store, [arrival])
+    assert isinstance(outcome, Recorded)
+
+
+def constraints(engine: Engine) -> Mapping[str, Any]:
+    """Return the names of constraints, and the storage of dispatches: only PostgreSQL has them."""
+    inspector = inspect(engine)
+    found = {
+        name: (
+            inspector.get_pk_constraint(name)["name"],
+            sorted(str(key["name"]) for key in inspector.get_foreign_keys(name)),
+            sorted(str(each["name"]) for each in inspector.get_unique_constraints(name)),
+        )
+        for name in metadata.tables
+    }
+    with engine.connect() as connection:
+        storage = "SELECT reloptions FROM pg_class WHERE relname = 'hookrow_dispatches'"
+        return {**found, "storage": connection.exec_driver_sql(storage).scalar()}
+
+
+class TestOwnMigrations:
+    """The host's migrations create and change the tables."""
+
+    @pytest.mark.parametrize(
+        ("template", "people", "options"),
+        [("generic", OURS, ""), ("generic", CONVENTION, BATCH), ("async", CONVENTION, STRICT)],
+        ids=["plain", "convention", "async"],
+    )
+    def test_create(
+        self,
+        tmp_path: Path,
+        empty_database_url: str,
+        new_database: Callable[[str], str],
+        template: str,
+        people: str,
+        options: str,
+    ) -> None:
+        """The tables equal those of the scripts, and a second autogenerate finds no difference."""
+        url = empty_database_url
+        configure = CONFIGURE.format(options)
+        host = AlembicHost(tmp_path, url, people + ATTACH, configure, template=template)
+        host.revise(*missing(url))
+        host.upgrade()
+        host.check()
+        backend = "sqlite" if url.startswith("sqlite") else "postgres"
+        scripted = new_database(backend)
+        upgrade(scripted, Schema())
+        with opened(url) as engine, opened(scripted) as other:
+            made, wanted = structure(engine), structure(other)
+            assert {name: made[name] for name in metadata.tables} == {
+                name: wanted[name] for name in metadata.tables
+            }
+            if backend == "postgres":
+                assert constraints(engine) == constraints(other)
+            run(engine, f"INSERT INTO hookrow_subscribers (email) VALUES ('{ADA}')")
+        prove(url)
+        host.downgrade()
+        with opened(url) as engine:
+            assert inspect(engine).get_table_names() == ["alembic_version"]
+
+    @pytest.mark.parametrize(
+        ("database", "options"),
+        [("hookrow.db", ""), ("hookrow.db", BATCH), ("postgres.sql", STRICT)],
+        ids=["sqlite", "sqlite-batch", "postgres"],
+    )
+    def test_first_edition(
+        self,
+        tmp_path: Path,
+        request: pytest.FixtureRequest,
+        database: str,
+        options: str,
+    ) -> None:
+        """Autogenerate adds what the first edition's tables lack, and nothing else."""
+        if database.endswith(".db"):
+            url = f"sqlite:///{shutil.copy(FIRST_EDITION / database, tmp_path)}"
+        else:
+            url = str(request.getfixturevalue("empty_postgres_url"))
+            server: Databases = request.getfixturevalue("postgres")
+            server.execute((FIRST_EDITION / database).read_text(), url=url)
+        with opened(url) as engine:
+            run(engine, "DROP TABLE hookrow_version")  # of `hookrow db upgrade`
+        setup = f"from sqlalchemy import MetaData\ntarget_metadata = MetaData()\n{ATTACH}"
+        host = AlembicHost(tmp_path, url, setup, CONFIGURE.format(options))
+        assert Counter(host.revise()) == {"create_table": 3, "add_column": 9, "create_index": 2}
+        host.upgrade()
+        host.check()
+        prove(url)
+
+    @pytest.mark.parametrize(
+        ("attach", "schema"),
+        [
+            (ATTACH.partition("attach(")[0] + ATTACH_ANOTHER, "public"),
+            (ATTACH_LOG, "crm"),
+        ],
+        ids=["another-metadata", "qualified-log"],
+    )
+    def test_schema(
+        self, tmp_path: Path, postgres: Databases, empty_postgres_url: str, attach: str, schema: str
+    ) -> None:
+        """A host whose metadata has a schema has hookrow's tables where its store looks."""
+        url = empty_postgres_url
+        postgres.execute("CREATE SCHEMA crm", url=url)
+        setup = PEOPLE.format(options="schema='crm'") + attach
+        host = AlembicHost(tmp_path, url, setup, CONFIGURE.format("include_schemas=True"))
+        host.revise(*missing(url) if schema == "public" else ())
+        host.upgrade()
+        host.check()
+        with opened(url) as engine:
+            assert inspect(engine).has_table("people", "crm")
+            assert inspect(engine).has_table("hookrow_notifications", schema)
+
+
+@pytest.mark.parametrize("attach", ["", ATTACH], ids=["apart", "attached"])
+def test_tables_of_the_command(tmp_path: Path, database_url: str, attach: str) -> None:
+    """Autogenerate leaves tables alone that `hookrow db upgrade` created, as the page says."""
+    include_name, _, configure = LEAVE.partition("\n\n\n")
+    setup = f"{CONVENTION}{attach}\n{include_name}\n"
+    configure = configure.strip().removesuffix(")") + f", {STRICT})"
+    host = AlembicHost(tmp_path, database_url, setup, configure)
+    assert host.revise() == ["create_table"]  # the host's own
+    host.upgrade()
+    host.check()
+
+
+def test_tables_that_nobody_left_alone(tmp_path: Path, sqlite_url: str) -> None:
+    """Without the page's lines, autogenerate would drop all of them."""
+    host = AlembicHost(tmp_path, sqlite_url, OURS, CONFIGURE.format(""))
+    assert Counter(host.revise())["drop_table"] == len(metadata.tables) + 1
