@@ -4,7 +4,8 @@ import json
 from datetime import UTC, datetime
 
 from hookrow import Head, Request, testing
-from hookrow.stores.memory import MemoryLog, MemoryStore
+from hookrow.stores.memory import MemoryStore
+from hookrow.stores.memory_log import MemoryLog
 
 SECRET = "a-secret-of-the-tests"
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)

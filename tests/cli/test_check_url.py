@@ -25,7 +25,8 @@ from hookrow.finding import Explained, Level
 from hookrow.outside import look, reach
 from hookrow.outside.address import read
 from hookrow.outside.reach import check_addresses, check_port
-from hookrow.stores.memory import MemoryLog, MemoryStore
+from hookrow.stores.memory import MemoryStore
+from hookrow.stores.memory_log import MemoryLog
 from hookrow.wsgi import WSGI
 from loopback import loopback
 from nginx import installed

@@ -15,7 +15,8 @@ from hookrow.asgi import ASGI
 from hookrow.dashboard import Dashboard
 from hookrow.stores import Unavailable
 from hookrow.stores.log import Query
-from hookrow.stores.memory import MemoryCensus, MemoryLog, MemoryStore
+from hookrow.stores.memory import MemoryCensus, MemoryStore
+from hookrow.stores.memory_log import MemoryLog
 from hookrow.stores.sql import SQLStore
 from hookrow.testing.applications import call_asgi
 from visitor import MOUNT, Visitor, ask, head, receive

@@ -36,7 +36,8 @@ from copying import replace
 from hookrow import Role, Schema
 from hookrow.migrations import needed, upgrade
 from hookrow.notification import Key
-from hookrow.stores.memory import MemoryLog, MemoryStore
+from hookrow.stores.memory import MemoryStore
+from hookrow.stores.memory_log import MemoryLog
 from hookrow.stores.sql import SQLStore
 from own_tables import UTCDateTime, attached, metadata
 

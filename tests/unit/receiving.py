@@ -14,7 +14,8 @@ from hookrow.notification import Change, Mentioned, RowId, Rows, Suppressible
 from hookrow.promise import Promise
 from hookrow.stores import Locked, Rejected, StoreError, Unavailable
 from hookrow.stores.log import Query
-from hookrow.stores.memory import MemoryLog, MemoryReading, MemoryStore, MemoryTransaction, Row
+from hookrow.stores.memory import MemoryReading, MemoryStore, MemoryTransaction, Row
+from hookrow.stores.memory_log import MemoryLog
 
 LIMIT = 60.0
 """In seconds; how long a test waits for something that usually comes at once."""

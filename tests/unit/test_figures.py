@@ -20,7 +20,8 @@ from hookrow.figures.tally import Tally
 from hookrow.stores import Unavailable
 from hookrow.stores.census import ListCount
 from hookrow.stores.log import Cell, Query
-from hookrow.stores.memory import MemoryLog, MemoryStore
+from hookrow.stores.memory import MemoryStore
+from hookrow.stores.memory_log import MemoryLog
 from wire import eventually
 
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)

@@ -16,7 +16,8 @@ from hookrow.metrics import Metrics
 from hookrow.notification import Arrival, Delivered
 from hookrow.observing import Inside
 from hookrow.stores import Conflict, Unavailable
-from hookrow.stores.memory import MemoryLog, MemoryStore
+from hookrow.stores.memory import MemoryStore
+from hookrow.stores.memory_log import MemoryLog
 from small_world import AT, SECRET, head, request, store
 
 NEWEST = "hookrow_newest_notification_timestamp_seconds{}"

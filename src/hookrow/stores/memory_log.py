@@ -1,0 +1,166 @@
+"""A log without a database: its entries are in a dict."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from operator import attrgetter
+
+from msgspec.structs import asdict, replace
+
+from hookrow.decide import fold
+from hookrow.entry import (
+    Ending,
+    Entry,
+    Logged,
+    fingerprints,
+    followed,
+    kept_recipient,
+    quoted,
+    retry_at,
+)
+from hookrow.stores.log import Cell, Ended, Grain, Query, within_size
+
+
+@dataclass(slots=True)
+class MemoryLog:
+    """A `LogReader` of entries by fingerprint."""
+
+    entries: dict[bytes, Logged] = field(default_factory=dict)
+    _last_id: int = 0
+
+    def keep(self, entries: Iterable[Entry]) -> None:
+        """Add entries; merge those whose fingerprint the log already has."""
+        for entry in entries:
+            if earlier := self.entries.get(entry.fingerprint):
+                self._put(followed(earlier, entry))
+            else:
+                self._last_id += 1
+                self._put(Logged(**asdict(entry), id=self._last_id, first_outcome=entry.outcome))
+
+    def newest(
+        self, query: Query, *, before: int | None = None, limit: int, bodies: bool = True
+    ) -> Sequence[Logged]:
+        """See `LogReader`."""
+        found = [each for each in self._matching(query) if before is None or each.id < before]
+        return _group(found[::-1][:limit], bodies=bodies)
+
+    def oldest(
+        self, query: Query, *, after: int = 0, limit: int, bodies: bool = True
+    ) -> Sequence[Logged]:
+        """See `LogReader`."""
+        found = [each for each in self._matching(query) if each.id > after]
+        return _group(found[:limit], bodies=bodies)
+
+    def happened(self, at: datetime, query: Query, *, limit: int) -> Sequence[Logged]:
+        """See `LogReader`."""
+        first, last = fingerprints(at)
+        found = [each for each in self._matching(query) if first <= each.fingerprint <= last]
+        return _group(found[:limit], bodies=False)
+
+    def due(self, now: datetime, *, limit: int) -> Sequence[Logged]:
+        """See `LogReader`."""
+        due = [each for each in self._matching() if each.retry_at and each.retry_at <= now]
+        taken = _group(sorted(due, key=attrgetter("retry_at"))[:limit])
+        for each in taken:
+            self._put(replace(each, retry_at=retry_at(each.received_at, now)))
+        return taken
+
+    def parked(self, message_ids: Collection[str], *, after: int = 0) -> Sequence[Logged]:
+        """See `LogReader`."""
+        found = [each for each in self._matching(Query(parked=True)) if each.id > after]
+        return _group([each for each in found if each.message_id in message_ids])
+
+    def prune(
+        self, *, before: datetime, parked_before: datetime, bodies_only: bool
+    ) -> Iterator[int]:
+        """Prune in one batch."""
+        pruned = 0
+        for each in self._matching():
+            parked = each.retry_at is not None and each.received_at >= parked_before
+            if parked or each.last_received_at >= before or (bodies_only and each.body is None):
+                continue
+            if bodies_only:
+                self._put(replace(each, body=None, retry_at=None))
+            else:
+                del self.entries[each.fingerprint]
+            pruned += 1
+        yield pruned
+
+    def forget(self, email: str) -> int:
+        """See `LogReader`."""
+        address = kept_recipient(email)
+        texts = quoted(address)
+        theirs = [
+            each
+            for each in self._matching()
+            if each.recipient == address
+            or (each.recipient is None and any(text in fold(each.body or "") for text in texts))
+        ]
+        for each in theirs:
+            self._put(replace(each, recipient=None, body=None, reason=None, retry_at=None))
+        return len(theirs)
+
+    def ends(self, first: int, last: int) -> Mapping[Ending, Ended]:
+        """See `LogReader`."""
+        found: defaultdict[Ending, list[datetime]] = defaultdict(list)
+        for each in self._matching(Query(ids=range(first, last + 1))):
+            found[each.outcome].append(each.last_received_at)
+        return {ending: Ended(len(times), max(times)) for ending, times in found.items()}
+
+    def bounds(self) -> tuple[int, int] | None:
+        """See `LogReader`."""
+        found = self._matching()
+        return (found[0].id, found[-1].id) if found else None
+
+    def reached(self, at: datetime) -> int:
+        """Return the lowest such id."""
+        later = self._matching(Query(since=at))
+        return later[0].id if later else self._last_id + 1
+
+    def tally(self, first: int, last: int, grain: Grain) -> Mapping[Cell, int]:
+        """See `LogReader`."""
+        return Counter(
+            Cell(_start(each.received_at, grain), each.record_type, each.outcome)
+            for each in self._matching(Query(ids=range(first, last + 1)))
+        )
+
+    def delivered(self, first: int, last: int) -> Sequence[tuple[str, datetime]]:
+        """See `LogReader`."""
+        ids = range(first, last + 1)
+        recorded = Query(ids=ids, record_type="Delivery", outcome=Ending.RECORDED)
+        return [
+            (each.message_id, each.occurred_at)
+            for each in self._matching(recorded)
+            if each.message_id is not None and each.occurred_at is not None
+        ]
+
+    def count_parked(self) -> int:
+        """See `LogReader`."""
+        return len(self._matching(Query(parked=True)))
+
+    def count_hours(self) -> bool:
+        """Return False: there are no hourly counts."""
+        return False
+
+    def _matching(self, query: Query = Query()) -> list[Logged]:  # noqa: B008 - frozen
+        """Return the entries of a query, oldest first."""
+        entries = sorted(self.entries.values(), key=attrgetter("id"))
+        return [each for each in entries if query.matches(each)]
+
+    def _put(self, entry: Logged) -> None:
+        self.entries[entry.fingerprint] = entry
+
+
+def _group(found: Sequence[Logged], *, bodies: bool = True) -> Sequence[Logged]:
+    """Return the leading entries whose bodies make one group, or all without bodies."""
+    if not bodies:
+        return [replace(each, body=None) for each in found]
+    return found[: len(within_size((each.id, len(each.body or "")) for each in found))]
+
+
+def _start(at: datetime, grain: Grain) -> datetime:
+    start = at.astimezone(UTC).replace(second=0, microsecond=0)
+    return start if grain == "minute" else start.replace(minute=0)
