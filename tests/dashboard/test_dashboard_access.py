@@ -7,7 +7,6 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
-from visitor import MOUNT, ask, ended, head
 
 from copying import replace
 from hookrow import ConfigurationError, Head, Request, Response, testing
@@ -19,6 +18,7 @@ from hookrow.settings import DashboardAccess
 from hookrow.stores.memory import MemoryStore
 from hookrow.testing.applications import call_asgi, call_wsgi
 from hookrow.wsgi import WSGI
+from visitor import MOUNT, ask, ended, head
 from wire import ADA, PATIENCE
 
 PASSWORD = "the-right-pässword"
