@@ -72,6 +72,7 @@ ALTER INDEX hookrow_notifications_fingerprint RENAME TO hookrow_before_fingerpri
 ALTER INDEX hookrow_notifications_parked_retry_at RENAME TO hookrow_before_parked_retry_at;
 ALTER INDEX hookrow_notifications_parked_message_id RENAME TO hookrow_before_parked_message_id;
 ALTER INDEX hookrow_notifications_changes RENAME TO hookrow_before_changes;
+ALTER INDEX hookrow_recoveries RENAME TO hookrow_before_recoveries;
 CREATE TABLE hookrow_notifications (
     LIKE hookrow_before INCLUDING DEFAULTS,
     CONSTRAINT hookrow_notifications_fingerprint UNIQUE (fingerprint)
@@ -83,6 +84,9 @@ CREATE INDEX hookrow_notifications_parked_message_id
     ON hookrow_notifications (message_id) WHERE retry_at IS NOT NULL;
 CREATE INDEX hookrow_notifications_changes
     ON hookrow_notifications (recipient) WHERE record_type = 'SubscriptionChange';
+CREATE INDEX hookrow_recoveries
+    ON hookrow_notifications (id)
+    WHERE first_outcome <> 'recorded' AND outcome = 'recorded' AND recovery_counted IS NULL;
 ALTER SEQUENCE hookrow_notifications_id_seq OWNED BY hookrow_notifications.id;
 DO $$
 DECLARE

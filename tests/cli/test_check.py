@@ -131,8 +131,8 @@ class TestMigrations:
             upgrade(engine, Schema(log=None))
         finding = found(empty_sqlite_url, Schema())[-1]
         outdated = (
-            "hookrow's tables are at 0001, 0003, 0004, not at 0001, 0002, 0003, 0004, 0005, 0006. "
-            "Run: hookrow db upgrade"
+            "hookrow's tables are at 0001, 0003, 0004, "
+            "not at 0001, 0002, 0003, 0004, 0005, 0006, 0007. Run: hookrow db upgrade"
         )
         assert (finding.level, finding.text) == (Level.ERROR, outdated)
         assert {each.level for each in found(empty_sqlite_url, Schema(log=None))} == {Level.OK}
@@ -147,7 +147,7 @@ class TestMigrations:
         with opened(host_url) as engine:
             upgrade(engine, schema)
         finding = about("migrations", host_url, schema)
-        assert finding.text == "They are up to date (revisions 0002, 0005, 0006)."
+        assert finding.text == "They are up to date (revisions 0002, 0005, 0006, 0007)."
 
 
 @pytest.mark.parametrize(

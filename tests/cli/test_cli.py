@@ -78,7 +78,10 @@ class TestProcess:
             ("log", "There are no such notifications.\n"),
             ("prune", "Pruned: 0.\n"),
             ("stats", "No notification has come yet.\n"),
-            ("db upgrade", " is up to date (revisions 0001, 0002, 0003, 0004, 0005, 0006).\n"),
+            (
+                "db upgrade",
+                " is up to date (revisions 0001, 0002, 0003, 0004, 0005, 0006, 0007).\n",
+            ),
             ("check --secret " + SECRET, "All tables and columns are there."),
         ],
     )
@@ -123,14 +126,14 @@ class TestTables:
         for _ in range(2):
             done = command.call("db", "upgrade", "--database-url", empty_sqlite_url)
             assert (done.returncode, done.stderr) == (0, "")
-        assert command.call("db", "current").stdout == "0001, 0002, 0003, 0004, 0005, 0006\n"
+        assert command.call("db", "current").stdout == "0001, 0002, 0003, 0004, 0005, 0006, 0007\n"
 
     def test_beside_tables_of_the_host(self, command: Command, empty_postgres_url: str) -> None:
         """If the file names the host's tables, only the log is created; no password is printed."""
         (command.folder / "hookrow.toml").write_text("[tables.subscribers]\ntable = 'people'")
         url = f"{empty_postgres_url}&password=hunter2"
         done = command.call("db", "upgrade", "--database-url", url)
-        assert done.stdout.endswith(": added revisions 0002, 0005, 0006.\n")
+        assert done.stdout.endswith(": added revisions 0002, 0005, 0006, 0007.\n")
         assert "hunter2" not in done.stdout
         with opened(empty_postgres_url) as engine:
             names = set(inspect(engine).get_table_names())

@@ -197,10 +197,12 @@ class SQLHome:
             return {name: self._read(connection, name) for name in self._tables}
 
     def logged(self) -> list[dict[str, Any]]:
-        """Read the log in the order of its ids, without the store; no store fills `trace_id`."""
+        """Read what stores write to the log, in the order of its ids, without the store."""
         if self._log is None:
             return []
-        columns = [column for column in self._log.c if column.name != "trace_id"]
+        columns = [
+            column for column in self._log.c if column.name not in {"trace_id", "recovery_counted"}
+        ]
         with self._engine.connect() as connection:
             rows = connection.execute(select(*columns).order_by(self._log.c.id))
             return [dict(row) for row in rows.mappings()]

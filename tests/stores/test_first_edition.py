@@ -57,7 +57,7 @@ def url(old: str, request: pytest.FixtureRequest) -> str:
         with django_host.default(old):
             call_command("migrate", verbosity=0)
     else:
-        assert upgrade(old, Schema()) == ["0003", "0004", "0005", "0006"]
+        assert upgrade(old, Schema()) == ["0003", "0004", "0005", "0006", "0007"]
     return old
 
 

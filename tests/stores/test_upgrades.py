@@ -17,7 +17,7 @@ from postgres import Databases
 from wire import eventually
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "first_edition"
-REVISIONS = ["0003", "0004", "0005", "0006"]
+REVISIONS = ["0003", "0004", "0005", "0006", "0007"]
 
 INDEXES = """
     SELECT indexrelid::regclass::text, indisvalid FROM pg_index

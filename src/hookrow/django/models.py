@@ -38,6 +38,7 @@ class Notification(models.Model):
     trace_id: _OptionalText = models.CharField("trace id", max_length=255, null=True)
     provider: _OptionalText = models.CharField(max_length=32, null=True)
     source: _OptionalText = models.CharField(max_length=16, null=True)
+    recovery_counted: models.BooleanField[bool | None, bool | None] = models.BooleanField(null=True)
 
     class Meta:
         """Entries cannot be added or changed; replaying has its own permission."""
@@ -65,6 +66,12 @@ class Notification(models.Model):
                 fields=["recipient"],
                 name="hookrow_notifications_changes",
                 condition=models.Q(record_type="SubscriptionChange"),
+            ),
+            models.Index(
+                fields=["id"],
+                name="hookrow_recoveries",
+                condition=~models.Q(first_outcome="recorded")
+                & models.Q(outcome="recorded", recovery_counted__isnull=True),
             ),
         )
 

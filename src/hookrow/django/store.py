@@ -155,12 +155,10 @@ class CursorConnection:
             count: int = cursor.rowcount
             return count
 
-    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> int:
+    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run it with one call of the driver."""
         with self._connection.cursor() as cursor:
             cursor.executemany(sql, list(rows))
-            count: int = cursor.rowcount
-            return count
 
     def _aware(self, rows: Sequence[Row], description: Sequence[Any]) -> Sequence[Row]:
         """Return times with their time zone, which Django removes if USE_TZ is off."""

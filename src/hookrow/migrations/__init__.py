@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.migrations.indexes import build
-from hookrow.migrations.scripts import LOG, Script, is_known, needed, scripts_of
+from hookrow.migrations.scripts import LOG, Index, Script, is_known, needed, scripts_of
 from hookrow.schema import Schema
 from hookrow.stores import NOT_ON, AccessDenied, Conflict, Locked, StoreError, Unavailable
 from hookrow.stores.errors import message
@@ -179,11 +179,14 @@ class _Upgrade:
         """Run a script and record its revision; return whether it was missing."""
         if (index := script.index) is None:
             return _retried(lambda: self._run_in_transaction(script))
+        return _retried(lambda: self._build(script.revision, index))
+
+    def _build(self, revision: str, index: Index) -> bool:
         with self._database.autocommit() as connection:
-            if script.revision in _current(connection, self._dialect):
+            if revision in _current(connection, self._dialect):
                 return False
             build(connection, index)
-            connection.execute(_insert(script.revision))
+            connection.execute(_insert(revision))
             return True
 
     def _run_in_transaction(self, script: Script) -> bool:

@@ -18,7 +18,10 @@ FROM (
 ORDER BY 1
 """
 
-_IS_VALID = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)"
+_IS_VALID = (
+    "SELECT indisvalid FROM pg_index "
+    "WHERE indexrelid = to_regclass(%s) AND indrelid = to_regclass(%s)"
+)
 
 
 def build(connection: Connection, index: Index) -> None:
@@ -37,13 +40,21 @@ def build(connection: Connection, index: Index) -> None:
     parameters = [_LONGEST_NAME - len(suffix), suffix, index.table]
     for table, name, qualified in connection.fetch(_PARTITIONS, parameters):
         _build(connection, name, qualified, table, index.definition)
-    connection.execute(
-        f"CREATE INDEX IF NOT EXISTS {index.name} ON {index.table} {index.definition}"
-    )
+    # This has nothing left to build, but waits for all writers, and others wait behind it.
+    connection.execute("BEGIN")
+    try:
+        connection.execute("SET LOCAL lock_timeout = '1s'")
+        connection.execute(
+            f"CREATE INDEX IF NOT EXISTS {index.name} ON {index.table} {index.definition}"
+        )
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
 
 
 def _build(connection: Connection, name: str, qualified: str, table: str, definition: str) -> None:
-    found = connection.fetch(_IS_VALID, [qualified])
+    found = connection.fetch(_IS_VALID, [qualified, table])
     if found and not found[0][0]:
         connection.execute(f"DROP INDEX CONCURRENTLY {qualified}")
     if not found or not found[0][0]:

@@ -143,6 +143,7 @@ def _of_log(schema: Schema) -> Tables:
     if schema.log is None:
         return {}
     changes, parked = "record_type = 'SubscriptionChange'", "retry_at IS NOT NULL"
+    recovered = "first_outcome <> 'recorded' AND outcome = 'recorded' AND recovery_counted IS NULL"
     return {
         schema.log: (
             _id(),
@@ -164,10 +165,12 @@ def _of_log(schema: Schema) -> Tables:
             sa.Column("trace_id", sa.String(255)),
             sa.Column("provider", sa.String(32)),
             sa.Column("source", sa.String(16)),
+            sa.Column("recovery_counted", sa.Boolean),
             _unique("hookrow_notifications_fingerprint", "fingerprint"),
             _index("hookrow_notifications_parked_retry_at", "retry_at", where=parked),
             _index("hookrow_notifications_parked_message_id", "message_id", where=parked),
             _index("hookrow_notifications_changes", "recipient", where=changes),
+            _index("hookrow_recoveries", "id", where=recovered),
         ),
         schema.beside_log("hookrow_hours"): (
             sa.Column("hour", _TIME, primary_key=True),

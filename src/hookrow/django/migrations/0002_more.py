@@ -22,6 +22,7 @@ class Migration(migrations.Migration):
         _column("trace_id", 255, "trace id"),
         _column("provider", 32),
         _column("source", 16),
+        migrations.AddField("notification", "recovery_counted", models.BooleanField(null=True)),
         migrations.CreateModel(
             "Hours",
             fields=[

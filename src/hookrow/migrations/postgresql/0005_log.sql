@@ -4,7 +4,8 @@ ALTER TABLE hookrow_notifications
     ADD COLUMN reason VARCHAR(64),
     ADD COLUMN trace_id VARCHAR(255),
     ADD COLUMN provider VARCHAR(32),
-    ADD COLUMN source VARCHAR(16);
+    ADD COLUMN source VARCHAR(16),
+    ADD COLUMN recovery_counted BOOLEAN;
 
 CREATE TABLE hookrow_hours (
     hour TIMESTAMP WITH TIME ZONE NOT NULL,

@@ -8,6 +8,8 @@ ALTER TABLE hookrow_notifications ADD COLUMN provider VARCHAR(32);
 
 ALTER TABLE hookrow_notifications ADD COLUMN source VARCHAR(16);
 
+ALTER TABLE hookrow_notifications ADD COLUMN recovery_counted BOOLEAN;
+
 CREATE TABLE hookrow_hours (
     hour DATETIME NOT NULL,
     record_type VARCHAR(64) NOT NULL,

@@ -42,8 +42,8 @@ class Connection(Protocol):
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
         """Return how many rows a statement changed."""
 
-    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> int:
-        """Run a statement once for each row of parameters; return how many rows it changed."""
+    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run a statement once for each row of parameters."""
 
 
 class DriverConnection(ABC):
@@ -63,9 +63,10 @@ class DriverConnection(ABC):
         count: int = self._run(sql, parameters).rowcount
         return count
 
-    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> int:
+    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run it row by row."""
-        return sum(self._run(sql, row).rowcount for row in rows)
+        for row in rows:
+            self._run(sql, row)
 
 
 @runtime_checkable

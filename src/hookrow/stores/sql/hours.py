@@ -10,9 +10,9 @@ before it takes an id, so no other transaction can commit a lower id.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
-from hookrow.entry import RECORD_TYPES, Ending, Entry
+from hookrow.entry import RECORD_TYPES, Ending
 from hookrow.schema import Schema
 from hookrow.stores.sql.columns import columns, regclass
 from hookrow.stores.sql.connections import Connection
@@ -35,13 +35,13 @@ OTHER = "other"
 WATERMARK, CEILING, FIRST = "hours_watermark", "hours_ceiling", "hours_first"
 """Names in `hookrow_meta`: an id; an id, the server's start, transactions; id 1's fingerprint."""
 
-RECOVERED = f"kept.first_outcome <> '{Ending.RECORDED.value}'"
-"""The condition on an entry of the log that it has recovered if it is recorded."""
+RECOVERED = (
+    f"first_outcome <> '{Ending.RECORDED.value}' AND outcome = '{Ending.RECORDED.value}' "
+    "AND recovery_counted IS NULL"
+)
+"""The condition on entries that were refused first, are recorded now, and not counted as such."""
 
-_IS_RECORDED = f"outcome = '{Ending.RECORDED.value}'"
-
-TURNS = f"{RECOVERED} AND (kept.{_IS_RECORDED}) <> (excluded.{_IS_RECORDED})"
-"""The condition on two entries that the second changes whether the first has recovered."""
+_KEYS = ("hour", "record_type", "reason", "first_outcome")
 
 _HOUR = {
     "postgresql": ("date_trunc('hour', timezone('UTC', received_at))", "timezone('UTC', {})"),
@@ -80,6 +80,11 @@ class Hours:
         self._dialect, self._on_postgres = dialect, dialect.name == "postgresql"
         self._tables = [schema.beside_log(name) for name in ("hookrow_hours", "hookrow_meta")]
         self._hours, self._meta = map(dialect.table, self._tables)
+        self._columns = {
+            self._tables[0]: {*_KEYS, "entries", "recovered"},
+            self._tables[1]: {"name", "value"},
+            schema.log or "": {"recovery_counted"},
+        }
         self._log = dialect.table(schema.log or "")
         self._named = [regclass(dialect, schema.log or "")] if self._on_postgres else []
         self._obstacle: str | None = None
@@ -93,18 +98,24 @@ class Hours:
     def count(self, connection: Connection) -> bool:
         """Count a chunk, or look for what can be counted; return whether there is more to do now.
 
-        Does nothing while another process counts, or if the tables are missing.
+        Does nothing while another process counts, or if the tables do not allow it.
         """
         obstacle = self._find_obstacle(connection)
         if obstacle not in {None, self._obstacle}:
             log.warning("Notifications are not counted by hour. %s", obstacle)
         self._obstacle = obstacle
-        return obstacle is None and self._is_alone(connection) and self._proceed(connection)
+        if obstacle is not None or not self._is_alone(connection):
+            return False
+        more = self._count_new(connection)
+        return self._count_recovered(connection) or more
 
     def are_there(self, connection: Connection) -> bool:
-        """Return whether the tables exist and can be written."""
+        """Return whether the tables have all columns and can be written."""
+        for name, wanted in self._columns.items():
+            if not wanted <= columns(connection, self._dialect, name).keys():
+                return False
         if not self._on_postgres:
-            return all(columns(connection, self._dialect, name) for name in self._tables)
+            return True
         sql = (
             "SELECT bool_and(coalesce(has_table_privilege(to_regclass(name), privilege), false)) "
             "FROM unnest(%s::text[]) AS name, unnest(%s::text[]) AS privilege"
@@ -113,34 +124,11 @@ class Hours:
         given = map(self._dialect.encode, (names, ("SELECT", "INSERT", "UPDATE")))
         return bool(connection.fetch(sql, [*given])[0][0])
 
-    def turn(self, connection: Connection, entries: Sequence[Entry]) -> None:
-        """Lock entries of the log, and correct `recovered` before they end in this way.
-
-        An entry that is not counted yet is left to `count`.
-        """
-        if self._on_postgres:
-            is_any = self._dialect.any_of("fingerprint", "bytea")
-            lock = f"SELECT FROM {self._log} WHERE {is_any} ORDER BY fingerprint FOR UPDATE"
-            given = [f"\\x{entry.fingerprint.hex()}" for entry in entries]
-            connection.fetch(lock, [self._dialect.encode(given)])
-        if not self.are_there(connection):
-            return
-        self._locked(connection)
-        for entry in entries:
-            step = "count(*)" if entry.outcome is Ending.RECORDED else "-count(*)"
-            add = self._add("0", step, f"{_turned_by(entry)} AND {self.counted}")
-            connection.execute(add, [entry.fingerprint])
-
-    def turned(self, connection: Connection, entries: Sequence[Entry]) -> Sequence[Entry]:
-        """Return those that change whether an entry of the log has recovered."""
-        sql, fetch = f"SELECT 1 FROM {self._log} AS kept WHERE ", connection.fetch
-        return [each for each in entries if fetch(sql + _turned_by(each), [each.fingerprint])]
-
     def _find_obstacle(self, connection: Connection) -> str | None:
         if not self.are_there(connection):
             return (
-                f"The table {' or '.join(self._tables)} is missing, or the user lacks SELECT, "
-                "INSERT or UPDATE on it. Run `hookrow db upgrade` or your own migrations."
+                f"A column of {', '.join(self._columns)} is missing, or the user lacks SELECT, "
+                "INSERT or UPDATE. Run `hookrow db upgrade` or your own migrations."
             )
         if self._on_postgres:
             ((level,),) = connection.fetch("SELECT current_setting('transaction_isolation')")
@@ -153,7 +141,7 @@ class Hours:
         lock = "SELECT pg_try_advisory_xact_lock(%s)"
         return not self._on_postgres or bool(connection.fetch(lock, [LOCK])[0][0])
 
-    def _proceed(self, connection: Connection) -> bool:
+    def _count_new(self, connection: Connection) -> bool:
         values = self._locked(connection)
         watermark = int(values[WATERMARK])
         kept, start, *writers = values.get(CEILING, "0 -").split()
@@ -181,10 +169,26 @@ class Hours:
         ((low,),) = connection.fetch(first, [watermark, ceiling])  # after what may be a wide gap
         end = ceiling if low is None else min(low + CHUNK - 1, ceiling)
         if low is not None:
-            recovered = f"count(*) FILTER (WHERE {RECOVERED} AND {_IS_RECORDED})"
-            connection.execute(self._add("count(*)", recovered, within), [watermark, end])
+            connection.execute(self._add("count(*)", "0", within), [watermark, end])
         self._save(connection, WATERMARK, str(end))
         return bool(end < ceiling)
+
+    def _count_recovered(self, connection: Connection) -> bool:
+        """Count entries that have recovered since they were counted; return whether there are more.
+
+        Each is marked, so that it counts once, however its notification ends when it is repeated.
+        """
+        found = connection.fetch(
+            f"SELECT id FROM {self._log} WHERE {RECOVERED} AND {self.counted} "
+            f"ORDER BY id LIMIT {CHUNK} {self._dialect.skip_locked}"
+        )
+        if found:
+            is_any = self._dialect.any_of("id", "bigint")
+            ids = [self._dialect.encode([id_ for (id_,) in found])]
+            connection.execute(self._add("0", "count(*)", is_any), ids)
+            mark = f"UPDATE {self._log} SET recovery_counted = true WHERE {is_any}"
+            connection.execute(mark, ids)
+        return len(found) == CHUNK
 
     def _add(self, number: str, recovered: str, where: str) -> str:
         """Add numbers of the entries of a condition to the counts."""
@@ -196,10 +200,10 @@ class Hours:
         )
         return (
             f"INSERT INTO {self._hours} AS counts "
-            "(hour, record_type, reason, first_outcome, entries, recovered) "
+            f"({', '.join(_KEYS)}, entries, recovered) "
             f"SELECT {stored.format(hour)}, {', '.join(keys)}, {number}, {recovered} "
-            f"FROM {self._log} AS kept WHERE {where} GROUP BY {hour}, 2, 3, 4 "
-            "ON CONFLICT (hour, record_type, reason, first_outcome) DO UPDATE SET "
+            f"FROM {self._log} WHERE {where} GROUP BY {hour}, 2, 3, 4 "
+            f"ON CONFLICT ({', '.join(_KEYS)}) DO UPDATE SET "
             "entries = counts.entries + excluded.entries, "
             "recovered = counts.recovered + excluded.recovered"
         )
@@ -235,12 +239,6 @@ class Hours:
         if restarted := first not in {None, known}:
             self._save(connection, FIRST, first)
         return restarted
-
-
-def _turned_by(entry: Entry) -> str:
-    """Return the condition on an entry with this fingerprint that this one changes its recovery."""
-    recovers = entry.outcome is Ending.RECORDED
-    return f"fingerprint = %s AND {RECOVERED} AND {'NOT ' * recovers}({_IS_RECORDED})"
 
 
 def _is_any(column: str, words: Collection[str]) -> str:

@@ -18,7 +18,7 @@ from hookrow.stores import Conflict
 from hookrow.stores.log import Cell, Ended, Grain, Probe, Query, reached, span, within_size
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.dialects import utc
-from hookrow.stores.sql.hours import Hours
+from hookrow.stores.sql.hours import RECOVERED, Hours
 
 T = TypeVar("T")
 
@@ -108,7 +108,7 @@ class SQLLog:
             change = f"{clear} WHERE {over} AND body IS NOT NULL"
         elif self._is_counted():
             newest = f"SELECT max(id) FROM {self._table}"
-            change += f" AND {self._hours.counted} AND id < ({newest})"
+            change += f" AND {self._hours.counted} AND NOT ({RECOVERED}) AND id < ({newest})"
         values = [self._dialect.write(before), self._dialect.write(parked_before)]
         for low, high in self._ranges():
             pruned = _retried(partial(self._prune_batch, change, values, low, high))

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from hookrow.entry import Ending, Entry, Logged
 from hookrow.stores.sql.dialects import Dialect
-from hookrow.stores.sql.hours import TURNS
 
 LOG_COLUMNS = Logged.__struct_fields__
 
@@ -56,21 +55,17 @@ last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at
 """`entry.followed` in SQL."""
 
 
-def log_insert(dialect: Dialect, log: str, *, turns: bool = False) -> Statement:
+def log_insert(dialect: Dialect, log: str) -> Statement:
     """Add entries to the log; merge an entry that arrived before.
 
     The parameter is all entries as JSON; otherwise there is one for each field of an entry.
-    Unless it `turns` entries, those whose recovery changes are only locked, and left as they are;
-    with many rows at once, the others' fingerprints are returned.
     """
-    merge = f" {_ADD_UP}{'' if turns else f' WHERE NOT ({TURNS})'}"
     fields = Entry.__struct_fields__
     into = f"INSERT INTO {dialect.table(log)} AS kept ({', '.join(fields)}, first_outcome) "
     if not dialect.takes_rows:
         values = ", ".join(["%s"] * (len(fields) + 1))
-        return Statement(f"{into}VALUES ({values})", merge)
+        return Statement(f"{into}VALUES ({values})", f" {_ADD_UP}")
     types = ", ".join(f"{name} {_JSON_TYPES.get(name, 'text')}" for name in fields)
     given = ", ".join(fields).replace("fingerprint", "decode(fingerprint, 'base64')")
     rows = f"json_to_recordset(%s::json) AS given({types})"
-    returned = f"{merge} RETURNING fingerprint"
-    return Statement(f"{into}SELECT {given}, outcome FROM {rows} WHERE true", returned)
+    return Statement(f"{into}SELECT {given}, outcome FROM {rows} WHERE true", f" {_ADD_UP}")

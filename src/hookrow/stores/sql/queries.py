@@ -14,7 +14,6 @@ from hookrow.schema import KEYS, WRITTEN, Fold, Given, Schema
 from hookrow.stores.sql.columns import Column
 from hookrow.stores.sql.conversions import Conversions
 from hookrow.stores.sql.dialects import Dialect
-from hookrow.stores.sql.hours import Hours
 from hookrow.stores.sql.log_insert import Statement, log_insert
 from hookrow.stores.sql.updates import ALIASES, Updates
 
@@ -63,8 +62,6 @@ class Queries:
         self.find = self._find()
         self.pairs = self._keyed(Suppressible.SUBSCRIPTION) if self.has("subscriptions") else None
         self.keep = log_insert(dialect, schema.log) if schema.log else None
-        self.turn = log_insert(dialect, schema.log, turns=True) if schema.log else None
-        self.hours = Hours(dialect, schema)
         self.lock = cache(self._lock)
         self.state = cache(self._state)
         self.updates = Updates(self)

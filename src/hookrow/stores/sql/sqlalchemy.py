@@ -22,7 +22,7 @@ from hookrow.stores.sql.connections import (
     DriverConnection,
     store_errors,
 )
-from hookrow.stores.sql.dialects import DIALECTS, SQLITE, question_marks
+from hookrow.stores.sql.dialects import DIALECTS, POSTGRESQL, SQLITE, question_marks
 from hookrow.stores.timeouts import NO_LIMITS, left, limit_statements, set_limits
 from hookrow.stores.watch import watch
 
@@ -52,10 +52,9 @@ class _Connection(DriverConnection):
         with self._run(sql, parameters) as done:
             return done.rowcount
 
-    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> int:
+    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run it with one call of the driver."""
-        with self._connection.exec_driver_sql(self._convert(sql), list(map(tuple, rows))) as done:
-            return done.rowcount
+        self._connection.exec_driver_sql(self._convert(sql), list(map(tuple, rows))).close()
 
 
 class EngineDatabase(BeginsSessions):
@@ -169,7 +168,7 @@ def _begin(connection: EngineConnection, limits: str = _LIMITS) -> None:
         # The driver sends no BEGIN of its own then, which would be one more round trip. It ends
         # ours all the same, because it asks the server: psycopg2, for example, would not.
         connection.execution_options(isolation_level="AUTOCOMMIT")
-        connection.exec_driver_sql(f"BEGIN; {limits}")
+        connection.exec_driver_sql(f"{POSTGRESQL.begin}; {limits}")
     elif connection.dialect.name == "postgresql":
         connection.execution_options(isolation_level="READ COMMITTED")
         connection.exec_driver_sql(limits)

@@ -35,9 +35,9 @@ class SQLiteConnection(DriverConnection):
     def _run(self, sql: str, parameters: Sequence[Any]) -> sqlite3.Cursor:
         return self.connection.execute(question_marks(sql), parameters)
 
-    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> int:
+    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run it with one call of the driver."""
-        return self.connection.executemany(question_marks(sql), rows).rowcount
+        self.connection.executemany(question_marks(sql), rows)
 
 
 class SQLiteDatabase(BeginsSessions, ConnectionPool[SQLiteConnection]):

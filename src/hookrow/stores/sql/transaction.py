@@ -10,10 +10,10 @@ import msgspec
 from msgspec.structs import astuple
 
 from hookrow.entry import Entry
-from hookrow.notification import Change, RowId, SetTime, Source, Suppressible
+from hookrow.notification import Change, RowId, SetTime, Suppressible
 from hookrow.stores import Conflict, State, by_kind, row_key
 from hookrow.stores.dates import key_text
-from hookrow.stores.errors import refuses_one_statement, store_error
+from hookrow.stores.errors import refuses_one_statement
 from hookrow.stores.sql.connections import Connection
 from hookrow.stores.sql.conversions import converted
 from hookrow.stores.sql.log_insert import Statement
@@ -21,22 +21,15 @@ from hookrow.stores.sql.queries import Queries
 from hookrow.stores.sql.reading import SQLReading
 from hookrow.stores.sql.updates import Update
 
-_TRIES = 3
-"""How often a transaction is tried that turns entries by itself."""
-
 _encode = msgspec.json.Encoder().encode
 
 
 class _Step(NamedTuple):
-    """A statement and its parameters: those of one execution, or of `many`.
-
-    `entries` are those that it adds to the log.
-    """
+    """A statement and its parameters: those of one execution, or of `many`."""
 
     statement: Statement
     parameters: Sequence[Any]
     many: bool = False
-    entries: Sequence[Entry] = ()
 
 
 class SQLTransaction(SQLReading):
@@ -75,13 +68,8 @@ class SQLTransaction(SQLReading):
     def write(self, changes: Sequence[Change], entries: Sequence[Entry] = ()) -> None:
         """Lock and change the rows, and add the entries to the log."""
         rows = {change.row for change in changes}
-        # One statement cannot change a row twice, and what is late may turn entries.
-        single = (
-            self._queries.single_statement
-            and len(rows) == len(changes)
-            and not self._pending
-            and all(entry.source is Source.LIVE for entry in entries)
-        )
+        # One statement cannot change a row twice.
+        single = self._queries.single_statement and len(rows) == len(changes) and not self._pending
         steps = [step for _, step in self._locks(rows)]
         steps += [*self._updates(changes, at_once=single), *self._log_entries(entries)]
         if not single:
@@ -91,7 +79,7 @@ class SQLTransaction(SQLReading):
         elif steps:
             text = self._queries.updates.at_once(tuple(step.statement for step in steps))
             parameters = [each for step in steps for each in step.parameters]
-            self._pending = _Step(Statement(text), parameters, entries=steps[-1].entries)
+            self._pending = _Step(Statement(text), parameters)
             if self._begun:
                 self._flush()
 
@@ -120,46 +108,10 @@ class SQLTransaction(SQLReading):
         self._flush()
 
     def _run(self, step: _Step) -> None:
-        text, parameters, entries = step.statement.text, step.parameters, step.entries
         if step.many:
-            if self._connection.execute_many(text, parameters) < len(entries):
-                self._turn(self._queries.hours.turned(self._connection, entries))
-        elif entries:
-            added = self._connection.fetch(text, parameters)
-            if len(added) < len(entries):
-                there = {bytes(fingerprint) for (fingerprint,) in added}
-                self._turn([each for each in entries if each.fingerprint not in there])
+            self._connection.execute_many(step.statement.text, step.parameters)
         else:
-            self._connection.execute(text, parameters)
-
-    def _turn(self, entries: Sequence[Entry]) -> None:
-        """Write entries that were left out because they change whether others have recovered.
-
-        If a statement has committed the rest of the group already, this is another transaction,
-        which is committed before the responses. Without it the log has the earlier result, so
-        that parked entries are tried again. It is tried again by itself if it conflicts with
-        others, because the attempts of the rest are counted already.
-        """
-        turn = self._queries.turn
-        if not entries or turn is None:
-            return
-        steps = self._entries_step(turn, entries)
-        if self._begun:
-            self._queries.hours.turn(self._connection, entries)
-            self._run(steps)
-            return
-        for tries_left in reversed(range(_TRIES)):
-            self._connection.execute(self._queries.dialect.begin)
-            try:
-                self._queries.hours.turn(self._connection, entries)
-                self._run(steps)
-                self._connection.execute("COMMIT")
-            except Exception as error:
-                if not tries_left or not isinstance(store_error(error), Conflict):
-                    raise
-                self._connection.execute("ROLLBACK")
-            else:
-                return
+            self._connection.execute(step.statement.text, step.parameters)
 
     def _locks(self, rows: Collection[RowId]) -> Iterator[tuple[Suppressible, _Step]]:
         if self._queries.dialect.locks_rows:
@@ -210,12 +162,10 @@ class SQLTransaction(SQLReading):
         if keep is None or not entries:
             return
         self.has_entries = True
-        yield self._entries_step(keep, entries)._replace(entries=entries)
-
-    def _entries_step(self, statement: Statement, entries: Sequence[Entry]) -> _Step:
         if self._queries.dialect.takes_rows:
-            return _Step(statement, [_encode(entries).decode()])
-        return self._step(statement, [(*astuple(entry), entry.outcome) for entry in entries])
+            yield _Step(keep, [_encode(entries).decode()])
+        else:
+            yield self._step(keep, [(*astuple(entry), entry.outcome) for entry in entries])
 
     def _step(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> _Step:
         dialect = self._queries.dialect

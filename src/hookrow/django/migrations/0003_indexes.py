@@ -1,4 +1,4 @@
-"""Build the index of a person's history of suppressions and reactivations."""
+"""Build the indexes of a person's history, and of recoveries that are still to be counted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hookrow.django.operations import BuildIndex
 
 
 class Migration(migrations.Migration):
-    """The same as script 0006."""
+    """The same as scripts 0006 and 0007."""
 
     atomic = False
     dependencies = (("hookrow", "0002_more"),)
@@ -19,6 +19,15 @@ class Migration(migrations.Migration):
                 fields=["recipient"],
                 name="hookrow_notifications_changes",
                 condition=models.Q(record_type="SubscriptionChange"),
+            ),
+        ),
+        BuildIndex(
+            "notification",
+            models.Index(
+                fields=["id"],
+                name="hookrow_recoveries",
+                condition=~models.Q(first_outcome="recorded")
+                & models.Q(outcome="recorded", recovery_counted__isnull=True),
             ),
         ),
     )
