@@ -26,6 +26,7 @@ from hookrow.settings import Settings
 from hookrow.stores import AccessDenied, StoreError, Unavailable
 from hookrow.stores.errors import message
 from hookrow.stores.sql.connections import Database
+from hookrow.stores.sql.hours import Hours
 from hookrow.stores.sql.mapping_record import mapping_difference
 from hookrow.stores.sql.queries import Queries
 from hookrow.stores.sql.urls import missing_file, open_database
@@ -124,6 +125,8 @@ def _check_tables(database: Database, queries: Queries) -> Iterator[Finding]:
     with database.reading() as connection:
         naive = list(naive_times(connection, queries))
         cached = cached_ids(connection, queries)
+        hours = Hours(database.dialect, queries.schema)
+        counted = queries.schema.log is None or hours.are_there(connection)
     for column, statement in naive:
         yield Finding(
             Level.WARNING,
@@ -136,9 +139,11 @@ def _check_tables(database: Database, queries: Queries) -> Iterator[Finding]:
         yield Finding(
             Level.WARNING,
             "log",
-            "Its ids are not assigned in ascending order, so that hourly counts may lack some. "
-            f"Run: {cached}",
+            f"Its sequence caches ids, so hourly counts may miss entries. Run: {cached}",
         )
+    if not counted:
+        text = f"Notifications are not counted by hour. {hours.missing}"
+        yield Finding(Level.WARNING, "counts", text)
     yield from _check_emails(database, queries)
     yield from _check_indexes(database, queries)
 

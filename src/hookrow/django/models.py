@@ -91,7 +91,7 @@ class Hours(models.Model):
     recovered: models.BigIntegerField[int, int] = models.BigIntegerField(db_default=0)
 
     class Meta:
-        """Nobody needs permissions for it."""
+        """No model permissions are created."""
 
         db_table = "hookrow_hours"
         default_permissions = ()
@@ -101,13 +101,13 @@ class Hours(models.Model):
 
 
 class MetaValue(models.Model):
-    """What hookrow keeps for itself, by name."""
+    """Internal values, by name."""
 
     name: _Text = models.CharField(max_length=64, primary_key=True)
     value: models.TextField[str, str] = models.TextField()
 
     class Meta:
-        """Nobody needs permissions for it."""
+        """No model permissions are created."""
 
         db_table = "hookrow_meta"
         default_permissions = ()
@@ -125,7 +125,7 @@ class SuppressionChange(models.Model):
     changed_at = UTCDateTimeField()
 
     class Meta:
-        """Nobody needs permissions for it."""
+        """No model permissions are created."""
 
         db_table = "hookrow_suppression_changes"
         default_permissions = ()

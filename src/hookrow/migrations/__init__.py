@@ -149,8 +149,8 @@ class _Upgrade:
             # In a transaction, because a pooler may hand a session to others between transactions.
             with self._database.upgrading() as connection:
                 if connection.fetch(f"SELECT pg_try_advisory_xact_lock({LOCK})")[0][0]:
-                    # A driver may keep the SELECT open, and an index is only complete once no
-                    # older statement is; this one ends it.
+                    # CREATE INDEX CONCURRENTLY waits for older snapshots. A driver may keep that
+                    # of the SELECT until the next statement.
                     connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
                     yield
                     return

@@ -37,7 +37,7 @@ def warn_of_undated(kinds: Collection[Suppressible]) -> None:
     if kinds:
         names = ", ".join(kind.value for kind in Suppressible if kind in kinds)
         log.warning(
-            "Nothing keeps when the suppression of the %s last changed, so an old notification "
+            "No column records when the suppression of the %s last changed, so an old notification "
             "that is late overrides a newer one: name a column for suppression_changed_at, or "
             "turn on the log.",
             names,

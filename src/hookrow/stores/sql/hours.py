@@ -88,6 +88,11 @@ class Hours:
         self._log = dialect.table(schema.log or "")
         self._named = [regclass(dialect, schema.log or "")] if self._on_postgres else []
         self._obstacle: str | None = None
+        self.missing = (
+            f"A column of {', '.join(self._columns)} is missing, or the user lacks SELECT, INSERT "
+            "or UPDATE. Run `hookrow db upgrade` or your own migrations."
+        )
+        """What to do if `are_there` is false."""
 
     @property
     def counted(self) -> str:
@@ -126,10 +131,7 @@ class Hours:
 
     def _find_obstacle(self, connection: Connection) -> str | None:
         if not self.are_there(connection):
-            return (
-                f"A column of {', '.join(self._columns)} is missing, or the user lacks SELECT, "
-                "INSERT or UPDATE. Run `hookrow db upgrade` or your own migrations."
-            )
+            return self.missing
         if self._on_postgres:
             ((level,),) = connection.fetch("SELECT current_setting('transaction_isolation')")
             if level != "read committed":  # its snapshot would be older than the locks
@@ -229,7 +231,7 @@ class Hours:
     ) -> bool:
         """Return whether ids were assigned again from 1 on.
 
-        The highest that is there does not tell, because the newest may have been deleted.
+        max(id) is not sufficient: the newest entries may have been deleted.
         """
         if self._on_postgres:
             ((last,),) = connection.fetch(_LAST, self._named)

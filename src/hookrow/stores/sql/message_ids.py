@@ -15,8 +15,9 @@ _CANONICAL = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECA
 
 
 def as_stored(message_ids: Iterable[str]) -> Collection[str]:
-    """Return the digits of the ids that are UUIDs, which PostgreSQL reads and SQLite stores."""
-    return {_digits(each) for each in message_ids if _CANONICAL.fullmatch(each)}
+    """Return the ids that are UUIDs, as they are and as 32 digits: SQLite may store either."""
+    uuids = {each for each in message_ids if _CANONICAL.fullmatch(each)}
+    return uuids | {_digits(each) for each in uuids}
 
 
 def as_sent(message_ids: Iterable[str], found: Mapping[str, T]) -> dict[str, T]:
