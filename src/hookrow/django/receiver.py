@@ -18,7 +18,6 @@ from hookrow.django.signals import has_listeners, send
 from hookrow.django.store import DjangoStore
 from hookrow.notification import Arrival, Outcome
 from hookrow.observing import Observer, Observers
-from hookrow.periodic import LAST
 from hookrow.postmark import Postmark
 from hookrow.receiver import Receiver
 
@@ -132,5 +131,3 @@ def _rebuild(*, setting: str, **_: object) -> None:
 
 
 setting_changed.connect(_rebuild, dispatch_uid="hookrow.django")
-
-LAST.add(connections.close_all)  # in a thread of hookrow's that ends, because no request does it

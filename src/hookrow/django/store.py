@@ -14,6 +14,7 @@ from django.utils.timezone import make_aware
 from hookrow.django.mapping import NOT_NULL, map_models, or_empty
 from hookrow.django.transactions import begin, reading
 from hookrow.errors import ConfigurationError, SchemaMismatch
+from hookrow.periodic import LAST
 from hookrow.schema import Schema, nearest
 from hookrow.stores import NOT_ON
 from hookrow.stores.sql.connections import BeginsSessions, Connection, Row
@@ -171,3 +172,6 @@ class CursorConnection:
             ]
             for row in rows
         ]
+
+
+LAST.add(connections.close_all)  # at the end of hookrow's own threads, because no request does it

@@ -22,7 +22,7 @@ from hookrow.stores.sql.connections import (
     DriverConnection,
     store_errors,
 )
-from hookrow.stores.sql.dialects import DIALECTS, POSTGRESQL, SQLITE, question_marks
+from hookrow.stores.sql.dialects import DIALECTS, SQLITE, question_marks
 from hookrow.stores.timeouts import NO_LIMITS, left, limit_statements, set_limits
 from hookrow.stores.watch import watch
 
@@ -108,7 +108,7 @@ class EngineDatabase(BeginsSessions):
             self._engine.connect() as connection,
             _committed(connection),
         ):
-            _begin(connection, NO_LIMITS)
+            _begin(connection, f"SET TRANSACTION ISOLATION LEVEL READ COMMITTED; {NO_LIMITS}")
             self._keep(connection)
             yield _Connection(connection)
 
@@ -168,7 +168,7 @@ def _begin(connection: EngineConnection, limits: str = _LIMITS) -> None:
         # The driver sends no BEGIN of its own then, which would be one more round trip. It ends
         # ours all the same, because it asks the server: psycopg2, for example, would not.
         connection.execution_options(isolation_level="AUTOCOMMIT")
-        connection.exec_driver_sql(f"{POSTGRESQL.begin}; {limits}")
+        connection.exec_driver_sql(f"BEGIN; {limits}")
     elif connection.dialect.name == "postgresql":
         connection.execution_options(isolation_level="READ COMMITTED")
         connection.exec_driver_sql(limits)
