@@ -9,8 +9,9 @@ from typing import Any
 import psycopg
 import pytest
 from homes import OURS
+from sqlalchemy import make_url
 
-from hookrow import migrations
+from hookrow import SchemaMismatch, migrations
 from hookrow.migrations import TABLE, current, needed, upgrade
 from hookrow.stores import watch
 from postgres import Databases
@@ -100,6 +101,23 @@ def test_an_invalid_index_is_rebuilt(postgres: Databases, former_postgres: str) 
     assert postgres.execute(INDEXES, url=former_postgres) == [
         ("hookrow_notifications_changes", True)
     ]
+
+
+def test_tables_of_another_user(postgres: Databases, former_postgres: str) -> None:
+    """The error names the owner and the GRANT, which is enough; nothing was changed before."""
+    name = f"deploy_{make_url(former_postgres).database}"
+    url = former_postgres.replace("//postgres@", f"//{name}@")
+    postgres.execute(f"CREATE ROLE {name} LOGIN")
+    postgres.execute(f"GRANT CREATE ON SCHEMA public TO {name}", url=former_postgres)
+    postgres.execute(f"GRANT SELECT ON hookrow_version TO {name}", url=former_postgres)
+    with pytest.raises(SchemaMismatch, match="belongs to postgres, and only its owner") as refused:
+        upgrade(url, OURS)
+    assert current(url) == ["0001", "0002"]
+    postgres.execute(str(refused.value).partition(", or ")[2], url=former_postgres)
+    assert upgrade(url, OURS) == REVISIONS
+    postgres.execute(f"REASSIGN OWNED BY {name} TO postgres", url=former_postgres)
+    postgres.execute(f"DROP OWNED BY {name}", url=former_postgres)
+    postgres.execute(f"DROP ROLE {name}")
 
 
 def test_a_log_in_partitions(postgres: Databases, empty_postgres_url: str) -> None:

@@ -170,6 +170,7 @@ class _Upgrade:
             _refuse_foreign_tables(connection, self._dialect, missing)
             if missing:
                 _check_privilege(connection, self._dialect)
+                _check_owner(connection, self._dialect, missing)
                 if not columns(
                     connection, self._dialect, TABLE
                 ):  # in any schema of the search path
@@ -250,6 +251,23 @@ def _check_privilege(connection: Connection, dialect: Dialect) -> None:
             raise SchemaMismatch(
                 f"permission denied for schema {schema}: GRANT CREATE ON SCHEMA {schema} TO {user}"
             )
+
+
+def _check_owner(connection: Connection, dialect: Dialect, missing: Sequence[Script]) -> None:
+    """Raise `SchemaMismatch` if the user may not change tables that exist."""
+    if dialect.name != "postgresql":
+        return
+    sql = (
+        "SELECT relname, quote_ident(pg_get_userbyid(relowner)), quote_ident(current_user) "
+        "FROM unnest(%s::text[]) AS name JOIN pg_class ON pg_class.oid = to_regclass(name) "
+        "WHERE NOT pg_has_role(relowner, 'USAGE')"
+    )
+    names = {name for script in missing for name in script.changes}
+    for name, owner, user in connection.fetch(sql, [dialect.encode(sorted(names))]):
+        raise SchemaMismatch(
+            f"The table {name} belongs to {owner}, and only its owner can change it: upgrade as "
+            f"{owner}, or GRANT {owner} TO {user}"
+        )
 
 
 def _insert(revision: str) -> str:

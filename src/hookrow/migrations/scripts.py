@@ -55,6 +55,12 @@ class Script:
         return re.findall(r"^CREATE TABLE (\w+)", self.text, re.MULTILINE)
 
     @property
+    def changes(self) -> Collection[str]:
+        """The tables of earlier scripts that it changes."""
+        tables = re.findall(r"^ALTER TABLE (\w+)|^ +ON (\w+)", self.text, re.MULTILINE)
+        return {altered or indexed for altered, indexed in tables} - {*self.creates}
+
+    @property
     def index(self) -> Index | None:
         """The index that is all that it builds, if this takes place outside a transaction."""
         match = _CONCURRENTLY.fullmatch(next(self.statements()))
