@@ -86,7 +86,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     `fingerprint` has 16 bytes. `attempts` is how often it came, first at
     `received_at`, last at `last_received_at`; `ended_at` is when it ended as
     `outcome` and `status` say. At `retry_at` it is tried again, where it is parked.
-    `body` is the posted text, or None where it is not kept. `reason` is that of a suppression.
+    `body` is the posted text, or None if it is not kept. `reason` is given for a suppression.
     `provider` is who sent it, and `source` how it came when it ended so; both are None in
     entries of the first edition.
     """

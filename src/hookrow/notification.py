@@ -104,7 +104,7 @@ class Arrival:
 
     @property
     def live(self) -> bool:
-        """Whether it is applied as it comes."""
+        """Whether it arrived in a request just now."""
         return self.source is Source.LIVE
 
 

@@ -10,7 +10,7 @@ from hookrow.forks import renew_after_fork
 from hookrow.quiet import Quiet
 
 LAST: set[Callable[[], object]] = set()
-"""Called in a thread of hookrow's own as it ends or rests, to close the thread's connections."""
+"""Called in each of hookrow's threads when it ends or pauses, to close the thread's connections."""
 
 REST = 10.0
 """In seconds; a longer pause is worth closing connections."""

@@ -1,4 +1,4 @@
-"""`hookrow db`: the tables of hookrow's own."""
+"""`hookrow db`: hookrow's own tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations of hookrow's own migrations for Django."""
+"""Operations that hookrow's Django migrations use."""
 
 from __future__ import annotations
 

@@ -174,4 +174,4 @@ class CursorConnection:
         ]
 
 
-LAST.add(connections.close_all)  # at the end of hookrow's own threads, because no request does it
+LAST.add(connections.close_all)  # no request closes those of hookrow's threads

@@ -1,6 +1,6 @@
 """Transactions on the project's own connection, and their errors as a `StoreError`.
 
-A transaction of hookrow's own has a time limit: if the server does not respond, its connection is
+hookrow's own transaction has a time limit: if the server does not respond, its connection is
 closed. Inside a transaction of the project it is a savepoint: no connection is closed, and the
 project's limits are restored at its end.
 """
@@ -56,7 +56,7 @@ def begin(using: str) -> Iterator[BaseDatabaseWrapper]:
 def reading(using: str) -> Iterator[BaseDatabaseWrapper]:
     """Connect to read, on a new connection if the last one was lost. Raises a `StoreError`.
 
-    Django replaces lost connections between requests, which threads of hookrow's own do not have.
+    Django replaces lost connections between requests, which hookrow's own threads do not have.
     On PostgreSQL a statement may take as long as `limited_to` allows.
     """
     connection = connections[using]
@@ -112,7 +112,7 @@ def _execute_in_time(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
 
 @contextmanager
 def _own(connection: BaseDatabaseWrapper) -> Iterator[None]:
-    """Begin a transaction of hookrow's own, with time limits."""
+    """Begin hookrow's own transaction, with time limits."""
     with _bounded(connection):
         _replace_if_lost(connection)
         with _sqlite_timeout(connection), _begun(connection):

@@ -85,7 +85,7 @@ def current(database: str | URL | Engine | Database) -> Sequence[str]:
 
 
 def upgrade(database: str | URL | Engine | Database, schema: Schema) -> Sequence[str]:
-    """Create the schema's tables of hookrow's own, or bring them up to date.
+    """Create those of hookrow's own tables that the schema needs, or bring them up to date.
 
     Return the revisions that it added. If it is interrupted, what it added remains, and the next
     call goes on. Upgrades at the same time wait for each other. Indexes of existing tables are

@@ -1,6 +1,6 @@
 """When the suppression of a row last changed, if its own table has no column for that.
 
-With a log, hookrow keeps these dates in a table of its own, beside the log, by role and key.
+If there is a log, a table beside it has these dates, by role and key.
 Without one, they are kept nowhere, and the last change to arrive wins.
 """
 

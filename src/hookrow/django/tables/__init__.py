@@ -1,1 +1,1 @@
-"""The four tables of hookrow's own as a Django app, for a project that has none."""
+"""hookrow's own four tables as a Django app, for a project that has none."""

@@ -129,7 +129,7 @@ class BeginsSessions(ABC):
 
 
 class Closable(Protocol):
-    """A connection of hookrow's own."""
+    """One of hookrow's own connections."""
 
     def close(self) -> None:
         """Close it. Never raises."""

@@ -7,6 +7,7 @@ convert it for drivers that want something else.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
@@ -23,7 +24,7 @@ from hookrow.stores.log import Grain
 _json = msgspec.json.Encoder(uuid_format="hex").encode
 
 
-class Dialect:
+class Dialect(ABC):
     """The SQL that both databases understand. `oldest` is the first version that is supported."""
 
     name: ClassVar[str]
@@ -58,34 +59,34 @@ class Dialect:
             return "'" + value.replace("'", "''").replace("%", "%%") + "'"
         return "NULL" if value is None else str(value).lower()
 
+    @abstractmethod
     def fold(self, kind: Fold, email: str) -> str:
         """Return the expression by which emails are compared, which an index has to be on."""
-        raise NotImplementedError
 
     def email_is_any(self, kind: Fold, email: str, type_: str) -> str:
         """Compare folded emails with any of the values of one parameter."""
         is_text = kind in {"ascii", "lower"}
         return self.any_of(self.fold(kind, email), "text" if is_text else type_)
 
+    @abstractmethod
     def any_of(self, expression: str, type_: str) -> str:
         """Compare with any of the values of one parameter, which `encode` makes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def encode(self, values: Iterable[Any]) -> str:
         """Return the parameter of `any_of`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def start(self, grain: Grain, time: str) -> str:
         """Return the start of a time's hour or minute in UTC, which `utc` reads."""
-        raise NotImplementedError
 
     def rows(self, types: Mapping[str, str]) -> str:
         """Return rows of values as the relation `given`, for writing in a single statement."""
         raise NotImplementedError
 
+    @abstractmethod
     def encode_rows(self, rows: Sequence[Sequence[Any]]) -> list[Any]:
         """Return the parameters of `rows`; without them, the parameters of each row."""
-        raise NotImplementedError
 
     def write(self, value: Any) -> Any:  # noqa: ANN401 - what a driver takes
         """Return a value as a single parameter."""

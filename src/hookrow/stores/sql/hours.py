@@ -30,7 +30,7 @@ REASONS = ("HardBounce", "SpamComplaint", "ManualSuppression")
 """The provider's reasons. Any other text may contain an address."""
 
 OTHER = "other"
-"""Stands for a record type or a reason that is none of hookrow's."""
+"""Stands for every other record type or reason."""
 
 WATERMARK, CEILING, FIRST = "hours_watermark", "hours_ceiling", "hours_first"
 """Names in `hookrow_meta`: an id; an id, the server's start, transactions; id 1's fingerprint."""

@@ -37,7 +37,7 @@ _STAYS = f"kept.outcome = '{Ending.RECORDED.value}' AND excluded.outcome = kept.
 
 
 def _unless_erased(name: str) -> str:
-    """Fill in what is null, unless the notification did not come again."""
+    """Fill in a null if the notification arrived again; a replay restores nothing."""
     filled = f"coalesce(kept.{name}, excluded.{name})"
     return f"{name} = CASE WHEN excluded.attempts > 0 THEN {filled} ELSE kept.{name} END"
 

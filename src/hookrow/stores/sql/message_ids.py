@@ -21,7 +21,7 @@ def as_stored(message_ids: Iterable[str]) -> Collection[str]:
 
 
 def as_sent(message_ids: Iterable[str], found: Mapping[str, T]) -> dict[str, T]:
-    """Return what was found by UUID under each id as the provider spelled it."""
+    """Return the findings by message id, spelled as the provider did."""
     by_digits = {_digits(uuid): each for uuid, each in found.items()}
     return {
         message_id: by_digits[_digits(message_id)]

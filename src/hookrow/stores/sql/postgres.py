@@ -1,4 +1,4 @@
-"""PostgreSQL through psycopg 3, in sessions of hookrow's own.
+"""PostgreSQL through psycopg 3, in hookrow's own sessions.
 
 A statement commits by itself, without the round trips of BEGIN and COMMIT, and the time limits
 are the session's. Behind a pooler such as PgBouncer, which hands sessions around between
@@ -54,7 +54,7 @@ _LIMITS = (
 
 
 class Session(DriverConnection):
-    """A connection of hookrow's own. `owned` is false behind a pooler."""
+    """One of hookrow's own connections. `owned` is false behind a pooler."""
 
     def __init__(self, connection: psycopg.Connection, cursor: Callable[..., Any]) -> None:
         self.connection, self.close, self._cursor = connection, connection.close, cursor

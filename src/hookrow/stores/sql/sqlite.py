@@ -27,7 +27,7 @@ _STEPS = 10_000
 
 
 class SQLiteConnection(DriverConnection):
-    """A connection of hookrow's own to a file; see `connections.Connection`."""
+    """One of hookrow's own connections to a file; see `connections.Connection`."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection, self.close = connection, connection.close

@@ -34,7 +34,7 @@ VERIFY_EVERY = 1.0
 class SQLStore:
     """The rows of a database, in the tables that the schema names; see `stores.Store`.
 
-    `database` is a URL, for connections of hookrow's own with time limits, or an engine that the
+    `database` is a URL, for hookrow's own connections with time limits, or an engine that the
     host supplies, which is never closed or changed. Tables and columns are verified at the first
     use, so a store can be constructed before they exist; with `verify`, they are verified now.
 
@@ -97,7 +97,7 @@ class SQLStore:
         self.census = SQLCensus(database, self._verified)
 
     def _record_mapping(self) -> None:
-        """Record which tables the log is written for, once, in a transaction of its own."""
+        """Record once, in a separate transaction, which tables the log is written for."""
         self._mapping_recorded = True
         record_mapping(self.database, self._schema)
 

@@ -93,7 +93,7 @@ def encoding_fault(connection: Connection, dialect: Dialect) -> str | None:
 
 
 def _plan(connection: Connection, queries: Queries) -> None:
-    """Let PostgreSQL plan what is written, without rows. Raises `SchemaMismatch` if it cannot."""
+    """Let PostgreSQL plan every write, for no rows. Raises `SchemaMismatch` if it cannot."""
     for kind in queries.written:
         table = queries.schema.roles[kind.value].table
         guarded = kind not in queries.undated
@@ -125,7 +125,7 @@ def _check_version(connection: Connection, dialect: Dialect) -> None:
 
 
 def _hint(is_ours: bool, table: str) -> str:  # noqa: FBT001 - private
-    """Return how a table of hookrow's own is made, in the schema of the usual log or elsewhere."""
+    """Say how to create one of hookrow's tables, depending on where the log is."""
     if is_ours:
         return "Run: hookrow db upgrade. If your own migrations create hookrow's tables: run those."
     return f"Make it as `hookrow db sql` prints {table}."
