@@ -94,7 +94,7 @@ $(NEWEST): pyproject.toml
 	$(call install,$(NEWER),.venv-newest,--editable '$(ALL)')
 	@touch $@
 
-CORE := src/hookrow/entry.py,src/hookrow/notification.py,src/hookrow/decide.py,src/hookrow/postmark.py,src/hookrow/http.py,src/hookrow/schema.py,src/hookrow/errors.py
+CORE := src/hookrow/core/log_entry.py,src/hookrow/core/notification.py,src/hookrow/core/rules.py,src/hookrow/providers/postmark.py,src/hookrow/http.py,src/hookrow/core/schema.py,src/hookrow/errors.py
 
 check: $(READY) ## Look at format, style and types
 	$(BIN)/ruff format --check .

@@ -25,7 +25,7 @@ from load import Load, post
 from machine import facts
 from needs import has_pgbench, provided
 from pgbench import MOST, limit
-from places import POSTGRESQL, Place, places, renew
+from places import POSTGRESQL, Place, places, reset
 from plan import FULL, QUICK, Plan
 from processes import cores, largest
 from proof import prove_door, prove_load
@@ -63,7 +63,7 @@ def _in_turn(plan: Plan, made: Mapping[str, Place], turn: int) -> Sequence[tuple
 
 def _limit(script: str, place: Place, plan: Plan) -> Iterator[Result]:
     """Measure what PostgreSQL does by itself, over each number of connections that it allows."""
-    renew(place)
+    reset(place)
     for clients in (each for each in plan.connections if each <= MOST):
         yield limit(script, place, plan.size, clients, plan.seconds)
 
@@ -71,7 +71,7 @@ def _limit(script: str, place: Place, plan: Plan) -> Iterator[Result]:
 def _measured(subject: Subject, place: Place | None, plan: Plan) -> Iterator[Result]:
     """Measure a subject over each number of connections, and prove that it did the work."""
     if place:
-        renew(place)
+        reset(place)
     with subject.running(place) as (port, pid):
         prove_door(subject, port)
         _post(subject, port, max(plan.connections), 1, plan.size)

@@ -13,8 +13,8 @@ from time import time_ns
 from sqlalchemy import Engine, text
 
 from hookrow import Schema, migrations
-from hookrow.notification import Arrival
-from hookrow.postmark import Postmark
+from hookrow.core.notification import Arrival
+from hookrow.providers.postmark import Postmark
 from hookrow.stores.memory import MemoryStore
 
 SECRET = "a-secret-for-the-benchmark"

@@ -16,7 +16,7 @@ from time import perf_counter
 from sqlalchemy import Engine, delete, func, select, update
 
 from data import SMALL
-from hookrow.entry import Ending
+from hookrow.core.log_entry import Result
 from hookrow.figures import Figures, Period
 from hookrow.figures.counting import counted
 from hookrow.figures.tally import Tally
@@ -40,8 +40,8 @@ CLIENTS = 64
 QUERIES = {
     "newest": Query(),
     "a rare type": Query(record_type="Bounce"),
-    "a rare outcome": Query(outcome=Ending.UNSUPPORTED),
-    "no such outcome": Query(outcome=Ending.FAILED),
+    "a rare outcome": Query(outcome=Result.UNSUPPORTED),
+    "no such outcome": Query(outcome=Result.FAILED),
     "parked": Query(parked=True),
     "no such address": Query(recipient="nobody@example.com"),
     "30 to 31 days ago": Query(
@@ -113,7 +113,7 @@ def _fill(engine: Engine, rows: int) -> None:
         id_ = notifications.c.id
         last = connection.execute(select(func.max(id_))).scalar_one()
         few = [last - (n + 1) * rows // (RARE + 2) for n in range(RARE)]
-        odd = {"record_type": "Bounce", "outcome": Ending.UNSUPPORTED.value}
+        odd = {"record_type": "Bounce", "outcome": Result.UNSUPPORTED.value}
         connection.execute(update(notifications).where(id_.in_(few)).values(odd))
 
 

@@ -17,11 +17,11 @@ from threading import Thread
 from time import monotonic, process_time, sleep
 
 from data import SECRET, fill, payloads
-from hookrow.notification import Arrival
-from hookrow.periodic import PAUSE
-from hookrow.postmark import Postmark
-from hookrow.provider import read
-from hookrow.recording import record
+from hookrow.concurrency import PAUSE
+from hookrow.core.notification import Arrival
+from hookrow.providers import read
+from hookrow.providers.postmark import Postmark
+from hookrow.receiver.recorder import record
 from hookrow.stores.sql import SQLStore
 from places import opened, postgres
 from processes import cores

@@ -22,9 +22,9 @@ from typing import TypeAlias
 from prometheus_client import CollectorRegistry
 
 from data import SECRET, payloads
-from hookrow import Head, Postmark, Receiver, Request
+from hookrow import Postmark, Receiver, Request, RequestHead
 from hookrow.metrics import Metrics
-from hookrow.receiver import ENDPOINT
+from hookrow.receiver.receiver import ENDPOINT
 from hookrow.stores.sql import SQLStore
 from hookrow.tracing import Tracing
 from load import load
@@ -65,7 +65,9 @@ def receiving(name: str, url: str, turns: int) -> Iterator[Row]:
 
 def _receive(receiver: Receiver) -> float:
     """Record new notifications, a group's worth at a time; return microseconds for each."""
-    head = Head("POST", ENDPOINT, [(b"x-provider-secret", SECRET.encode())], request_id="r-1")
+    head = RequestHead(
+        "POST", ENDPOINT, [(b"x-provider-secret", SECRET.encode())], request_id="r-1"
+    )
     requests = [Request(head, body) for body in payloads(MANY)]
     began = process_time()
     for start in range(0, MANY, CLIENTS):

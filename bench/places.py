@@ -89,7 +89,7 @@ def settle(engine: Engine) -> None:
             connection.execute(text(settling))
 
 
-def renew(place: Place) -> None:
+def reset(place: Place) -> None:
     """Empty the log, and leave nothing to be done that another has made."""
     with opened(place.url) as engine:
         with engine.begin() as connection:

@@ -70,8 +70,8 @@ def compare(given: argparse.Namespace) -> None:
 def measure(group: int, *, django: bool) -> Iterator[tuple[str, float]]:
     """Yield the costs on each database."""
     from data import SECRET, payloads
-    from hookrow.postmark import Postmark
-    from hookrow.provider import read
+    from hookrow.providers import read
+    from hookrow.providers.postmark import Postmark
 
     provider = Postmark(SECRET)
     arrivals = [read(provider, body, datetime.now(UTC)) for body in payloads()]
@@ -88,7 +88,7 @@ def measure(group: int, *, django: bool) -> Iterator[tuple[str, float]]:
 
 def _cost(store: Any, groups: Sequence[Sequence[Any]], pid: int | None) -> tuple[float, float]:  # noqa: ANN401 - of any commit
     """Return what the thread spends, at least, and what the server spends."""
-    from hookrow.recording import record
+    from hookrow.receiver.recorder import record
     from processes import cores
 
     began, spent, part = cores(pid) if pid else 0.0, [], len(groups) // PARTS

@@ -21,8 +21,8 @@ from timeit import Timer
 from data import SECRET, arrivals, memory, payloads
 from figures import figuring, watching
 from hookrow import Postmark, Schema
-from hookrow.decide import decide, mentioned
-from hookrow.recording import record
+from hookrow.core.rules import decide, lookup_keys
+from hookrow.receiver.recorder import record
 from hookrow.stores import Store
 from hookrow.stores.sql import SQLStore
 from load import load
@@ -45,7 +45,7 @@ def parsing() -> Iterator[Row]:
     yield figure("parse", _best(lambda: [parse(body) for body in bodies]) / 1000 * 1e6, "us", "< 2")
     group = arrivals(64)
     with memory(64).transaction() as transaction:
-        rows = transaction.find(mentioned(group))
+        rows = transaction.find(lookup_keys(group))
     each = _best(lambda: [decide(arrival, rows) for arrival in group]) / 64
     yield figure("decide, group of 64", each * 1e6, "us", "< 3")
 

@@ -16,10 +16,11 @@ from time import sleep
 import uvicorn
 
 from data import SECRET
-from hookrow import receiver, server
-from hookrow.direct import DirectProtocol
 from hookrow.figures import Figures, Period
-from hookrow.settings import Settings
+from hookrow.receiver import receiver
+from hookrow.server import app as server
+from hookrow.server.direct import DirectProtocol
+from hookrow.server.settings import Settings
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 

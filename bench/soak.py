@@ -18,7 +18,7 @@ from sqlalchemy import text
 
 from large import fill_large, sized
 from load import Load, post
-from places import POSTGRESQL, Place, opened, postgres, renew
+from places import POSTGRESQL, Place, opened, postgres, reset
 from processes import memory, tree
 from sample import Running, hot_share, serving, written
 
@@ -103,7 +103,7 @@ def soaking(rows: int, minutes: float) -> Soak:
     with postgres() as server:
         place = Place(POSTGRESQL, server.create(), server.pid)
         fill_large(place, rows)
-        renew(place)
+        reset(place)
         with serving(place, WORKERS) as running:
             loads = [post(running.port, CLIENTS, WARM_UP, size=sized(rows))]
             loads += [post(running.port, CLIENTS, 5, size=sized(rows)) for _ in range(3)]

@@ -25,15 +25,15 @@ from uvicorn.server import ServerState
 from data import SECRET, payloads
 from hookrow import Arrival, Postmark, Receiver, Recorded
 from hookrow.asgi import ASGI
-from hookrow.batch import GroupCommit
+from hookrow.core.log_entry import entries
+from hookrow.core.notification import Refusal
+from hookrow.core.rules import decide, lookup_keys, merge
 from hookrow.deadline import Deadline
-from hookrow.decide import decide, mentioned, merge
-from hookrow.direct import DirectProtocol
-from hookrow.entry import entries
 from hookrow.http import Handler, Request, Response, refuse, respond
-from hookrow.notification import Refusal
 from hookrow.promise import Promise
-from hookrow.provider import read
+from hookrow.providers import read
+from hookrow.receiver.batch import GroupCommit
+from hookrow.server.direct import DirectProtocol
 from hookrow.stores import Store
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.sql import SQLStore
@@ -196,7 +196,7 @@ def _measured(store: Store, groups: Sequence[Sequence[Arrival]]) -> Iterator[tup
         timed = _timer(spent)
         with store.transaction() as transaction:
             timed("begin")
-            mentions = mentioned(arrivals)
+            mentions = lookup_keys(arrivals)
             timed("decide")
             rows = transaction.find(mentions)
             timed("find")

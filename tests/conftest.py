@@ -19,6 +19,7 @@ from command import Command
 from engines import open_engine
 from hookrow import Schema
 from hookrow.migrations import sql, upgrade
+from hookrow.observability.logging import rate_limit
 from postgres import SYSTEM, VARIABLE, WHEEL, Databases, Server, find_binaries
 
 if TYPE_CHECKING:
@@ -66,6 +67,12 @@ def _own_server() -> Server:
             pytest.fail(reason)
         pytest.skip(reason)
     return Server(binaries)
+
+
+@pytest.fixture(autouse=True)
+def _unlimited_logging() -> None:
+    """Log what the previous test has logged, too."""
+    rate_limit.reset()
 
 
 @pytest.fixture(scope="session")

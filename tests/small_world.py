@@ -3,7 +3,7 @@
 import json
 from datetime import UTC, datetime
 
-from hookrow import Head, Request, testing
+from hookrow import Request, RequestHead, testing
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.memory_log import MemoryLog
 
@@ -20,8 +20,10 @@ def store(*, log: bool = True) -> MemoryStore:
     )
 
 
-def head(path: str = "/provider/webhooks", method: str = "POST", secret: str = SECRET) -> Head:
-    return Head(method, path, [(b"x-provider-secret", secret.encode())], request_id="r-1")
+def head(
+    path: str = "/provider/webhooks", method: str = "POST", secret: str = SECRET
+) -> RequestHead:
+    return RequestHead(method, path, [(b"x-provider-secret", secret.encode())], request_id="r-1")
 
 
 def request(email: str = "ada@example.com") -> Request:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
-from hookrow import Head, Postmark, Receiver, Request, Response
+from hookrow import Postmark, Receiver, Request, RequestHead, Response
 from hookrow.dashboard import Dashboard
 from hookrow.dashboard.handler import SECURITY
 from hookrow.promise import Promise
@@ -16,10 +16,10 @@ from wire import ENDPOINT, PATIENCE, SECRET
 MOUNT = "/mail/dashboard"
 
 
-def head(path: str, query: str = "", method: str = "GET", **headers: str) -> Head:
+def head(path: str, query: str = "", method: str = "GET", **headers: str) -> RequestHead:
     """Return the head of a request below the mount path."""
     sent = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-    return Head(method, f"{MOUNT}{path}", sent, MOUNT, query)
+    return RequestHead(method, f"{MOUNT}{path}", sent, MOUNT, query)
 
 
 def ended(answer: Response | Promise[Response] | None) -> Response:
@@ -28,7 +28,7 @@ def ended(answer: Response | Promise[Response] | None) -> Response:
     return answer.result(PATIENCE) if isinstance(answer, Promise) else answer
 
 
-def ask(dashboard: Dashboard, asked: Head, form: Mapping[str, str] = {}) -> Response:
+def ask(dashboard: Dashboard, asked: RequestHead, form: Mapping[str, str] = {}) -> Response:
     """Send a request as a host does."""
     body = urlencode(form).encode()
     return ended(dashboard.admit(asked) or dashboard(Request(asked, body)))
@@ -77,4 +77,4 @@ def receive(store: Any, *payloads: object, keep_bodies: bool = True) -> None:  #
     """Record each payload by itself."""
     receiver = Receiver(Postmark(SECRET), store, keep_bodies=keep_bodies)
     for payload in payloads:
-        receiver.answer(Request(Head("POST", ENDPOINT, ()), json.dumps(payload).encode()))
+        receiver.answer(Request(RequestHead("POST", ENDPOINT, ()), json.dumps(payload).encode()))

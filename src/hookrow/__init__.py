@@ -11,9 +11,7 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # type checkers take it as true; to import it from typing costs 5 ms
 if TYPE_CHECKING:
-    from hookrow.errors import ConfigurationError, HookrowError, MissingExtra, SchemaMismatch
-    from hookrow.http import Handler, Head, Request, Response
-    from hookrow.notification import (
+    from hookrow.core.notification import (
         Arrival,
         Delivered,
         Notification,
@@ -25,10 +23,12 @@ if TYPE_CHECKING:
         Refused,
         Suppressed,
     )
-    from hookrow.postmark import Postmark
+    from hookrow.core.schema import Role, Schema
+    from hookrow.errors import ConfigurationError, HookrowError, MissingExtra, SchemaMismatch
+    from hookrow.http import Handler, Request, RequestHead, Response
     from hookrow.promise import Promise
-    from hookrow.receiver import Receiver
-    from hookrow.schema import Role, Schema
+    from hookrow.providers.postmark import Postmark
+    from hookrow.receiver.receiver import Receiver
 
 __version__ = "0.1.0"
 
@@ -37,7 +37,6 @@ __all__ = [
     "ConfigurationError",
     "Delivered",
     "Handler",
-    "Head",
     "HookrowError",
     "MissingExtra",
     "Notification",
@@ -51,6 +50,7 @@ __all__ = [
     "Refusal",
     "Refused",
     "Request",
+    "RequestHead",
     "Response",
     "Role",
     "Schema",
@@ -59,29 +59,29 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Arrival": "hookrow.notification",
+    "Arrival": "hookrow.core.notification",
     "ConfigurationError": "hookrow.errors",
-    "Delivered": "hookrow.notification",
+    "Delivered": "hookrow.core.notification",
     "Handler": "hookrow.http",
-    "Head": "hookrow.http",
+    "RequestHead": "hookrow.http",
     "HookrowError": "hookrow.errors",
     "MissingExtra": "hookrow.errors",
-    "Notification": "hookrow.notification",
-    "Opened": "hookrow.notification",
-    "Outcome": "hookrow.notification",
-    "Postmark": "hookrow.postmark",
+    "Notification": "hookrow.core.notification",
+    "Opened": "hookrow.core.notification",
+    "Outcome": "hookrow.core.notification",
+    "Postmark": "hookrow.providers.postmark",
     "Promise": "hookrow.promise",
-    "Reactivated": "hookrow.notification",
-    "Receiver": "hookrow.receiver",
-    "Recorded": "hookrow.notification",
-    "Refusal": "hookrow.notification",
-    "Refused": "hookrow.notification",
+    "Reactivated": "hookrow.core.notification",
+    "Receiver": "hookrow.receiver.receiver",
+    "Recorded": "hookrow.core.notification",
+    "Refusal": "hookrow.core.notification",
+    "Refused": "hookrow.core.notification",
     "Request": "hookrow.http",
     "Response": "hookrow.http",
-    "Role": "hookrow.schema",
-    "Schema": "hookrow.schema",
+    "Role": "hookrow.core.schema",
+    "Schema": "hookrow.core.schema",
     "SchemaMismatch": "hookrow.errors",
-    "Suppressed": "hookrow.notification",
+    "Suppressed": "hookrow.core.notification",
 }
 """The module of each public name."""
 

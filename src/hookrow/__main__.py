@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from hookrow import hangup
 from hookrow.errors import MissingExtra
+from hookrow.server import hangup
 
 
 def main() -> None:

@@ -14,18 +14,18 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
+from hookrow.core.notification import Refusal
 from hookrow.http import (
     LARGEST_BODY,
     SLOWEST_BODY,
     Handler,
-    Head,
     Request,
+    RequestHead,
     Response,
     oversized,
     plain,
     refuse_body,
 )
-from hookrow.notification import Refusal
 from hookrow.promise import Promise
 from hookrow.request_id import HEADER, request_id
 from hookrow.threads import Threads
@@ -82,7 +82,7 @@ class ASGI:
             case "websocket":
                 await send({"type": "websocket.close"})
 
-    async def _answer(self, head: Head, receive: Receive) -> Response | None:
+    async def _answer(self, head: RequestHead, receive: Receive) -> Response | None:
         """Return the response, or None where the client went away before it said all."""
         refusal = await self._call(self.handler.admit, head, head)
         if refusal is not None:
@@ -94,7 +94,7 @@ class ASGI:
             return None
         return await self._ended(await self._call(self.handler, Request(head, body), head))
 
-    async def _call(self, call: Callable[[T], R], argument: T, head: Head) -> R:
+    async def _call(self, call: Callable[[T], R], argument: T, head: RequestHead) -> R:
         if not self.handler.blocking:
             return call(argument)
         made = partial(call, argument)
@@ -147,7 +147,7 @@ class _Waker:
                 hear(promise)
             except Exception as error:  # noqa: BLE001 - it is the fault of who waits
                 kind = type(error).__name__  # its text may quote the notification
-                log.error("Who waits for an answer raised %s.", kind)  # noqa: TRY400 - as above
+                log.error("Who waits for an answer raised %s.", kind)
 
 
 def _settle(waiter: asyncio.Future[R], promise: Promise[R]) -> None:
@@ -159,9 +159,9 @@ def _settle(waiter: asyncio.Future[R], promise: Promise[R]) -> None:
         waiter.set_exception(error)
 
 
-def _head(scope: Scope) -> Head:
+def _head(scope: Scope) -> RequestHead:
     headers = scope["headers"]
-    return Head(
+    return RequestHead(
         scope["method"],
         scope["path"],
         headers,

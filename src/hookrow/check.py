@@ -10,6 +10,7 @@ from typing import SupportsFloat
 
 from hookrow import migrations
 from hookrow.clocks import SECONDS, compare
+from hookrow.core.schema import Schema
 from hookrow.diagnostics.advice import (
     Relation,
     cached_ids,
@@ -19,10 +20,9 @@ from hookrow.diagnostics.advice import (
 )
 from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.finding import Finding, Level, several_rows
-from hookrow.postmark import SHORTEST_SECRET, Postmark
-from hookrow.retry import masked
-from hookrow.schema import Schema
-from hookrow.settings import Settings
+from hookrow.providers.postmark import SHORTEST_SECRET, Postmark
+from hookrow.receiver.retry import masked
+from hookrow.server.settings import Settings
 from hookrow.stores import AccessDenied, StoreError, Unavailable
 from hookrow.stores.errors import message
 from hookrow.stores.sql.connections import Database

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -9,9 +10,10 @@ from threading import Lock, Thread
 from time import monotonic, sleep
 from typing import Generic, TypeVar
 
-from hookrow.forks import renew_after_fork
+from hookrow.concurrency import reset_after_fork
 from hookrow.promise import Promise
-from hookrow.quiet import Quiet
+
+log = logging.getLogger("hookrow")
 
 R = TypeVar("R")
 
@@ -34,9 +36,8 @@ class Deadline(Generic[R]):
         self._seconds = seconds
         self._told = told
         self._logged = logged
-        self._quiet = Quiet()
-        self.renew()
-        renew_after_fork(self)
+        self.reset()
+        reset_after_fork(self)
 
     def watch(self, promise: Promise[R], *, late: R, request_id: str = "") -> Promise[R]:
         """Put the promise under the deadline, from now on, with the result that it has then.
@@ -53,7 +54,7 @@ class Deadline(Generic[R]):
                     self._running = True
         return promise
 
-    def renew(self) -> None:
+    def reset(self) -> None:
         """Begin anew: nothing watched, no thread."""
         self._lock = Lock()
         self._watched = deque()
@@ -70,11 +71,11 @@ class Deadline(Generic[R]):
                         self._log(request_id)
 
     def _log(self, request_id: str) -> None:
-        self._quiet.warning(
+        log.warning(
             "Not done within %s s: who waits is told so%s.",
             self._seconds,
             f", request {request_id}" if request_id else "",
-            request_id=request_id,
+            extra={"request_id": request_id},
         )
 
     def _next(self) -> float | None:

@@ -26,10 +26,10 @@ import click
 import uvicorn
 
 from hookrow import migrations, testing
-from hookrow.receiver import ENDPOINT, Receiver
-from hookrow.schema import Schema
-from hookrow.server import Server
-from hookrow.settings import DashboardAccess, Settings
+from hookrow.core.schema import Schema
+from hookrow.receiver.receiver import ENDPOINT, Receiver
+from hookrow.server.app import Server
+from hookrow.server.settings import DashboardAccess, Settings
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.story import story

@@ -8,11 +8,11 @@ from http import HTTPMethod
 from typing import Any
 
 from hookrow.asgi import ASGI, Message, Receive, Scope, Send
-from hookrow.entry import RECORD_TYPES
+from hookrow.core.log_entry import RECORD_TYPES
+from hookrow.core.notification import Refusal
 from hookrow.errors import ConfigurationError
 from hookrow.http import Handler
-from hookrow.notification import Refusal
-from hookrow.receiver import ENDPOINT
+from hookrow.receiver.receiver import ENDPOINT
 
 try:
     from fastapi import APIRouter, Request

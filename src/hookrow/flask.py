@@ -8,7 +8,7 @@ from wsgiref.types import InputStream
 
 from hookrow.errors import ConfigurationError
 from hookrow.http import Handler
-from hookrow.receiver import ENDPOINT
+from hookrow.receiver.receiver import ENDPOINT
 from hookrow.wsgi import WSGI
 
 try:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from hookrow.notification import Outcome, Recorded, Refusal
+from hookrow.core.notification import Outcome, Recorded, Refusal
 from hookrow.promise import Promise
 
 LARGEST_BODY = 1024 * 1024
@@ -21,7 +21,7 @@ SLOWEST_BODY = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class RequestHead:
     """What is known of a request before its body.
 
     `path` is the decoded path as the host saw it, `root` the part of it that the
@@ -67,7 +67,7 @@ class Head:
 class Request:
     """A head and the whole body, in bytes."""
 
-    head: Head
+    head: RequestHead
     body: bytes
 
 
@@ -93,7 +93,7 @@ class Handler(Protocol):
     def blocking(self) -> bool:
         """Whether a call may wait, for a database or anything else."""
 
-    def admit(self, head: Head) -> Response | Promise[Response] | None:
+    def admit(self, head: RequestHead) -> Response | Promise[Response] | None:
         """Refuse a request by its head alone, at once or by a promise, or return None to take it.
 
         The call for the same request gets the same head.
@@ -121,7 +121,7 @@ def plain(status: int, text: str, headers: Mapping[str, str] | None = None) -> R
     return Response(status, text.encode(), MappingProxyType(sent))
 
 
-def declared_length(head: Head) -> int | None:
+def declared_length(head: RequestHead) -> int | None:
     """Return how long the head says that the body is, in bytes; None where it says no length.
 
     A length is digits and nothing else (RFC 9110, section 8.6). What is none a server
@@ -134,15 +134,15 @@ def declared_length(head: Head) -> int | None:
     return int(digits.lstrip(b"0")[:20] or b"0")
 
 
-def oversized(head: Head) -> bool:
+def oversized(head: RequestHead) -> bool:
     """Tell whether the head declares a length for the body that is refused."""
     length = declared_length(head)
     return length is not None and length > LARGEST_BODY
 
 
-def refuse_body(handler: Handler, head: Head, refusal: Refusal) -> Response:
+def refuse_body(handler: Handler, head: RequestHead, refusal: Refusal) -> Response:
     """Return the response for a body that the host refuses, which the handler may hear of."""
-    respond_by: Callable[[Head, Refusal], Response] | None = getattr(handler, "refuse", None)
+    respond_by: Callable[[RequestHead, Refusal], Response] | None = getattr(handler, "refuse", None)
     return respond_by(head, refusal) if respond_by is not None else refuse(refusal)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from hookrow.receiver import Receiver
+    from hookrow.receiver.receiver import Receiver
     from hookrow.stores.memory import MemoryStore
 
 

@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from hookrow.decide import believable
-from hookrow.entry import RECORD_TYPES, Ending, Logged
-from hookrow.notification import Reactivated, Recorded, RowId, Source, Suppressed
-from hookrow.postmark import parse
-from hookrow.replay import Rehearsal
+from hookrow.core.log_entry import RECORD_TYPES, Result, StoredEntry
+from hookrow.core.notification import Reactivated, Recorded, RowId, Source, Suppressed
+from hookrow.core.rules import believable
+from hookrow.providers.postmark import parse
+from hookrow.receiver.replay import DryRun
 from hookrow.stores.log import Query
 
 LONGEST_BODY = 20_000
@@ -22,46 +22,46 @@ _CHANGE = RECORD_TYPES[Suppressed]
 _KINDS: Mapping[type[object], str] = {Suppressed: "a suppression", Reactivated: "a reactivation"}
 
 _WHY = {
-    Ending.SUBSCRIBER_NOT_FOUND: "nobody had {address}",
-    Ending.DISPATCH_NOT_FOUND: "no dispatch had {id}",
-    Ending.RECIPIENT_MISMATCH: "the dispatch with {id} was another subscriber's",
-    Ending.UNSUPPORTED: "its type was not supported, or something that it needs was missing",
-    Ending.FAILED: "the database failed at it, or one of its rows was held",
+    Result.SUBSCRIBER_NOT_FOUND: "nobody had {address}",
+    Result.DISPATCH_NOT_FOUND: "no dispatch had {id}",
+    Result.RECIPIENT_MISMATCH: "the dispatch with {id} was another subscriber's",
+    Result.UNSUPPORTED: "its type was not supported, or something that it needs was missing",
+    Result.FAILED: "the database failed at it, or one of its rows was held",
 }
 
 
-def story(entry: Logged) -> str:
+def story(entry: StoredEntry) -> str:
     """Tell how it ended and why, in a sentence."""
     parts = []
     if entry.first_outcome in _WHY:
         parts.append(f"{_why(entry.first_outcome, entry)} when it came")
     parts.append(many(entry.attempts, "attempt"))
     took = _long(entry.ended_at - entry.received_at)
-    if entry.outcome is Ending.RECORDED:
+    if entry.outcome is Result.RECORDED:
         parts.append(f"recorded {took} later" if len(parts) > 1 else f"recorded within {took}")
     elif entry.outcome is not entry.first_outcome:
         parts.append(f"{took} later {_why(entry.outcome, entry)}")
     if entry.retry_at:
         parts.append(f"tried again {at(entry.retry_at)}")
-    elif entry.outcome not in {Ending.RECORDED, Ending.UNSUPPORTED}:
+    elif entry.outcome not in {Result.RECORDED, Result.UNSUPPORTED}:
         parts.append("not tried again any more")
     return "; ".join(parts)
 
 
-def ended(entry: Logged) -> str:
+def ended(entry: StoredEntry) -> str:
     """Tell when it ended so, and from where it came then unless in a request."""
     by = {Source.SPOOL: ", from the spool", Source.REPLAY: ", from the log"}
     return at(entry.ended_at) + by.get(entry.source or Source.LIVE, "")
 
 
-def other_changes(entry: Logged) -> Query | None:
+def other_changes(entry: StoredEntry) -> Query | None:
     """Return the query of all changes of the entry's subscriber; None if it changed nothing."""
-    if entry.record_type != _CHANGE or entry.outcome is not Ending.RECORDED or not entry.recipient:
+    if entry.record_type != _CHANGE or entry.outcome is not Result.RECORDED or not entry.recipient:
         return None
-    return Query(recipient=entry.recipient, record_type=_CHANGE, outcome=Ending.RECORDED)
+    return Query(recipient=entry.recipient, record_type=_CHANGE, outcome=Result.RECORDED)
 
 
-def superseding(entry: Logged, changes: Iterable[Logged]) -> Logged | None:
+def superseding(entry: StoredEntry, changes: Iterable[StoredEntry]) -> StoredEntry | None:
     """Return the newest of some changes if it certainly happened after the entry's own.
 
     An entry that does not say when it happened may count as of any of its arrivals.
@@ -72,7 +72,7 @@ def superseding(entry: Logged, changes: Iterable[Logged]) -> Logged | None:
     return newest
 
 
-def change(entry: Logged) -> str:
+def change(entry: StoredEntry) -> str:
     """Name an entry that is a change of a suppression, with its time.
 
     Without a reason and a body, it is not known whether that was a suppression.
@@ -81,7 +81,7 @@ def change(entry: Logged) -> str:
     return f"entry {entry.id}, {_KINDS.get(kind, 'a change')} of {at(_changed_at(entry))}"
 
 
-def told(rehearsal: Rehearsal) -> list[str]:
+def told(rehearsal: DryRun) -> list[str]:
     """Tell what a rehearsal changed, row by row."""
     if not isinstance(rehearsal.outcome, Recorded):
         return [f"would be refused: {rehearsal.outcome.text}"]
@@ -94,11 +94,11 @@ def told(rehearsal: Rehearsal) -> list[str]:
     return changed or ["would change nothing: its rows have it, or something newer"]
 
 
-def _changed_at(entry: Logged) -> datetime:
+def _changed_at(entry: StoredEntry) -> datetime:
     return believable(entry.occurred_at, entry.received_at)
 
 
-def _why(ending: Ending, entry: Logged) -> str:
+def _why(ending: Result, entry: StoredEntry) -> str:
     return _WHY[ending].format(
         address=f"the address {entry.recipient}" if entry.recipient else "its address",
         id=f"the id {entry.message_id}" if entry.message_id else "its id, for it named none",

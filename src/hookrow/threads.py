@@ -11,8 +11,8 @@ from contextlib import suppress
 from threading import Lock, Thread
 from typing import Any
 
+from hookrow.concurrency import reset_after_fork
 from hookrow.deadline import Deadline
-from hookrow.forks import renew_after_fork
 from hookrow.promise import Promise
 
 
@@ -30,8 +30,8 @@ class Threads:
     def __init__(self, most: int, *, seconds: float) -> None:
         self._most = most
         self._deadline = Deadline[Any](seconds)
-        self.renew()
-        renew_after_fork(self)
+        self.reset()
+        reset_after_fork(self)
 
     def submit(
         self, call: Callable[[], Any], *, late: object, request_id: str = ""
@@ -50,7 +50,7 @@ class Threads:
                     self._running += 1
         return self._deadline.watch(promise, late=late, request_id=request_id)
 
-    def renew(self) -> None:
+    def reset(self) -> None:
         """Begin anew: nothing waits, no thread."""
         self._lock = Lock()
         self._waiting = deque()

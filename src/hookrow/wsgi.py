@@ -11,17 +11,17 @@ from http import HTTPStatus
 from time import monotonic
 from wsgiref.types import InputStream, StartResponse, WSGIEnvironment
 
+from hookrow.core.notification import Refusal
 from hookrow.http import (
     LARGEST_BODY,
     SLOWEST_BODY,
     Handler,
-    Head,
     Request,
+    RequestHead,
     Response,
     declared_length,
     refuse_body,
 )
-from hookrow.notification import Refusal
 from hookrow.promise import Promise
 from hookrow.request_id import HEADER, request_id
 
@@ -53,7 +53,7 @@ class WSGI:
         start_response(f"{response.status} {HTTPStatus(response.status).phrase}", headers)
         return [] if asked.method == "HEAD" else [response.body]
 
-    def _answer(self, asked: Head, environ: WSGIEnvironment) -> Response:
+    def _answer(self, asked: RequestHead, environ: WSGIEnvironment) -> Response:
         answer = self._handler.admit(asked)
         if answer is None:
             posted = body(asked, environ)
@@ -63,7 +63,7 @@ class WSGI:
         return answer.result() if isinstance(answer, Promise) else answer
 
 
-def head(environ: WSGIEnvironment) -> Head:
+def head(environ: WSGIEnvironment) -> RequestHead:
     """Return what a server says of a request; its text is bytes, each shown as a character.
 
     What a middleware has put there that shows no bytes counts as question marks.
@@ -76,10 +76,10 @@ def head(environ: WSGIEnvironment) -> Head:
     ]
     method, query = environ["REQUEST_METHOD"], environ.get("QUERY_STRING", "")
     secure = environ.get("wsgi.url_scheme") == "https"
-    return Head(method, root + path, headers, root, query, secure, request_id(headers))
+    return RequestHead(method, root + path, headers, root, query, secure, request_id(headers))
 
 
-def body(asked: Head, environ: WSGIEnvironment) -> bytes | Refusal:
+def body(asked: RequestHead, environ: WSGIEnvironment) -> bytes | Refusal:
     """Read the body, at most 1 MiB in 15 seconds; return it, or why it is refused.
 
     Without a length it is read where the server knows its end (`wsgi.input_terminated`).

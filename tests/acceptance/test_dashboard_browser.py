@@ -21,8 +21,8 @@ from engines import opened
 from hookrow import Arrival, Postmark, Receiver, testing
 from hookrow.asgi import ASGI
 from hookrow.dashboard import Dashboard, basic
-from hookrow.postmark import parse
-from hookrow.recording import record
+from hookrow.providers.postmark import parse
+from hookrow.receiver.recorder import record
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from wire import ADA, ENDPOINT, PATIENCE, SECRET, eventually, uvicorn_serving

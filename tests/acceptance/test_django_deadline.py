@@ -15,9 +15,9 @@ import django_host
 import world
 from django_project.site import post
 from hookrow import testing
+from hookrow.core.notification import LookupKeys
 from hookrow.django import store
-from hookrow.notification import Mentioned
-from hookrow.spool import Spool
+from hookrow.receiver.spool import Spool
 from hookrow.stores import StoreError
 from hookrow.stores.timeouts import limited_to
 from hookrow.stores.watch import TRANSACTION_TIMEOUT
@@ -72,7 +72,7 @@ def stopped(pid: int) -> Iterator[None]:
 @pytest.fixture
 def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the path of a spool that is not drained."""
-    monkeypatch.setattr("hookrow.drain.Drain.__call__", lambda _: None)
+    monkeypatch.setattr("hookrow.receiver.drain.Drain.__call__", lambda _: None)
     return tmp_path / "spool.db"
 
 
@@ -101,7 +101,7 @@ def test_a_frozen_connection(alias: str, spool: Path) -> None:
         limited_to(0.5),
         store().reading() as reading,
     ):
-        reading.find(Mentioned({ADA}, (), ()))
+        reading.find(LookupKeys({ADA}, (), ()))
     assert is_well()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import world
 from command import run_script
-from hookrow.spool import Spool
+from hookrow.receiver.spool import Spool
 from wire import DELIVERY, PATIENCE
 
 
@@ -25,7 +25,7 @@ def test_receiver(postgres_url: str) -> None:
         """
         import os, sys, warnings
         from datetime import UTC, datetime
-        from hookrow import Head, Postmark, Receiver, Request
+        from hookrow import RequestHead, Postmark, Receiver, Request
         from hookrow.figures import Figures, Period
         from hookrow.stores.memory import MemoryStore
         from hookrow.stores.sql import SQLStore
@@ -35,7 +35,7 @@ def test_receiver(postgres_url: str) -> None:
         receiver = Receiver(
             Postmark("secret"), store, on_recorded=lambda *_: calls.append(os.getpid())
         )
-        head = Head("POST", "/provider/webhooks", [(b"X-Provider-Secret", b"secret")])
+        head = RequestHead("POST", "/provider/webhooks", [(b"X-Provider-Secret", b"secret")])
 
         def serve():
             calls.clear()
@@ -81,7 +81,7 @@ def test_drained_spool(tmp_path: Path) -> None:
         f"path = {str(tmp_path / 'spool.db')!r}",
         """
         import os
-        from hookrow.spool import Spool
+        from hookrow.receiver.spool import Spool
 
         spool = Spool(path)
         read, write = os.pipe()
@@ -106,7 +106,7 @@ def test_spool_of_several_processes(tmp_path: Path) -> None:
         import os, sys
         from datetime import UTC, datetime
         from hookrow import Arrival
-        from hookrow.spool import Spool
+        from hookrow.receiver.spool import Spool
 
         spool = Spool(sys.argv[1])
         for number in range(20):

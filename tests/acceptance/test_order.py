@@ -26,13 +26,12 @@ from model import LATE, NOW, START, Model, Payload, body_of, decks, happened
 from sqlalchemy import insert
 
 from hookrow import Arrival, Postmark
-from hookrow.drain import Drain
-from hookrow.entry import LONGEST_PAUSE
-from hookrow.parked import Parked
-from hookrow.quiet import Quiet
-from hookrow.recording import keep_failed, record
-from hookrow.replay import arrivals_of, record_late
-from hookrow.spool import Spool
+from hookrow.core.log_entry import LONGEST_PAUSE
+from hookrow.receiver.drain import Drain
+from hookrow.receiver.parked import Parked
+from hookrow.receiver.recorder import keep_failed, record
+from hookrow.receiver.replay import arrivals_of, record_late
+from hookrow.receiver.spool import Spool
 from hookrow.stores.log import LogReader, Query
 from hookrow.stores.sql import SQLStore
 
@@ -119,7 +118,7 @@ class Course(RuleBasedStateMachine):
         chosen = data.draw(st.lists(st.sampled_from(logged), unique=True))
         arrivals = arrivals_of(chosen, parse)
         assert len(arrivals) == len(chosen)
-        record_late(self._home.store, arrivals, quiet=Quiet())
+        record_late(self._home.store, arrivals)
         for each in chosen:
             payload = self._model.log[str(each.body)]["payload"]
             self._model.keep(payload, self._model.record(payload, live=False))
@@ -128,7 +127,7 @@ class Course(RuleBasedStateMachine):
     def sweep(self) -> None:
         """Sweep when everything parked is due."""
         self._clock = max(self._clock, datetime.now(UTC)) + LONGEST_PAUSE + timedelta(minutes=1)
-        with patch("hookrow.parked.datetime") as clock:
+        with patch("hookrow.receiver.parked.datetime") as clock:
             clock.now.return_value = self._clock
             swept = self._parked().sweep()
         assert swept == self._model.sweep()

@@ -12,9 +12,9 @@ from homes import OURS, SQLHome
 from traffic import Load
 
 from command import Command, Serving
-from hookrow.decide import mentioned
+from hookrow.core.rules import lookup_keys
 from hookrow.migrations import sql
-from hookrow.recording import record
+from hookrow.receiver.recorder import record
 from hookrow.stores import Unavailable
 from hookrow.stores.sql import SQLStore
 from postgres import Server
@@ -107,5 +107,5 @@ def test_a_transaction_gives_up(own_postgres: Server, monkeypatch: pytest.Monkey
             store.transaction() as transaction,
             own_postgres.frozen(),
         ):
-            transaction.find(mentioned(told))
+            transaction.find(lookup_keys(told))
         assert statuses(record(store, told)) == [200]

@@ -11,7 +11,7 @@ from contract import arrival, fill, opens, statuses
 from homes import OURS, SQLHome
 from sqlalchemy import make_url
 
-from hookrow.recording import record
+from hookrow.receiver.recorder import record
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.postgres import IDLE
 from nginx import installed, listening

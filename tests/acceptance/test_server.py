@@ -23,7 +23,7 @@ from traffic import spooled
 import world
 from command import Command, Serving
 from hookrow.http import SLOWEST_BODY
-from hookrow.server import DRAIN
+from hookrow.server.app import DRAIN
 from nginx import fronting
 from postgres import Server
 from wire import (

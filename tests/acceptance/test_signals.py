@@ -25,25 +25,25 @@ ROTATING = f"""
 import os, signal
 from pathlib import Path
 
-import hookrow.server
+import hookrow.server.app
 from hookrow.__main__ import main
 
-class Rotating(hookrow.server.Server):
+class Rotating(hookrow.server.app.Server):
     def __init__(self, settings):
         super().__init__(settings)
         Path("secrets").write_text("{NEW}")
         os.kill(os.getpid(), signal.SIGHUP)
 
-hookrow.server.Server = Rotating
+hookrow.server.app.Server = Rotating
 
 if __name__ == "__main__":
     main()
 """
 IMPATIENT = """
-import hookrow.processes
+import hookrow.server.run
 from hookrow.__main__ import main
 
-hookrow.processes.STOP_TIMEOUT = 1.0
+hookrow.server.run.STOP_TIMEOUT = 1.0
 
 if __name__ == "__main__":
     main()

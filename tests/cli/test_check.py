@@ -18,7 +18,7 @@ from hookrow import Role, Schema
 from hookrow.check import check
 from hookrow.finding import Finding, Level
 from hookrow.migrations import upgrade
-from hookrow.settings import Settings
+from hookrow.server.settings import Settings
 from hookrow.stores import Locked
 from hookrow.stores.sql import SQLStore
 from postgres import Databases

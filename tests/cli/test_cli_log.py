@@ -13,7 +13,7 @@ import pytest
 import world
 from command import Command
 from hookrow import Arrival, Outcome, Postmark, Recorded, Refusal, testing
-from hookrow.entry import Logged, entries
+from hookrow.core.log_entry import StoredEntry, entries
 from hookrow.stores.sql import SQLStore
 from wire import ADA, ADAS, SECRET
 
@@ -101,7 +101,7 @@ class TestList:
         """As JSON an entry has every field, times in UTC and the fingerprint in hex."""
         (entry,) = listed(command, "--before", 2)
         assert set(entry) == {
-            name for kind in Logged.__mro__ for name in getattr(kind, "__slots__", ())
+            name for kind in StoredEntry.__mro__ for name in getattr(kind, "__slots__", ())
         }
         assert entry["occurred_at"] == "2026-03-04T05:06:07Z"
         assert re.fullmatch("[0-9a-f]{32}", entry["fingerprint"])

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from command import Command
-from hookrow import processes
 from hookrow.cli import hookrow
-from hookrow.settings import Settings
+from hookrow.server import run as processes
+from hookrow.server.settings import Settings
 
 DAY = timedelta(days=1)
 

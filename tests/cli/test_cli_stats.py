@@ -12,7 +12,7 @@ import world
 from command import Command
 from hookrow import Arrival, Postmark, testing
 from hookrow.cli import hookrow
-from hookrow.recording import record
+from hookrow.receiver.recorder import record
 from hookrow.stores.sql import SQLStore
 from wire import ADA, ADAS, SECRET
 

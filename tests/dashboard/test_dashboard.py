@@ -10,7 +10,7 @@ import pytest
 from litestar import Litestar, asgi
 
 import world
-from hookrow import Head, Request, testing
+from hookrow import Request, RequestHead, testing
 from hookrow.asgi import ASGI
 from hookrow.dashboard import Dashboard
 from hookrow.stores import Unavailable
@@ -57,7 +57,7 @@ def test_mounted_in_litestar() -> None:
     """It removes the mount path and adds a slash."""
     dashboard = ASGI(Dashboard(MemoryStore(), authorize=lambda _: True))
     app = Litestar([asgi(MOUNT, is_mount=True, copy_scope=True)(dashboard)])
-    asked = Request(Head("GET", f"{MOUNT}/notifications", ()), b"")
+    asked = Request(RequestHead("GET", f"{MOUNT}/notifications", ()), b"")
     status, page = call_asgi(app, asked, PATIENCE)
     assert (status, "<h1" in page) == (200, True)
 
@@ -66,9 +66,9 @@ def test_mounted_in_litestar() -> None:
     ("asked", "mount", "status", "headers"),
     [
         (head("/notifications"), "", 200, {}),
-        (Head("GET", f"{MOUNT}/notifications", (), f"/api{MOUNT}"), "", 200, {}),
-        (Head("GET", f"{MOUNT}/notifications", ()), "mail/dashboard/", 200, {}),
-        (Head("GET", "/notifications/", ()), "", 200, {}),
+        (RequestHead("GET", f"{MOUNT}/notifications", (), f"/api{MOUNT}"), "", 200, {}),
+        (RequestHead("GET", f"{MOUNT}/notifications", ()), "mail/dashboard/", 200, {}),
+        (RequestHead("GET", "/notifications/", ()), "", 200, {}),
         (head(""), "", 303, {"Location": "./dashboard/"}),  # because links are relative
         (head("/nowhere"), "", 404, {}),
         (head("/notifications"), "/other", 404, {}),
@@ -79,7 +79,7 @@ def test_mounted_in_litestar() -> None:
         (head("/static/charts.js"), "", 200, {"Cache-Control": "private, max-age=3600"}),
     ],
 )
-def test_paths(asked: Head, mount: str, status: int, headers: dict[str, str]) -> None:
+def test_paths(asked: RequestHead, mount: str, status: int, headers: dict[str, str]) -> None:
     """Pages are found below any mount path, even if a proxy changes or drops the root path.
 
     Unknown paths return 404, wrong methods 405; browsers may cache static files.

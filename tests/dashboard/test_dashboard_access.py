@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from copying import replace
-from hookrow import ConfigurationError, Head, Request, Response, testing
+from hookrow import ConfigurationError, Request, RequestHead, Response, testing
 from hookrow.asgi import ASGI
 from hookrow.dashboard import Dashboard, basic, served
 from hookrow.dashboard.handler import SECURITY
 from hookrow.promise import Promise
-from hookrow.settings import DashboardAccess
+from hookrow.server.settings import DashboardAccess
 from hookrow.stores.memory import MemoryStore
 from hookrow.testing.applications import call_asgi, call_wsgi
 from hookrow.wsgi import WSGI
@@ -48,7 +48,7 @@ def test_refused(
 ) -> None:
     """`authorize` refuses with False, an empty name or a response; errors admit nobody."""
 
-    def authorize(_: Head) -> Any:  # noqa: ANN401 - also what is not allowed
+    def authorize(_: RequestHead) -> Any:  # noqa: ANN401 - also what is not allowed
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -79,7 +79,7 @@ def test_called_once() -> None:
     """`authorize` is called once per request, in ASGI and in WSGI, and for each dashboard."""
     answers = [True, True, True, False]
 
-    def authorize(_: Head) -> bool:
+    def authorize(_: RequestHead) -> bool:
         return answers.pop(0)
 
     dashboard = Dashboard(MemoryStore(), authorize=authorize)
@@ -93,7 +93,7 @@ def test_called_once() -> None:
     assert ended(dashboard(asked)).status == 403
 
 
-def credentials(password: str, scheme: str = "Basic", user: str = ADA) -> Head:
+def credentials(password: str, scheme: str = "Basic", user: str = ADA) -> RequestHead:
     """Return a request with a user and a password."""
     given = b64encode(f"{user}:{password}".encode()).decode()
     return replace(head("/notifications", authorization=f"{scheme} {given}"), request_id="r-1")
@@ -115,7 +115,7 @@ class TestPassword:
             (credentials(PASSWORD, "basic"), 200),
         ],
     )
-    def test_exact(self, dashboard: Dashboard, asked: Head, status: int) -> None:
+    def test_exact(self, dashboard: Dashboard, asked: RequestHead, status: int) -> None:
         response = ask(dashboard, asked)
         assert response.status == status
         assert ("WWW-Authenticate" in response.headers) == (status == 401)

@@ -21,7 +21,7 @@ from hookrow import Arrival, Suppressed
 from hookrow.django.fields import Folded
 from hookrow.django.store import DjangoStore
 from hookrow.django.tables.models import Subscriber
-from hookrow.recording import record
+from hookrow.receiver.recorder import record
 from own_tables import subscribers
 
 KATHMANDU = "Asia/Kathmandu"

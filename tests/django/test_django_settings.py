@@ -22,10 +22,10 @@ from crm.models import Membership, Person, Send
 from crm.schema import CRM, MUTED
 from django_project.manage import Manage
 from hookrow import ConfigurationError, Role, Schema
+from hookrow.core.schema import Fold
 from hookrow.django import receiver, store
 from hookrow.django.fields import Folded
 from hookrow.django.models import Notification
-from hookrow.schema import Fold
 from wire import SECRET
 
 PEOPLE: dict[str, str | None] = {"email": "address", **MUTED}

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from hookrow import Head, Refusal, Request, testing
-from hookrow.exposition import Exposition
+from hookrow import Refusal, Request, RequestHead, testing
 from hookrow.metrics import Metrics
-from hookrow.server import Server
-from hookrow.settings import Settings
+from hookrow.observability.exposition import Exposition
+from hookrow.server.app import Server
+from hookrow.server.settings import Settings
 from hookrow.testing.applications import call_asgi
 from session import ROOT, read_blocks
 from wire import PATIENCE, SECRET
@@ -23,7 +23,7 @@ from wire import PATIENCE, SECRET
 PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
 RULES = ROOT / "docs" / "metrics" / "alerts.yml"
 PANELS = json.loads((ROOT / "docs" / "metrics" / "grafana.json").read_text())["panels"]
-ASKED = Request(Head("GET", "/metrics", ()), b"")
+ASKED = Request(RequestHead("GET", "/metrics", ()), b"")
 PROMTOOL = shutil.which("promtool")
 
 

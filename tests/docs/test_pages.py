@@ -12,7 +12,7 @@ from django.test import Client, override_settings
 import django_host  # noqa: F401 - configures Django
 import hookrow.outside
 from command import Command
-from hookrow import Head, Postmark, Receiver, Request, Response
+from hookrow import Postmark, Receiver, Request, RequestHead, Response
 from hookrow.dashboard import Dashboard
 from hookrow.stores.memory import MemoryStore
 from hookrow.testing.applications import call_wsgi
@@ -68,7 +68,7 @@ class TestDashboard:
         monkeypatch.chdir(tmp_path)
         monkeypatch.setenv("DASHBOARD_PASSWORD", "of-the-tests")
         app = self.execute("dashboard_wsgi.py")["app"]
-        asked = [Request(Head("GET", path, ()), b"") for path in ("/mail/dashboard/", "/")]
+        asked = [Request(RequestHead("GET", path, ()), b"") for path in ("/mail/dashboard/", "/")]
         assert [call_wsgi(app, each)[0] for each in asked] == [401, 404]
 
     @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ class TestDashboard:
     def test_authorize(self, headers: list[tuple[bytes, bytes]], status: int) -> None:
         authorize = self.execute("dashboard_sessions.py")["authorize"]
         dashboard = Dashboard(MemoryStore(), authorize=authorize)
-        answer = dashboard.admit(Head("GET", "/", headers))
+        answer = dashboard.admit(RequestHead("GET", "/", headers))
         answer = answer or Response(200, b"", {})
         assert isinstance(answer, Response)
         assert answer.status == status

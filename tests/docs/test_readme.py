@@ -14,8 +14,9 @@ import click
 import pytest
 
 import hookrow
-from hookrow import Refusal, settings, testing
+from hookrow import Refusal, testing
 from hookrow.cli import hookrow as command
+from hookrow.server import settings
 from session import ROOT, read_blocks, read_commands, terminal
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")

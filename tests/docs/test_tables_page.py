@@ -10,9 +10,9 @@ import pytest
 
 from command import Command
 from hookrow import Arrival, Recorded, Role, Schema, Suppressed
-from hookrow.recording import record
-from hookrow.schema import Fold
-from hookrow.settings import read
+from hookrow.core.schema import Fold
+from hookrow.receiver.recorder import record
+from hookrow.server.settings import read
 from session import ROOT, read_blocks
 
 PAGE = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")

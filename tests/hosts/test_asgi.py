@@ -9,7 +9,7 @@ from threading import Barrier, Event
 import pytest
 from drivers import GatedStore, receiving
 
-from hookrow import Head, Promise, Request, Response
+from hookrow import Promise, Request, RequestHead, Response
 from hookrow.asgi import ASGI, LARGEST_REST, Message, Scope
 from hookrow.http import LARGEST_BODY
 from wire import DELIVERY, ENDPOINT, PATIENCE, SECRET
@@ -62,7 +62,7 @@ class Answering:
     def __init__(self, answer: Callable[[Request], Response | Promise[Response]]) -> None:
         self._answer = answer
 
-    def admit(self, head: Head) -> None:
+    def admit(self, head: RequestHead) -> None:
         pass
 
     def __call__(self, request: Request) -> Response | Promise[Response]:
@@ -229,7 +229,7 @@ class TestBlocking:
         class Stuck(Answering):
             blocking = True
 
-            def admit(self, head: Head) -> None:
+            def admit(self, head: RequestHead) -> None:
                 del head
                 go_on.wait(PATIENCE)
 

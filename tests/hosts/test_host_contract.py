@@ -22,10 +22,10 @@ import world
 from case_model import ALL, body_of, expect
 from hookrow import Postmark, Receiver, testing
 from hookrow.asgi import ASGI
-from hookrow.direct import DirectProtocol
 from hookrow.fastapi import router
 from hookrow.flask import blueprint
 from hookrow.http import LARGEST_BODY
+from hookrow.server.direct import DirectProtocol
 from hookrow.wsgi import WSGI
 from wire import ADA, ADAS, AT, DELIVERY, ENDPOINT, SECRET, TEXT
 

@@ -10,10 +10,10 @@ import pytest
 from drivers import GatedStore, Webhook
 
 import wire
-from hookrow import Head, Postmark, Promise, Receiver, Request, Response
-from hookrow.direct import DirectProtocol
+from hookrow import Postmark, Promise, Receiver, Request, RequestHead, Response
 from hookrow.http import LARGEST_BODY
-from hookrow.protocol import LARGEST_HEAD, LARGEST_REST
+from hookrow.server.direct import DirectProtocol
+from hookrow.server.protocol import LARGEST_HEAD, LARGEST_REST
 from wire import DELIVERY, PATIENCE, SECRET, STRANGER, Connection
 
 BUFFERED = 48 * 1024 * 1024  # in bytes; more than two sockets hold of what nobody has read yet
@@ -26,7 +26,7 @@ CHUNKS = wire.head(extra=[CHUNKED]) + wire.chunk(BOUNCE)  # without the end of t
 class Failing(Receiver):
     """Raises, or breaks its promise, for requests that ask for it."""
 
-    def admit(self, head: Head) -> Response | None:
+    def admit(self, head: RequestHead) -> Response | None:
         if head.header("x-fail"):
             raise ZeroDivisionError(head.header("x-fail"))
         return super().admit(head)
@@ -230,7 +230,7 @@ class TestTime:
     @pytest.fixture
     def hurry(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         """Return a function from whose call on a head has to come within a moment."""
-        return lambda: monkeypatch.setattr("hookrow.protocol.SLOWEST", 0.02)
+        return lambda: monkeypatch.setattr("hookrow.server.protocol.SLOWEST", 0.02)
 
     @pytest.fixture
     def used(self, port: int, hurry: Callable[[], None]) -> Iterator[Connection]:

@@ -20,10 +20,10 @@ import own_tables
 import wire
 import world
 from engines import opened
-from hookrow.direct import DirectProtocol
-from hookrow.prepare import prepare
-from hookrow.server import Server
-from hookrow.settings import Settings
+from hookrow.server.app import Server
+from hookrow.server.direct import DirectProtocol
+from hookrow.server.preflight import prepare
+from hookrow.server.settings import Settings
 from wire import ADAS, AT, DELIVERY, ENDPOINT, SECRET, STRANGER, TEXT, Answer
 
 MISSING = DELIVERY.replace(ADAS.encode(), b"m-1")

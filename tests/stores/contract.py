@@ -15,22 +15,22 @@ import pytest
 from homes import SUPPRESSION, Home, Rows, columns_of
 
 from hookrow import Arrival, Delivered, Opened, Outcome, Reactivated, Recorded, Refused, Suppressed
-from hookrow.decide import mentioned
-from hookrow.notification import (
+from hookrow.core.notification import (
     Change,
     EventTime,
     Key,
-    Mentioned,
+    LookupKeys,
     Notification,
     SetSuppression,
     SetTime,
     Source,
     Suppressible,
 )
-from hookrow.notification import Rows as Found
-from hookrow.recording import is_reachable, keep_failed, record
-from hookrow.retry import Retry
-from hookrow.schema import OTHERWISE
+from hookrow.core.notification import Rows as Found
+from hookrow.core.rules import lookup_keys
+from hookrow.core.schema import OTHERWISE
+from hookrow.receiver.recorder import is_reachable, keep_failed, record
+from hookrow.receiver.retry import Retry
 from hookrow.stores import Store
 
 NOON = datetime(2026, 3, 4, 12, 0, 0, 123456, tzinfo=UTC)
@@ -91,7 +91,7 @@ def dispatch(
 def find(home: Home, *notifications: Notification) -> Found:
     """Find the rows that the notifications mention."""
     with home.store.reading() as reading:
-        return reading.find(mentioned([arrival(each) for each in notifications]))
+        return reading.find(lookup_keys([arrival(each) for each in notifications]))
 
 
 def save(home: Home, change: Change) -> None:
@@ -166,7 +166,7 @@ class FindContract:
         assert (found.id, found.owner, found.owner_email) == (home.key(2), *owner)
         assert found.list == home.key(2) or "list_id" not in columns_of(home.schema, "dispatches")
         with home.store.transaction() as transaction:
-            assert [*transaction.find(Mentioned((), {"m-ada"}, ())).dispatches] == ["m-ada"]
+            assert [*transaction.find(LookupKeys((), {"m-ada"}, ())).dispatches] == ["m-ada"]
 
     def test_subscriptions(self, home: Home) -> None:
         """The recipient's subscription to the dispatch's list is found, whoever owns the dispatch.
@@ -183,7 +183,7 @@ class FindContract:
     def test_empty_group(self, home: Home) -> None:
         fill(home)
         with home.store.transaction() as transaction:
-            found = transaction.find(Mentioned((), (), ()))
+            found = transaction.find(LookupKeys((), (), ()))
             assert not transaction.lock([])
             transaction.write([])
         assert not found.subscribers

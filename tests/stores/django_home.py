@@ -15,8 +15,8 @@ import django_host
 from copying import replace
 from crm.schema import CRM, MUTED
 from hookrow import Role, Schema
+from hookrow.core.notification import Key
 from hookrow.django.store import DjangoStore
-from hookrow.notification import Key
 from hookrow.stores.sql.transaction import SQLTransaction
 
 BARE = replace(

@@ -34,8 +34,8 @@ from sqlalchemy.types import TypeEngine
 
 from copying import replace
 from hookrow import Role, Schema
+from hookrow.core.notification import Key
 from hookrow.migrations import needed, upgrade
-from hookrow.notification import Key
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.memory_log import MemoryLog
 from hookrow.stores.sql import SQLStore

@@ -16,9 +16,8 @@ from msgspec.structs import asdict
 
 from copying import replace
 from hookrow import Arrival, Opened, Reactivated, Recorded, Suppressed
-from hookrow.decide import fail
-from hookrow.entry import PARKED_FOR, Ending, Entry, entries
-from hookrow.notification import (
+from hookrow.core.log_entry import PARKED_FOR, LogEntry, Result, entries
+from hookrow.core.notification import (
     EventTime,
     Notification,
     RowId,
@@ -27,11 +26,11 @@ from hookrow.notification import (
     Suppressible,
     Unsupported,
 )
-from hookrow.parked import Parked
-from hookrow.quiet import Quiet
-from hookrow.recording import keep_failed, record
-from hookrow.replay import GROUP, matching, record_late, record_ready, rehearse
-from hookrow.sizes import LARGEST_GROUP
+from hookrow.core.rules import fail
+from hookrow.receiver.parked import Parked
+from hookrow.receiver.recorder import keep_failed, record
+from hookrow.receiver.replay import GROUP, dry_run, matching, record_late, record_ready
+from hookrow.receiver.sizes import LARGEST_GROUP
 from hookrow.stores import Rejected
 from hookrow.stores.log import (
     PORTION,
@@ -62,7 +61,7 @@ HOSTILE = (
 """Texts that an INSERT, JSON, a driver or a placeholder might misinterpret."""
 
 
-def entry(number: int = 1, **columns: Any) -> Entry:  # noqa: ANN401 - of any column
+def entry(number: int = 1, **columns: Any) -> LogEntry:  # noqa: ANN401 - of any column
     """Return an entry that was recorded at noon, distinguished by its number."""
     given = {
         "fingerprint": number.to_bytes(16),
@@ -70,7 +69,7 @@ def entry(number: int = 1, **columns: Any) -> Entry:  # noqa: ANN401 - of any co
         "message_id": f"m-{number}",
         "recipient": f"s{number}@example.com",
         "occurred_at": NOON - SECOND,
-        "outcome": Ending.RECORDED,
+        "outcome": Result.RECORDED,
         "status": 200,
         "attempts": 1,
         "received_at": NOON,
@@ -82,16 +81,16 @@ def entry(number: int = 1, **columns: Any) -> Entry:  # noqa: ANN401 - of any co
         "provider": "postmark",
         "source": Source.LIVE,
     }
-    return Entry(**{**given, **columns})
+    return LogEntry(**{**given, **columns})
 
 
-def parked(number: int, *, minutes: float, **columns: Any) -> Entry:  # noqa: ANN401 - as above
+def parked(number: int, *, minutes: float, **columns: Any) -> LogEntry:  # noqa: ANN401 - as above
     """Return an entry that arrived at noon and is retried so many minutes later."""
-    ended = {"outcome": Ending.DISPATCH_NOT_FOUND, "status": 404}
+    ended = {"outcome": Result.DISPATCH_NOT_FOUND, "status": 404}
     return entry(number, **{**ended, "retry_at": NOON + minutes * MINUTE, **columns})
 
 
-def keep(home: Home, *kept: Entry) -> None:
+def keep(home: Home, *kept: LogEntry) -> None:
     """Write entries in a transaction of their own."""
     with home.store.transaction() as transaction:
         transaction.write((), kept)
@@ -114,7 +113,7 @@ def timeless(home: Home) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: bytes(row["fingerprint"]))
 
 
-def as_rows(*kept: Entry) -> list[dict[str, Any]]:
+def as_rows(*kept: LogEntry) -> list[dict[str, Any]]:
     """Return the rows of entries that are new in the log."""
     return [
         {
@@ -125,7 +124,7 @@ def as_rows(*kept: Entry) -> list[dict[str, Any]]:
     ]
 
 
-def numbers(found: Iterable[Entry]) -> list[int]:
+def numbers(found: Iterable[LogEntry]) -> list[int]:
     return [int.from_bytes(each.fingerprint) for each in found]
 
 
@@ -175,7 +174,7 @@ class KeepContract:
         keep(home, first)
         keep(home, again, entry(2))
         ended = replace(
-            first, attempts=3, outcome=Ending.RECORDED, status=200, retry_at=None, **later
+            first, attempts=3, outcome=Result.RECORDED, status=200, retry_at=None, **later
         )
         both = as_rows(ended, entry(2))
         both[0]["first_outcome"] = "dispatch_not_found"
@@ -300,7 +299,7 @@ class ReadContract:
         keep(home, entry(1))
         [found] = log.newest(Query(), limit=9)
         [row] = home.logged()
-        ends = (Ending.RECORDED, Ending.DISPATCH_NOT_FOUND)
+        ends = (Result.RECORDED, Result.DISPATCH_NOT_FOUND)
         read = {"outcome": ends[0], "first_outcome": ends[1], "source": Source.LIVE}
         assert asdict(found) == {**row, **read}
 
@@ -316,13 +315,13 @@ class ReadContract:
             entry(9),
             parked(2, minutes=1),
             entry(3, record_type="Delivery", **minute),
-            entry(4, outcome=Ending.UNSUPPORTED, **late),
+            entry(4, outcome=Result.UNSUPPORTED, **late),
         ):
             keep(home, each)
         there = ids(home)
         for query, expected in (
             (Query(), [9, 2, 3, 4]),
-            (Query(outcome=Ending.RECORDED), [9, 3]),
+            (Query(outcome=Result.RECORDED), [9, 3]),
             (Query(record_type="Delivery"), [3]),
             (Query(recipient="S2@EXAMPLE.com"), [2]),
             (Query(recipient="s2@example.co_"), []),
@@ -337,7 +336,7 @@ class ReadContract:
             (Query(since=NOON + HOUR, until=NOON + HOUR), []),
             (Query(until=NOON - 9 * DAY), []),
             (Query(parked=True), [2]),
-            (Query(parked=True, outcome=Ending.RECORDED), []),
+            (Query(parked=True, outcome=Result.RECORDED), []),
             (Query(ids=()), []),
             (Query(ids=[there[3], there[1], there[3] + 99]), [2, 4]),
             (Query(ids=range(there[1], there[3])), [2, 3]),
@@ -399,19 +398,19 @@ class ReadContract:
         sharp = NOON.replace(microsecond=0)
         came = [sharp - SECOND, sharp, sharp + 59 * SECOND, sharp, sharp + 61 * SECOND, NOON]
         kept = [entry(number, received_at=at) for number, at in enumerate(came)]
-        kept[3] = replace(kept[3], record_type=None, outcome=Ending.UNSUPPORTED)
-        kept[4] = replace(kept[4], outcome=Ending.FAILED)
+        kept[3] = replace(kept[3], record_type=None, outcome=Result.UNSUPPORTED)
+        kept[4] = replace(kept[4], outcome=Result.FAILED)
         keep(home, *kept)
         there = ids(home)
         before = {"hour": sharp - HOUR, "minute": sharp - MINUTE}[grain]
         after = {"hour": sharp, "minute": sharp + MINUTE}[grain]
         assert dict(log.tally(there[0], there[-1], grain)) == {
-            Cell(before, "Open", Ending.RECORDED): 1,
-            Cell(sharp, "Open", Ending.RECORDED): 3,
-            Cell(sharp, None, Ending.UNSUPPORTED): 1,
-            Cell(after, "Open", Ending.FAILED): 1,
+            Cell(before, "Open", Result.RECORDED): 1,
+            Cell(sharp, "Open", Result.RECORDED): 3,
+            Cell(sharp, None, Result.UNSUPPORTED): 1,
+            Cell(after, "Open", Result.FAILED): 1,
         }
-        recorded = {Cell(sharp, "Open", Ending.RECORDED): 2}
+        recorded = {Cell(sharp, "Open", Result.RECORDED): 2}
         assert dict(log.tally(there[1], there[2], grain)) == recorded
         assert dict(log.tally(there[-1] + 1, there[-1] + 99, grain)) == {}
 
@@ -423,8 +422,8 @@ class ReadContract:
         keep(home, entry(2, last_received_at=again), entry(5), entry(6))
         first, _ = log.bounds() or (0, 0)
         assert dict(log.ends(first + 1, first + 4)) == {
-            Ending.RECORDED: Ended(3, again),
-            Ending.DISPATCH_NOT_FOUND: Ended(1, NOON),
+            Result.RECORDED: Ended(3, again),
+            Result.DISPATCH_NOT_FOUND: Ended(1, NOON),
         }
 
     def test_delivered(self, home: Home, log: LogReader) -> None:
@@ -622,27 +621,27 @@ class ReplayContract:
         record(home.store, [arrival(Opened(ADA, "m-none", NOON + SECOND))])
         before = home.rows(), home.logged()
         [told] = _late(opens(ADA, "m-ada"))
-        rehearsal = rehearse(home.store, told)
+        rehearsal = dry_run(home.store, told)
         row = (Suppressible.DISPATCH, home.key(1))
         assert isinstance(rehearsal.outcome, Recorded)
         assert list(rehearsal.before) == list(rehearsal.after) == [row]
         assert rehearsal.before[row]["opened_at"] is None
         assert rehearsal.after[row] == {**rehearsal.before[row], "opened_at": NOON}
         [older] = _late(opens(ADA, "m-none"))
-        rehearsal = rehearse(home.store, older)
+        rehearsal = dry_run(home.store, older)
         assert isinstance(rehearsal.outcome, Recorded)
         assert rehearsal.before == rehearsal.after
         assert [state["opened_at"] for state in rehearsal.after.values()] == [NOON + SECOND]
         [refused] = _late(opens(ADA, "m-nowhere"))
-        rehearsal = rehearse(home.store, refused)
+        rehearsal = dry_run(home.store, refused)
         assert statuses([rehearsal.outcome]) == [404]
         assert rehearsal.before == rehearsal.after == {}
         assert (home.rows(), home.logged()) == before
 
     def test_dry_run_equals_recording(self, home: Home) -> None:
         [told] = _late(Suppressed(ADA, "m-ada", NOON, "HardBounce"))
-        rehearsal = rehearse(home.store, told)
-        assert [rehearsal.outcome] == record_late(home.store, [told], quiet=Quiet())
+        rehearsal = dry_run(home.store, told)
+        assert [rehearsal.outcome] == record_late(home.store, [told])
         with home.store.transaction() as transaction:
             assert transaction.read(rehearsal.after.keys()) == rehearsal.after
 
@@ -654,7 +653,7 @@ class ReplayContract:
         told = _late(opens(ADA, "m-ada"), opens(ADA, "m-nowhere"))
         record(home.store, _live([*told, told[1]]))
         first = timeless(home)
-        assert statuses(record_late(home.store, told, quiet=Quiet())) == [200, 404]
+        assert statuses(record_late(home.store, told)) == [200, 404]
         parked = [row["outcome"] != "recorded" for row in first]
         assert parked.count(True) == 1
         for row, replayed in zip(first, parked, strict=True):
@@ -667,8 +666,8 @@ class ReplayContract:
         told = _late(opens(ADA, "m-ada"), opens(ADA, "m-nowhere"), nobody)
         keep(home, *entries(_live(told), fail(told), NOON))
         before = {row["body"]: row for row in home.logged()}
-        assert record_ready(home.store, told[1:], quiet=Quiet()) == ([], [])
-        ready, outcomes = record_ready(home.store, told, quiet=Quiet())
+        assert record_ready(home.store, told[1:]) == ([], [])
+        ready, outcomes = record_ready(home.store, told)
         assert (ready, statuses(outcomes)) == (told[:1], [200])
         [recorded] = [row for row in home.logged() if row != before[row["body"]]]
         assert recorded["body"] == told[0].body.decode()
@@ -693,7 +692,7 @@ class ReplayContract:
             raise Rejected("CheckViolation 23514")
 
         if fails:
-            monkeypatch.setattr("hookrow.replay.record", refuse)
+            monkeypatch.setattr("hookrow.receiver.replay.record", refuse)
         recorded = Parked(home.store, reader(home), parse, lambda *_: None).sweep()
         assert (recorded, erased) == (0 if fails else 1, [1])
         [row] = home.logged()
@@ -703,7 +702,7 @@ class ReplayContract:
     def test_matching_entries_come_in_groups(self, home: Home) -> None:
         """All matching entries are read in groups, oldest first, each once."""
         keep(home, *map(entry, range(1, 2 * GROUP + 2)))
-        groups = list(matching(reader(home), Query(outcome=Ending.RECORDED)))
+        groups = list(matching(reader(home), Query(outcome=Result.RECORDED)))
         assert [len(group) for group in groups] == [GROUP, GROUP, 1]
         assert numbers(each for group in groups for each in group) == list(range(1, 2 * GROUP + 2))
 

@@ -21,8 +21,8 @@ from hookrow import Arrival, Recorded, Schema, Suppressed
 from hookrow.check import check
 from hookrow.finding import Level
 from hookrow.migrations import upgrade
-from hookrow.recording import record
-from hookrow.settings import Settings
+from hookrow.receiver.recorder import record
+from hookrow.server.settings import Settings
 from hookrow.stores.sql import SQLStore
 from own_tables import metadata
 from postgres import Databases

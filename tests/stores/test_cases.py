@@ -17,7 +17,7 @@ import world
 from case_model import ALL, NOW, body_of, expect
 from django_project.site import post
 from engines import opened
-from hookrow import Head, Postmark, Receiver, Request, Schema
+from hookrow import Postmark, Receiver, Request, RequestHead, Schema
 from hookrow.migrations import upgrade
 from hookrow.promise import Promise
 from hookrow.stores.memory import MemoryStore
@@ -25,7 +25,9 @@ from hookrow.stores.sql import SQLStore
 from wire import PATIENCE, SECRET
 from world import World
 
-HEAD = Head("POST", "/mail/provider/webhooks", [(b"x-provider-secret", SECRET.encode())], "/mail")
+HEAD = RequestHead(
+    "POST", "/mail/provider/webhooks", [(b"x-provider-secret", SECRET.encode())], "/mail"
+)
 
 
 class Site:

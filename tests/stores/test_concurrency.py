@@ -24,10 +24,10 @@ from sqlalchemy import event, make_url
 
 from copying import replace
 from hookrow import Arrival, Outcome, Suppressed
-from hookrow.entry import PARKED_FOR
-from hookrow.notification import RowId, Suppressible
-from hookrow.recording import record
-from hookrow.sizes import LARGEST_GROUP
+from hookrow.core.log_entry import PARKED_FOR
+from hookrow.core.notification import RowId, Suppressible
+from hookrow.receiver.recorder import record
+from hookrow.receiver.sizes import LARGEST_GROUP
 from hookrow.stores import Conflict, Locked, Store, timeouts
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore

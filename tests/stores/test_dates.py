@@ -16,8 +16,8 @@ from sqlalchemy import text
 
 from copying import replace
 from hookrow import Arrival, Reactivated, Suppressed
-from hookrow.decide import decide, mentioned, merge, wanted
-from hookrow.recording import record
+from hookrow.core.rules import affected_rows, decide, lookup_keys, merge
+from hookrow.receiver.recorder import record
 from hookrow.stores import Transaction, Unavailable
 from hookrow.stores.dates import TABLE, key_text
 from hookrow.stores.memory import MemoryStore
@@ -44,8 +44,8 @@ def home(shared: SQLHome) -> SQLHome:
 
 def write(transaction: Transaction, told: Arrival) -> None:
     """Write what a notification changes, and keep the transaction open."""
-    outcome = decide(told, transaction.find(mentioned([told])))
-    transaction.lock(wanted([outcome]))
+    outcome = decide(told, transaction.find(lookup_keys([told])))
+    transaction.lock(affected_rows([outcome]))
     transaction.write(merge([outcome]))
 
 
@@ -156,7 +156,7 @@ def test_row_that_is_gone(home: SQLHome) -> None:
     """A row that is deleted after it was found is not dated."""
     told = suppressed(HOUR)
     with home.store.reading() as reading:
-        changes = merge([decide(told, reading.find(mentioned([told])))])
+        changes = merge([decide(told, reading.find(lookup_keys([told])))])
     with home._engine.begin() as host:
         host.execute(text("DELETE FROM sends WHERE provider_message_id = 'm-ada'"))
     with home.store.transaction() as transaction:

@@ -22,10 +22,10 @@ from copying import replace
 from crm.models import Group, Mail, Membership, Person, Reason, Send
 from crm.schema import MUTED
 from hookrow import Delivered, Recorded, Role, Schema, SchemaMismatch, Suppressed
+from hookrow.core.notification import LookupKeys, Suppressible
 from hookrow.diagnostics.advice import repeated_emails
 from hookrow.django.store import DjangoStore
-from hookrow.notification import Mentioned, Suppressible
-from hookrow.recording import record
+from hookrow.receiver.recorder import record
 from hookrow.stores import Locked, Unavailable
 from hookrow.stores.timeouts import limited_to
 from postgres import Databases
@@ -74,9 +74,9 @@ class TestTransactions:
         with psycopg.connect(pg.url) as other:
             other.execute("LOCK TABLE hookrow_dispatches IN ACCESS EXCLUSIVE MODE")
             with pytest.raises(Locked), limited_to(0.5), pg.store.reading() as reading:
-                reading.find(Mentioned((), {"m-ada"}, ()))
+                reading.find(LookupKeys((), {"m-ada"}, ()))
         with pg.store.reading() as reading:
-            assert reading.find(Mentioned((), {"m-ada"}, ())).dispatches
+            assert reading.find(LookupKeys((), {"m-ada"}, ())).dispatches
 
 
 HOST = Schema(

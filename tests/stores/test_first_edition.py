@@ -15,12 +15,12 @@ import own_tables
 import world
 from command import Command
 from engines import opened
-from hookrow import Head, Postmark, Receiver, Request, Schema, testing
+from hookrow import Postmark, Receiver, Request, RequestHead, Schema, testing
 from hookrow.check import check_database
-from hookrow.entry import Ending
+from hookrow.core.log_entry import Result
 from hookrow.finding import Level
 from hookrow.migrations import upgrade
-from hookrow.spool import Spool
+from hookrow.receiver.spool import Spool
 from hookrow.stores import Unavailable
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
@@ -61,11 +61,11 @@ def url(old: str, request: pytest.FixtureRequest) -> str:
     return old
 
 
-def _outcomes(store: SQLStore) -> dict[Ending, int]:
+def _outcomes(store: SQLStore) -> dict[Result, int]:
     """Count the entries of the log by outcome."""
     assert store.log is not None
     found = [each.outcome for each in store.log.newest(Query(), limit=100)]
-    return {outcome: found.count(outcome) for outcome in Ending if outcome in found}
+    return {outcome: found.count(outcome) for outcome in Result if outcome in found}
 
 
 def test_it_is_served(url: str, tmp_path: Path) -> None:
@@ -76,14 +76,14 @@ def test_it_is_served(url: str, tmp_path: Path) -> None:
         assert [each.text for each in findings if each.level is Level.ERROR] == []
         before = _outcomes(store)
         assert before == {
-            Ending.RECORDED: 12,
-            Ending.UNSUPPORTED: 16,
-            Ending.SUBSCRIBER_NOT_FOUND: 4,
-            Ending.DISPATCH_NOT_FOUND: 2,
-            Ending.FAILED: 1,
+            Result.RECORDED: 12,
+            Result.UNSUPPORTED: 16,
+            Result.SUBSCRIBER_NOT_FOUND: 4,
+            Result.DISPATCH_NOT_FOUND: 2,
+            Result.FAILED: 1,
         }
         receiver = Receiver(Postmark(SECRET), store, spool=path)
-        head = Head("POST", receiver.endpoint, [(b"x-provider-secret", SECRET.encode())])
+        head = RequestHead("POST", receiver.endpoint, [(b"x-provider-secret", SECRET.encode())])
         body = json.dumps(testing.delivery(ADA, ADAS, at=LATER)).encode()
         assert receiver.answer(Request(head, body)).status == 200
         rows = world.rows(url)["dispatches"]
@@ -92,7 +92,7 @@ def test_it_is_served(url: str, tmp_path: Path) -> None:
         eventually(lambda: Spool(path).count() == 0)
         receiver.close()
         after = _outcomes(store)
-        assert after == before | {Ending.RECORDED: 15, Ending.UNSUPPORTED: 17}
+        assert after == before | {Result.RECORDED: 15, Result.UNSUPPORTED: 17}
 
 
 def test_commands_and_dashboard(url: str, tmp_path: Path) -> None:

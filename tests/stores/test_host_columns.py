@@ -16,9 +16,9 @@ from sqlalchemy import Engine, text
 import django_host
 from copying import replace
 from hookrow import Delivered, Reactivated, Recorded, Refused, Role, Schema, Suppressed
+from hookrow.core.notification import Notification, Outcome, Suppressible
 from hookrow.django.store import DjangoStore
-from hookrow.notification import Notification, Outcome, Suppressible
-from hookrow.recording import record
+from hookrow.receiver.recorder import record
 from hookrow.stores.sql import SQLStore
 
 GUID = "B7BC2f4a-e38e-4336-af7d-e6c392c2f817"

@@ -9,8 +9,8 @@ from unittest import TestCase
 import pytest
 
 from copying import replace
-from hookrow.entry import Entry
-from hookrow.notification import Change, Key, Suppressible
+from hookrow.core.log_entry import LogEntry
+from hookrow.core.notification import Change, Key, Suppressible
 from hookrow.stores.memory import MemoryStore, MemoryTransaction
 from hookrow.testing import StoreContract
 
@@ -107,7 +107,7 @@ WRITE = MemoryTransaction.write
 
 
 def _unguarded(
-    transaction: MemoryTransaction, changes: list[Change], entries: Sequence[Entry] = ()
+    transaction: MemoryTransaction, changes: list[Change], entries: Sequence[LogEntry] = ()
 ) -> None:
     """Write changes whatever is there already."""
     WRITE(transaction, [replace(change, guarded=False) for change in changes], entries)

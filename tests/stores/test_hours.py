@@ -21,15 +21,15 @@ from test_partitions import partition
 
 from copying import replace
 from hookrow import Postmark, Receiver
-from hookrow.entry import Ending
-from hookrow.recording import record
+from hookrow.core.log_entry import Result
+from hookrow.receiver.recorder import record
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.hours import CHUNK
 from hookrow.stores.timeouts import limited_to
 from wire import eventually
 
 LATER = NOON + 365 * timedelta(days=1)
-REFUSED = Ending.DISPATCH_NOT_FOUND
+REFUSED = Result.DISPATCH_NOT_FOUND
 
 
 def count(home: Home) -> int:
@@ -109,8 +109,8 @@ def test_counts_by_hour_type_reason_and_first_outcome(home: SQLHome) -> None:
         entry(2, received_at=sharp + HOUR),
         entry(3, received_at=sharp + HOUR - timedelta(microseconds=1)),
         parked(4, minutes=1, record_type="Delivery"),
-        entry(5, record_type="ada@example.com", outcome=Ending.UNSUPPORTED),
-        entry(6, record_type=None, outcome=Ending.UNSUPPORTED),
+        entry(5, record_type="ada@example.com", outcome=Result.UNSUPPORTED),
+        entry(6, record_type=None, outcome=Result.UNSUPPORTED),
         entry(7, record_type="SubscriptionChange", reason="HardBounce"),
         entry(8, record_type="SubscriptionChange", reason="because of ada@example.com"),
         entry(9, record_type="SubscriptionChange", reason=None),
@@ -402,7 +402,7 @@ def test_recovered(place: str, new_database: Callable[[str], str]) -> None:
     Entries count once, however they end later, and whichever of several writes recorded them.
     """
     chance = random.Random(place)
-    outcomes = [Ending.RECORDED, Ending.RECORDED, REFUSED, Ending.FAILED]
+    outcomes = [Result.RECORDED, Result.RECORDED, REFUSED, Result.FAILED]
     seen: set[bytes] = set()
     with closing(open_home(place, OURS, new_database)) as home:
         assert isinstance(home, SQLHome)
@@ -489,7 +489,7 @@ def test_a_receiver_counts(
     place: str, new_database: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It does so in a thread of its own, again and again, until it is closed."""
-    monkeypatch.setattr("hookrow.receiver.COUNT_EVERY", 0.01)
+    monkeypatch.setattr("hookrow.receiver.receiver.COUNT_EVERY", 0.01)
     with closing(open_home(place, OURS, new_database)) as home:
         assert isinstance(home, SQLHome)
         keep(home, entry(1))

@@ -8,8 +8,8 @@ from sqlalchemy import Engine, text
 
 from copying import replace
 from hookrow import Role, Schema
+from hookrow.core.schema import SUPPRESSION
 from hookrow.diagnostics.advice import missing_indexes
-from hookrow.schema import SUPPRESSION
 from hookrow.stores.sql.urls import open_database
 from hookrow.stores.sql.verify import verify
 

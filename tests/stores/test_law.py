@@ -21,8 +21,8 @@ from log_contract import timeless
 from copying import replace
 from crm.schema import CRM
 from hookrow import Arrival, Delivered, Opened, Outcome, Reactivated, Refused, Schema, Suppressed
-from hookrow.notification import Notification, Source
-from hookrow.recording import record
+from hookrow.core.notification import Notification, Source
+from hookrow.receiver.recorder import record
 
 Group: TypeAlias = list[Arrival]
 World: TypeAlias = dict[str, list[dict[str, Any]]]

@@ -17,10 +17,10 @@ from sqlalchemy import Engine, text
 import django_host
 from copying import replace
 from hookrow import Arrival, Delivered, Role, Schema
+from hookrow.core.notification import Outcome, Recorded
 from hookrow.django.store import DjangoStore
-from hookrow.notification import Outcome, Recorded
-from hookrow.recording import is_reachable, record
-from hookrow.replay import rehearse
+from hookrow.receiver.recorder import is_reachable, record
+from hookrow.receiver.replay import dry_run
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.mapping_record import mapped_tables, mapping_difference
 from hookrow.stores.sql.urls import open_database
@@ -61,7 +61,7 @@ def test_the_first_notification(place: str, new_database: Callable[[str], str]) 
         assert isinstance(home, SQLHome)
         fill(home)
         told = Arrival(opens("ada@example.com", "m-ada"), b"{}", NOON)
-        assert isinstance(rehearse(home.store, told).outcome, Recorded)
+        assert isinstance(dry_run(home.store, told).outcome, Recorded)
         assert is_reachable(home.store)
         with home.store.reading() as reading:
             assert not reading.read([])

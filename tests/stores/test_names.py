@@ -9,9 +9,9 @@ from contract import ADA, NOON, arrival, fill, opens, statuses
 from homes import COLUMNS, SQLHome
 
 from hookrow import Role, Schema, Suppressed
+from hookrow.core.notification import Suppressible
 from hookrow.diagnostics.advice import missing_indexes
-from hookrow.notification import Suppressible
-from hookrow.recording import record
+from hookrow.receiver.recorder import record
 from hookrow.stores.sql.verify import verify
 
 NAMES = [

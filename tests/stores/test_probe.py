@@ -9,7 +9,7 @@ from sqlalchemy import Engine, make_url
 
 from engines import opened
 from hookrow import Schema
-from hookrow.health import DatabaseProbe
+from hookrow.server.health import DatabaseProbe
 from hookrow.stores.sql.urls import open_database
 
 

@@ -11,8 +11,8 @@ from locations import open_home
 
 from copying import replace
 from hookrow import Arrival, Delivered, Role, Schema, Suppressed
-from hookrow.notification import SetSuppression, Suppressible
-from hookrow.recording import record
+from hookrow.core.notification import SetSuppression, Suppressible
+from hookrow.receiver.recorder import record
 from hookrow.stores import Rejected, StoreError, Unavailable
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.queries import Queries

@@ -10,10 +10,10 @@ from sqlalchemy import Engine, text
 
 from copying import replace
 from hookrow import Reactivated, Role, Schema
+from hookrow.core.notification import Notification
+from hookrow.core.schema import SUPPRESSION, Fold
 from hookrow.diagnostics.advice import missing_indexes, repeated_emails
-from hookrow.notification import Notification
-from hookrow.recording import record
-from hookrow.schema import SUPPRESSION, Fold
+from hookrow.receiver.recorder import record
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.urls import open_database
 from hookrow.stores.sql.verify import verify

@@ -16,9 +16,9 @@ from homes import OURS, SQLHome
 from sqlalchemy import make_url
 
 from copying import replace
-from hookrow import Head, Postmark, Receiver, Request, Schema, testing
+from hookrow import Postmark, Receiver, Request, RequestHead, Schema, testing
 from hookrow.promise import Promise
-from hookrow.recording import record
+from hookrow.receiver.recorder import record
 from hookrow.stores import Locked, Unavailable, timeouts
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql import postgres as sessions
@@ -103,7 +103,7 @@ def test_statement_timeout(
 def test_connections_of_a_receiver(store: SQLStore, postgres: Databases, postgres_url: str) -> None:
     """However many notifications wait, here for a row, a receiver opens at most 8 connections."""
     receiver = Receiver(Postmark(SECRET), store)
-    head = Head("POST", receiver.endpoint, [(b"x-provider-secret", SECRET.encode())])
+    head = RequestHead("POST", receiver.endpoint, [(b"x-provider-secret", SECRET.encode())])
     body = json.dumps(testing.delivery(ADA, "m-ada", at=NOON)).encode()
     receiver.start()
     with closing(receiver), psycopg.connect(postgres_url) as host:

@@ -14,10 +14,10 @@ from sqlalchemy import Engine, create_engine, event, insert, make_url, select, t
 
 from copying import replace
 from hookrow import ConfigurationError, Delivered, Role, Schema, SchemaMismatch, Suppressed
+from hookrow.core.notification import EventTime, RowId, SetSuppression, SetTime, Suppressible
+from hookrow.core.schema import SUPPRESSION
 from hookrow.migrations import upgrade
-from hookrow.notification import EventTime, RowId, SetSuppression, SetTime, Suppressible
-from hookrow.recording import record
-from hookrow.schema import SUPPRESSION
+from hookrow.receiver.recorder import record
 from hookrow.stores import StoreError, Unavailable
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore

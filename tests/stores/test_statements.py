@@ -16,8 +16,8 @@ from sqlalchemy import event
 
 from copying import replace
 from hookrow import Arrival, Delivered, Reactivated, Suppressed
-from hookrow.notification import Notification
-from hookrow.recording import record
+from hookrow.core.notification import Notification
+from hookrow.receiver.recorder import record
 from hookrow.stores.log import LogReader, Query
 
 

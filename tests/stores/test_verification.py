@@ -14,8 +14,8 @@ from sqlalchemy.schema import CreateTable
 
 from copying import replace
 from hookrow import Role, Schema, SchemaMismatch, Suppressed
-from hookrow.recording import record
-from hookrow.schema import SUPPRESSION
+from hookrow.core.schema import SUPPRESSION
+from hookrow.receiver.recorder import record
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.urls import open_database
 from hookrow.stores.sql.verify import verify

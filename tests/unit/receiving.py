@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from threading import Event, Thread
 from typing import Any
 
-from hookrow import Head, Postmark, Receiver, Request, Response, testing
-from hookrow.entry import Entry, Logged
-from hookrow.notification import Change, Mentioned, RowId, Rows, Suppressible
+from hookrow import Postmark, Receiver, Request, RequestHead, Response, testing
+from hookrow.core.log_entry import LogEntry, StoredEntry
+from hookrow.core.notification import Change, LookupKeys, RowId, Rows, Suppressible
 from hookrow.promise import Promise
 from hookrow.stores import Locked, Rejected, StoreError, Unavailable
 from hookrow.stores.log import Query
@@ -42,7 +42,7 @@ class Database(MemoryStore):
         self.away = False
         self.faults: Iterator[Exception | None] = iter(())
         self.held: set[RowId] = set()
-        self.refuses: Callable[[Change | Entry], bool] = lambda _: False
+        self.refuses: Callable[[Change | LogEntry], bool] = lambda _: False
         self.error: StoreError = Rejected("CheckViolation 23514")
         self.opened, self.reached = Event(), Event()
         self.opened.set()
@@ -79,7 +79,7 @@ class Database(MemoryStore):
         with super().reading() as reading:
             yield reading
 
-    def logged(self) -> Sequence[Logged]:
+    def logged(self) -> Sequence[StoredEntry]:
         assert self.log is not None
         return self.log.oldest(Query(), limit=10_000)
 
@@ -94,7 +94,7 @@ class _Transaction(MemoryTransaction):
         self._database = database
         self._skip_locked = skip_locked
 
-    def find(self, mentioned: Mentioned) -> Rows:
+    def find(self, mentioned: LookupKeys) -> Rows:
         self._database.groups.append(set(mentioned.emails))
         return super().find(mentioned)
 
@@ -105,7 +105,7 @@ class _Transaction(MemoryTransaction):
             raise Locked("LockNotAvailable 55P03")
         return held
 
-    def write(self, changes: Sequence[Change], entries: Sequence[Entry] = ()) -> None:
+    def write(self, changes: Sequence[Change], entries: Sequence[LogEntry] = ()) -> None:
         self.lock([change.row for change in changes])
         if any(map(self._database.refuses, (*changes, *entries))):
             raise self._database.error
@@ -145,8 +145,8 @@ def suppression(name: str, at: datetime = NOON, **more: object) -> dict[str, Any
 
 def head(
     path: str = "/provider/webhooks", method: str = "POST", secret: str = SECRET, root: str = ""
-) -> Head:
-    return Head(method, path, [(b"x-provider-secret", secret.encode())], root)
+) -> RequestHead:
+    return RequestHead(method, path, [(b"x-provider-secret", secret.encode())], root)
 
 
 def encode(payload: bytes | Mapping[str, Any]) -> bytes:

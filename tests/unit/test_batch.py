@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from receiving import LIMIT
 
-from hookrow.batch import GroupCommit, Overloaded
 from hookrow.promise import Promise
-from hookrow.sizes import LARGEST_GROUP
+from hookrow.receiver.batch import GroupCommit, QueueFull
+from hookrow.receiver.sizes import LARGEST_GROUP
 
 
 class _Gate:
@@ -48,7 +48,7 @@ class _Gate:
 def _submit(commit: GroupCommit[int, int], items: Iterable[int]) -> Iterator[Promise[int]]:
     """Submit items; yield the promises of those that are not refused."""
     for item in items:
-        with suppress(Overloaded):
+        with suppress(QueueFull):
             yield commit.submit(item)
 
 
@@ -148,7 +148,7 @@ def test_without_a_thread_an_item_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     gate.opened.set()
     with closing(GroupCommit(gate)) as commit:
         monkeypatch.setattr(Thread, "start", start)
-        with pytest.raises(Overloaded):
+        with pytest.raises(QueueFull):
             commit.submit(1)
         monkeypatch.undo()
         assert commit.submit(2).result(LIMIT) == 20
@@ -188,7 +188,7 @@ def test_at_exit_the_queue_is_finished_for_ten_seconds(monkeypatch: pytest.Monke
     commit.close(0.01)
     assert calls == {commit.close: (10.0,)}
     assert not any(promise.done() for promise in promises)
-    with pytest.raises(Overloaded):
+    with pytest.raises(QueueFull):
         commit.submit(6)
     gate.opened.set()
     commit.close()
@@ -209,7 +209,7 @@ def test_it_may_be_closed_unused_twice_and_by_its_own_work() -> None:
     for commit in (unused, used):
         commit.close()
         commit.close()
-        with pytest.raises(Overloaded):
+        with pytest.raises(QueueFull):
             commit.submit(2)
 
 

@@ -8,16 +8,15 @@ from uuid import UUID
 import pytest
 
 from copying import replace
-from hookrow import decide as rules
-from hookrow.decide import PROBE, decide, mentioned
-from hookrow.notification import (
+from hookrow.core import rules
+from hookrow.core.notification import (
     Arrival,
     Change,
     Delivered,
     Dispatch,
     EventTime,
     Key,
-    Mentioned,
+    LookupKeys,
     Notification,
     Opened,
     Outcome,
@@ -35,6 +34,7 @@ from hookrow.notification import (
     Suppressible,
     Unsupported,
 )
+from hookrow.core.rules import PROBE, decide, lookup_keys
 
 NOW = datetime(2026, 3, 5, 12, 0, 0, tzinfo=UTC)
 EARLIER = NOW - timedelta(hours=3)
@@ -130,24 +130,24 @@ def test_a_probe_is_what_is_sent_to_its_address(recipient: str | None, *, probe:
 # -- what is looked up -----------------------------------------------------------------
 
 LOOKUPS = [
-    (None, Mentioned(set(), set(), set(), set())),
-    (Reactivated("a\0", "m-0", NOW), Mentioned(set(), set(), set(), set())),
-    (Opened("ADA@x", "m-1", NOW), Mentioned({"ada@x"}, {"m-1"}, set(), {"ADA@x"})),
-    (Delivered("ZoË@x", "M-1", NOW), Mentioned({"zoË@x"}, {"M-1"}, set(), {"ZoË@x"})),
+    (None, LookupKeys(set(), set(), set(), set())),
+    (Reactivated("a\0", "m-0", NOW), LookupKeys(set(), set(), set(), set())),
+    (Opened("ADA@x", "m-1", NOW), LookupKeys({"ada@x"}, {"m-1"}, set(), {"ADA@x"})),
+    (Delivered("ZoË@x", "M-1", NOW), LookupKeys({"zoË@x"}, {"M-1"}, set(), {"ZoË@x"})),
     (
         Suppressed("ADA@x", "m-1", None, "HardBounce"),
-        Mentioned({"ada@x"}, {"m-1"}, {("m-1", "ada@x")}, {"ADA@x"}),
+        LookupKeys({"ada@x"}, {"m-1"}, {("m-1", "ada@x")}, {"ADA@x"}),
     ),
-    (Reactivated("b@x", "m-2", NOW), Mentioned({"b@x"}, {"m-2"}, {("m-2", "b@x")}, {"b@x"})),
-    (Reactivated("c@x", None, NOW), Mentioned({"c@x"}, set(), set(), {"c@x"})),
-    (Suppressed("d@x", "m" * 256, NOW, "x"), Mentioned({"d@x"}, set(), set(), {"d@x"})),
+    (Reactivated("b@x", "m-2", NOW), LookupKeys({"b@x"}, {"m-2"}, {("m-2", "b@x")}, {"b@x"})),
+    (Reactivated("c@x", None, NOW), LookupKeys({"c@x"}, set(), set(), {"c@x"})),
+    (Suppressed("d@x", "m" * 256, NOW, "x"), LookupKeys({"d@x"}, set(), set(), {"d@x"})),
 ]
 
 
 def test_a_group_mentions_all_that_its_rules_need_and_a_row_can_hold() -> None:
     for notification, expected in LOOKUPS:
-        assert mentioned([_arrival(notification)]) == expected
-    group = mentioned(_arrival(notification) for notification, _ in LOOKUPS)
+        assert lookup_keys([_arrival(notification)]) == expected
+    group = lookup_keys(_arrival(notification) for notification, _ in LOOKUPS)
     for name in ("emails", "message_ids", "changed", "recipients"):
         assert getattr(group, name) == {key for _, one in LOOKUPS for key in getattr(one, name)}
 
@@ -332,7 +332,7 @@ def test_other_places_are_kept_apart() -> None:
 
 def test_each_row_to_be_changed_is_wanted_once() -> None:
     notifications = [*_each(ADA, "m-1"), Delivered(BEA, "m-1", NOW), Opened("eve@x", "m-1", NOW)]
-    found = rules.wanted(map(_decide, notifications))
+    found = rules.affected_rows(map(_decide, notifications))
     assert len(found) == 3
     assert set(found) == {SUBSCRIBER, DISPATCH, SUBSCRIPTION}
 
@@ -346,7 +346,7 @@ def test_what_wants_a_locked_row_fails_completely() -> None:
         *(([DISPATCH], {0, 1, 2, 3}), ([(Suppressible.DISPATCH, 12), SUBSCRIBER], {2, 3, 4})),
     ):
         expected = [FAILED if place in failed else each for place, each in enumerate(outcomes)]
-        assert rules.refuse_held(outcomes, held) == expected
+        assert rules.fail_locked(outcomes, held) == expected
 
 
 def test_of_a_failed_group_the_unsupported_stay_so() -> None:

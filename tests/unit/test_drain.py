@@ -11,11 +11,11 @@ import pytest
 from receiving import LIMIT, NOON, delivery, dispatch, encode, people, receive, request
 
 from hookrow import Arrival, Outcome, testing
-from hookrow.drain import FAILED_AFTER, Drain
-from hookrow.entry import Ending, Entry
-from hookrow.notification import Change, SetTime
-from hookrow.postmark import parse
-from hookrow.spool import Spool
+from hookrow.core.log_entry import LogEntry, Result
+from hookrow.core.notification import Change, SetTime
+from hookrow.providers.postmark import parse
+from hookrow.receiver.drain import FAILED_AFTER, Drain
+from hookrow.receiver.spool import Spool
 from hookrow.stores import StoreError, Unavailable
 from wire import eventually
 
@@ -33,16 +33,16 @@ def _opening(number: int) -> bytes:
     return encode(body)
 
 
-def _nothing(_: Change | Entry) -> bool:
+def _nothing(_: Change | LogEntry) -> bool:
     return False
 
 
-def _of_ada(each: Change | Entry) -> bool:
+def _of_ada(each: Change | LogEntry) -> bool:
     return isinstance(each, SetTime) and each.dispatch == 1
 
 
-def _in_log_of_ada(each: Change | Entry) -> bool:
-    return isinstance(each, Entry) and each.recipient == "ada@example.com"
+def _in_log_of_ada(each: Change | LogEntry) -> bool:
+    return isinstance(each, LogEntry) and each.recipient == "ada@example.com"
 
 
 class Site:
@@ -82,8 +82,8 @@ def site(tmp_path: Path) -> Site:
 @pytest.fixture(autouse=True)
 def _no_rests(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("drain.PAUSE", "drain.REST", "retry.REST"):
-        monkeypatch.setattr(f"hookrow.{name}", 0.0)
-    monkeypatch.setattr("hookrow.drain.DRAIN_EVERY", 0.01)
+        monkeypatch.setattr(f"hookrow.receiver.{name}", 0.0)
+    monkeypatch.setattr("hookrow.receiver.drain.DRAIN_EVERY", 0.01)
 
 
 def test_what_came_during_an_outage_is_recorded_by_the_next_process(site: Site) -> None:
@@ -137,7 +137,7 @@ def test_refusal_without_a_log_is_logged(tmp_path: Path, caplog: pytest.LogCaptu
 )
 def test_an_entry_that_fails_holds_up_no_other_and_is_counted_once(
     site: Site,
-    refuses: Callable[[Change | Entry], bool] | None,
+    refuses: Callable[[Change | LogEntry], bool] | None,
     ends: dict[str, tuple[str, int]],
     *,
     swept: bool,
@@ -162,7 +162,7 @@ def test_an_entry_that_fails_holds_up_no_other_and_is_counted_once(
 
 
 def test_entries_keep_their_order_and_times(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hookrow.drain.GROUP", 2)
+    monkeypatch.setattr("hookrow.receiver.drain.GROUP", 2)
     bodies = [encode(delivery(f"n{number}")) for number in range(5)]
     site.put(*bodies, at=NOON + timedelta(minutes=3))
     site.put(bodies[0], at=NOON + timedelta(minutes=9))
@@ -194,12 +194,12 @@ def test_entries_that_keep_failing_are_logged_as_failed_after_a_minute(site: Sit
     assert "ada@" not in str(raised.value)
     assert list(site.waiting()) == [_opening(0)]
     logged = site.database.logged()
-    assert Counter(each.outcome for each in logged) == {Ending.FAILED: 70, Ending.RECORDED: 1}
+    assert Counter(each.outcome for each in logged) == {Result.FAILED: 70, Result.RECORDED: 1}
     assert {each.attempts for each in logged} == {1}
 
 
 def test_next_call_begins_behind_the_failing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hookrow.drain.FAILING", -1.0)
+    monkeypatch.setattr("hookrow.receiver.drain.FAILING", -1.0)
     site.database.refuses, site.database.error = _in_log_of_ada, BROKEN
     failing = [_opening(number) for number in range(3)]
     site.put(*failing, BEA, at=datetime.now(UTC) - FAILED_AFTER)
@@ -217,7 +217,7 @@ def test_next_call_begins_behind_the_failing(site: Site, monkeypatch: pytest.Mon
 
 
 def test_what_a_new_outage_interrupts_waits(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hookrow.drain.GROUP", 1)
+    monkeypatch.setattr("hookrow.receiver.drain.GROUP", 1)
     site.put(ADA, BEA)
     for _ in range(2):
         with pytest.raises(Unavailable):

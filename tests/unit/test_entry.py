@@ -10,10 +10,19 @@ from msgspec.structs import astuple
 
 from copying import replace
 from hookrow import Arrival, Delivered, Opened, Reactivated, Recorded, Suppressed
-from hookrow import entry as rules
-from hookrow.decide import PROBE
-from hookrow.entry import PARKED, Ending, Entry, Logged, body_of, entries, fingerprint, followed
-from hookrow.notification import Notification, Outcome, Refusal, Source, Unsupported
+from hookrow.core import log_entry as rules
+from hookrow.core.log_entry import (
+    PARKED,
+    LogEntry,
+    Result,
+    StoredEntry,
+    body_of,
+    entries,
+    fingerprint,
+    merge_entries,
+)
+from hookrow.core.notification import Notification, Outcome, Refusal, Source, Unsupported
+from hookrow.core.rules import PROBE
 
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -31,7 +40,7 @@ def arrival(notification: Notification | None = OPEN, body: bytes = b"{}") -> Ar
     return Arrival(notification, body, NOON)
 
 
-def entry(arrival: Arrival, outcome: Outcome = DONE, *, bodies: bool = True) -> Entry:
+def entry(arrival: Arrival, outcome: Outcome = DONE, *, bodies: bool = True) -> LogEntry:
     """Return the one entry of an arrival that ended a second after noon."""
     [made] = entries([arrival], [outcome], NOON + SECOND, bodies=bodies)
     return made
@@ -39,13 +48,13 @@ def entry(arrival: Arrival, outcome: Outcome = DONE, *, bodies: bool = True) -> 
 
 # -- entries ---------------------------------------------------------------------------
 
-FIRST = Entry(
+FIRST = LogEntry(
     fingerprint=fingerprint(arrival()),
     record_type="Open",
     message_id="m-ada",
     recipient="ada@example.com",
     occurred_at=NOON,
-    outcome=Ending.RECORDED,
+    outcome=Result.RECORDED,
     status=200,
     attempts=1,
     received_at=NOON,
@@ -59,7 +68,7 @@ FIRST = Entry(
 )
 PARKED_ENTRY = replace(
     FIRST,
-    outcome=Ending.DISPATCH_NOT_FOUND,
+    outcome=Result.DISPATCH_NOT_FOUND,
     status=404,
     retry_at=NOON + SECOND + MINUTE + SECOND,
 )
@@ -91,13 +100,13 @@ def test_record_type(notification: Notification | None, record_type: str, at: da
     assert (made.recipient, made.message_id) == ("a@x", "m")
 
 
-@pytest.mark.parametrize("ending", [each for each in Ending if each is not Ending.RECORDED])
-def test_refusals_keep_their_names_and_are_retried_unless_final(ending: Ending) -> None:
+@pytest.mark.parametrize("ending", [each for each in Result if each is not Result.RECORDED])
+def test_refusals_keep_their_names_and_are_retried_unless_final(ending: Result) -> None:
     refusal = Refusal[ending.name]
     made = entry(arrival(), refusal.refused(owner="", recipient=""))
     assert (made.outcome, made.status) == (ending, refusal.status)
-    assert (made.retry_at is None) is (ending is Ending.UNSUPPORTED)
-    assert frozenset({Ending.RECORDED, Ending.UNSUPPORTED}) == frozenset(Ending) - PARKED
+    assert (made.retry_at is None) is (ending is Result.UNSUPPORTED)
+    assert frozenset({Result.RECORDED, Result.UNSUPPORTED}) == frozenset(Result) - PARKED
 
 
 @pytest.mark.parametrize(
@@ -169,10 +178,14 @@ OTHER = replace(entry(arrival(Delivered("b@x", "other", NOON + DAY), b"[]")), at
         (FIRST, REPLAYED, FIRST),
     ],
 )
-def test_repeated_notifications_are_merged(earlier: Entry, later: Entry, expected: Entry) -> None:
-    assert followed(earlier, later) == expected
-    logged = Logged(*(*astuple(earlier), 7, Ending.FAILED))  # which keeps its id and first result
-    assert followed(logged, later) == Logged(*(*astuple(expected), 7, Ending.FAILED))
+def test_repeated_notifications_are_merged(
+    earlier: LogEntry, later: LogEntry, expected: LogEntry
+) -> None:
+    assert merge_entries(earlier, later) == expected
+    logged = StoredEntry(
+        *(*astuple(earlier), 7, Result.FAILED)
+    )  # which keeps its id and first result
+    assert merge_entries(logged, later) == StoredEntry(*(*astuple(expected), 7, Result.FAILED))
 
 
 # -- fingerprints and sizes ------------------------------------------------------------

@@ -42,7 +42,7 @@ def test_each_error_is_the_configurations_or_a_stores() -> None:
         ("dashboard", "jinja2", r"'hookrow\[dashboard\]'"),
         ("cli", "click", r"'hookrow\[serve\]'"),
         ("metrics", "prometheus_client", r"'hookrow\[metrics\]'"),
-        ("exposition", "prometheus_client", r"'hookrow\[metrics\]'"),
+        ("observability.exposition", "prometheus_client", r"'hookrow\[metrics\]'"),
         ("tracing", "opentelemetry", r"'hookrow\[tracing\]'"),
     ],
 )
@@ -50,7 +50,9 @@ def test_a_module_without_its_package_says_how_to_install_it(
     module: str, missing: str, install: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [*sys.modules]:
-        if f"{name}.".startswith((f"{missing}.", f"hookrow.{module}.")):
+        if f"{name}.".startswith(
+            (f"{missing}.", f"hookrow.{module}.", f"hookrow.observability.{module}.")
+        ):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(ConfigurationError, match=f"pip install {install}$"):

@@ -12,7 +12,7 @@ import pytest
 
 from copying import replace
 from hookrow import Arrival, Opened, Recorded, figures
-from hookrow.entry import Ending, Entry, entries
+from hookrow.core.log_entry import LogEntry, Result, entries
 from hookrow.figures import Counts, Figures, Heard, Period, searching, tally
 from hookrow.figures.overview import OTHER, TYPES, ago, delays, health, overview
 from hookrow.figures.searching import search
@@ -30,8 +30,8 @@ AT = datetime(2026, 3, 4, 12, 30, 15, 5, tzinfo=UTC)
 NOON = AT.replace(minute=0, second=0, microsecond=0)
 NOW = datetime.now(UTC)
 EVER = NOW - 4000 * DAY
-RECORDED, UNSUPPORTED, FAILED = Ending.RECORDED, Ending.UNSUPPORTED, Ending.FAILED
-NOT_SAVED, UNKNOWN = Ending.DISPATCH_NOT_FOUND, Ending.SUBSCRIBER_NOT_FOUND
+RECORDED, UNSUPPORTED, FAILED = Result.RECORDED, Result.UNSUPPORTED, Result.FAILED
+NOT_SAVED, UNKNOWN = Result.DISPATCH_NOT_FOUND, Result.SUBSCRIBER_NOT_FOUND
 
 
 # -- the overview ----------------------------------------------------------------------
@@ -84,7 +84,7 @@ def test_only_the_most_frequent_types_are_listed() -> None:
         ({FAILED: 1, UNKNOWN: 2, RECORDED: 1}, "3 of the last 4 were refused: 2 for addresses"),
     ],
 )
-def test_health_is_told_in_a_sentence(recent: Mapping[Ending, int], text: str) -> None:
+def test_health_is_told_in_a_sentence(recent: Mapping[Result, int], text: str) -> None:
     heard = Heard(as_of=AT, last=AT - 40 * SECOND, recent=recent, parked=0)
     sentence = health(heard, AT)
     assert sentence.startswith("The last notification came 40 s ago; ")
@@ -135,14 +135,14 @@ def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
     return MemoryStore()
 
 
-def entry(number: int, came: datetime, **columns: Any) -> Entry:  # noqa: ANN401 - of any column
+def entry(number: int, came: datetime, **columns: Any) -> LogEntry:  # noqa: ANN401 - of any column
     """Return an entry that is identified by its number."""
     arrival = Arrival(Opened("a@x", "m", came), b"", came, fingerprint=number.to_bytes(16))
     [made] = entries([arrival], [Recorded(())], came)
     return replace(made, **columns)
 
 
-def keep(store: MemoryStore, *entries: Entry) -> MemoryLog:
+def keep(store: MemoryStore, *entries: LogEntry) -> MemoryLog:
     """Write entries to the log, and return it."""
     with store.transaction() as transaction:
         transaction.write((), entries)
@@ -158,8 +158,8 @@ def work(made: Tally, now: datetime = NOW, times: int = 1) -> None:
             made.work(now)
 
 
-def counted(made: Tally) -> dict[Ending, int]:
-    found: Counter[Ending] = Counter()
+def counted(made: Tally) -> dict[Result, int]:
+    found: Counter[Result] = Counter()
     for cell, count in made.cells(EVER).items():
         found[cell.outcome] += count
     return dict(found)
@@ -183,11 +183,11 @@ def test_each_turn_adds_what_is_new_and_how_the_newest_ended(store: MemoryStore)
     assert (counted(made), made.complete(EVER, NOW)) == ({}, 1.0)
     keep(store, *(entry(n, NOW - MINUTE) for n in range(25)))
     work(made)
-    late = entry(30, NOW, outcome=Ending.FAILED, retry_at=NOW + HOUR)
+    late = entry(30, NOW, outcome=Result.FAILED, retry_at=NOW + HOUR)
     keep(store, *(entry(n, NOW) for n in range(25, 30)), late)
     work(made, NOW + SECOND)
     assert counted(made) == {RECORDED: 30, FAILED: 1}
-    recent = {Ending.RECORDED: 4, Ending.FAILED: 1}
+    recent = {Result.RECORDED: 4, Result.FAILED: 1}
     assert made.heard == Heard(as_of=NOW + SECOND, last=NOW, recent=recent, parked=1)
 
 
@@ -204,11 +204,11 @@ def test_pruned_entries_are_no_longer_counted(store: MemoryStore) -> None:
 
 
 def test_a_changed_outcome_is_noticed(store: MemoryStore) -> None:
-    first = entry(1, NOW - 9 * DAY, outcome=Ending.FAILED)
+    first = entry(1, NOW - 9 * DAY, outcome=Result.FAILED)
     made = Tally(keep(store, first, *(entry(n, NOW) for n in range(2, 40))))
     work(made)
     assert counted(made) == {RECORDED: 38, FAILED: 1}
-    keep(store, replace(first, outcome=Ending.RECORDED))
+    keep(store, replace(first, outcome=Result.RECORDED))
     work(made, times=4)
     assert counted(made) == {RECORDED: 39}
 

@@ -8,12 +8,12 @@ from unittest.mock import Mock
 import pytest
 from receiving import LIMIT, result
 
-from hookrow import Head, Request, Response, clocks
+from hookrow import Request, RequestHead, Response, clocks
 from hookrow.finding import Explained
-from hookrow.health import Liveness, Readiness
+from hookrow.server.health import Liveness, Readiness
 from wire import TEXT, eventually
 
-REQUEST = Request(Head("GET", "/readyz", ()), b"")
+REQUEST = Request(RequestHead("GET", "/readyz", ()), b"")
 READY = Response(200, b"ready\n", {"Content-Type": TEXT})
 NOW = 1_800_000_000.0
 

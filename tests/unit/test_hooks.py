@@ -22,7 +22,7 @@ from receiving import (
 )
 
 from hookrow import Arrival, ConfigurationError, Recorded, Refusal, Refused, Suppressed
-from hookrow.hooks import Hook
+from hookrow.receiver.hooks import Hook
 
 ADA = "ada@example.com"
 
@@ -105,7 +105,7 @@ def test_an_async_function_which_would_never_run_is_refused(hook: Callable[..., 
 def test_too_many_or_large_calls_are_left_out(
     reason: str, room: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hookrow.hooks.BACKLOG", 10 if not reason else 100)
+    monkeypatch.setattr("hookrow.receiver.hooks.BACKLOG", 10 if not reason else 100)
     arrival = Arrival(Suppressed(ADA, "m-ada", NOON, reason), reason.encode(), NOON)
     heard = Heard(opened=False)
     with closing(Hook(heard, "on_refused")) as hook:
@@ -121,7 +121,7 @@ def test_too_many_or_large_calls_are_left_out(
 
 def test_call_that_hangs(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     heard, now = Heard(opened=False), 1000.0
-    monkeypatch.setattr("hookrow.hooks.monotonic", lambda: now)
+    monkeypatch.setattr("hookrow.receiver.hooks.monotonic", lambda: now)
     with closing(Hook(heard, "on_recorded")) as hook:
         call(hook, 1)
         assert heard.reached.wait(LIMIT)

@@ -2,11 +2,12 @@
 
 import pytest
 
+from hookrow.core.notification import Recorded, Refusal
 from hookrow.http import (
     LARGEST_BODY,
     SLOWEST_BODY,
-    Head,
     Request,
+    RequestHead,
     Response,
     declared_length,
     oversized,
@@ -14,7 +15,6 @@ from hookrow.http import (
     refuse_body,
     respond,
 )
-from hookrow.notification import Recorded, Refusal
 
 ENDPOINT = "/provider/webhooks"
 
@@ -36,7 +36,7 @@ ENDPOINT = "/provider/webhooks"
     ],
 )
 def test_the_endpoint_below_any_mount(path: str, root: str, *, found: bool) -> None:
-    assert Head("POST", path, (), root).is_at(ENDPOINT) is found
+    assert RequestHead("POST", path, (), root).is_at(ENDPOINT) is found
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_the_endpoint_below_any_mount(path: str, root: str, *, found: bool) -> N
 )
 @pytest.mark.parametrize("name", ["x-secret", "X-Secret"])
 def test_header(headers: list[tuple[bytes, bytes]], value: bytes | None, name: str) -> None:
-    assert Head("POST", "/", headers).header(name) == value
+    assert RequestHead("POST", "/", headers).header(name) == value
 
 
 @pytest.mark.parametrize(
@@ -63,10 +63,10 @@ def test_header(headers: list[tuple[bytes, bytes]], value: bytes | None, name: s
     ids=lambda value: str(value)[:9],
 )
 def test_a_length_is_ascii_digits_and_may_be_1_mib(value: bytes, length: int | None) -> None:
-    head = Head("POST", "/", [(b"content-length", value)])
+    head = RequestHead("POST", "/", [(b"content-length", value)])
     assert declared_length(head) == length
     assert oversized(head) is (length is not None and length > 1024 * 1024)
-    assert declared_length(Head("POST", "/", ())) is None
+    assert declared_length(RequestHead("POST", "/", ())) is None
     assert SLOWEST_BODY == 15.0
 
 
@@ -102,7 +102,7 @@ def test_every_outcome_has_the_contracts_status_text_and_headers() -> None:
 class Handler:
     blocking = False
 
-    def admit(self, head: Head) -> None:
+    def admit(self, head: RequestHead) -> None:
         del head
 
     def __call__(self, request: Request) -> Response:
@@ -110,11 +110,11 @@ class Handler:
 
 
 class Refusing(Handler):
-    def refuse(self, head: Head, refusal: Refusal) -> Response:
+    def refuse(self, head: RequestHead, refusal: Refusal) -> Response:
         return _plain(refusal.status, head.path)
 
 
 def test_a_handlers_refuse_makes_the_response_to_a_refused_body() -> None:
-    head, expected = Head("POST", ENDPOINT, ()), RESPONSES[Refusal.TOO_LARGE]
+    head, expected = RequestHead("POST", ENDPOINT, ()), RESPONSES[Refusal.TOO_LARGE]
     assert refuse_body(Handler(), head, Refusal.TOO_LARGE) == expected == refuse(Refusal.TOO_LARGE)
     assert refuse_body(Refusing(), head, Refusal.TOO_LARGE) == _plain(413, ENDPOINT)

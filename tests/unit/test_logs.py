@@ -13,9 +13,8 @@ from threading import Barrier, BrokenBarrierError, Event
 import pytest
 
 from hookrow import Postmark, Receiver, Request
-from hookrow.logs import JSONFormatter, configuration
-from hookrow.periodic import Periodic
-from hookrow.quiet import Once, Quiet
+from hookrow.concurrency import PeriodicTask
+from hookrow.observability.logging import JSONFormatter, RateLimitFilter, configuration, log
 from hookrow.request_id import request_id
 from hookrow.stores import Unavailable
 from hookrow.stores.memory import MemoryStore
@@ -58,6 +57,11 @@ def test_at_debug_level(lines: pytest.LogCaptureFixture, receiver: Receiver) -> 
         "Answered 404, no_such_path: request r-1",
         "Answered 405, method_not_allowed: request r-1",
         STRANGER,
+        *[
+            "Answered 404, no_such_path: request r-1",
+            "Answered 405, method_not_allowed: request r-1",
+        ]
+        * 2,
     ]
     lines.clear()
     lines.set_level(logging.INFO, "hookrow")  # at which only wrong secrets are logged
@@ -111,7 +115,7 @@ def test_only_the_loggers_of_hookrow_and_uvicorn_are_configured() -> None:
     assert made["loggers"].keys() == {"hookrow", "uvicorn", "uvicorn.error"}
     assert made["loggers"]["hookrow"]["level"] == "DEBUG"
     assert [made["filters"][name] for name in made["loggers"]["uvicorn.error"]["filters"]] == [
-        {"()": Once}
+        {"()": RateLimitFilter}
     ]
 
 
@@ -146,29 +150,26 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("hookrow.quiet.monotonic", clock)
+    monkeypatch.setattr("hookrow.observability.logging.monotonic", clock)
     return clock
 
 
 def test_templates_are_logged_and_then_counted(
     lines: pytest.LogCaptureFixture, clock: Clock
 ) -> None:
-    quiet, other = Quiet(), Quiet()
     for number in range(6):
-        quiet.warning("again %d", number, request_id="r-1")
-    quiet.error("again %d", 0)
-    other.warning("again %d", 0)
-    quiet.debug("100 %% of %s", "%s")
+        log.warning("again %d", number, extra={"request_id": "r-1"})
+    log.error("again %d", 0)
+    log.warning("100 %% of %s", "%s")
     for seconds in (9.99, 0.01, 0.0, 10.0, 10.0):
         clock.now += seconds
-        quiet.warning("again %d", 7)
+        log.warning("again %d", 7)
     assert [(record.levelname, record.getMessage()) for record in lines.records] == [
         ("WARNING", "again 0"),
         ("ERROR", "again 0"),
-        ("WARNING", "again 0"),
-        ("DEBUG", "100 % of %s"),
-        ("WARNING", "again 7 (and 6 times more before)"),
-        ("WARNING", "again 7 (and 1 times more before)"),
+        ("WARNING", "100 % of %s"),
+        ("WARNING", "again 7 (6 more since the last one)"),
+        ("WARNING", "again 7 (1 more since the last one)"),
         ("WARNING", "again 7"),
     ]
     assert vars(lines.records[0])["request_id"] == "r-1"
@@ -186,13 +187,15 @@ def test_two_threads_at_once_log_a_message_once(
             meeting.wait()
         return 1000.0
 
-    def log(quiet: Quiet) -> None:
+    def warn() -> None:
         start.wait()
-        quiet.warning("again")
+        log.warning("again")
 
-    monkeypatch.setattr("hookrow.quiet.monotonic", clock)
+    monkeypatch.setattr("hookrow.observability.logging.monotonic", clock)
     with ThreadPoolExecutor(2) as threads:
-        assert [*threads.map(log, [Quiet()] * 2)] == [None, None]
+        assert [each.result() for each in (threads.submit(warn), threads.submit(warn))] == [
+            None
+        ] * 2
     assert lines.messages == ["again"]
 
 
@@ -201,7 +204,7 @@ def test_a_process_that_is_forked_while_a_thread_logs_can_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The child has a lock of its own: no thread of its would ever release the parent's."""
-    parent, reached, opened, quiet = os.getpid(), Event(), Event(), Quiet()
+    parent, reached, opened = os.getpid(), Event(), Event()
 
     def clock() -> float:
         if os.getpid() == parent:
@@ -209,13 +212,13 @@ def test_a_process_that_is_forked_while_a_thread_logs_can_log(
             assert opened.wait(PATIENCE)
         return 1000.0
 
-    monkeypatch.setattr("hookrow.quiet.monotonic", clock)
+    monkeypatch.setattr("hookrow.observability.logging.monotonic", clock)
     with ThreadPoolExecutor(1) as threads:
-        logged = threads.submit(quiet.debug, "again")
+        logged = threads.submit(log.warning, "again")
         assert reached.wait(PATIENCE)
         if (child := os.fork()) == 0:
             signal.alarm(5)  # seconds; it kills a child that waits for the lock
-            quiet.debug("again")
+            log.warning("again")
             os._exit(0)
         ended = os.waitpid(child, 0)[1]
         opened.set()
@@ -224,9 +227,9 @@ def test_a_process_that_is_forked_while_a_thread_logs_can_log(
 
 def test_the_filter_limits_warnings_by_their_template(clock: Clock) -> None:
     def passes(level: int, message: str, value: int) -> bool:
-        return once.filter(logging.LogRecord("uvicorn", level, "", 0, message, (value,), None))
+        return limit.filter(logging.LogRecord("uvicorn", level, "", 0, message, (value,), None))
 
-    once = Once()
+    limit = RateLimitFilter()
     assert [passes(logging.WARNING, "bad %d", number) for number in range(2)] == [True, False]
     assert [passes(logging.INFO, "started %d", number) for number in range(2)] == [True, True]
     clock.now += 10.0
@@ -241,7 +244,7 @@ def test_periodic_work_that_fails_goes_on(caplog: pytest.LogCaptureFixture) -> N
         if len(times) < 3:
             raise ValueError("what")
 
-    periodic = Periodic(work, seconds=0.001, name="sweep")
+    periodic = PeriodicTask(work, seconds=0.001, name="sweep")
     periodic.start()
     eventually(lambda: len(times) >= 5)
     periodic.close()

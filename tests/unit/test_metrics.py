@@ -11,10 +11,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from copying import replace
 from hookrow import ConfigurationError, Postmark, Receiver, Refusal, Request
-from hookrow.exposition import Exposition
+from hookrow.core.notification import Arrival, Delivered
 from hookrow.metrics import Metrics
-from hookrow.notification import Arrival, Delivered
-from hookrow.observing import Inside
+from hookrow.observability.exposition import Exposition
+from hookrow.observability.observer import Inside
 from hookrow.stores import Conflict, Unavailable
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.memory_log import MemoryLog

@@ -9,11 +9,11 @@ from unittest.mock import Mock
 import pytest
 from receiving import result
 
-from hookrow import Head, Postmark, Receiver, Refusal, testing
+from hookrow import Postmark, Receiver, Refusal, RequestHead, testing
 from hookrow.asgi import ASGI
+from hookrow.core.notification import Recorded
 from hookrow.http import LARGEST_BODY
-from hookrow.notification import Recorded
-from hookrow.observing import Observer, Observers
+from hookrow.observability.observer import Observer, Observers
 from hookrow.wsgi import WSGI
 from small_world import SECRET, head, request, store
 from wire import eventually
@@ -27,7 +27,7 @@ def observer() -> Mock:
     return Mock(Observer, arrived=Mock(side_effect=_id))
 
 
-def _id(head: Head) -> str:
+def _id(head: RequestHead) -> str:
     return head.request_id
 
 

@@ -9,10 +9,10 @@ from receiving import LIMIT, NOON, Database, encode, people, post, receive, sent
 
 from copying import replace
 from hookrow import Arrival, ConfigurationError, Outcome, testing
-from hookrow.entry import Ending
-from hookrow.parked import Parked
-from hookrow.postmark import parse
-from hookrow.recording import keep_failed, record
+from hookrow.core.log_entry import Result
+from hookrow.providers.postmark import parse
+from hookrow.receiver.parked import Parked
+from hookrow.receiver.recorder import keep_failed, record
 from hookrow.stores import Unavailable
 from wire import eventually
 
@@ -62,7 +62,7 @@ class Site:
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hookrow.parked.PAUSE", 0.0)
+    monkeypatch.setattr("hookrow.receiver.parked.PAUSE", 0.0)
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_a_sweep_records_what_is_due_and_has_its_rows(site: Site) -> None:
     assert site.opened() == {2: NOON, 3: NOON}
     for each in site.database.logged():
         if each.message_id in {"m-2", "m-3"}:
-            assert (each.outcome, each.status, each.retry_at) == (Ending.RECORDED, 200, None)
+            assert (each.outcome, each.status, each.retry_at) == (Result.RECORDED, 200, None)
             assert each.attempts == 1
         else:  # what has no body is left alone
             assert each.retry_at is not None
@@ -92,8 +92,8 @@ def test_a_sweep_records_what_is_due_and_has_its_rows(site: Site) -> None:
 
 
 def test_sweeps_take_a_limited_number(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hookrow.parked.MOST", 10)
-    monkeypatch.setattr("hookrow.parked.GROUP", 4)
+    monkeypatch.setattr("hookrow.receiver.parked.MOST", 10)
+    monkeypatch.setattr("hookrow.receiver.parked.GROUP", 4)
     numbers = range(2, 14)
     record(site.database, arrivals(*map(opening, numbers)))
     site.send(*numbers)
@@ -113,7 +113,7 @@ def test_what_an_outage_interrupts_is_due_again(site: Site) -> None:
 
 
 def test_receiver_sweeps_and_calls_hooks(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hookrow.receiver.SWEEP_EVERY", 0.01)
+    monkeypatch.setattr("hookrow.receiver.receiver.SWEEP_EVERY", 0.01)
     heard: list[bytes] = []
     record(site.database, arrivals(opening(2), ago=timedelta(minutes=2)))
     [entry] = site.database.logged()

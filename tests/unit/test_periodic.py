@@ -6,8 +6,8 @@ from queue import SimpleQueue
 
 import pytest
 
-from hookrow import periodic
-from hookrow.periodic import Periodic
+from hookrow import concurrency as periodic
+from hookrow.concurrency import PeriodicTask
 
 LONG = 3600.0
 LIMIT = 60.0
@@ -32,7 +32,7 @@ def test_more_to_do(rests: SimpleQueue[str]) -> None:
         done.put(more)
         return more
 
-    with closing(Periodic(work, seconds=LONG, name="work")) as task:
+    with closing(PeriodicTask(work, seconds=LONG, name="work")) as task:
         task.start()
         assert rests.get(timeout=LIMIT) == "closed"
         assert done.qsize() == 3
@@ -42,7 +42,7 @@ def test_later(rests: SimpleQueue[str]) -> None:
     """Work that comes later is not done in a process that ends before."""
     done: list[float] = []
     with closing(
-        Periodic(lambda: done.append(time.monotonic()), seconds=LONG, name="w", later=True)
+        PeriodicTask(lambda: done.append(time.monotonic()), seconds=LONG, name="w", later=True)
     ) as task:
         task.start()
     assert rests.get(timeout=LIMIT) == "closed"

@@ -12,8 +12,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hookrow import ConfigurationError, Delivered, Head, Opened, Postmark, Reactivated, Suppressed
-from hookrow.notification import Notification, Unsupported
+from hookrow import (
+    ConfigurationError,
+    Delivered,
+    Opened,
+    Postmark,
+    Reactivated,
+    RequestHead,
+    Suppressed,
+)
+from hookrow.core.notification import Notification, Unsupported
 
 SECRET = "S3cret-of_the~provider"
 ADA, MESSAGE = "ada@example.com", "6f1d0a4e-3b52-4c8e-9a17-0c5be2d4f901"
@@ -39,9 +47,9 @@ def _parse(payload: dict[str, Any] | bytes, **fields: object) -> Notification | 
     return Postmark(SECRET).parse(payload)
 
 
-def _head(*values: bytes, name: bytes = b"x-provider-secret") -> Head:
+def _head(*values: bytes, name: bytes = b"x-provider-secret") -> RequestHead:
     headers = [(b"host", b"example.com"), *((name, value) for value in values)]
-    return Head("POST", "/provider/webhooks", headers)
+    return RequestHead("POST", "/provider/webhooks", headers)
 
 
 # -- secrets ---------------------------------------------------------------------------

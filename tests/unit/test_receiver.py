@@ -29,10 +29,10 @@ from receiving import (
 )
 
 from hookrow import ConfigurationError, Outcome, Receiver, Refusal, Response
-from hookrow.entry import Ending
+from hookrow.core.log_entry import Result
 from hookrow.promise import Promise
-from hookrow.receiver import endpoint_path
-from hookrow.spool import Spool
+from hookrow.receiver.receiver import endpoint_path
+from hookrow.receiver.spool import Spool
 
 ADA = "ada@example.com"
 CLICK = {"RecordType": "Click", "Recipient": ADA, "MessageID": "m-ada"}
@@ -118,7 +118,7 @@ def test_after_the_deadline_the_group_is_recorded(monkeypatch: pytest.MonkeyPatc
         database.opened.set()
     assert [*map(status, answers)] == [503, 503, 422]
     assert all(row["delivered_at"] == NOON for row in database.dispatches.values())
-    assert [entry.outcome for entry in database.logged()].count(Ending.UNSUPPORTED) == 1
+    assert [entry.outcome for entry in database.logged()].count(Result.UNSUPPORTED) == 1
 
 
 @pytest.mark.parametrize(("backlog", "details", "room"), [(1, "", 1), (4096, "x" * 20_000, 3)])
@@ -129,7 +129,7 @@ def test_what_waits_is_limited_in_number_and_bytes(
     details: str,
     room: int,
 ) -> None:
-    monkeypatch.setattr("hookrow.intake.CAPACITY", 64 * 1024)
+    monkeypatch.setattr("hookrow.receiver.intake.CAPACITY", 64 * 1024)
     database, payload = people("ada", "bea"), delivery("ada", Details=details)
     with closing(receive(database, backlog=backlog)) as receiver:
         answers = [fill_one_transaction(receiver, database)]

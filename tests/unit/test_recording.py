@@ -8,11 +8,12 @@ from unittest.mock import Mock
 import pytest
 from receiving import LIMIT, NOON, Database, dispatch, people
 
-from hookrow import Arrival, Delivered, Recorded, recording
-from hookrow.entry import written_size
-from hookrow.notification import Refusal
-from hookrow.recording import is_reachable, keep_failed, record
-from hookrow.sizes import LARGEST_GROUP
+from hookrow import Arrival, Delivered, Recorded
+from hookrow.core.log_entry import written_size
+from hookrow.core.notification import Refusal
+from hookrow.receiver import recorder as recording
+from hookrow.receiver.recorder import is_reachable, keep_failed, record
+from hookrow.receiver.sizes import LARGEST_GROUP
 from hookrow.stores import Conflict, Locked, Rejected, Unavailable
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.timeouts import limited_to
@@ -121,7 +122,7 @@ def test_after_a_large_one_however_it_ends_the_next_is_recorded(fault: Exception
 
 
 def test_a_large_one_of_the_parent_does_not_hold_up_a_child_process(large_one: Database) -> None:
-    recording._one_large.renew()
+    recording._one_large.reset()
     with limited_to(0):
         assert len(record(people(), [LARGE])) == 1
     assert not large_one.logged()

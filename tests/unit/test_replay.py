@@ -9,13 +9,12 @@ from receiving import NOON, Database, people
 
 from copying import replace
 from hookrow import Arrival, Recorded, Suppressed
-from hookrow.byhand import change_by_hand
-from hookrow.entry import Ending, Entry, Logged
-from hookrow.notification import Change, Outcome, Refusal, SetSuppression, Source, Suppressible
-from hookrow.postmark import parse
-from hookrow.quiet import Quiet
-from hookrow.recording import keep_failed
-from hookrow.replay import arrivals_of, record_late
+from hookrow.core.log_entry import LogEntry, Result, StoredEntry
+from hookrow.core.notification import Change, Outcome, Refusal, SetSuppression, Source, Suppressible
+from hookrow.providers.postmark import parse
+from hookrow.receiver.manual import change_by_hand
+from hookrow.receiver.recorder import keep_failed
+from hookrow.receiver.replay import arrivals_of, record_late
 from hookrow.stores import Conflict, Locked, Rejected, Unavailable
 
 ADA = "ada@example.com"
@@ -33,7 +32,7 @@ def database() -> Database:
     return people("Ada", "bea", "zoe")
 
 
-def logged(body: bytes) -> Logged:
+def logged(body: bytes) -> StoredEntry:
     """Return the log entry of a body that came at noon and was refused."""
     database = people()
     keep_failed(database, [Arrival(parse(body), body, NOON)])
@@ -70,7 +69,7 @@ def suppressions(*names: str) -> list[Arrival]:
     ]
 
 
-def ends(database: Database) -> dict[str | None, Ending]:
+def ends(database: Database) -> dict[str | None, Result]:
     """Return the outcomes in the log by the letter that a recipient begins with."""
     return {each.recipient and each.recipient[0]: each.outcome for each in database.logged()}
 
@@ -82,22 +81,22 @@ def letters(outcomes: Sequence[Outcome]) -> str:
     )
 
 
-def poisons(*keys: int) -> Callable[[Change | Entry], bool]:
+def poisons(*keys: int) -> Callable[[Change | LogEntry], bool]:
     """Tell which changes are of these subscribers."""
     return lambda each: isinstance(each, SetSuppression) and each.key in keys
 
 
 @pytest.mark.parametrize("error", [Rejected("23514"), ValueError("bea@example.com")], ids=repr)
 def test_poisoned(database: Database, error: Exception, caplog: pytest.LogCaptureFixture) -> None:
-    def refuses(each: Change | Entry) -> bool:
+    def refuses(each: Change | LogEntry) -> bool:
         if poisons(2)(each):
             raise error
         return False
 
     database.refuses = refuses
-    assert letters(record_late(database, suppressions("ada", "bea", "zoe"), quiet=Quiet())) == "RFR"
-    assert ends(database) == {"a": Ending.RECORDED, "b": Ending.FAILED, "z": Ending.RECORDED}
-    [failed] = [each for each in database.logged() if each.outcome is Ending.FAILED]
+    assert letters(record_late(database, suppressions("ada", "bea", "zoe"))) == "RFR"
+    assert ends(database) == {"a": Result.RECORDED, "b": Result.FAILED, "z": Result.RECORDED}
+    [failed] = [each for each in database.logged() if each.outcome is Result.FAILED]
     assert (failed.attempts, failed.retry_at is None) == (0, False)
     [message] = caplog.messages
     assert message.startswith("Cannot record Suppressed None of 'b***@example.com': ")
@@ -113,9 +112,9 @@ def test_locked_row(database: Database, monkeypatch: pytest.MonkeyPatch, *, rele
             database.held.clear()
         return 0.0
 
-    monkeypatch.setattr("hookrow.replay.monotonic", release)
+    monkeypatch.setattr("hookrow.receiver.replay.monotonic", release)
     late = [replace(each, attempts=1) for each in suppressions("ada", "bea")]
-    assert letters(record_late(database, late, quiet=Quiet())) == ("RR" if released else "FR")
+    assert letters(record_late(database, late)) == ("RR" if released else "FR")
     assert database.begun[:2] == [True, False]
     entry = next(each for each in database.logged() if each.recipient == ADA)
     assert (entry.attempts, entry.retry_at is None) == (1, released)
@@ -123,16 +122,16 @@ def test_locked_row(database: Database, monkeypatch: pytest.MonkeyPatch, *, rele
 
 def test_what_was_recorded_before_an_outage_ends_so(database: Database) -> None:
     database.faults = iter([Rejected("poisoned"), None, *[Unavailable("gone")] * 9])
-    assert letters(record_late(database, suppressions("ada", "bea", "zoe"), quiet=Quiet())) == "RLL"
+    assert letters(record_late(database, suppressions("ada", "bea", "zoe"))) == "RLL"
     assert ends(database).keys() == {"a"}
     database.away = True
     with pytest.raises(Unavailable):
-        record_late(database, suppressions("ada", "bea"), quiet=Quiet())
+        record_late(database, suppressions("ada", "bea"))
 
 
 def test_without_bodies_none_is_logged(database: Database) -> None:
     database.refuses = poisons(1, 2)
-    record_late(database, suppressions("ada", "bea", "zoe"), quiet=Quiet(), bodies=False)
+    record_late(database, suppressions("ada", "bea", "zoe"), bodies=False)
     assert {each.body for each in database.logged()} == {None}
 
 
@@ -148,7 +147,7 @@ def test_suppression_by_hand_is_logged_as_the_hosts(database: Database) -> None:
     assert database.subscribers[1] == {"email": "Ada@example.com"} | expected
     assert database.dispatches[1].items() >= expected.items()
     [entry] = database.logged()
-    assert (entry.outcome, entry.recipient, entry.occurred_at) == (Ending.RECORDED, ADA, AT)
+    assert (entry.outcome, entry.recipient, entry.occurred_at) == (Result.RECORDED, ADA, AT)
     body = json.loads(entry.body or "")
     assert (body["Origin"], body["ChangedBy"], body["Note"]) == ("Host", "eve", "torn")
     assert body["SuppressionReason"] == "a letter"

@@ -6,7 +6,7 @@ import pytest
 from receiving import people
 
 from hookrow import Arrival, Opened, Recorded, Refusal
-from hookrow.entry import entries
+from hookrow.core.log_entry import entries
 from hookrow.retention import pruned
 
 DAY = timedelta(days=1)

@@ -7,8 +7,7 @@ from itertools import repeat
 import pytest
 from receiving import NOON
 
-from hookrow import retry
-from hookrow.notification import (
+from hookrow.core.notification import (
     Arrival,
     Delivered,
     Notification,
@@ -17,7 +16,8 @@ from hookrow.notification import (
     Refusal,
     Suppressed,
 )
-from hookrow.retry import REST, Retry
+from hookrow.receiver import retry
+from hookrow.receiver.retry import REST, Retry
 from hookrow.stores import Conflict, Locked, Rejected, StoreError, Unavailable
 from hookrow.stores.timeouts import limited_to
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from hookrow.core.notification import Suppressible
+from hookrow.core.schema import Role, Schema, nearest
 from hookrow.errors import ConfigurationError
-from hookrow.notification import Suppressible
-from hookrow.schema import Role, Schema, nearest
 
 SUPPRESSION = ("suppressed_at", "suppression_reason", "suppression_changed_at")
 DISPATCHES = ("id", "provider_message_id", "subscriber_id", "delivered_at", "opened_at")

@@ -10,8 +10,8 @@ import pytest
 
 from hookrow import ConfigurationError, Role, Schema
 from hookrow.cli.serve import serve
-from hookrow.processes import VARIABLE, Handover, _settings_file, application
-from hookrow.settings import Settings, read
+from hookrow.server.run import VARIABLE, Handover, _settings_file, application
+from hookrow.server.settings import Settings, read
 
 KNOWN = {"secret", "database_url", "mount_path", "port", "log_level", "sweep"}
 PEOPLE = "[tables.subscribers]\ntable = 'people'\n"

@@ -13,8 +13,8 @@ import pytest
 from receiving import NOON
 
 from hookrow import Arrival, ConfigurationError
-from hookrow.notification import Delivered
-from hookrow.spool import Spool, Spooled
+from hookrow.core.notification import Delivered
+from hookrow.receiver.spool import Spool, Spooled
 from hookrow.stores.timeouts import limited_to
 
 

@@ -10,26 +10,26 @@ from msgspec.structs import astuple
 
 from copying import replace
 from hookrow import Arrival, Opened, Reactivated, Recorded, Suppressed, testing
-from hookrow.entry import Ending, Logged, entries
-from hookrow.notification import Notification
+from hookrow.core.log_entry import Result, StoredEntry, entries
+from hookrow.core.notification import Notification
 from hookrow.story import LONGEST_BODY, change, laid_out, other_changes, story, superseding
 
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 LATER = {"ended_at": NOON + timedelta(seconds=64), "attempts": 3}
 RETRIED = {**LATER, "retry_at": datetime(2026, 3, 4, 12, 3, 8, tzinfo=UTC)}
-NO_DISPATCH = Ending.DISPATCH_NOT_FOUND
+NO_DISPATCH = Result.DISPATCH_NOT_FOUND
 
 
 @pytest.mark.parametrize(
     ("first", "last", "fields", "sentence"),
     [
-        (Ending.RECORDED, Ending.RECORDED, {}, "1 attempt; recorded within 20 ms"),
+        (Result.RECORDED, Result.RECORDED, {}, "1 attempt; recorded within 20 ms"),
         (
-            *(NO_DISPATCH, Ending.RECORDED, LATER),
+            *(NO_DISPATCH, Result.RECORDED, LATER),
             "no dispatch had the id m-1 when it came; 3 attempts; recorded 64 s later",
         ),
         (
-            *(Ending.SUBSCRIBER_NOT_FOUND, NO_DISPATCH, RETRIED),
+            *(Result.SUBSCRIBER_NOT_FOUND, NO_DISPATCH, RETRIED),
             (
                 "nobody had the address ada@example.com when it came; 3 attempts; 64 s later "
                 "no dispatch had the id m-1; tried again 2026-03-04 12:03:08Z"
@@ -43,7 +43,7 @@ NO_DISPATCH = Ending.DISPATCH_NOT_FOUND
             ),
         ),
         (
-            *(Ending.UNSUPPORTED, Ending.UNSUPPORTED, {"recipient": None}),
+            *(Result.UNSUPPORTED, Result.UNSUPPORTED, {"recipient": None}),
             (
                 "its type was not supported, or something that it needs was missing when it came; "
                 "1 attempt"
@@ -51,10 +51,10 @@ NO_DISPATCH = Ending.DISPATCH_NOT_FOUND
         ),
     ],
 )
-def test_explanation(first: Ending, last: Ending, fields: dict[str, Any], sentence: str) -> None:
+def test_explanation(first: Result, last: Result, fields: dict[str, Any], sentence: str) -> None:
     opened = Arrival(Opened("ada@example.com", "m-1", NOON), b"{}", NOON)
     [entry] = entries([opened], [Recorded(())], NOON + timedelta(milliseconds=20))
-    logged = Logged(*(*astuple(entry), 1, first))
+    logged = StoredEntry(*(*astuple(entry), 1, first))
     assert story(replace(logged, outcome=last, **fields)) == sentence
 
 
@@ -62,7 +62,7 @@ ADA = "ada@example.com"
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 
-def _change(id_: int, at: datetime | None, reason: str | None = None, **fields: Any) -> Logged:  # noqa: ANN401 - of an entry
+def _change(id_: int, at: datetime | None, reason: str | None = None, **fields: Any) -> StoredEntry:  # noqa: ANN401 - of an entry
     """Return an entry that arrived at noon: a suppression for the reason, or a reactivation."""
     payload = testing.reactivation(ADA, None, at=NOON)
     changed: Notification = Reactivated(ADA, None, at)
@@ -71,7 +71,7 @@ def _change(id_: int, at: datetime | None, reason: str | None = None, **fields: 
         changed = Suppressed(ADA, None, at, reason)
     arrived = Arrival(changed, msgspec.json.encode(payload), NOON)
     [entry] = entries([arrived], [Recorded(())], NOON)
-    return replace(Logged(*(*astuple(entry), id_, entry.outcome)), **fields)
+    return replace(StoredEntry(*(*astuple(entry), id_, entry.outcome)), **fields)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_other_changes() -> None:
     assert query.matches(_change(2, NOON))
     for other in (
         replace(entry, record_type="Open"),
-        replace(entry, outcome=Ending.FAILED),
+        replace(entry, outcome=Result.FAILED),
         replace(entry, recipient=None),
     ):
         assert other_changes(other) is None
@@ -126,7 +126,7 @@ def test_other_changes() -> None:
         (_change(7, NOON, body=None), "entry 7, a change of 2026-03-04 12:00:00Z"),
     ],
 )
-def test_names_of_changes(entry: Logged, named: str) -> None:
+def test_names_of_changes(entry: StoredEntry, named: str) -> None:
     """It is named by its reason or its body, as far as they are kept."""
     assert change(entry) == named
 

@@ -13,7 +13,6 @@ import pytest
 from hookrow import (
     ConfigurationError,
     Delivered,
-    Head,
     HookrowError,
     Notification,
     Opened,
@@ -21,12 +20,13 @@ from hookrow import (
     Reactivated,
     Receiver,
     Request,
+    RequestHead,
     Response,
     Suppressed,
     testing,
 )
 from hookrow.asgi import ASGI
-from hookrow.notification import Unsupported
+from hookrow.core.notification import Unsupported
 from hookrow.stores.memory import MemoryStore
 from hookrow.testing import SECRET, NotPosted, Payload, post
 from hookrow.wsgi import WSGI
@@ -222,6 +222,6 @@ def test_after_its_block_a_memory_receiver_has_called_all_hooks_and_is_closed() 
     ) as receiver:
         post(receiver, {})
     assert heard == ["Webhook payload not supported"]
-    response = receiver(Request(Head("POST", "/", ()), json.dumps(OPENING).encode()))
+    response = receiver(Request(RequestHead("POST", "/", ()), json.dumps(OPENING).encode()))
     assert isinstance(response, Response)
     assert response.status == 503

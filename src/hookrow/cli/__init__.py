@@ -16,7 +16,7 @@ try:
 except ImportError as error:
     raise MissingExtra("The command", "serve") from error
 
-from hookrow import __version__, hangup
+from hookrow import __version__
 from hookrow.cli.check import check
 from hookrow.cli.db import db
 from hookrow.cli.file import read
@@ -26,7 +26,8 @@ from hookrow.cli.serve import serve
 from hookrow.cli.simulate import simulate
 from hookrow.cli.source import Tables
 from hookrow.cli.stats import stats
-from hookrow.settings import DEFAULT_FILE
+from hookrow.server import hangup
+from hookrow.server.settings import DEFAULT_FILE
 
 EXTRAS = {
     "httptools": "serve",

@@ -12,7 +12,7 @@ from hookrow.cli.options import DATABASE_URL, JSON, PREVIOUS_SECRET, SECRET, SEC
 from hookrow.cli.origins import Origin, origins, summed_up
 from hookrow.cli.serve import serve
 from hookrow.finding import Explained, Finding, Level
-from hookrow.settings import Settings
+from hookrow.server.settings import Settings
 
 
 @click.command()

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from hookrow import settings
+from hookrow.core.schema import Schema
 from hookrow.errors import ConfigurationError
-from hookrow.schema import Schema
-from hookrow.settings import Value
+from hookrow.server import settings
+from hookrow.server.settings import Value
 
 
 def read(file: Path, command: click.Command) -> tuple[dict[str, Any], Schema]:

@@ -13,11 +13,10 @@ from click.core import ParameterSource
 
 from hookrow.cli.options import DATABASE_URL, ID, JSON, KEEP, KEEP_BODIES, F, Moment
 from hookrow.cli.source import Source, log_of
-from hookrow.entry import Ending, Logged
+from hookrow.core.log_entry import Result, StoredEntry
+from hookrow.core.notification import Outcome, Recorded, Refusal
 from hookrow.errors import ConfigurationError, HookrowError
-from hookrow.notification import Outcome, Recorded, Refusal
-from hookrow.postmark import parse
-from hookrow.quiet import Quiet
+from hookrow.providers.postmark import parse
 from hookrow.stores import Locked, Store, StoreError
 from hookrow.stores.log import Query, with_bodies
 from hookrow.story import (
@@ -39,7 +38,7 @@ _CHANGES = 1000
 
 _NO_BODY = "its body is not kept as it came"
 
-_OUTCOME = click.Choice(Ending, case_sensitive=False)
+_OUTCOME = click.Choice(Result, case_sensitive=False)
 
 
 def filters(command: F) -> F:
@@ -74,7 +73,7 @@ def log(  # noqa: PLR0913 - one for each option
     *,
     recipient: str | None,
     since: datetime | None,
-    outcome: Ending | None,
+    outcome: Result | None,
     record_type: str | None,
     message_id: str | None,
     parked: bool,
@@ -120,7 +119,7 @@ def log(  # noqa: PLR0913 - one for each option
 @click.pass_obj
 def show(source: Source, *, id_: int, as_json: bool, database_url: str) -> None:
     """Tell everything about one notification."""
-    from hookrow.replay import arrivals_of, rehearse
+    from hookrow.receiver.replay import arrivals_of, dry_run
 
     with source.opened(database_url) as store:
         reader = log_of(store)
@@ -135,7 +134,7 @@ def show(source: Source, *, id_: int, as_json: bool, database_url: str) -> None:
         newer = superseding(entry, reader.newest(query, limit=_CHANGES)) if query else None
         again = arrivals_of([entry], parse)
         try:
-            changes = told(rehearse(store, *again)) if again else [_NO_BODY]
+            changes = told(dry_run(store, *again)) if again else [_NO_BODY]
         except StoreError as error:
             changes = [f"A replay could not be tested, because the database reported: {error}"]
     came = at(entry.received_at)
@@ -184,7 +183,7 @@ def replay(
     ids: Sequence[int],
     recipient: str | None,
     since: datetime | None,
-    outcome: Ending | None,
+    outcome: Result | None,
     dry_run: bool,
     database_url: str,
 ) -> None:
@@ -193,7 +192,7 @@ def replay(
     A replay never takes the place of something newer: a time is set where there is
     none or an earlier one, a suppression where nothing changed since.
     """
-    from hookrow.replay import matching
+    from hookrow.receiver.replay import matching
 
     if not (ids or recipient or since or outcome):
         raise click.UsageError("Say which: by ID, --outcome, --since or --recipient.")
@@ -204,7 +203,6 @@ def replay(
         outcome=outcome,
     )
     counts: Counter[str] = Counter()
-    quiet = Quiet()
     with (
         source.opened(database_url) as store,
         click.progressbar(
@@ -213,7 +211,7 @@ def replay(
     ):
         for group in groups:
             try:
-                outcomes = _rehearsed(store, group) if dry_run else _recorded(store, group, quiet)
+                outcomes = _rehearsed(store, group) if dry_run else _recorded(store, group)
             except StoreError as error:
                 raise HookrowError(f"Stopped after {counts.total()}: {error}") from error
             counts["without the body that came"] += len(group) - len(outcomes)
@@ -223,15 +221,15 @@ def replay(
     click.echo(f"{many(counts.total(), 'notification')} {done}{': ' if ends else ''}{ends}.")
 
 
-def _rehearsed(store: Store, entries: Sequence[Logged]) -> Sequence[Outcome]:
+def _rehearsed(store: Store, entries: Sequence[StoredEntry]) -> Sequence[Outcome]:
     """Print what each would change; return how they would end."""
-    from hookrow.replay import arrivals_of, rehearse
+    from hookrow.receiver.replay import arrivals_of, dry_run
 
     outcomes: list[Outcome] = []
     for entry in entries:
         for again in arrivals_of([entry], parse):
             try:
-                rehearsal = rehearse(store, again)
+                rehearsal = dry_run(store, again)
             except Locked:
                 click.echo(f"{_line(entry)}\n    one of its rows is held just now")
                 outcomes.append(Refusal.FAILED.refused())
@@ -241,11 +239,11 @@ def _rehearsed(store: Store, entries: Sequence[Logged]) -> Sequence[Outcome]:
     return outcomes
 
 
-def _recorded(store: Store, entries: Sequence[Logged], quiet: Quiet) -> Sequence[Outcome]:
-    from hookrow.replay import arrivals_of, record_late
+def _recorded(store: Store, entries: Sequence[StoredEntry]) -> Sequence[Outcome]:
+    from hookrow.receiver.replay import arrivals_of, record_late
 
     again = arrivals_of(entries, parse)
-    return record_late(store, again, quiet=quiet) if again else []
+    return record_late(store, again) if again else []
 
 
 @click.command()
@@ -275,7 +273,7 @@ def prune(
     click.echo(f"Pruned: {count}.")
 
 
-def _line(entry: Logged) -> str:
+def _line(entry: StoredEntry) -> str:
     times = f", {entry.attempts} attempts" if entry.attempts > 1 else ""
     more = f", tried again {at(entry.retry_at)}" if entry.retry_at else ""
     return _COLUMNS.format(
@@ -292,6 +290,6 @@ def _ending(outcome: Outcome) -> str:
     return "recorded" if isinstance(outcome, Recorded) else outcome.refusal.name.lower()
 
 
-def _as_json(entry: Logged) -> str:
+def _as_json(entry: StoredEntry) -> str:
     values = msgspec.to_builtins(entry)
     return msgspec.json.encode(values | {"fingerprint": entry.fingerprint.hex()}).decode()

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import click
 from click.core import ParameterSource
 
+from hookrow.core.schema import Schema
 from hookrow.finding import Finding, Level
-from hookrow.schema import Schema
-from hookrow.settings import DEFAULT_FILE
+from hookrow.server.settings import DEFAULT_FILE
 
 _HIDDEN = re.compile(r"(^|_)(secret|password|token)$")
 """Names of settings whose values nobody may see."""

@@ -20,7 +20,7 @@ from hookrow.cli.options import (
     option,
 )
 from hookrow.cli.source import Tables
-from hookrow.settings import Settings
+from hookrow.server.settings import Settings
 
 
 @click.command()
@@ -84,7 +84,7 @@ def serve(
     and is migrated). An SQLite file with our tables is made and upgraded by itself;
     any other database needs `hookrow db upgrade` first. On SIGHUP the secret file is read anew.
     """
-    from hookrow import processes
+    from hookrow.server import run as processes
 
     processes.serve(
         Settings(secrets=given(secret, previous_secret), schema=tables.schema, **options),

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hookrow import settings
 from hookrow.cli.options import HOST, MOUNT_PATH, PORT, SECRET, option
+from hookrow.server import settings
 
 if TYPE_CHECKING:  # loaded when the command runs, so that --help is quick
     from hookrow import testing

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from hookrow.core.schema import Schema
 from hookrow.errors import ConfigurationError
-from hookrow.schema import Schema
 from hookrow.stores import Store
 from hookrow.stores.log import LogReader
 

@@ -16,7 +16,7 @@ except ModuleNotFoundError as error:
 
 from hookrow.dashboard.session import by_token
 from hookrow.dashboard.visitor import USER, Authorize, basic, require_password
-from hookrow.settings import DashboardAccess
+from hookrow.server.settings import DashboardAccess
 from hookrow.stores import Store
 
 __all__ = ["Authorize", "Dashboard", "basic", "served"]

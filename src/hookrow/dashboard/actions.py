@@ -5,16 +5,15 @@ from __future__ import annotations
 import logging
 from datetime import UTC, datetime
 
-from hookrow.byhand import change_by_hand
+from hookrow.core.notification import Outcome, Recorded
 from hookrow.dashboard import listing
 from hookrow.dashboard.asking import Fields, Mistake, fields, linked
 from hookrow.dashboard.site import Site
-from hookrow.http import Head
-from hookrow.notification import Outcome, Recorded
-from hookrow.postmark import parse
-from hookrow.quiet import Quiet
-from hookrow.replay import arrivals_of, record_late
-from hookrow.retry import masked
+from hookrow.http import RequestHead
+from hookrow.providers.postmark import parse
+from hookrow.receiver.manual import change_by_hand
+from hookrow.receiver.replay import arrivals_of, record_late
+from hookrow.receiver.retry import masked
 from hookrow.story import printable
 
 log = logging.getLogger("hookrow")
@@ -37,7 +36,7 @@ DONE = {
 """What a page says after an action. Whoever makes up a link has only these to choose from."""
 
 
-def replay(site: Site, head: Head, form: Fields, user: str) -> str:
+def replay(site: Site, head: RequestHead, form: Fields, user: str) -> str:
     """Record a notification once more; return where to look then."""
     if form.get("action") != "replay":
         raise Mistake(400, "A notification can be replayed, and nothing else.")
@@ -45,13 +44,13 @@ def replay(site: Site, head: Head, form: Fields, user: str) -> str:
     arrivals = arrivals_of([entry], parse)
     done = "no_body"
     if arrivals:
-        [outcome] = record_late(site.store, arrivals, quiet=Quiet(), bodies=site.keep_bodies)
+        [outcome] = record_late(site.store, arrivals, bodies=site.keep_bodies)
         done = _ending(outcome)
         _tell(head, f"{_named(user)} replayed notification {entry.id}: {done}")
     return f"./notification?{linked({}, id=entry.id, done=done)}"
 
 
-def change(site: Site, head: Head, form: Fields, user: str) -> str:
+def change(site: Site, head: RequestHead, form: Fields, user: str) -> str:
     """Suppress a subscriber for a reason, or lift that for one; return where to look then.
 
     On the page of a dispatch that, too, and the subscription, as the provider would.
@@ -92,7 +91,7 @@ def _ending(outcome: Outcome) -> str:
     return "recorded" if isinstance(outcome, Recorded) else outcome.refusal.name.lower()
 
 
-def _tell(head: Head, what: str) -> None:
+def _tell(head: RequestHead, what: str) -> None:
     id_ = head.request_id
     log.info("%s, request %s.", what, id_, extra={"request_id": id_})
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 from urllib.parse import parse_qsl, urlencode
 
-from hookrow.entry import RECORD_TYPES, Ending
+from hookrow.core.log_entry import RECORD_TYPES, Result
 from hookrow.stores.log import Query
 
 TYPES = tuple(dict.fromkeys(RECORD_TYPES.values()))
@@ -72,13 +72,13 @@ def number(name: str, asked: Fields) -> int | None:
     return None if value is None else int(value)
 
 
-def _outcome(value: str | None) -> Ending | None:
+def _outcome(value: str | None) -> Result | None:
     if value is None:
         return None
     try:
-        return Ending(value)
+        return Result(value)
     except ValueError as error:
-        known = ", ".join(each.value for each in Ending)
+        known = ", ".join(each.value for each in Result)
         raise Mistake(400, f"No outcome is called {value[:50]!r}: take one of {known}.") from error
 
 

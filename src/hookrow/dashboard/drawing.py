@@ -11,12 +11,12 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from hookrow import __version__
+from hookrow.core.log_entry import Result
+from hookrow.core.notification import RowId
 from hookrow.dashboard.asking import linked
 from hookrow.dashboard.said import said
-from hookrow.entry import Ending
 from hookrow.figures.overview import ago
 from hookrow.http import Response
-from hookrow.notification import RowId
 from hookrow.story import at, laid_out, many, printable
 
 LONGEST = 400
@@ -78,7 +78,7 @@ def words(name: str) -> str:
 
 def series_name(of: object) -> str:
     """Name what a column of a chart counts: a type as it came, or an outcome in words."""
-    return words(of.value) if isinstance(of, Ending) else str(of)
+    return words(of.value) if isinstance(of, Result) else str(of)
 
 
 def percent(share: float | None) -> str:

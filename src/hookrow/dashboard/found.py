@@ -10,22 +10,22 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from hookrow.decide import decide, is_message_id, mentioned
-from hookrow.entry import Ending, Logged
-from hookrow.notification import (
+from hookrow.core.log_entry import Result, StoredEntry
+from hookrow.core.notification import (
     Arrival,
     Change,
     Dispatch,
     EventTime,
-    Mentioned,
+    LookupKeys,
     Reactivated,
     Recorded,
     RowId,
     SetTime,
     Suppressible,
 )
-from hookrow.postmark import parse
-from hookrow.replay import arrivals_of
+from hookrow.core.rules import decide, is_message_id, lookup_keys
+from hookrow.providers.postmark import parse
+from hookrow.receiver.replay import arrivals_of
 from hookrow.stores import State, Store
 from hookrow.stores.log import LogReader, Query
 
@@ -83,7 +83,7 @@ def subscriber(store: Store, email: str) -> Row | None:
     """Find the subscriber whom a notification for the address would find."""
     asked = Arrival(Reactivated(email, None, None), b"", datetime.now(UTC))
     with store.reading() as reading:
-        outcome = decide(asked, reading.find(mentioned([asked])))
+        outcome = decide(asked, reading.find(lookup_keys([asked])))
         if not isinstance(outcome, Recorded):
             return None
         row = (Suppressible.SUBSCRIBER, outcome.changes[0].row[1])
@@ -95,7 +95,7 @@ def dispatches(store: Store, message_id: str) -> Sequence[Row]:
     """Find every dispatch of that id; a host's own table may have it twice."""
     if not is_message_id(message_id):
         return []
-    asked = Mentioned(emails=(), message_ids={message_id}, changed=())
+    asked = LookupKeys(emails=(), message_ids={message_id}, changed=())
     with store.reading() as reading:
         found = reading.find(asked).dispatches.get(message_id, ())
         rows = {(Suppressible.DISPATCH, each.id): each for each in found}
@@ -104,13 +104,13 @@ def dispatches(store: Store, message_id: str) -> Sequence[Row]:
     return [_row(store, row, states.get(row, {}), came, each) for row, each in rows.items()]
 
 
-def effects(store: Store, entry: Logged) -> Effects | None:
+def effects(store: Store, entry: StoredEntry) -> Effects | None:
     """Return what a notification sets; None where its body is not kept as it came."""
     arrivals = arrivals_of([entry], parse)
     if not arrivals:
         return None
     with store.reading() as reading:
-        outcome = decide(arrivals[0], reading.find(mentioned(arrivals)))
+        outcome = decide(arrivals[0], reading.find(lookup_keys(arrivals)))
         if not isinstance(outcome, Recorded):
             return Effects(outcome.text)
         states = reading.read({change.row for change in outcome.changes})
@@ -152,7 +152,7 @@ def _causes(log: LogReader, query: Query, state: State) -> Mapping[str, int | No
 
 def _cause(log: LogReader, query: Query, type_: str, at: datetime) -> int | None:
     """Find what happened then or, of what does not say when, what came then."""
-    query = replace(query, record_type=type_, outcome=Ending.RECORDED)
+    query = replace(query, record_type=type_, outcome=Result.RECORDED)
     for entry in log.happened(at, query, limit=TRIED):
         if entry.occurred_at == at:
             return entry.id

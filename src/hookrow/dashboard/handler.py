@@ -16,7 +16,7 @@ from hookrow.dashboard.site import Site
 from hookrow.dashboard.visitor import COOKIE, Authorize, is_ours, new_token, token
 from hookrow.errors import ConfigurationError
 from hookrow.figures import Figures
-from hookrow.http import Head, Request, Response, plain
+from hookrow.http import Request, RequestHead, Response, plain
 from hookrow.promise import Promise
 from hookrow.stores import Store, StoreError
 from hookrow.stores.timeouts import limited_to
@@ -105,7 +105,7 @@ class Dashboard:
         self._mount = "/".join(["", *filter(None, mount_path.split("/"))])
         self._site = Site(store, Figures(store), keep_bodies=keep_bodies)
 
-    def admit(self, head: Head) -> Response | Promise[Response] | None:
+    def admit(self, head: RequestHead) -> Response | Promise[Response] | None:
         """Refuse who may not come in, before anything else is looked at."""
         visitor = self._visitor(head)
         if not isinstance(visitor, str):
@@ -139,7 +139,7 @@ class Dashboard:
         """Count no more; wait `timeout` seconds for each thread that does."""
         self._site.figures.close(timeout)
 
-    def _visitor(self, head: Head) -> str | Response | Promise[Response]:
+    def _visitor(self, head: RequestHead) -> str | Response | Promise[Response]:
         try:
             visitor = self._authorize(head)
         except Exception:
@@ -190,7 +190,7 @@ class Dashboard:
                 allow = "GET, HEAD, POST" if name in may else "GET, HEAD"
                 return _error(405, "That cannot be done here.", {"Allow": allow})
 
-    def _show(self, name: str, head: Head, user: str, *, may: bool) -> Response:
+    def _show(self, name: str, head: RequestHead, user: str, *, may: bool) -> Response:
         kept = token(head)
         given = kept or new_token()
         drawn = PAGES[name](self._site, head.query)
@@ -209,7 +209,7 @@ class Dashboard:
         return _redirect(ACTIONS[name](self._site, request.head, form, user))
 
 
-def _place(head: Head, mount: str) -> str | None:
+def _place(head: RequestHead, mount: str) -> str | None:
     """Return the rest of the path below the mount, None where it is another's.
 
     A host behind a proxy may name a root of which only the end begins the path

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from hookrow.core.log_entry import StoredEntry
 from hookrow.dashboard.asking import Fields, Mistake, number
 from hookrow.dashboard.site import Site
-from hookrow.entry import Logged
 from hookrow.stores.log import WIDEST, LogReader, Query
 
 PAGE = 50
@@ -21,7 +21,7 @@ class Listed:
     A long log is not looked through at once: there may be fewer than a page, and yet others.
     """
 
-    entries: Sequence[Logged]
+    entries: Sequence[StoredEntry]
     newer: int | None = None
     older: int | None = None
 
@@ -53,7 +53,7 @@ def listed(site: Site, query: Query, wanted: Fields) -> Listed:
     return Listed(entries[::-1], looked if looked < last else None, after + 1)
 
 
-def newer(log: LogReader, query: Query, seen: int, last: int) -> Sequence[Logged]:
+def newer(log: LogReader, query: Query, seen: int, last: int) -> Sequence[StoredEntry]:
     """Return the newest of what came since the last look; a look long ago does not count."""
     ids = range(max(seen, last - WIDEST) + 1, last + 1)
     return log.newest(replace(query, ids=ids), limit=PAGE, bodies=False) if ids else []
@@ -65,7 +65,7 @@ def last_id(log: LogReader) -> int:
     return bounds[1] if bounds else 0
 
 
-def one(site: Site, wanted: Fields) -> Logged:
+def one(site: Site, wanted: Fields) -> StoredEntry:
     """Return the entry whose `id` is asked for. Raises `Mistake`."""
     id_ = number("id", wanted)
     if id_ is None:

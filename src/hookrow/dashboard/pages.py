@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 from heapq import nlargest
 from operator import attrgetter
 
+from hookrow.core.log_entry import Result, StoredEntry
 from hookrow.dashboard import found, listing
 from hookrow.dashboard.actions import DONE
 from hookrow.dashboard.asking import FILTERS, TYPES, Fields, Mistake, fields, number, query
 from hookrow.dashboard.drawing import Drawn, shown
 from hookrow.dashboard.said import CHANGES, said
 from hookrow.dashboard.site import Site
-from hookrow.entry import Ending, Logged
 from hookrow.figures import Period
 from hookrow.stores.log import Query, with_bodies
 from hookrow.story import change, other_changes, story, superseding
@@ -83,7 +83,7 @@ def notifications(site: Site, asked: str) -> Drawn:
         "filters": {name: value for name, value in wanted.items() if name in FILTERS},
         "typed": {name: wanted.get(name, "") for name in FILTERS},
         "types": TYPES,
-        "outcomes": [each.value for each in Ending],
+        "outcomes": [each.value for each in Result],
         "live": not {"before", "after"} & wanted.keys(),
     }
     return Drawn("notifications.html", values)
@@ -145,7 +145,7 @@ def dispatch(site: Site, asked: str) -> Drawn:
     return Drawn("dispatch.html", values)
 
 
-def _superseding(site: Site, entry: Logged) -> Logged | None:
+def _superseding(site: Site, entry: StoredEntry) -> StoredEntry | None:
     """Find the newer change of the same subscriber, as far as the log can be searched by now."""
     query = other_changes(entry)
     if query is None:
@@ -154,7 +154,7 @@ def _superseding(site: Site, entry: Logged) -> Logged | None:
     return next(with_bodies(site.log, [newer]), None) if newer else None
 
 
-def _said(site: Site, listed: Sequence[Logged]) -> Mapping[int, str]:
+def _said(site: Site, listed: Sequence[StoredEntry]) -> Mapping[int, str]:
     """Return what each change of subscription among listed entries says, by its id."""
     changes = [each for each in listed if each.record_type in CHANGES]
     entries = with_bodies(site.log, changes) if changes else ()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from hookrow.byhand import ORIGIN
-from hookrow.entry import RECORD_TYPES, Logged, body_of
-from hookrow.notification import Reactivated, Suppressed
-from hookrow.postmark import parse
+from hookrow.core.log_entry import RECORD_TYPES, StoredEntry, body_of
+from hookrow.core.notification import Reactivated, Suppressed
+from hookrow.providers.postmark import parse
+from hookrow.receiver.manual import ORIGIN
 
 CHANGES = {RECORD_TYPES[Suppressed], RECORD_TYPES[Reactivated]}
 """The types of changes of subscription."""
@@ -21,7 +21,7 @@ class _ByHand(msgspec.Struct, rename="pascal"):
     note: str | None = None
 
 
-def said(entry: Logged) -> str | None:
+def said(entry: StoredEntry) -> str | None:
     """Tell what was suppressed or lifted, why, and who did it by hand; None of all else."""
     body = body_of(entry)
     match parse(body) if body else None:

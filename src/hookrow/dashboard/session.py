@@ -12,8 +12,8 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from hookrow.dashboard.drawing import Drawn, draw
 from hookrow.dashboard.visitor import Authorize, cookie
-from hookrow.http import Head, Response
-from hookrow.settings import DashboardAccess
+from hookrow.http import RequestHead, Response
+from hookrow.server.settings import DashboardAccess
 
 PARAMETER = "token"
 
@@ -31,7 +31,7 @@ def by_token(access: DashboardAccess, path: str) -> Authorize:
     name = f"hookrow_session_{access.port}"
     attributes = f"Path={quote(path)}; HttpOnly; SameSite=Strict"
 
-    def authorize(head: Head) -> bool | Response:
+    def authorize(head: RequestHead) -> bool | Response:
         given = dict(_fields(head)).get(PARAMETER) if head.method in {"GET", "HEAD"} else None
         if given is None:
             kept = cookie(head, name) or ""
@@ -52,14 +52,14 @@ def by_token(access: DashboardAccess, path: str) -> Authorize:
     return authorize
 
 
-def _fields(head: Head) -> Sequence[tuple[str, str]]:
+def _fields(head: RequestHead) -> Sequence[tuple[str, str]]:
     try:
         return parse_qsl(head.query, keep_blank_values=True, max_num_fields=_MAX_FIELDS)
     except ValueError:  # too many fields
         return ()
 
 
-def _without_token(head: Head) -> str:
+def _without_token(head: RequestHead) -> str:
     """Return a relative address, because a proxy may have removed a prefix."""
     fields = [(name, value) for name, value in _fields(head) if name != PARAMETER]
     page = quote(head.path.rpartition("/")[2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from base64 import b64decode
 from collections import deque
@@ -11,14 +12,15 @@ from ipaddress import ip_address
 from threading import Lock
 from typing import TypeAlias
 
+from hookrow.concurrency import reset_after_fork
 from hookrow.deadline import Deadline
 from hookrow.errors import ConfigurationError
-from hookrow.forks import renew_after_fork
-from hookrow.http import Head, Response, plain
+from hookrow.http import RequestHead, Response, plain
 from hookrow.promise import Promise
-from hookrow.quiet import Quiet
 
-Authorize: TypeAlias = Callable[[Head], bool | str | Response | Promise[Response]]
+log = logging.getLogger("hookrow")
+
+Authorize: TypeAlias = Callable[[RequestHead], bool | str | Response | Promise[Response]]
 """Says who comes: their name or True, False for nobody who may, or what to answer instead.
 
 To delay a response, return a promise of it. The name is kept in the log with what they do.
@@ -63,7 +65,7 @@ def basic(user: str, password: str) -> Authorize:
     right = f"{user}:{password}".encode()
     wrong = _WrongPasswords()
 
-    def authorize(head: Head) -> str | Response | Promise[Response]:
+    def authorize(head: RequestHead) -> str | Response | Promise[Response]:
         scheme, _, given = (head.header("authorization") or b"").partition(b" ")
         if scheme.lower() != b"basic":
             return _LOGIN
@@ -82,15 +84,16 @@ class _WrongPasswords:
 
     def __init__(self) -> None:
         self._deadline = Deadline[Response](DELAY, logged=False)
-        self._quiet = Quiet()
-        self.renew()
-        renew_after_fork(self)
+        self.reset()
+        reset_after_fork(self)
 
-    def refuse(self, head: Head) -> Response | Promise[Response]:
+    def refuse(self, head: RequestHead) -> Response | Promise[Response]:
         """Return the response to a wrong password: 401 after a delay, or 429 immediately."""
         id_ = head.request_id
-        self._quiet.warning(
-            "The dashboard refused a wrong user or password, request %s", id_, request_id=id_
+        log.warning(
+            "The dashboard refused a wrong user or password, request %s",
+            id_,
+            extra={"request_id": id_},
         )
         promise: Promise[Response] = Promise()
         with self._lock:
@@ -101,7 +104,7 @@ class _WrongPasswords:
             self._delayed.append(promise)
         return self._deadline.watch(promise, late=_LOGIN)
 
-    def renew(self) -> None:
+    def reset(self) -> None:
         """Start again with no delayed responses."""
         self._lock = Lock()
         self._delayed = deque()
@@ -124,12 +127,12 @@ def new_token() -> str:
     return secrets.token_urlsafe()
 
 
-def token(head: Head) -> str | None:
+def token(head: RequestHead) -> str | None:
     """Return the token that the visitor's cookie has, or None."""
     return cookie(head, COOKIE)
 
 
-def cookie(head: Head, name: str) -> str | None:
+def cookie(head: RequestHead, name: str) -> str | None:
     """Return the value of a cookie, or None if it is missing or empty.
 
     The host's own cookies stand beside it, written as it likes; in HTTP/2 each may have a
@@ -143,7 +146,7 @@ def cookie(head: Head, name: str) -> str | None:
     return None
 
 
-def is_ours(head: Head, sent: str) -> bool:
+def is_ours(head: RequestHead, sent: str) -> bool:
     """Tell whether a form came from a page of ours: its token is the cookie's, and its origin here.
 
     Browsers say the latter in `Sec-Fetch-Site`, over HTTP in `Origin`.

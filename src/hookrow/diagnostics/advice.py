@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from hookrow.schema import Fold
+from hookrow.core.schema import Fold
 from hookrow.stores.sql.columns import is_view, regclass
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.queries import Queries

@@ -15,16 +15,21 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 
+from hookrow.core.log_entry import (
+    RECORD_TYPES,
+    Result,
+    StoredEntry,
+    kept_message_id,
+    kept_recipient,
+)
+from hookrow.core.notification import Outcome, Recorded
 from hookrow.django.large_table import LargeTableAdmin, condition_filter
 from hookrow.django.models import Notification
 from hookrow.django.receiver import store
 from hookrow.django.suppression import SuppressionAdmin
-from hookrow.entry import RECORD_TYPES, Ending, Logged, kept_message_id, kept_recipient
 from hookrow.errors import ConfigurationError, HookrowError
-from hookrow.notification import Outcome, Recorded
-from hookrow.postmark import parse
-from hookrow.quiet import Quiet
-from hookrow.replay import arrivals_of, matching, record_late
+from hookrow.providers.postmark import parse
+from hookrow.receiver.replay import arrivals_of, matching, record_late
 from hookrow.stores.log import Query
 from hookrow.story import laid_out, many, printable, story
 
@@ -56,7 +61,7 @@ class NotificationAdmin(LargeTableAdmin):
         *("attempts", "retry_at"),
     )
     list_filter = (
-        condition_filter("outcome", {each.value: Q(outcome=each.value) for each in Ending}),
+        condition_filter("outcome", {each.value: Q(outcome=each.value) for each in Result}),
         condition_filter("type", {each: Q(record_type=each) for each in RECORD_TYPES.values()}),
         condition_filter("next retry", {"parked": Q(retry_at__isnull=False)}),
         ("received_at", admin.DateFieldListFilter),
@@ -93,7 +98,7 @@ class NotificationAdmin(LargeTableAdmin):
     @admin.display(description="history")
     def history(self, entry: Notification) -> str:
         """Return the attempts and their result, in a sentence."""
-        return printable(story(msgspec.convert(entry, Logged, from_attributes=True)))
+        return printable(story(msgspec.convert(entry, StoredEntry, from_attributes=True)))
 
     @admin.display(description="body", empty_value="not kept")
     def formatted_body(self, entry: Notification) -> SafeString | None:
@@ -148,10 +153,10 @@ class NotificationAdmin(LargeTableAdmin):
         return False
 
 
-def _replay(entries: Sequence[Logged]) -> Counter[str]:
+def _replay(entries: Sequence[StoredEntry]) -> Counter[str]:
     """Record a group again; return how often each result occurred."""
     arrivals = arrivals_of(entries, parse)
-    outcomes = record_late(store(), arrivals, quiet=Quiet()) if arrivals else []
+    outcomes = record_late(store(), arrivals) if arrivals else []
     counts = Counter(map(_name, outcomes))
     if len(arrivals) < len(entries):
         counts["without the body that came"] = len(entries) - len(arrivals)

@@ -20,6 +20,7 @@ from django.db.models import Index, Model, UniqueConstraint
 from django.db.models.expressions import Expression
 from django.db.models.functions import Collate, Lower
 
+from hookrow.core.schema import Fold
 from hookrow.django.columns import NeedsORM
 from hookrow.django.conf import NAMES, conf
 from hookrow.django.fields import Folded
@@ -27,8 +28,7 @@ from hookrow.django.mapping import NOT_NULL, ModelMapping, map_models, or_empty
 from hookrow.django.receiver import build_receiver
 from hookrow.django.store import DjangoStore, check_alias
 from hookrow.errors import ConfigurationError, SchemaMismatch
-from hookrow.postmark import SHORTEST_SECRET, Postmark
-from hookrow.schema import Fold
+from hookrow.providers.postmark import SHORTEST_SECRET, Postmark
 
 Found: TypeAlias = list[CheckMessage]
 
@@ -113,7 +113,7 @@ def _spool_fault(path: Path) -> str | None:
 
     The user of this command may not be the server's.
     """
-    from hookrow.spool import Spool  # noqa: PLC0415 - loads sqlite3 only if there is a spool
+    from hookrow.receiver.spool import Spool  # noqa: PLC0415 - loads sqlite3 only if there is a spool
 
     if not os.access(path, os.F_OK):
         writable = os.access(path.parent, os.W_OK | os.X_OK)

@@ -29,7 +29,7 @@ from hookrow.django.receiver import store
 from hookrow.errors import ConfigurationError
 from hookrow.finding import Finding, Level, several_rows
 from hookrow.outside import look
-from hookrow.retry import masked
+from hookrow.receiver.retry import masked
 from hookrow.stores import Store, StoreError
 
 RUNSERVER = "http://127.0.0.1:8000"

@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 from django.apps import apps
 from django.conf import settings
 
+from hookrow.core.schema import Schema, nearest
 from hookrow.errors import ConfigurationError
-from hookrow.observing import Observer
-from hookrow.schema import Schema, nearest
-from hookrow.settings import schema_of
+from hookrow.observability.observer import Observer
+from hookrow.server.settings import schema_of
 
 T = TypeVar("T")
 

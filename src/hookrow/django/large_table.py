@@ -17,7 +17,7 @@ from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest
 from django.utils.functional import cached_property
 
-from hookrow.decide import fold, is_email
+from hookrow.core.rules import fold, is_email
 from hookrow.django.conf import conf
 from hookrow.django.fields import Folded
 

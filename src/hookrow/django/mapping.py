@@ -17,6 +17,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import BooleanField, CharField, Field, Model, TextField
 from django.db.models.constants import LOOKUP_SEP
 
+from hookrow.core.schema import NULLED, WRITTEN, Given, Role, Schema, nearest
 from hookrow.django.columns import (
     AnyField,
     Fields,
@@ -29,7 +30,6 @@ from hookrow.django.columns import (
     literal,
 )
 from hookrow.errors import SchemaMismatch
-from hookrow.schema import NULLED, WRITTEN, Given, Role, Schema, nearest
 from hookrow.stores.sql.columns import Column
 
 LOG = "hookrow.Notification"

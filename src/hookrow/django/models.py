@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Notification(models.Model):
-    """One distinct notification that passed the secret check, as `hookrow.entry.Entry` has it."""
+    """One distinct notification that passed the secret check: a `LogEntry` in the log."""
 
     id: models.BigAutoField[int, int] = models.BigAutoField(primary_key=True)
     fingerprint: models.BinaryField[bytes, bytes] = models.BinaryField(max_length=16)

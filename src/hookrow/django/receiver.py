@@ -13,13 +13,13 @@ from django.core.signals import setting_changed
 from django.db import close_old_connections, connections
 from django.db.transaction import on_commit
 
+from hookrow.core.notification import Arrival, Outcome
 from hookrow.django.conf import conf
 from hookrow.django.signals import has_listeners, send
 from hookrow.django.store import DjangoStore
-from hookrow.notification import Arrival, Outcome
-from hookrow.observing import Observer, Observers
-from hookrow.postmark import Postmark
-from hookrow.receiver import Receiver
+from hookrow.observability.observer import Observer, Observers
+from hookrow.providers.postmark import Postmark
+from hookrow.receiver.receiver import Receiver
 
 _lock = RLock()
 

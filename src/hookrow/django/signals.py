@@ -10,8 +10,8 @@ import logging
 
 from django.dispatch import Signal
 
-from hookrow.notification import Arrival, Outcome, Recorded
-from hookrow.receiver import Receiver
+from hookrow.core.notification import Arrival, Outcome, Recorded
+from hookrow.receiver.receiver import Receiver
 
 log = logging.getLogger("hookrow")
 
@@ -32,7 +32,7 @@ def send(arrival: Arrival, outcome: Outcome) -> None:
     try:
         _signal(outcome).send_robust(Receiver, arrival=arrival, outcome=outcome)
     except Exception as error:  # noqa: BLE001 - Django fails to log an error of a listener without a name
-        log.error("A receiver of a signal raised %s.", type(error).__name__)  # noqa: TRY400 - a traceback may quote a notification
+        log.error("A receiver of a signal raised %s.", type(error).__name__)
 
 
 def _signal(outcome: Outcome) -> Signal:

@@ -11,11 +11,11 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.timezone import make_aware
 
+from hookrow.concurrency import LAST
+from hookrow.core.schema import Schema, nearest
 from hookrow.django.mapping import NOT_NULL, map_models, or_empty
 from hookrow.django.transactions import begin, reading
 from hookrow.errors import ConfigurationError, SchemaMismatch
-from hookrow.periodic import LAST
-from hookrow.schema import Schema, nearest
 from hookrow.stores import NOT_ON
 from hookrow.stores.sql.connections import BeginsSessions, Connection, Row
 from hookrow.stores.sql.dialects import Dialect, PostgreSQL, SQLite

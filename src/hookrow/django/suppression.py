@@ -16,12 +16,12 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-from hookrow.byhand import change_by_hand
-from hookrow.decide import decide, mentioned
+from hookrow.core.notification import Arrival, Key, Reactivated, Recorded
+from hookrow.core.rules import decide, lookup_keys
 from hookrow.django.conf import conf
 from hookrow.django.receiver import store
 from hookrow.errors import HookrowError
-from hookrow.notification import Arrival, Key, Reactivated, Recorded
+from hookrow.receiver.manual import change_by_hand
 from hookrow.story import many
 
 if TYPE_CHECKING:
@@ -138,5 +138,5 @@ def _find(email: str) -> Key | tuple[Key, Key] | None:
     """Return the key of the subscriber that a notification would find, if any."""
     arrival = Arrival(Reactivated(email, None, None), b"", datetime.now(UTC))
     with store().reading() as reading:
-        outcome = decide(arrival, reading.find(mentioned([arrival])))
+        outcome = decide(arrival, reading.find(lookup_keys([arrival])))
     return outcome.changes[0].row[1] if isinstance(outcome, Recorded) else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from django.contrib.auth.decorators import login_not_required
 from django.core.handlers.wsgi import WSGIRequest
 from django.db import connections
@@ -10,17 +12,16 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
 from hookrow import wsgi
+from hookrow.core.notification import Refusal
 from hookrow.django.conf import conf
 from hookrow.django.receiver import receiver
 from hookrow.errors import ConfigurationError
-from hookrow.http import LARGEST_BODY, Head, Request, Response, refuse
-from hookrow.notification import Refusal
+from hookrow.http import LARGEST_BODY, Request, RequestHead, Response, refuse
 from hookrow.promise import Promise
-from hookrow.quiet import Quiet
-from hookrow.receiver import ENDPOINT
+from hookrow.receiver.receiver import ENDPOINT
 from hookrow.request_id import HEADER, request_id
 
-_quiet = Quiet()
+log = logging.getLogger("hookrow")
 
 
 @csrf_exempt
@@ -40,14 +41,14 @@ for _alias in connections:
     non_atomic_requests(using=_alias)(webhooks)
 
 
-def django_response(response: Response, head: Head) -> HttpResponse:
+def django_response(response: Response, head: RequestHead) -> HttpResponse:
     """Return a response as an object of Django's."""
     headers = {"Content-Length": str(len(response.body)), HEADER: head.request_id}
     headers |= response.headers
     return HttpResponse(response.body, status=response.status, headers=headers)
 
 
-def head_of(request: HttpRequest, path: str, root: str = "") -> Head:
+def head_of(request: HttpRequest, path: str, root: str = "") -> RequestHead:
     """Return the head of a request, at a path that the URLconf has checked."""
     headers = [
         (name.encode("latin-1", "replace"), value.encode("latin-1", "replace"))
@@ -55,14 +56,16 @@ def head_of(request: HttpRequest, path: str, root: str = "") -> Head:
     ]
     query = request.META.get("QUERY_STRING", "")
     secure = request.is_secure()
-    return Head(request.method or "", path, headers, root, query, secure, request_id(headers))
+    return RequestHead(
+        request.method or "", path, headers, root, query, secure, request_id(headers)
+    )
 
 
-def _respond(request: HttpRequest, head: Head) -> Response:
+def _respond(request: HttpRequest, head: RequestHead) -> Response:
     try:
         handler = receiver()
     except ConfigurationError as error:
-        _quiet.error("Returned 503 because of the settings: %s", error)
+        log.error("Returned 503 because of the settings: %s", error)
         return refuse(Refusal.UNAVAILABLE)
     refusal = handler.admit(head)
     if refusal is not None:
@@ -80,7 +83,7 @@ def _respond(request: HttpRequest, head: Head) -> Response:
     return response.result() if isinstance(response, Promise) else response
 
 
-def _read_body(request: HttpRequest, head: Head) -> bytes | Refusal:
+def _read_body(request: HttpRequest, head: RequestHead) -> bytes | Refusal:
     """Read the body, without the limits of the project, or return why it is refused.
 
     If a middleware has read it already, Django returns it again.

@@ -7,13 +7,12 @@ from datetime import UTC, datetime
 from functools import partial
 from time import monotonic
 
+from hookrow.concurrency import PeriodicTask, reset_after_fork
 from hookrow.figures.counting import Counting
 from hookrow.figures.overview import Counts, Delays, Heard, Overview, overview
 from hookrow.figures.period import Period
 from hookrow.figures.searching import Found, search
 from hookrow.figures.tally import Tally
-from hookrow.forks import renew_after_fork
-from hookrow.periodic import Periodic
 from hookrow.stores import Store, StoreError
 from hookrow.stores.log import Query
 
@@ -42,11 +41,11 @@ class Figures:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._asked = 0.0
-        self.renew()
-        renew_after_fork(self)
+        self.reset()
+        reset_after_fork(self)
         self._threads = [
-            Periodic(self._tallied, seconds=LOOK, name="reading of the log"),
-            Periodic(self._counted, seconds=LOOK, name="counting of rows"),
+            PeriodicTask(self._tallied, seconds=LOOK, name="reading of the log"),
+            PeriodicTask(self._counted, seconds=LOOK, name="counting of rows"),
         ]
 
     def overview(self, period: Period, now: datetime) -> Overview:
@@ -93,7 +92,7 @@ class Figures:
         for thread in self._threads:
             thread.close(timeout)
 
-    def renew(self) -> None:
+    def reset(self) -> None:
         """Begin anew: nothing counted."""
         self._tally = Tally(self._store.log) if self._store.log is not None else None
         self._counting = Counting(self._store)

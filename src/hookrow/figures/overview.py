@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median, quantiles
 
-from hookrow.entry import Ending
+from hookrow.core.log_entry import Result
 from hookrow.figures.period import Period
 from hookrow.stores.census import ListCount
 from hookrow.stores.log import Cell
@@ -23,11 +23,11 @@ TYPES = 7
 """How many types are told apart at the most, `OTHER` among them."""
 
 _REFUSED = {
-    Ending.SUBSCRIBER_NOT_FOUND: "for addresses that no subscriber has",
-    Ending.DISPATCH_NOT_FOUND: "for dispatches not yet saved",
-    Ending.RECIPIENT_MISMATCH: "for dispatches of another subscriber",
-    Ending.UNSUPPORTED: "for what is not supported",
-    Ending.FAILED: "for faults of the database",
+    Result.SUBSCRIBER_NOT_FOUND: "for addresses that no subscriber has",
+    Result.DISPATCH_NOT_FOUND: "for dispatches not yet saved",
+    Result.RECIPIENT_MISMATCH: "for dispatches of another subscriber",
+    Result.UNSUPPORTED: "for what is not supported",
+    Result.FAILED: "for faults of the database",
 }
 
 
@@ -78,7 +78,7 @@ class Heard:
 
     as_of: datetime
     last: datetime | None
-    recent: Mapping[Ending, int]
+    recent: Mapping[Result, int]
     parked: int
 
 
@@ -87,7 +87,7 @@ class Overview:
     """The figures of a period up to `now`, by the buckets that begin at `starts`.
 
     `by_type` has the most frequent types first and `by_outcome` the outcomes in the
-    order of `Ending`: each a count for each bucket, and only those that there are.
+    order of `Result`: each a count for each bucket, and only those that there are.
     `complete` is about which share of the period's entries is in them, from 0 to 1;
     `logged` is whether the store has a log. `heard`
     is None before the log was looked at, or where there is none, and `counts` before
@@ -98,7 +98,7 @@ class Overview:
     now: datetime
     starts: Sequence[datetime]
     by_type: Mapping[str, Sequence[int]]
-    by_outcome: Mapping[Ending, Sequence[int]]
+    by_outcome: Mapping[Result, Sequence[int]]
     complete: float
     logged: bool
     heard: Heard | None
@@ -133,7 +133,7 @@ def overview(
     """Sort the cells into the buckets of a period."""
     starts = period.starts(now)
     types: dict[str, list[int]] = {}
-    outcomes: dict[Ending, list[int]] = {}
+    outcomes: dict[Result, list[int]] = {}
     frequent = _frequent(cells, starts[0])
     for (at, record_type, outcome), count in cells.items():
         # What a clock ahead of ours dated belongs to the present, too.
@@ -148,7 +148,7 @@ def overview(
         now=now,
         starts=starts,
         by_type=dict(sorted(types.items(), key=lambda each: -sum(each[1]))),
-        by_outcome={each: outcomes[each] for each in Ending if each in outcomes},
+        by_outcome={each: outcomes[each] for each in Result if each in outcomes},
         complete=complete,
         logged=logged,
         heard=heard,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TypeAlias
 
-from hookrow.entry import Logged
+from hookrow.core.log_entry import StoredEntry
 from hookrow.stores.log import LogReader, Query, span
 
 BUDGET = 0.05
@@ -30,7 +30,7 @@ class Found:
     There may be fewer than asked for, or none, and yet more before that id.
     """
 
-    entries: Sequence[Logged]
+    entries: Sequence[StoredEntry]
     before: int | None
 
 
@@ -57,7 +57,7 @@ def search(
         return Found(parked, parked[-1].id if len(parked) == limit else None)
     until, width = monotonic() + BUDGET, NARROWEST
     first, last = _bounds(log, query, before)
-    found: list[Logged] = []
+    found: list[StoredEntry] = []
     for low, high in runs(first, last):
         rest = high
         while rest >= low:

@@ -16,10 +16,10 @@ from math import inf
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, TypeVar
 
+from hookrow.core.schema import Schema
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.migrations.indexes import build
 from hookrow.migrations.scripts import LOG, Index, Script, is_known, needed, scripts_of
-from hookrow.schema import Schema
 from hookrow.stores import NOT_ON, AccessDenied, Conflict, Locked, StoreError, Unavailable
 from hookrow.stores.errors import message
 from hookrow.stores.sql.columns import columns, denied_error, tables

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from hookrow.schema import Schema
+from hookrow.core.schema import Schema
 
 LOG = "hookrow_notifications"
 """The log's table that the scripts create; a host may create one of another name."""

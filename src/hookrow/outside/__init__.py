@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from secrets import token_urlsafe
 
+from hookrow.core.notification import Refusal
 from hookrow.finding import Explained, Finding, Level
-from hookrow.notification import Refusal
 from hookrow.outside.address import Address, is_public, read
 from hookrow.outside.asking import PATIENCE, Answer, Caller
 from hookrow.outside.proof import (
@@ -23,7 +23,7 @@ from hookrow.outside.proof import (
 )
 from hookrow.outside.reach import check_addresses, check_port, resolve
 from hookrow.outside.tls import open_channel
-from hookrow.postmark import Postmark
+from hookrow.providers.postmark import Postmark
 
 SLOW = 5.0
 """In seconds; hookrow's own deadline, so that what takes longer is not its doing alone."""

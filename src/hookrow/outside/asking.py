@@ -17,8 +17,8 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from threading import Timer
 from time import monotonic
 
-from hookrow.decide import PROBE
-from hookrow.notification import Refusal
+from hookrow.core.notification import Refusal
+from hookrow.core.rules import PROBE
 from hookrow.outside.address import Address
 
 PATIENCE = 30.0

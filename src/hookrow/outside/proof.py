@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from http import HTTPStatus
 
+from hookrow.core.notification import Refusal
 from hookrow.finding import Explained, Finding, Level
 from hookrow.http import LARGEST_BODY
-from hookrow.notification import Refusal
 from hookrow.outside.address import Address
 from hookrow.outside.asking import HEADER, Answer, Caller, filled
 from hookrow.outside.strangers import explain

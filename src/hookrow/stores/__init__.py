@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
-from hookrow.entry import Entry
+from hookrow.core.log_entry import LogEntry
+from hookrow.core.notification import Change, Key, LookupKeys, RowId, Rows, Suppressible
 from hookrow.errors import HookrowError
-from hookrow.notification import Change, Key, Mentioned, RowId, Rows, Suppressible
 from hookrow.stores.census import Census
 from hookrow.stores.log import LogReader
 
@@ -53,7 +53,7 @@ class SchemaChanged(Unavailable):
 class Reading(Protocol):
     """A read-only view of the rows. It takes no locks and does not block writers."""
 
-    def find(self, mentioned: Mentioned) -> Rows:
+    def find(self, lookup: LookupKeys) -> Rows:
         """Find every row that the group mentions, in a fixed number of statements."""
 
     def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
@@ -69,7 +69,7 @@ class Transaction(Reading, Protocol):
         Return the rows locked by other transactions: none, unless locked rows are skipped.
         """
 
-    def write(self, changes: Sequence[Change], entries: Sequence[Entry] = ()) -> None:
+    def write(self, changes: Sequence[Change], entries: Sequence[LogEntry] = ()) -> None:
         """Lock the rows of the changes, apply these, and add the entries to the log.
 
         There is at most one change per row and column; each is applied only if its guard holds.

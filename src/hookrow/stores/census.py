@@ -8,7 +8,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from hookrow.notification import Key
+from hookrow.core.notification import Key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 
-from hookrow.notification import Suppressible
+from hookrow.core.notification import Suppressible
 
 log = logging.getLogger("hookrow")
 
@@ -37,10 +37,9 @@ def warn_of_undated(kinds: Collection[Suppressible]) -> None:
     if kinds:
         names = ", ".join(kind.value for kind in Suppressible if kind in kinds)
         log.warning(
-            "No column records when the suppression of the %s last changed, so an old notification "
-            "that is late overrides a newer one: name a column for suppression_changed_at, or "
-            "turn on the log.",
-            names,
+            f"No column records when the suppression of the {names} last changed, so an old "
+            "notification that is late overrides a newer one: name a column for "
+            "suppression_changed_at, or turn on the log."
         )
 
 

@@ -11,8 +11,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
-from hookrow.entry import Ending, Logged, kept_message_id, kept_recipient, kept_record_type
-from hookrow.sizes import leading
+from hookrow.core.log_entry import (
+    Result,
+    StoredEntry,
+    kept_message_id,
+    kept_recipient,
+    kept_record_type,
+)
+from hookrow.receiver.sizes import leading
 
 HIGHEST = 2**63 - 1
 """The highest possible id."""
@@ -40,7 +46,7 @@ class Cell(NamedTuple):
 
     at: datetime
     record_type: str | None
-    outcome: Ending
+    outcome: Result
 
 
 class Ended(NamedTuple):
@@ -68,7 +74,7 @@ class Query:
     """
 
     ids: Collection[int] | None = None
-    outcome: Ending | None = None
+    outcome: Result | None = None
     record_type: str | None = None
     recipient: str | None = None
     message_id: str | None = None
@@ -87,7 +93,7 @@ class Query:
         }
         return {name: value for name, value in wanted.items() if value is not None}
 
-    def matches(self, entry: Logged) -> bool:
+    def matches(self, entry: StoredEntry) -> bool:
         """Return whether the query selects the entry."""
         return (
             (self.ids is None or entry.id in self.ids)
@@ -156,28 +162,28 @@ class LogReader(Protocol):
 
     def newest(
         self, query: Query, *, before: int | None = None, limit: int, bodies: bool = True
-    ) -> Sequence[Logged]:
+    ) -> Sequence[StoredEntry]:
         """Return the newest entries, newest first; for the next page, those before an id."""
 
     def oldest(
         self, query: Query, *, after: int = 0, limit: int, bodies: bool = True
-    ) -> Sequence[Logged]:
+    ) -> Sequence[StoredEntry]:
         """Return the oldest entries, oldest first; for the next page, those after an id."""
 
-    def due(self, now: datetime, *, limit: int) -> Sequence[Logged]:
+    def due(self, now: datetime, *, limit: int) -> Sequence[StoredEntry]:
         """Take parked entries that are due, longest due first, and postpone their next retry.
 
         Returns fewer than `limit` if no more are due, or if their bodies are large. Entries that
         another process is taking are skipped.
         """
 
-    def happened(self, at: datetime, query: Query, *, limit: int) -> Sequence[Logged]:
+    def happened(self, at: datetime, query: Query, *, limit: int) -> Sequence[StoredEntry]:
         """Return entries of events within that second, oldest first, without bodies.
 
         They are found by the fingerprint, whatever the size of the log.
         """
 
-    def parked(self, message_ids: Collection[str], *, after: int = 0) -> Sequence[Logged]:
+    def parked(self, message_ids: Collection[str], *, after: int = 0) -> Sequence[StoredEntry]:
         """Return the parked entries of these messages after an id, oldest first."""
 
     def prune(
@@ -194,7 +200,7 @@ class LogReader(Protocol):
         Bodies that could not be read are searched for the address as a JSON string.
         """
 
-    def ends(self, first: int, last: int) -> Mapping[Ending, Ended]:
+    def ends(self, first: int, last: int) -> Mapping[Result, Ended]:
         """Count the entries from one id to another by outcome."""
 
     def bounds(self) -> tuple[int, int] | None:
@@ -223,7 +229,7 @@ class LogReader(Protocol):
         """
 
 
-def with_bodies(log: LogReader, listed: Sequence[Logged]) -> Iterator[Logged]:
+def with_bodies(log: LogReader, listed: Sequence[StoredEntry]) -> Iterator[StoredEntry]:
     """Yield entries that were listed newest first without bodies, with their bodies.
 
     Reads at most a group's worth at once. Entries that have been deleted are left out.

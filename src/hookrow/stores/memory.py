@@ -10,15 +10,14 @@ from datetime import datetime
 from threading import Lock
 from typing import Any, TypeAlias
 
-from hookrow.decide import fold
-from hookrow.entry import (
-    Entry,
+from hookrow.core.log_entry import (
+    LogEntry,
 )
-from hookrow.notification import (
+from hookrow.core.notification import (
     Change,
     Dispatch,
     Key,
-    Mentioned,
+    LookupKeys,
     RowId,
     Rows,
     SetSuppression,
@@ -26,7 +25,8 @@ from hookrow.notification import (
     Subscriber,
     Suppressible,
 )
-from hookrow.schema import SUPPRESSION, WRITTEN
+from hookrow.core.rules import fold
+from hookrow.core.schema import SUPPRESSION, WRITTEN
 from hookrow.stores import State
 from hookrow.stores.census import ListCount, by_list
 from hookrow.stores.dates import key_text, warn_of_undated
@@ -88,17 +88,17 @@ class MemoryReading:
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
 
-    def find(self, mentioned: Mentioned) -> Rows:
+    def find(self, lookup: LookupKeys) -> Rows:
         """See `Reading`."""
         subscribers = defaultdict(list)
         for key, row in self._store.subscribers.items():
             email = str(row["email"])
-            if fold(email) in mentioned.emails:
+            if fold(email) in lookup.emails:
                 subscribers[fold(email)].append(Subscriber(key, email))
         dispatches = defaultdict(list)
         for key, row in self._store.dispatches.items():
             message_id = row["provider_message_id"]
-            if message_id in mentioned.message_ids:
+            if message_id in lookup.message_ids:
                 owner = row["subscriber_id"]
                 email = self._store.subscribers.get(owner, {}).get("email", "")
                 found = Dispatch(key, owner, email, row.get("list_id"))
@@ -137,7 +137,7 @@ class MemoryTransaction(MemoryReading):
         del rows
         return ()
 
-    def write(self, changes: Sequence[Change], entries: Sequence[Entry] = ()) -> None:
+    def write(self, changes: Sequence[Change], entries: Sequence[LogEntry] = ()) -> None:
         """See `Transaction`."""
         dates = self._store.suppression_changes
         self._before.append((dates, dict(dates)))

@@ -10,17 +10,17 @@ from operator import attrgetter
 
 from msgspec.structs import asdict, replace
 
-from hookrow.decide import fold
-from hookrow.entry import (
-    Ending,
-    Entry,
-    Logged,
+from hookrow.core.log_entry import (
+    LogEntry,
+    Result,
+    StoredEntry,
     fingerprints,
-    followed,
     kept_recipient,
+    merge_entries,
     quoted,
     retry_at,
 )
+from hookrow.core.rules import fold
 from hookrow.stores.log import Cell, Ended, Grain, Query, within_size
 
 
@@ -28,39 +28,41 @@ from hookrow.stores.log import Cell, Ended, Grain, Query, within_size
 class MemoryLog:
     """A `LogReader` of entries by fingerprint."""
 
-    entries: dict[bytes, Logged] = field(default_factory=dict)
+    entries: dict[bytes, StoredEntry] = field(default_factory=dict)
     _last_id: int = 0
 
-    def keep(self, entries: Iterable[Entry]) -> None:
+    def keep(self, entries: Iterable[LogEntry]) -> None:
         """Add entries; merge those whose fingerprint the log already has."""
         for entry in entries:
             if earlier := self.entries.get(entry.fingerprint):
-                self._put(followed(earlier, entry))
+                self._put(merge_entries(earlier, entry))
             else:
                 self._last_id += 1
-                self._put(Logged(**asdict(entry), id=self._last_id, first_outcome=entry.outcome))
+                self._put(
+                    StoredEntry(**asdict(entry), id=self._last_id, first_outcome=entry.outcome)
+                )
 
     def newest(
         self, query: Query, *, before: int | None = None, limit: int, bodies: bool = True
-    ) -> Sequence[Logged]:
+    ) -> Sequence[StoredEntry]:
         """See `LogReader`."""
         found = [each for each in self._matching(query) if before is None or each.id < before]
         return _group(found[::-1][:limit], bodies=bodies)
 
     def oldest(
         self, query: Query, *, after: int = 0, limit: int, bodies: bool = True
-    ) -> Sequence[Logged]:
+    ) -> Sequence[StoredEntry]:
         """See `LogReader`."""
         found = [each for each in self._matching(query) if each.id > after]
         return _group(found[:limit], bodies=bodies)
 
-    def happened(self, at: datetime, query: Query, *, limit: int) -> Sequence[Logged]:
+    def happened(self, at: datetime, query: Query, *, limit: int) -> Sequence[StoredEntry]:
         """See `LogReader`."""
         first, last = fingerprints(at)
         found = [each for each in self._matching(query) if first <= each.fingerprint <= last]
         return _group(found[:limit], bodies=False)
 
-    def due(self, now: datetime, *, limit: int) -> Sequence[Logged]:
+    def due(self, now: datetime, *, limit: int) -> Sequence[StoredEntry]:
         """See `LogReader`."""
         due = [each for each in self._matching() if each.retry_at and each.retry_at <= now]
         taken = _group(sorted(due, key=attrgetter("retry_at"))[:limit])
@@ -68,7 +70,7 @@ class MemoryLog:
             self._put(replace(each, retry_at=retry_at(each.received_at, now)))
         return taken
 
-    def parked(self, message_ids: Collection[str], *, after: int = 0) -> Sequence[Logged]:
+    def parked(self, message_ids: Collection[str], *, after: int = 0) -> Sequence[StoredEntry]:
         """See `LogReader`."""
         found = [each for each in self._matching(Query(parked=True)) if each.id > after]
         return _group([each for each in found if each.message_id in message_ids])
@@ -103,9 +105,9 @@ class MemoryLog:
             self._put(replace(each, recipient=None, body=None, reason=None, retry_at=None))
         return len(theirs)
 
-    def ends(self, first: int, last: int) -> Mapping[Ending, Ended]:
+    def ends(self, first: int, last: int) -> Mapping[Result, Ended]:
         """See `LogReader`."""
-        found: defaultdict[Ending, list[datetime]] = defaultdict(list)
+        found: defaultdict[Result, list[datetime]] = defaultdict(list)
         for each in self._matching(Query(ids=range(first, last + 1))):
             found[each.outcome].append(each.last_received_at)
         return {ending: Ended(len(times), max(times)) for ending, times in found.items()}
@@ -130,7 +132,7 @@ class MemoryLog:
     def delivered(self, first: int, last: int) -> Sequence[tuple[str, datetime]]:
         """See `LogReader`."""
         ids = range(first, last + 1)
-        recorded = Query(ids=ids, record_type="Delivery", outcome=Ending.RECORDED)
+        recorded = Query(ids=ids, record_type="Delivery", outcome=Result.RECORDED)
         return [
             (each.message_id, each.occurred_at)
             for each in self._matching(recorded)
@@ -145,16 +147,16 @@ class MemoryLog:
         """Return False: there are no hourly counts."""
         return False
 
-    def _matching(self, query: Query = Query()) -> list[Logged]:  # noqa: B008 - frozen
+    def _matching(self, query: Query = Query()) -> list[StoredEntry]:  # noqa: B008 - frozen
         """Return the entries of a query, oldest first."""
         entries = sorted(self.entries.values(), key=attrgetter("id"))
         return [each for each in entries if query.matches(each)]
 
-    def _put(self, entry: Logged) -> None:
+    def _put(self, entry: StoredEntry) -> None:
         self.entries[entry.fingerprint] = entry
 
 
-def _group(found: Sequence[Logged], *, bodies: bool = True) -> Sequence[Logged]:
+def _group(found: Sequence[StoredEntry], *, bodies: bool = True) -> Sequence[StoredEntry]:
     """Return the leading entries whose bodies make one group, or all without bodies."""
     if not bodies:
         return [replace(each, body=None) for each in found]

@@ -16,8 +16,8 @@ from sqlalchemy.schema import SchemaItem, conv
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
 
+from hookrow.core.schema import Schema
 from hookrow.errors import ConfigurationError
-from hookrow.schema import Schema
 
 Tables: TypeAlias = Mapping[str, Iterable[SchemaItem]]
 """Columns, constraints and indexes by the name of their table, after a schema's and a dot."""

@@ -9,8 +9,7 @@ from threading import Condition, Lock
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from hookrow.forks import renew_after_fork
-from hookrow.periodic import Periodic
+from hookrow.concurrency import PeriodicTask, reset_after_fork
 from hookrow.stores.timeouts import left
 
 if TYPE_CHECKING:
@@ -39,9 +38,9 @@ class Watch:
 
     def __init__(self) -> None:
         # The work itself waits until the first connection is due.
-        self._look = Periodic(self._cut_overdue, seconds=0.0, name="watch over the database")
-        self.renew()
-        renew_after_fork(self)
+        self._look = PeriodicTask(self._cut_overdue, seconds=0.0, name="watch over the database")
+        self.reset()
+        reset_after_fork(self)
 
     def over(self, connection: Connection) -> AbstractContextManager[None]:
         """Watch the connection during the block, if it has a socket."""
@@ -79,7 +78,7 @@ class Watch:
         ):
             yield
 
-    def renew(self) -> None:
+    def reset(self) -> None:
         """Begin without connections to watch."""
         self._changed = Condition(Lock())
         self._watched = {}

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
-from hookrow.decide import decide, mentioned, merge
-from hookrow.notification import (
+from hookrow.core.notification import (
     Arrival,
     Delivered,
     Notification,
@@ -18,7 +17,8 @@ from hookrow.notification import (
     Suppressed,
     Suppressible,
 )
-from hookrow.recording import record
+from hookrow.core.rules import decide, lookup_keys, merge
+from hookrow.receiver.recorder import record
 from hookrow.testing.ground import Ground, Mail, same
 from hookrow.testing.payloads import bounce, delivery, opening, reactivation, suppression
 from hookrow.testing.posting import SECRET
@@ -186,7 +186,7 @@ class StoreContract(Ground):
         mail, before = self._mails()
         told = [_arrival(Suppressed(mail.email, mail.message_id, NOON, "HardBounce"))]
         with suppress(_Undone), self.store.transaction() as transaction:
-            rows = transaction.find(mentioned(told))
+            rows = transaction.find(lookup_keys(told))
             outcomes = [decide(each, rows) for each in told]
             transaction.write(merge(outcomes))
             raise _Undone

@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Never, TypeAlias
 from uuid import uuid4
 
-from hookrow.notification import Key, Mentioned, Refusal, RowId, Suppressible
-from hookrow.postmark import Postmark
-from hookrow.receiver import Receiver
+from hookrow.core.notification import Key, LookupKeys, Refusal, RowId, Suppressible
+from hookrow.providers.postmark import Postmark
+from hookrow.receiver.receiver import Receiver
 from hookrow.stores import State, Store
 from hookrow.testing.applications import Answer
 from hookrow.testing.payloads import Payload
@@ -139,7 +139,7 @@ class Ground:
     def _undated(self) -> Collection[Suppressible]:
         """Return the kinds of row that take the last change to arrive, for lack of any date."""
         with self.store.reading() as reading:
-            return reading.find(Mentioned((), (), ())).undated
+            return reading.find(LookupKeys((), (), ())).undated
 
     def _post(self, payload: Payload) -> None:
         """Post what has to be recorded."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from hookrow.notification import Arrival, Recorded, Refused
-from hookrow.postmark import Postmark
-from hookrow.receiver import Receiver
+from hookrow.core.notification import Arrival, Recorded, Refused
+from hookrow.providers.postmark import Postmark
+from hookrow.receiver.receiver import Receiver
 from hookrow.stores.memory import MemoryStore
 from hookrow.testing.posting import SECRET
 

@@ -12,9 +12,9 @@ from wsgiref.types import WSGIApplication
 import msgspec
 
 from hookrow.errors import ConfigurationError
-from hookrow.http import Handler, Head, Request
+from hookrow.http import Handler, Request, RequestHead
 from hookrow.promise import Promise
-from hookrow.receiver import ENDPOINT, Receiver
+from hookrow.receiver.receiver import ENDPOINT, Receiver
 from hookrow.testing.applications import (
     Answer,
     ASGIApplication,
@@ -59,7 +59,7 @@ def post(
             raise ConfigurationError("A web address says the path itself: leave it out.")
         return _post(target, body, headers, timeout)
     raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
-    request = Request(Head("POST", path or ENDPOINT, raw), body)
+    request = Request(RequestHead("POST", path or ENDPOINT, raw), body)
     if _is_handler(target):
         return _call(target, request, timeout)
     if _is_wsgi(target):

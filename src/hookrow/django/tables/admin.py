@@ -7,13 +7,13 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 
-from hookrow.decide import fold
+from hookrow.core.rules import fold
+from hookrow.core.schema import SUPPRESSION
 from hookrow.django.conf import conf
 from hookrow.django.fields import Folded
 from hookrow.django.large_table import LargeTableAdmin, condition_filter, email_starts_with
 from hookrow.django.suppression import SuppressionAdmin
 from hookrow.django.tables.models import Dispatch, List, Subscriber, Subscription
-from hookrow.schema import SUPPRESSION
 
 _STATE = condition_filter(
     "state",

@@ -9,10 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
-from hookrow.decide import LONGEST_EMAIL, LONGEST_MESSAGE_ID
-from hookrow.entry import LONGEST_PROVIDER, LONGEST_REASON, LONGEST_RECORD_TYPE, Ending
-from hookrow.notification import Source
-from hookrow.schema import NULLED, OTHERWISE, REFERENCES, TIMES, WRITTEN, Given, Schema, nearest
+from hookrow.core.log_entry import LONGEST_PROVIDER, LONGEST_REASON, LONGEST_RECORD_TYPE, Result
+from hookrow.core.notification import Source
+from hookrow.core.rules import LONGEST_EMAIL, LONGEST_MESSAGE_ID
+from hookrow.core.schema import (
+    NULLED,
+    OTHERWISE,
+    REFERENCES,
+    TIMES,
+    WRITTEN,
+    Given,
+    Schema,
+    nearest,
+)
 from hookrow.stores.sql.columns import Column
 from hookrow.stores.sql.log_insert import LOG_COLUMNS
 
@@ -191,7 +200,7 @@ _LONGEST = {
     "reason": LONGEST_REASON,
     "provider": LONGEST_PROVIDER,
     "source": max(len(each.value) for each in Source),
-    **dict.fromkeys(("outcome", "first_outcome"), max(len(each.value) for each in Ending)),
+    **dict.fromkeys(("outcome", "first_outcome"), max(len(each.value) for each in Result)),
 }
 """In characters. A body may have any length."""
 

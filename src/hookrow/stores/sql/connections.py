@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 from weakref import finalize
 
-from hookrow.forks import renew_after_fork
+from hookrow.concurrency import reset_after_fork
 from hookrow.stores import Rejected, Unavailable
 from hookrow.stores.errors import store_error
 from hookrow.stores.sql.dialects import Dialect
@@ -159,8 +159,8 @@ class ConnectionPool(ABC, Generic[C]):
     _finalizer: finalize[Any, Any] | None = None
 
     def __init__(self) -> None:
-        self.renew()
-        renew_after_fork(self)
+        self.reset()
+        reset_after_fork(self)
 
     @abstractmethod
     def _connect(self) -> C:
@@ -209,7 +209,7 @@ class ConnectionPool(ABC, Generic[C]):
         idle.closed = True
         close_all(idle)
 
-    def renew(self) -> None:
+    def reset(self) -> None:
         """Begin without connections."""
         if self._finalizer is not None:
             _inherited.append(self._idle)

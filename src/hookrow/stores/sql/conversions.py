@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from hookrow.notification import Suppressible
-from hookrow.schema import KEYS
+from hookrow.core.notification import Suppressible
+from hookrow.core.schema import KEYS
 from hookrow.stores.sql.columns import Column, Convert
 from hookrow.stores.sql.connections import Row
 

@@ -18,7 +18,7 @@ from uuid import UUID
 
 import msgspec
 
-from hookrow.schema import Fold, Given
+from hookrow.core.schema import Fold, Given
 from hookrow.stores.log import Grain
 
 _json = msgspec.json.Encoder(uuid_format="hex").encode

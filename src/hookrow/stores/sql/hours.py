@@ -12,8 +12,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 
-from hookrow.entry import RECORD_TYPES, Ending
-from hookrow.schema import Schema
+from hookrow.core.log_entry import RECORD_TYPES, Result
+from hookrow.core.schema import Schema
 from hookrow.stores.sql.columns import columns, regclass
 from hookrow.stores.sql.connections import Connection
 from hookrow.stores.sql.dialects import Dialect
@@ -36,7 +36,7 @@ WATERMARK, CEILING, FIRST = "hours_watermark", "hours_ceiling", "hours_first"
 """Names in `hookrow_meta`: an id; an id, the server's start, transactions; id 1's fingerprint."""
 
 RECOVERED = (
-    f"first_outcome <> '{Ending.RECORDED.value}' AND outcome = '{Ending.RECORDED.value}' "
+    f"first_outcome <> '{Result.RECORDED.value}' AND outcome = '{Result.RECORDED.value}' "
     "AND recovery_counted IS NULL"
 )
 """The condition on entries that were refused first, are recorded now, and not counted as such."""
@@ -107,7 +107,7 @@ class Hours:
         """
         obstacle = self._find_obstacle(connection)
         if obstacle not in {None, self._obstacle}:
-            log.warning("Notifications are not counted by hour. %s", obstacle)
+            log.warning(f"Notifications are not counted by hour. {obstacle}")
         self._obstacle = obstacle
         if obstacle is not None or not self._is_alone(connection):
             return False

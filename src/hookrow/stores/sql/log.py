@@ -9,11 +9,18 @@ from functools import partial
 from time import sleep
 from typing import Any, TypeVar
 
-from hookrow.entry import Ending, Logged, fingerprints, kept_message_id, kept_recipient, quoted
-from hookrow.entry import retry_at as next_try
-from hookrow.notification import Source
-from hookrow.periodic import PAUSE
-from hookrow.schema import Schema
+from hookrow.concurrency import PAUSE
+from hookrow.core.log_entry import (
+    Result,
+    StoredEntry,
+    fingerprints,
+    kept_message_id,
+    kept_recipient,
+    quoted,
+)
+from hookrow.core.log_entry import retry_at as next_try
+from hookrow.core.notification import Source
+from hookrow.core.schema import Schema
 from hookrow.stores import Conflict
 from hookrow.stores.log import Cell, Ended, Grain, Probe, Query, reached, span, within_size
 from hookrow.stores.sql.connections import Connection, Database
@@ -31,13 +38,13 @@ TRIES = 5
 PRUNE_LOCK = 0x686F6F6B70
 """The PostgreSQL advisory lock that a process holds while it prunes a batch: "hookp"."""
 
-_FIELDS = Logged.__struct_fields__
+_FIELDS = StoredEntry.__struct_fields__
 _ALL = ", ".join(_FIELDS)
 _BODILESS = ", ".join("NULL" if name == "body" else name for name in _FIELDS)
 
 _READ: Mapping[str, Callable[[Any], Any]] = {
     **{name: utc for name in _FIELDS if name.endswith("_at")},
-    **dict.fromkeys(("outcome", "first_outcome"), Ending),
+    **dict.fromkeys(("outcome", "first_outcome"), Result),
     "fingerprint": bytes,
     "source": lambda value: None if value is None else Source(value),
 }
@@ -58,24 +65,24 @@ class SQLLog:
 
     def newest(
         self, query: Query, *, before: int | None = None, limit: int, bodies: bool = True
-    ) -> Sequence[Logged]:
+    ) -> Sequence[StoredEntry]:
         """See `LogReader`."""
         ids = span(query, self.reached, before=before)
         return self._page(query, ids, f"DESC LIMIT {limit}", bodies=bodies)
 
     def oldest(
         self, query: Query, *, after: int = 0, limit: int, bodies: bool = True
-    ) -> Sequence[Logged]:
+    ) -> Sequence[StoredEntry]:
         """See `LogReader`."""
         ids = span(query, self.reached, after=after)
         return self._page(query, ids, f"LIMIT {limit}", bodies=bodies)
 
-    def happened(self, at: datetime, query: Query, *, limit: int) -> Sequence[Logged]:
+    def happened(self, at: datetime, query: Query, *, limit: int) -> Sequence[StoredEntry]:
         """See `LogReader`."""
         where, values = self._where("fingerprint BETWEEN %s AND %s", fingerprints(at), query)
         return self._read(f"{where} ORDER BY id LIMIT {limit}", values, bodies=False)
 
-    def parked(self, message_ids: Collection[str], *, after: int = 0) -> Sequence[Logged]:
+    def parked(self, message_ids: Collection[str], *, after: int = 0) -> Sequence[StoredEntry]:
         """See `LogReader`."""
         if not message_ids:
             return []
@@ -84,7 +91,7 @@ class SQLLog:
         where = f"message_id IN ({marks}) AND retry_at IS NOT NULL AND id > %s ORDER BY id"
         return self._read(where, [*map(kept_message_id, message_ids), after])
 
-    def due(self, now: datetime, *, limit: int) -> Sequence[Logged]:
+    def due(self, now: datetime, *, limit: int) -> Sequence[StoredEntry]:
         """See `LogReader`."""
         write = self._dialect.write
         due = f"retry_at <= %s ORDER BY retry_at LIMIT {limit} {self._dialect.skip_locked}"
@@ -138,11 +145,11 @@ class SQLLog:
             for low, high in self._ranges()
         )
 
-    def ends(self, first: int, last: int) -> Mapping[Ending, Ended]:
+    def ends(self, first: int, last: int) -> Mapping[Result, Ended]:
         """See `LogReader`."""
         columns = "outcome, count(*), max(last_received_at)"
         found = self._select(columns, f"{_WITHIN} GROUP BY 1", [first, last])
-        return {Ending(name): Ended(count, _known(at)) for name, count, at in found}
+        return {Result(name): Ended(count, _known(at)) for name, count, at in found}
 
     def bounds(self) -> tuple[int, int] | None:
         """See `LogReader`."""
@@ -163,12 +170,12 @@ class SQLLog:
         start = self._dialect.start(grain, "received_at")
         columns = f"{start}, record_type, outcome, count(*)"
         found = self._select(columns, f"{_WITHIN} GROUP BY 1, 2, 3", [first, last])
-        return {Cell(_known(at), type_, Ending(name)): count for at, type_, name, count in found}
+        return {Cell(_known(at), type_, Result(name)): count for at, type_, name, count in found}
 
     def delivered(self, first: int, last: int) -> Sequence[tuple[str, datetime]]:
         """See `LogReader`."""
         where = (
-            f"{_WITHIN} AND record_type = 'Delivery' AND outcome = '{Ending.RECORDED.value}' "
+            f"{_WITHIN} AND record_type = 'Delivery' AND outcome = '{Result.RECORDED.value}' "
             "AND message_id IS NOT NULL AND occurred_at IS NOT NULL ORDER BY id"
         )
         found = self._select("message_id, occurred_at", where, [first, last])
@@ -216,7 +223,7 @@ class SQLLog:
 
     def _page(
         self, query: Query, ids: tuple[int, int], rest: str, *, bodies: bool
-    ) -> Sequence[Logged]:
+    ) -> Sequence[StoredEntry]:
         # As an expression, so that the index of the parked entries is used, not the primary key.
         place = "id + 0" if query.parked else "id"
         where, values = self._where(f"{place} BETWEEN %s AND %s", ids, query)
@@ -248,13 +255,17 @@ class SQLLog:
         found = connection.fetch(sql, [id_])
         return Probe(found[0][0], *map(_known, found[0][1:])) if found else None
 
-    def _read(self, where: str, values: Sequence[Any], *, bodies: bool = True) -> Sequence[Logged]:
+    def _read(
+        self, where: str, values: Sequence[Any], *, bodies: bool = True
+    ) -> Sequence[StoredEntry]:
         if not bodies:
             return list(map(_logged, self._select(_BODILESS, where, values)))
         with self._database.reading() as connection:
             return self._group(connection, where, values)
 
-    def _group(self, connection: Connection, where: str, values: Sequence[Any]) -> Sequence[Logged]:
+    def _group(
+        self, connection: Connection, where: str, values: Sequence[Any]
+    ) -> Sequence[StoredEntry]:
         """Return the leading entries whose bodies make one group."""
         size, is_any = f"{self._dialect.size}(body)", self._dialect.any_of("id", "bigint")
         sizes = f"SELECT id, {size} FROM {self._table} WHERE {where}"
@@ -292,6 +303,6 @@ def _known(time: datetime | str) -> datetime:
     return at
 
 
-def _logged(row: Sequence[Any]) -> Logged:
+def _logged(row: Sequence[Any]) -> StoredEntry:
     named = zip(_FIELDS, row, strict=True)
-    return Logged(*(_READ[name](value) if name in _READ else value for name, value in named))
+    return StoredEntry(*(_READ[name](value) if name in _READ else value for name, value in named))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hookrow.entry import Ending, Entry, Logged
+from hookrow.core.log_entry import LogEntry, Result, StoredEntry
 from hookrow.stores.sql.dialects import Dialect
 
-LOG_COLUMNS = Logged.__struct_fields__
+LOG_COLUMNS = StoredEntry.__struct_fields__
 
 
 class Statement(NamedTuple):
@@ -33,7 +33,7 @@ _JSON_TYPES = {
     "attempts": "bigint",
 }
 
-_STAYS = f"kept.outcome = '{Ending.RECORDED.value}' AND excluded.outcome = kept.outcome"
+_STAYS = f"kept.outcome = '{Result.RECORDED.value}' AND excluded.outcome = kept.outcome"
 
 
 def _unless_erased(name: str) -> str:
@@ -52,7 +52,7 @@ received_at = CASE WHEN kept.received_at < excluded.received_at
     THEN kept.received_at ELSE excluded.received_at END,
 last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at
     THEN kept.last_received_at ELSE excluded.last_received_at END"""
-"""`entry.followed` in SQL."""
+"""`log_entry.merge_entries` in SQL."""
 
 
 def log_insert(dialect: Dialect, log: str) -> Statement:
@@ -60,7 +60,7 @@ def log_insert(dialect: Dialect, log: str) -> Statement:
 
     The parameter is all entries as JSON; otherwise there is one for each field of an entry.
     """
-    fields = Entry.__struct_fields__
+    fields = LogEntry.__struct_fields__
     into = f"INSERT INTO {dialect.table(log)} AS kept ({', '.join(fields)}, first_outcome) "
     if not dialect.takes_rows:
         values = ", ".join(["%s"] * (len(fields) + 1))

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import msgspec
 
-from hookrow.schema import Schema
+from hookrow.core.schema import Schema
 from hookrow.stores.sql.columns import regclass
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.timeouts import limited_to
@@ -50,7 +50,7 @@ def record_mapping(database: Database, schema: Schema) -> None:
         )
         return
     if difference := describe_difference(former, present, schema):
-        log.warning("%s", difference)
+        log.warning(difference)
 
 
 def mapping_difference(database: Database, schema: Schema) -> str | None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-from hookrow.notification import Suppressible
-from hookrow.schema import KEYS, WRITTEN, Fold, Given, Schema
+from hookrow.core.notification import Suppressible
+from hookrow.core.schema import KEYS, WRITTEN, Fold, Given, Schema
 from hookrow.stores.sql.columns import Column
 from hookrow.stores.sql.conversions import Conversions
 from hookrow.stores.sql.dialects import Dialect

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from hookrow.decide import fold, pairs
-from hookrow.notification import Dispatch, Mentioned, RowId, Rows, Subscriber, Suppressible
-from hookrow.schema import KEYS, TIMES
+from hookrow.core.notification import Dispatch, LookupKeys, RowId, Rows, Subscriber, Suppressible
+from hookrow.core.rules import fold, pairs
+from hookrow.core.schema import KEYS, TIMES
 from hookrow.stores import State, by_kind, row_key
 from hookrow.stores.sql.connections import Connection
 from hookrow.stores.sql.conversions import converted
@@ -23,12 +23,12 @@ class SQLReading:
     def __init__(self, connection: Connection, queries: Queries) -> None:
         self._connection, self._queries = connection, queries
 
-    def find(self, mentioned: Mentioned) -> Rows:
+    def find(self, lookup: LookupKeys) -> Rows:
         """Find every row that the group mentions."""
         subscribers: defaultdict[str, list[Subscriber]] = defaultdict(list)
         sent: defaultdict[str, list[Dispatch]] = defaultdict(list)
         subscriptions = set()
-        for person, email, message_id, id_, list_ in self._found(mentioned):
+        for person, email, message_id, id_, list_ in self._found(lookup):
             if message_id is not None:
                 sent[message_id].append(Dispatch(id_, person, email or "", list_))
             elif email is not None:
@@ -36,11 +36,11 @@ class SQLReading:
             else:
                 subscriptions.add((list_, person))
         queries = self._queries
-        dispatches = as_sent(mentioned.message_ids, sent) if queries.has_uuids else sent
-        if queries.pairs is not None and mentioned.changed:
-            wanted = set(pairs(mentioned, subscribers, dispatches))
+        dispatches = as_sent(lookup.message_ids, sent) if queries.has_uuids else sent
+        if queries.pairs is not None and lookup.changed:
+            wanted = set(pairs(lookup, subscribers, dispatches))
             if queries.finds_subscriptions:
-                wanted -= _of_owners(mentioned, dispatches)
+                wanted -= _of_owners(lookup, dispatches)
             if wanted:
                 found = self._fetch_keyed(Suppressible.SUBSCRIPTION, queries.pairs, wanted)
                 subscriptions.update((list_, person) for list_, person in found)
@@ -67,16 +67,16 @@ class SQLReading:
                 states[kind, row_key(row[:width])] = state
         return {row: states[row] for row in rows if row in states}
 
-    def _found(self, mentioned: Mentioned) -> Sequence[Any]:
-        if not mentioned.emails and not mentioned.message_ids:
+    def _found(self, lookup: LookupKeys) -> Sequence[Any]:
+        if not lookup.emails and not lookup.message_ids:
             return ()
         queries, encode = self._queries, self._queries.dialect.encode
-        emails = mentioned.emails
+        emails = lookup.emails
         if queries.schema.subscribers.fold != "ascii":
-            emails = {*emails, *mentioned.recipients}
-        message_ids = [mentioned.message_ids]
+            emails = {*emails, *lookup.recipients}
+        message_ids = [lookup.message_ids]
         if queries.finds_subscriptions:
-            message_ids.append({message_id for message_id, _ in mentioned.changed})
+            message_ids.append({message_id for message_id, _ in lookup.changed})
         if queries.has_uuids:
             message_ids = [as_stored(each) for each in message_ids]
         found = self._connection.fetch(queries.find, [encode(emails), *map(encode, message_ids)])
@@ -96,10 +96,10 @@ class SQLReading:
         return self._queries.dialect.encode_rows(self._queries.conversions.keys(kind, keys))
 
 
-def _of_owners(mentioned: Mentioned, dispatches: Mapping[str, Sequence[Dispatch]]) -> set[Any]:
+def _of_owners(lookup: LookupKeys, dispatches: Mapping[str, Sequence[Dispatch]]) -> set[Any]:
     """Return the pairs whose subscriptions are found together with the dispatches."""
     return {
         (dispatch.list, dispatch.owner)
-        for message_id, _ in mentioned.changed
+        for message_id, _ in lookup.changed
         for dispatch in dispatches.get(message_id, ())
     }

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from hookrow.core.schema import Schema
 from hookrow.errors import ConfigurationError, SchemaMismatch
-from hookrow.schema import Schema
 from hookrow.stores import Rejected, SchemaChanged, Unavailable
 from hookrow.stores.dates import warn_of_undated
 from hookrow.stores.sql.census import SQLCensus
@@ -107,7 +107,7 @@ class SQLStore:
         queries = verify_tables(self.database, self._schema)
         if queries.warning and not self._warned:
             self._warned = True
-            log.warning("%s", queries.warning)
+            log.warning(queries.warning)
         return queries
 
     @property
@@ -128,7 +128,7 @@ class SQLStore:
                 queries = self._queries = self._verify()
             except ConfigurationError as error:
                 if self._mismatch != str(error):
-                    log.warning("No notification can be recorded: %s", error)
+                    log.warning(f"No notification can be recorded: {error}")
                 self._mismatch, self._refused_at = str(error), monotonic()
                 raise Unavailable(self._mismatch) from error
             self._mismatch = ""

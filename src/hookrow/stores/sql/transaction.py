@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import astuple
 
-from hookrow.entry import Entry
-from hookrow.notification import Change, RowId, SetTime, Suppressible
+from hookrow.core.log_entry import LogEntry
+from hookrow.core.notification import Change, RowId, SetTime, Suppressible
 from hookrow.stores import Conflict, State, by_kind, row_key
 from hookrow.stores.dates import key_text
 from hookrow.stores.errors import refuses_one_statement
@@ -65,7 +65,7 @@ class SQLTransaction(SQLReading):
             held.difference_update((kind, row_key(row)) for row in got)
         return held
 
-    def write(self, changes: Sequence[Change], entries: Sequence[Entry] = ()) -> None:
+    def write(self, changes: Sequence[Change], entries: Sequence[LogEntry] = ()) -> None:
         """Lock and change the rows, and add the entries to the log."""
         rows = {change.row for change in changes}
         # One statement cannot change a row twice.
@@ -157,7 +157,7 @@ class SQLTransaction(SQLReading):
         updates = queries.updates.set_suppression(kind, guarded=change.guarded, at_once=at_once)
         return updates, stored
 
-    def _log_entries(self, entries: Sequence[Entry]) -> Iterator[_Step]:
+    def _log_entries(self, entries: Sequence[LogEntry]) -> Iterator[_Step]:
         keep = self._queries.keep
         if keep is None or not entries:
             return

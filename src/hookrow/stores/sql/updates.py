@@ -7,8 +7,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from hookrow.notification import EventTime, Suppressible
-from hookrow.schema import KEYS, SUPPRESSION
+from hookrow.core.notification import EventTime, Suppressible
+from hookrow.core.schema import KEYS, SUPPRESSION
 from hookrow.stores import dates
 from hookrow.stores.sql.log_insert import Statement
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from hookrow.core.notification import EventTime, Suppressible
+from hookrow.core.schema import WRITTEN, Schema, nearest
 from hookrow.errors import ConfigurationError, SchemaMismatch
-from hookrow.notification import EventTime, Suppressible
-from hookrow.schema import WRITTEN, Schema, nearest
 from hookrow.stores import Rejected, SchemaChanged, dates
 from hookrow.stores.errors import message, store_error
 from hookrow.stores.sql.column_rules import (

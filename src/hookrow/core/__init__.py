@@ -1,0 +1,1 @@
+"""The rules and the values: no I/O, no clock, no framework."""

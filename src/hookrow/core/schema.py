@@ -1,0 +1,299 @@
+"""Which tables and columns play our roles: plain names, the same for every store.
+
+What a database really has is for `stores/sql/verify` to find out, and what a
+Django project has for `django/mapping`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Literal, TypeAlias, get_args
+
+from hookrow.core.notification import EventTime, Suppressible
+from hookrow.errors import ConfigurationError
+
+SUPPRESSION = ("suppressed_at", "suppression_reason", "suppression_changed_at")
+
+WRITTEN = (*(time.value for time in EventTime), *SUPPRESSION)
+"""What notifications set, in whatever table has it."""
+
+NULLED = ("suppressed_at", "suppression_reason")
+"""What a reactivation sets to null."""
+
+TIMES = {*WRITTEN, "sent_at"} - {"suppression_reason"}
+"""Columns that hold a time; `sent_at` is only read, to tell how long a delivery took."""
+
+KEYS = {
+    Suppressible.SUBSCRIBER: ("id",),
+    Suppressible.DISPATCH: ("id",),
+    Suppressible.SUBSCRIPTION: ("list_id", "subscriber_id"),
+}
+"""What identifies a row of a kind: as `RowId` has it, one column by itself, two as a pair."""
+
+REFERENCES = (
+    (("dispatches", "subscriber_id"), ("subscribers", "id")),
+    (("dispatches", "list_id"), ("subscriptions", "list_id")),
+    (("dispatches", "message_id"), ("messages", "id")),
+    (("messages", "list_id"), ("subscriptions", "list_id")),
+    (("subscriptions", "subscriber_id"), ("subscribers", "id")),
+)
+"""Columns that hold the same keys."""
+
+_REQUIRED = {
+    "subscribers": ("id", "email", "suppressed_at"),
+    "dispatches": ("id", "provider_message_id", "subscriber_id", "delivered_at", "opened_at"),
+    "subscriptions": ("list_id", "subscriber_id"),
+    "messages": ("id", "list_id"),
+}
+_OPTIONAL = {
+    "subscribers": ("suppression_reason", "suppression_changed_at"),
+    "dispatches": ("list_id", "message_id", "sent_at", *SUPPRESSION),
+    "subscriptions": SUPPRESSION,
+    "messages": (),
+}
+_MAY_BE_NONE = {"subscriptions", "messages"}
+_SENT_AT = {"hookrow_dispatches": "created_at"}
+"""Where the time of sending stands when nothing is said of it: only ours have one."""
+
+Fold: TypeAlias = Literal["ascii", "lower", "exact", "citext"]
+"""How a table's emails are indexed, and so looked for.
+
+`ascii`: on `lower(email COLLATE "C")`, as ours are; `lower`: on `lower(email)`;
+`exact`: on the column itself, which finds an email as it came or in lower case;
+`citext`: on a column of that type, on SQLite one of `COLLATE NOCASE`.
+"""
+
+Given: TypeAlias = str | int | bool | None
+"""What a column has to equal; None is null."""
+
+OTHERWISE = "*"
+"""Among `Schema.reasons`, what stands for every reason that is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """The table that plays a role, and its columns where they have names of their own.
+
+    `Role("people", {"email": "address"})`: a column that is not named keeps our
+    name; an optional one that the table does not have is None. A table in another
+    schema than the usual one is `"crm.people"`.
+
+    `where` hides every row whose columns, by the table's own names, do not equal
+    these: `{"deleted_at": None}`; False of a column that is not boolean is null too,
+    which a file of settings could not say. `fold` is of the subscribers alone.
+    `empty` is what `suppression_reason` holds for no reason: null, or the empty text in a
+    column that allows no null. It is read as null.
+    """
+
+    table: str
+    columns: Mapping[str, str | None] = field(default_factory=dict)
+    where: Mapping[str, Given] = field(default_factory=dict, kw_only=True)
+    fold: Fold = field(default="ascii", kw_only=True)
+    empty: str | None = field(default=None, kw_only=True)
+
+    def column(self, name: str) -> str | None:
+        """Return what the table calls our column, or None where it has none.
+
+        When something was sent is told only by a table for which that is named, or ours.
+        """
+        usual = _SENT_AT.get(self.table) if name == "sent_at" else name
+        return self.columns.get(name, usual)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """The tables of a host, ours by default. A host without lists has no subscriptions.
+
+    With `messages` a dispatch's list is that of its message: `dispatches.message_id`
+    is a `messages.id`, whose `list_id` counts.
+    `reasons` are what the host keeps for the provider's reasons, `"*"` for all
+    others; without them a reason is kept as it came.
+    `log` is the table of the log, which is ours always; None turns the log off.
+
+    Raises `ConfigurationError` for a column that no role has, one that is needed and
+    left out, and what does not go together.
+    """
+
+    subscribers: Role = Role("hookrow_subscribers")
+    dispatches: Role = Role("hookrow_dispatches")
+    subscriptions: Role | None = Role("hookrow_subscriptions")
+    messages: Role | None = None
+    reasons: Mapping[str, str | int] | None = None
+    log: str | None = "hookrow_notifications"
+
+    def __post_init__(self) -> None:
+        if self.log == "":
+            raise ConfigurationError("The log needs a table: name it, or None for no log.")
+        for name in _REQUIRED:
+            given = getattr(self, name)
+            if not isinstance(given, Role) and (given is not None or name not in _MAY_BE_NONE):
+                raise ConfigurationError(f"The role {name!r} is {given!r}: write Role('a_table').")
+        for name, role in self.roles.items():
+            _check(name, role)
+            _check_twice(name, self.columns(name))
+            _check_where(name, role)
+        if self.messages is not None:
+            self._check_messages()
+        if self.reasons is not None:
+            _check_reasons(self.reasons)
+        for name, role in self.roles.items():
+            if role.empty is not None:
+                _check_empty(name, role, self.reasons or {})
+
+    @property
+    def roles(self) -> Mapping[str, Role]:
+        """The roles that this host has, by name."""
+        roles = {
+            "subscribers": self.subscribers,
+            "dispatches": self.dispatches,
+            "subscriptions": self.subscriptions,
+            "messages": self.messages,
+        }
+        return {name: role for name, role in roles.items() if role is not None}
+
+    @property
+    def ours(self) -> bool:
+        """Whether all tables of rows are those that hookrow makes."""
+        return self.roles == Schema().roles
+
+    @property
+    def dated_beside_log(self) -> Collection[Suppressible]:
+        """The kinds of row without a column for the date of their last change: hookrow keeps it."""
+        return self._without_date if self.log else ()
+
+    @property
+    def undated(self) -> Collection[Suppressible]:
+        """The same kinds of row if there is no log: their last change is dated nowhere."""
+        return () if self.log else self._without_date
+
+    def beside_log(self, table: str) -> str:
+        """Return the name of a table that accompanies the log, in the log's database schema."""
+        namespace, dot, _ = (self.log or "").rpartition(".")
+        return f"{namespace}{dot}{table}"
+
+    def columns(self, name: str) -> Mapping[str, str]:
+        """Return the columns of the role of that name: ours and, for each, the table's."""
+        role = self.roles[name]
+        named = {ours: role.column(ours) for ours in (*_REQUIRED[name], *_OPTIONAL[name])}
+        return {
+            ours: theirs
+            for ours, theirs in named.items()
+            if theirs is not None and ours not in self._unused(name)
+        }
+
+    def reason(self, word: str | None) -> str | int | None:
+        """Return what the host keeps for a reason, or for none."""
+        if word is None or self.reasons is None:
+            return word
+        return self.reasons.get(word, self.reasons.get(OTHERWISE, word))
+
+    @property
+    def _without_date(self) -> Collection[Suppressible]:
+        kinds = [kind for kind in Suppressible if kind.value in self.roles]
+        kept = {kind: {*SUPPRESSION} & self.columns(kind.value).keys() for kind in kinds}
+        return {kind for kind in kinds if kept[kind] and "suppression_changed_at" not in kept[kind]}
+
+    def _unused(self, name: str) -> Collection[str]:
+        """Return those of our columns that this host has no use for."""
+        if name != "dispatches":
+            return ()
+        if self.subscriptions is None:
+            return ("list_id", "message_id")
+        return ("message_id",) if self.messages is None else ("list_id",)
+
+    def _check_messages(self) -> None:
+        if self.subscriptions is None:
+            raise ConfigurationError(
+                "Messages lead to lists, of which there are none: leave them out."
+            )
+        if self.dispatches.column("message_id") is None:
+            raise ConfigurationError(
+                "The dispatches need the column 'message_id', which leads to the messages: name it."
+            )
+        if self.dispatches.columns.get("list_id") is not None:
+            raise ConfigurationError(
+                "The dispatches have a list, and messages that have one: leave out one of the two."
+            )
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Return a hint at the name that was meant, empty where none is near."""
+    lowered = {each.lower(): each for each in names if each != name}
+    near = get_close_matches(name.lower(), lowered, n=1)
+    return f" Did you mean {lowered[near[0]]!r}?" if near else ""
+
+
+def _check(name: str, role: Role) -> None:
+    known = (*_REQUIRED[name], *_OPTIONAL[name])
+    if not role.table:
+        raise ConfigurationError(f"The role {name!r} needs a table: name it.")
+    for column in role.columns:
+        if column not in known:
+            raise ConfigurationError(
+                f"The role {name!r} has no column {column!r}.{nearest(column, known)}"
+            )
+    for column in known:
+        theirs = role.column(column)
+        if not theirs and (column in _REQUIRED[name] or theirs is not None):
+            raise ConfigurationError(f"The role {name!r} needs the column {column!r}: name it.")
+    if role.fold not in get_args(Fold):
+        raise ConfigurationError(
+            f"The role {name!r} folds emails as {role.fold!r}: "
+            f"write {', '.join(get_args(Fold)[:-1])} or {get_args(Fold)[-1]}."
+        )
+    if role.fold != "ascii" and name != "subscribers":
+        raise ConfigurationError(f"The role {name!r} has no email that could be folded.")
+
+
+def _check_twice(name: str, columns: Mapping[str, str]) -> None:
+    """Refuse two uses of one column; those that this host has no use for do not count."""
+    users: dict[str, str] = {}
+    for ours, theirs in columns.items():
+        if theirs in users:
+            raise ConfigurationError(
+                f"The role {name!r} names the column {theirs!r} twice, for {users[theirs]} and for "
+                f"{ours}: name another for one of the two."
+            )
+        users[theirs] = ours
+
+
+def _check_where(name: str, role: Role) -> None:
+    """Refuse to hide rows by what notifications set: one would hide a row from the next."""
+    for column in (*_REQUIRED[name], *_OPTIONAL[name]):
+        if column in WRITTEN and role.column(column) in role.where:
+            raise ConfigurationError(
+                f"The role {name!r} hides rows by {role.column(column)!r}, which notifications "
+                "set: hide them by another column."
+            )
+    for theirs, value in role.where.items():
+        if not isinstance(value, str | int | None):
+            raise ConfigurationError(
+                f"The role {name!r} hides rows by {theirs!r}, and not by text, a whole number, "
+                f"True, False or None but by {value!r}."
+            )
+
+
+def _check_reasons(reasons: Mapping[str, str | int]) -> None:
+    numbers = [word for word, kept in reasons.items() if isinstance(kept, int)]
+    if numbers and OTHERWISE not in reasons:
+        raise ConfigurationError("reasons: numbers need one for all others: {'*': 9}, for example.")
+    if len(numbers) not in {0, len(reasons)}:
+        raise ConfigurationError(
+            "reasons: some are text and some are numbers; take one of the two."
+        )
+
+
+def _check_empty(name: str, role: Role, reasons: Mapping[str, str | int]) -> None:
+    mistake = ""
+    if role.empty != "":
+        mistake = "which is not the empty text: write empty='', or leave it out for null."
+    elif "suppression_reason" not in _OPTIONAL[name] or role.column("suppression_reason") is None:
+        mistake = "but no column for a reason: leave out `empty`, or map suppression_reason."
+    elif any(isinstance(kept, int) for kept in reasons.values()):
+        mistake = "but the reasons are numbers: leave out `empty`, and let the column allow null."
+    elif "" in reasons.values():
+        mistake = "which `reasons` has for a reason: take another text there."
+    if mistake:
+        raise ConfigurationError(f"The role {name!r} has empty={role.empty!r}, {mistake}")

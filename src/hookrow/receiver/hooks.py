@@ -1,0 +1,118 @@
+"""Hooks: the host's own functions, called when a notification has ended."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from inspect import (
+    isasyncgen,
+    isasyncgenfunction,
+    isawaitable,
+    iscoroutine,
+    iscoroutinefunction,
+)
+from time import monotonic
+from typing import Any, Generic, TypeVar
+
+from hookrow.core.log_entry import held_size
+from hookrow.core.notification import Arrival, Outcome
+from hookrow.errors import ConfigurationError
+from hookrow.receiver.batch import GroupCommit, QueueFull
+
+log = logging.getLogger("hookrow")
+
+BACKLOG = 10_000
+"""How many calls of a hook may wait; what comes when so many do is left out."""
+
+SLOW = 30.0
+"""In seconds; a call that takes longer is counted as hung, and logged at the next one."""
+
+_ADVICE = (
+    "Pass a plain function. To run a coroutine on an event loop of yours, call "
+    "asyncio.run_coroutine_threadsafe(coroutine, loop) in it and return None."
+)
+
+End = TypeVar("End", bound=Outcome)
+
+
+class Hook(Generic[End]):
+    """Calls a function in a thread of its own, one call after the other.
+
+    What it raises is logged; where it is too slow, calls are left out. Neither
+    changes an answer. `failed`, `hung` and `left_out` count the calls.
+
+    Raises `ConfigurationError` for an async function. If a call returns an awaitable or an async
+    generator all the same, that is logged as an error and counted in `failed`: it never runs.
+    """
+
+    def __init__(self, function: Callable[[Arrival, End], object], name: str) -> None:
+        if _is_async(function):
+            raise ConfigurationError(
+                f"{name} is an async function and would never run: hooks are called in a "
+                f"thread that has no event loop. {_ADVICE}"
+            )
+        self._function = function
+        self._name = name
+        self._calls: GroupCommit[tuple[Arrival, End], None] = GroupCommit(
+            self._call, group=1, backlog=BACKLOG, size=lambda call: held_size(call[0])
+        )
+        self._began: float | None = None
+        self.failed = 0
+        self.hung = 0
+        self.left_out = 0
+
+    def __call__(self, arrival: Arrival, outcome: End) -> None:
+        """Have the function called, soon. Never raises and never waits."""
+        try:
+            self._calls.submit((arrival, outcome))
+        except QueueFull:
+            self.left_out += 1
+            log.warning(f"{self._name} is too slow, or closed: calls are left out.")
+        began = self._began
+        if began is not None and monotonic() - began > SLOW:
+            self._began = None
+            self.hung += 1
+            log.warning(f"A call of {self._name} takes more than %s s.", SLOW)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Take no more calls, make those that wait; wait `timeout` seconds for them."""
+        self._calls.close(timeout)
+
+    def _call(self, calls: Sequence[tuple[Arrival, End]]) -> Sequence[None]:
+        for arrival, outcome in calls:
+            self._began = monotonic()
+            try:
+                self._check(self._function(arrival, outcome))
+            except BaseException as error:  # noqa: BLE001 - it is the host's, and may exit
+                self.failed += 1
+                # No traceback: it may quote what the notification says.
+                log.error(f"{self._name} raised %s.", type(error).__name__)
+            finally:
+                self._began = None
+        return [None] * len(calls)
+
+    def _check(self, result: object) -> None:
+        """Log and count an async result, such as a coroutine, because nothing awaits it."""
+        if not (isawaitable(result) or isasyncgen(result)):
+            return
+        if iscoroutine(result):
+            result.close()  # otherwise Python warns that it was never awaited
+        self.failed += 1
+        log.error(
+            f"%s returned an async result (%s), which hookrow does not await. {_ADVICE}",
+            self._name,
+            type(result).__name__,
+        )
+
+
+def _is_async(function: Callable[..., object]) -> bool:
+    """Return whether a function is async. A wrapper is not: it may run the coroutine itself."""
+    while isinstance(function, partial):
+        function = function.func
+    inner: Any = function
+    return any(
+        is_async(each)
+        for each in (inner, inner.__call__)  # of an instance or a class, it may be async
+        for is_async in (iscoroutinefunction, isasyncgenfunction)
+    )

@@ -1,0 +1,242 @@
+"""The spool: where notifications wait for a database that cannot be reached.
+
+An SQLite file of this machine's own, synced to the disk before anything goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
+from pathlib import Path
+
+from hookrow.core.log_entry import fingerprint, largest_written_size
+from hookrow.core.notification import Arrival
+from hookrow.errors import ConfigurationError
+from hookrow.receiver.sizes import leading
+from hookrow.stores.timeouts import left
+
+log = logging.getLogger("hookrow")
+
+LARGEST = 1024**3
+"""In bytes; how long the file may become."""
+
+LONGEST_WAIT = 5.0
+SHORTEST_WAIT = 0.3
+"""In seconds; how long it waits for other processes, and where no time is left for that."""
+
+_APPLICATION = 0x686F6F6B  # "hook": https://sqlite.org/pragma.html#pragma_application_id
+
+_VERSION = 1
+"""Of the table, in SQLite's `user_version`; 0 is that of hookrow 0.1.0, with the same table."""
+
+_PAGE = 4096
+
+_TABLE = """
+CREATE TABLE arrivals (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    fingerprint BLOB NOT NULL UNIQUE,
+    body BLOB NOT NULL,
+    attempts INTEGER NOT NULL,
+    received_at TEXT NOT NULL,
+    last_received_at TEXT NOT NULL
+)
+"""
+
+_PUT = """
+INSERT INTO arrivals (fingerprint, body, attempts, received_at, last_received_at)
+VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (fingerprint) DO UPDATE SET
+    attempts = attempts + excluded.attempts,
+    received_at = min(received_at, excluded.received_at),
+    last_received_at = max(last_received_at, excluded.last_received_at)
+"""
+
+_AFTER = """
+SELECT id, body, attempts, received_at, last_received_at FROM arrivals
+WHERE id > ? ORDER BY id LIMIT ?
+"""
+
+_COUNT = "UPDATE arrivals SET attempts = attempts + ? WHERE id = ?"
+
+FAULTS = (OSError, sqlite3.Error, ConfigurationError)
+"""What may go wrong with a file, or who took its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spooled:
+    """One notification that waits, and how often and when it came. Times are UTC."""
+
+    id: int
+    body: bytes
+    attempts: int
+    received_at: datetime
+    last_received_at: datetime
+
+
+class Spool:
+    """A file of arrivals, each notification once, of at most `limit` bytes.
+
+    Only its owner may read it. Processes may share it. Raises `ConfigurationError`
+    where there can be no such file. `count`, `after`, `take`, `remove` and `drained`
+    raise one of `FAULTS` where the file fails.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, limit: int = LARGEST) -> None:
+        self._path = Path(path).absolute()  # wherever the process goes
+        self._limit = limit
+        try:
+            with self._open() as connection:
+                connection.execute("SELECT count(*) FROM arrivals")
+        except (OSError, ValueError, sqlite3.Error) as error:  # a NUL in it is a ValueError
+            raise ConfigurationError(
+                f"The spool {self._path} cannot be written: {error}. "
+                "Name a file of its own, in a folder that hookrow may write to."
+            ) from error
+
+    def put(self, arrivals: Sequence[Arrival]) -> None:
+        """Keep the arrivals, on the disk. Never raises: what it cannot keep is reported."""
+        try:
+            with self._open() as connection:
+                connection.executemany(_PUT, [_row(arrival) for arrival in arrivals])
+        except FAULTS as error:
+            if _is_full(error) and len(arrivals) > 1:  # for all of them: some may fit
+                half = len(arrivals) // 2
+                self.put(arrivals[:half])
+                self.put(arrivals[half:])
+                return
+            log.error(
+                "The spool cannot keep %d notifications, which now only the provider can "
+                "send again: %s",
+                len(arrivals),
+                error,
+            )
+
+    def count(self) -> int:
+        """Return how many wait. Raises one of `FAULTS`."""
+        with self._open() as connection:
+            (count,) = connection.execute("SELECT count(*) FROM arrivals").fetchone()
+            return int(count)
+
+    def after(self, last: int, *, limit: int) -> Sequence[Spooled]:
+        """Return those of higher ids than `last`, the longest waiting first.
+
+        They are at most `limit`, and fewer if their text is larger than a group may be.
+        """
+        with self._open() as connection:
+            rows = connection.execute(_AFTER, (last, limit))
+            return [
+                Spooled(id_, body, attempts, *map(datetime.fromisoformat, times))
+                for id_, body, attempts, *times in leading(rows, _size, most=limit)
+            ]
+
+    def take(self, spooled: Sequence[Spooled]) -> None:
+        """Take their attempts off, to be counted elsewhere."""
+        with self._open() as connection:
+            connection.executemany(_COUNT, [(-each.attempts, each.id) for each in spooled])
+
+    def put_back(self, spooled: Sequence[Spooled]) -> None:
+        """Put their attempts back. Never raises: if it cannot, they are not counted."""
+        try:
+            with self._open() as connection:
+                connection.executemany(_COUNT, [(each.attempts, each.id) for each in spooled])
+        except FAULTS as error:
+            log.warning("The spool lost count of some notifications: %s", error)
+
+    def remove(self, spooled: Sequence[Spooled]) -> None:
+        """Remove them, once their attempts are taken, but for what came again meanwhile."""
+        with self._open() as connection:
+            connection.executemany(
+                "DELETE FROM arrivals WHERE id = ? AND attempts <= 0",
+                [(each.id,) for each in spooled],
+            )
+
+    @contextmanager
+    def drained(self) -> Iterator[bool]:
+        """Yield whether the block is the only one, in all processes, that drains the spool."""
+        # A file of its own: to close the spool's would end SQLite's own locks on it.
+        descriptor = os.open(f"{self._path}.lock", os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            try:
+                flock(descriptor, LOCK_EX | LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
+                flock(descriptor, LOCK_UN)  # a fork may have the descriptor still
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """Open the file for one transaction: no connection is left for a fork to share."""
+        if not self._path.exists():
+            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+        timeout = max(min(LONGEST_WAIT, left()), SHORTEST_WAIT)
+        with closing(sqlite3.connect(self._path, timeout=timeout)) as connection:
+            self._prepare(connection)
+            with connection:
+                yield connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA synchronous = EXTRA")
+        if _version(connection) != _VERSION or not _is_ours(connection):
+            self._make(connection)
+        self._path.chmod(0o600)
+        connection.execute(f"PRAGMA max_page_count = {max(self._limit // _PAGE, 1)}")
+
+    def _make(self, connection: sqlite3.Connection) -> None:
+        """Create or upgrade the table, unless another process has done so meanwhile."""
+        if not _is_ours(connection):  # on a spool, auto_vacuum would write to the file each time
+            connection.execute(f"PRAGMA page_size = {_PAGE}")
+            connection.execute("PRAGMA auto_vacuum = FULL")
+        connection.execute("BEGIN IMMEDIATE")
+        if not _is_ours(connection):
+            if connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+                raise ConfigurationError(
+                    f"{self._path} is another database, not a spool: name a file of its own."
+                )
+            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+            connection.execute(_TABLE)
+        elif _version(connection) > _VERSION:
+            raise ConfigurationError(
+                f"{self._path} was written by a newer version of hookrow: upgrade hookrow, or "
+                "name another file."
+            )
+        connection.execute(f"PRAGMA user_version = {_VERSION}")
+        connection.commit()
+
+
+def _is_ours(connection: sqlite3.Connection) -> bool:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    return bool(application == _APPLICATION)
+
+
+def _size(row: tuple[int, bytes, int, str, str]) -> int:
+    return largest_written_size(row[1])
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+def _is_full(error: Exception) -> bool:
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF == sqlite3.SQLITE_FULL
+
+
+def _row(arrival: Arrival) -> tuple[bytes, bytes, int, str, str]:
+    last = arrival.last_received_at or arrival.received_at
+    return (
+        fingerprint(arrival),
+        arrival.body,
+        arrival.attempts,
+        arrival.received_at.isoformat(timespec="microseconds"),
+        last.isoformat(timespec="microseconds"),
+    )

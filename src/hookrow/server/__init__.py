@@ -1,0 +1,1 @@
+"""`hookrow serve`: the standalone server."""
