@@ -18,8 +18,8 @@ from sqlalchemy import ColumnElement, Engine, delete, func, select, text, update
 from data import SECRET, SMALL, arrivals
 from hookrow import Postmark, Recorded
 from hookrow.core.log_entry import entries
-from hookrow.receiver.parked import MOST, Parked
 from hookrow.receiver.recorder import keep_failed
+from hookrow.receiver.retry import MOST, Parked
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.tables import notifications
 from load import load

@@ -20,8 +20,8 @@ from hookrow.diagnostics.advice import (
 )
 from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.finding import Finding, Level, several_rows
+from hookrow.observability.logging import masked
 from hookrow.providers.postmark import SHORTEST_SECRET, Postmark
-from hookrow.receiver.retry import masked
 from hookrow.server.settings import Settings
 from hookrow.stores import AccessDenied, StoreError, Unavailable
 from hookrow.stores.errors import message

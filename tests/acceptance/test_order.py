@@ -28,9 +28,9 @@ from sqlalchemy import insert
 from hookrow import Arrival, Postmark
 from hookrow.core.log_entry import LONGEST_PAUSE
 from hookrow.receiver.drain import Drain
-from hookrow.receiver.parked import Parked
 from hookrow.receiver.recorder import keep_failed, record
 from hookrow.receiver.replay import arrivals_of, record_late
+from hookrow.receiver.retry import Parked
 from hookrow.receiver.spool import Spool
 from hookrow.stores.log import LogReader, Query
 from hookrow.stores.sql import SQLStore
@@ -127,7 +127,7 @@ class Course(RuleBasedStateMachine):
     def sweep(self) -> None:
         """Sweep when everything parked is due."""
         self._clock = max(self._clock, datetime.now(UTC)) + LONGEST_PAUSE + timedelta(minutes=1)
-        with patch("hookrow.receiver.parked.datetime") as clock:
+        with patch("hookrow.receiver.retry.datetime") as clock:
             clock.now.return_value = self._clock
             swept = self._parked().sweep()
         assert swept == self._model.sweep()

@@ -29,8 +29,7 @@ from hookrow.core.notification import (
 from hookrow.core.notification import Rows as Found
 from hookrow.core.rules import lookup_keys
 from hookrow.core.schema import OTHERWISE
-from hookrow.receiver.recorder import is_reachable, keep_failed, record
-from hookrow.receiver.retry import Retry
+from hookrow.receiver.recorder import Retry, is_reachable, keep_failed, record
 from hookrow.stores import Store
 
 NOON = datetime(2026, 3, 4, 12, 0, 0, 123456, tzinfo=UTC)

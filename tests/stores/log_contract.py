@@ -27,9 +27,9 @@ from hookrow.core.notification import (
     Unsupported,
 )
 from hookrow.core.rules import fail
-from hookrow.receiver.parked import Parked
 from hookrow.receiver.recorder import keep_failed, record
 from hookrow.receiver.replay import GROUP, dry_run, matching, record_late, record_ready
+from hookrow.receiver.retry import Parked
 from hookrow.receiver.sizes import LARGEST_GROUP
 from hookrow.stores import Rejected
 from hookrow.stores.log import (

@@ -81,7 +81,7 @@ def site(tmp_path: Path) -> Site:
 
 @pytest.fixture(autouse=True)
 def _no_rests(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("drain.PAUSE", "drain.REST", "retry.REST"):
+    for name in ("drain.PAUSE", "drain.REST", "recorder.REST"):
         monkeypatch.setattr(f"hookrow.receiver.{name}", 0.0)
     monkeypatch.setattr("hookrow.receiver.drain.DRAIN_EVERY", 0.01)
 

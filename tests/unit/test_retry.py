@@ -1,219 +1,155 @@
-"""Retry: which attempts follow a failed one, who gets 503, where it is kept, and the log lines."""
+"""Parked notifications: recorded once their rows exist, by a sweep or when the host says so."""
 
-import logging
-from collections.abc import Callable, Sequence
-from itertools import repeat
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
-from receiving import NOON
+from receiving import LIMIT, NOON, Database, encode, people, post, receive, sent, suppression
 
-from hookrow.core.notification import (
-    Arrival,
-    Delivered,
-    Notification,
-    Outcome,
-    Recorded,
-    Refusal,
-    Suppressed,
-)
-from hookrow.receiver import retry
-from hookrow.receiver.retry import REST, Retry
-from hookrow.stores import Conflict, Locked, Rejected, StoreError, Unavailable
-from hookrow.stores.timeouts import limited_to
+from copying import replace
+from hookrow import Arrival, ConfigurationError, Outcome, testing
+from hookrow.core.log_entry import Result
+from hookrow.providers.postmark import parse
+from hookrow.receiver.recorder import keep_failed, record
+from hookrow.receiver.retry import Parked
+from hookrow.stores import Unavailable
+from wire import eventually
 
 ADA = "ada@example.com"
-RECORDED = Recorded(())
-LETTERS = {RECORDED: "R", Refusal.FAILED.refused(): "F", Refusal.UNAVAILABLE.refused(): "L"}
-"""Recorded; failed: kept in the log; later: kept in the spool."""
-
-CONFLICT, LOCKED, REJECTED = Conflict("40P01"), Locked("55P03"), Rejected("NotNullViolation 23502")
-GONE = Unavailable("gone")
 
 
-class Clock:
-    """Time that passes only in sleep and in attempts."""
+def opening(number: int) -> dict[str, Any]:
+    """Return an open of one of several messages to Ada."""
+    return testing.opening(ADA, f"m-{number}", at=NOON)
 
-    now = 1000.0
 
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
+def arrivals(*payloads: Any, ago: timedelta = timedelta()) -> list[Arrival]:  # noqa: ANN401 - payloads
+    at = datetime.now(UTC) - ago
+    return [Arrival(parse(encode(each)), encode(each), at) for each in payloads]
+
+
+class Site:
+    """A database with one subscriber, what a host does there, and what is parked."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.told: list[list[bytes]] = []
+        assert database.log is not None
+        self.log = database.log
+        self.parked = Parked(database, self.log, parse, self._tell)
+
+    def _tell(self, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> None:
+        assert len(arrivals) == len(outcomes)
+        self.told.append([each.body for each in arrivals])
+
+    def send(self, *numbers: int) -> None:
+        """Insert dispatches, as the host does when it has sent a mail."""
+        self.database.dispatches |= {number: sent(str(number), 1) for number in numbers}
+
+    def sweep(self) -> int:
+        """Have everything that is parked be due, and sweep."""
+        for each in self.database.logged():
+            if each.status != 200:
+                self.log.entries[each.fingerprint] = replace(each, retry_at=NOON)
+        return self.parked.sweep()
+
+    def opened(self) -> dict[int, datetime]:
+        """Return when dispatches were opened."""
+        rows = self.database.dispatches.items()
+        return {int(id_): row["opened_at"] for id_, row in rows if "opened_at" in row}
 
 
 @pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(retry, "monotonic", lambda: clock.now)
-    monkeypatch.setattr(retry, "sleep", clock.sleep)
-    monkeypatch.setattr("hookrow.stores.timeouts.monotonic", lambda: clock.now)
-    return clock
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hookrow.receiver.retry.PAUSE", 0.0)
 
 
-class Rig:
-    """Retries attempts that raise the given faults, one each time, and then record.
-
-    With `poisoned` they raise the first fault for each group with one of these letters in it.
-    `asked`, `failed` and `spooled` have what was attempted ("+" stands for `skip_locked`), and
-    kept in the log and the spool.
-    """
-
-    def __init__(
-        self,
-        *faults: Exception,
-        poisoned: str = "",
-        reachable: bool = False,
-        seconds: float = 5.0,
-        takes: Callable[[], object] = lambda: None,
-        log_fault: Exception | None = None,
-    ) -> None:
-        self.asked: list[str] = []
-        self.failed = ""
-        self.spooled: list[str] = []
-        self._faults = repeat(faults[0]) if poisoned else iter(faults)
-        self._poisoned = poisoned
-        self._takes = takes
-        self._log_fault = log_fault
-        self.run = Retry(
-            self._attempt,
-            fail=self._fail,
-            reachable=lambda: reachable,
-            spool=lambda arrivals: self.spooled.append(_names(arrivals)),
-            seconds=seconds,
-        )
-
-    def __call__(self, names: str) -> str:
-        """Return how a group ends that has a notification for each letter."""
-        return "".join(LETTERS[each] for each in self.run([_arrival(name) for name in names]))
-
-    def _attempt(self, arrivals: Sequence[Arrival], *, skip_locked: bool = False) -> list[Outcome]:
-        names = _names(arrivals)
-        self.asked.append(names + ("+" if skip_locked else ""))
-        self._takes()
-        if not self._poisoned or set(self._poisoned) & set(names):
-            for fault in self._faults:
-                raise fault
-        return [RECORDED] * len(arrivals)
-
-    def _fail(self, arrivals: Sequence[Arrival]) -> None:
-        if self._log_fault is not None:
-            raise self._log_fault
-        self.failed += _names(arrivals)
+@pytest.fixture
+def site() -> Site:
+    return Site(people("ada"))
 
 
-def _arrival(name: str) -> Arrival:
-    return Arrival(Delivered(f"{name}@example.com", f"m-{name}", NOON), name.encode(), NOON)
+def test_a_sweep_records_what_is_due_and_has_its_rows(site: Site) -> None:
+    record(site.database, arrivals(opening(1), opening(2), suppression("eve")))
+    keep_failed(site.database, arrivals(opening(3)))
+    keep_failed(site.database, arrivals(opening(4)), bodies=False)
+    site.send(2, 3, 4)
+    assert site.parked.sweep() == 0  # nothing is due yet
+    before = {each.fingerprint: each for each in site.database.logged()}
+    assert site.sweep() == 2
+    assert site.opened() == {2: NOON, 3: NOON}
+    for each in site.database.logged():
+        if each.message_id in {"m-2", "m-3"}:
+            assert (each.outcome, each.status, each.retry_at) == (Result.RECORDED, 200, None)
+            assert each.attempts == 1
+        else:  # what has no body is left alone
+            assert each.retry_at is not None
+            assert each.retry_at > datetime.now(UTC)
+            assert each == replace(before[each.fingerprint], retry_at=each.retry_at)
+    assert site.told == [[encode(opening(2)), encode(opening(3))]]
+    assert site.parked.sweep() == 0
 
 
-def _names(arrivals: Sequence[Arrival]) -> str:
-    return "".join(each.body.decode() for each in arrivals)
+def test_sweeps_take_a_limited_number(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hookrow.receiver.retry.MOST", 10)
+    monkeypatch.setattr("hookrow.receiver.retry.GROUP", 4)
+    numbers = range(2, 14)
+    record(site.database, arrivals(*map(opening, numbers)))
+    site.send(*numbers)
+    assert [site.sweep(), site.sweep()] == [10, 2]
+    assert [len(group) for group in site.told] == [4, 4, 2, 2]
+    assert {each.attempts for each in site.database.logged()} == {1}
 
 
-@pytest.mark.parametrize(
-    ("faults", "asked", "ended"),
-    [
-        ([], "abc", "RRR"),
-        # Another transaction was in the way: the whole group again, a few times.
-        ([CONFLICT] * 4, "abc abc abc abc abc", "RRR"),
-        ([CONFLICT] * 5, "abc abc abc abc abc", "FFF"),
-        # Locked rows: once more without them (+), however many conflicts there were.
-        ([LOCKED] * 2, "abc abc+", "FFF"),
-        ([*[CONFLICT] * 4, LOCKED], "abc abc abc abc abc abc+", "RRR"),
-        # The database refuses the data: one by one, each with all its attempts.
-        ([REJECTED] * 2, "abc a b c", "FRR"),
-        ([REJECTED, CONFLICT, LOCKED, REJECTED], "abc a a a+ b c", "FRR"),
-        # The database is away: no further attempt.
-        ([GONE], "abc", "LLL"),
-        ([StoreError("another")], "abc", "LLL"),
-        ([REJECTED, REJECTED, GONE], "abc a b", "FLL"),
-        # A bug: no further attempt.
-        ([ValueError("what")], "abc", "FFF"),
-    ],
-)
-def test_each_fault_has_its_attempts(faults: list[Exception], asked: str, ended: str) -> None:
-    rig = Rig(*faults)
-    assert (rig("abc"), " ".join(rig.asked)) == (ended, asked)
-    letters = list(zip("abc", ended, strict=True))
-    assert rig.failed == "".join(name for name, letter in letters if letter == "F")
-    assert "".join(rig.spooled) == "".join(name for name, letter in letters if letter == "L")
+def test_what_an_outage_interrupts_is_due_again(site: Site) -> None:
+    record(site.database, arrivals(opening(2)))
+    site.send(2)
+    site.database.away = True
+    with pytest.raises(Unavailable):
+        site.sweep()
+    site.database.away = False
+    assert site.sweep() == 1
 
 
-def test_if_a_reachable_store_fails_for_one_notification_only_that_one_is_spooled() -> None:
-    rig = Rig(GONE, poisoned="b", reachable=True)
-    assert [rig("abc"), rig("b"), rig("abc")] == ["RLR", "L", "RLR"]  # it does not rest
-    assert rig.spooled == ["b", "b", "b"]
+def test_receiver_sweeps_and_calls_hooks(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hookrow.receiver.receiver.SWEEP_EVERY", 0.01)
+    heard: list[bytes] = []
+    record(site.database, arrivals(opening(2), ago=timedelta(minutes=2)))
+    [entry] = site.database.logged()
+    site.log.entries[entry.fingerprint] = replace(entry, retry_at=NOON)
+    site.send(2)
+    receiver = receive(
+        site.database, sweep=True, on_recorded=lambda arrival, _: heard.append(arrival.body)
+    )
+    receiver.start()
+    eventually(lambda: site.opened() == {2: NOON}, seconds=LIMIT)
+    receiver.close(LIMIT)
+    assert heard == [encode(opening(2))]
 
 
-def test_after_three_failures_in_succession_the_others_are_spooled_together() -> None:
-    rig = Rig(*[Unavailable("DiskFull 53100")] * 99, reachable=True)
-    assert rig("abcdefghij") == "L" * 10
-    assert rig.asked == ["abcdefghij", "a", "b", "c"]
-    assert rig.spooled == ["a", "b", "c", "defghij"]
+def test_revisit_records_what_came_before_the_hosts_commit(site: Site) -> None:
+    receiver = receive(site.database)
+    numbers = range(2, 100)  # more than a group
+    for payload in (testing.delivery(ADA, "m-2", at=NOON), *map(opening, numbers)):
+        assert post(receiver, payload).status == 404
+    before = site.database.logged()
+    for message_ids in ((), ("m-2", "m\0", "m" * 5000)):
+        assert receiver.revisit(*message_ids).result(LIMIT) == 0
+    assert site.database.logged() == before
+    site.send(*numbers)
+    assert receiver.revisit("m-2").result(LIMIT) == 2
+    assert site.opened() == {2: NOON}
+    named = [f"m-{number}" for number in numbers]
+    assert receiver.revisit("m\0", *named, *named).result(LIMIT) == 97
+    receiver.close(LIMIT)
+    assert receiver.revisit("m-2").result(LIMIT) == 0  # nor is that an error
 
 
-@pytest.mark.parametrize(
-    ("fault", "rests"), [(LOCKED, False), (REJECTED, False), (GONE, True), (ValueError(), True)]
-)
-def test_store_that_is_away_is_left_alone(fault: Exception, clock: Clock, *, rests: bool) -> None:
-    rig = Rig(fault)
-    rig("a")
-    asked = len(rig.asked)
-    assert rig("bc") == ("LL" if rests else "RR")
-    assert len(rig.asked) == asked + (not rests)
-    clock.now += REST
-    assert rig("a") == "R"
-
-
-@pytest.mark.parametrize("seconds", [(9.0, 0.9), (0.9, 9.0)])
-def test_out_of_time_nothing_is_attempted(clock: Clock, seconds: tuple[float, float]) -> None:
-    for fault in (CONFLICT, LOCKED, REJECTED):
-        rig = Rig(*[fault] * 99, takes=lambda: clock.sleep(1.0), seconds=seconds[0])
-        with limited_to(seconds[1]):
-            assert rig("abc") == "LLL"
-        assert (rig.asked, rig.failed, "".join(rig.spooled)) == (["abc"], "", "abc")
-
-
-@pytest.mark.parametrize("fault", [GONE, TypeError(ADA)], ids=repr)
-def test_log_that_cannot_be_written(fault: Exception, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.ERROR, "hookrow")
-    rig = Rig(*[CONFLICT] * 5, log_fault=fault)
-    assert (rig("abc"), rig.spooled) == ("FFF", ["abc"])
-    [message] = caplog.messages
-    assert message.startswith(f"The log cannot be written: {type(fault).__name__}")
-
-
-@pytest.mark.parametrize("fault", [CONFLICT, GONE], ids=repr)
-def test_unsupported_payloads_get_422_whatever_happens_and_are_kept(fault: Exception) -> None:
-    rig = Rig(*[fault] * 5)
-    assert rig.run([Arrival(None, b"{}", NOON)]) == [Refusal.UNSUPPORTED.refused()]
-    assert [rig.failed, *rig.spooled].count("{}") == 1
-
-
-def test_bug_is_logged_without_what_it_quotes(caplog: pytest.LogCaptureFixture) -> None:
-    Rig(KeyError(ADA))("abc")
-    [record] = caplog.records
-    assert (record.name, record.levelno) == ("hookrow", logging.ERROR)
-    assert "KeyError" in caplog.text
-    assert "test_retry.py" in caplog.text
-    assert ADA not in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("notification", "named"),
-    [
-        (None, "an unsupported notification"),
-        (Suppressed(ADA, None, None, "HardBounce"), "Suppressed None of 'a***@example.com'"),
-        (Delivered('"ada@home"@x', "m-1", NOON), "Delivered 'm-1' of '\"***@x'"),
-        (Delivered("postmaster", "m-1", NOON), "Delivered 'm-1' of 'p***'"),
-        (Delivered(None, None, NOON), "Delivered None of '***'"),
-        (
-            Delivered(f"{ADA}\nERROR\x1b[2J", "m\n1", NOON),
-            r"Delivered 'm\n1' of 'a***@example.com\nERROR\x1b[2J'",
-        ),
-    ],
-    ids=str,
-)
-def test_names_in_log_lines_have_no_full_address(
-    notification: Notification | None, named: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    Rig(REJECTED).run([Arrival(notification, b"", NOON)])
-    assert caplog.messages == [f"The database refuses {named}: NotNullViolation 23502"]
-    assert caplog.records[0].exc_info is None
+def test_without_a_log_nothing_is_parked_and_without_bodies_nothing_is_swept() -> None:
+    with pytest.raises(ConfigurationError, match="Without a log"):
+        receive(people(log=False)).revisit("m-1")
+    with pytest.raises(ConfigurationError, match="Without a log"):
+        receive(people(log=False), sweep=True)
+    with pytest.raises(ConfigurationError, match="Without bodies"):
+        receive(people(), sweep=True, keep_bodies=False)

@@ -10,10 +10,10 @@ from hookrow.dashboard import listing
 from hookrow.dashboard.asking import Fields, Mistake, fields, linked
 from hookrow.dashboard.site import Site
 from hookrow.http import RequestHead
+from hookrow.observability.logging import masked
 from hookrow.providers.postmark import parse
 from hookrow.receiver.manual import change_by_hand
 from hookrow.receiver.replay import arrivals_of, record_late
-from hookrow.receiver.retry import masked
 from hookrow.story import printable
 
 log = logging.getLogger("hookrow")

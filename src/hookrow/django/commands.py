@@ -28,8 +28,8 @@ from hookrow.django.models import Notification
 from hookrow.django.receiver import store
 from hookrow.errors import ConfigurationError
 from hookrow.finding import Finding, Level, several_rows
+from hookrow.observability.logging import masked
 from hookrow.outside import look
-from hookrow.receiver.retry import masked
 from hookrow.stores import Store, StoreError
 
 RUNSERVER = "http://127.0.0.1:8000"

@@ -17,7 +17,6 @@ from typing import Any
 
 from hookrow.concurrency import reset_after_fork
 from hookrow.core.notification import Arrival, Outcome, Recorded
-from hookrow.receiver.retry import describe, ids
 
 log = logging.getLogger("hookrow")
 
@@ -149,3 +148,25 @@ def tell_group(arrivals: Sequence[Arrival], outcomes: Sequence[Outcome], seconds
 def ending(outcome: Outcome) -> str:
     """Return in a word how a notification ended."""
     return "recorded" if isinstance(outcome, Recorded) else outcome.refusal.name.lower()
+
+
+def describe(arrival: Arrival) -> str:
+    """Name a notification in a log: in one line, and without a full address."""
+    notification = arrival.notification
+    request = f", request {arrival.request_id}" if arrival.request_id else ""
+    if notification is None:
+        return f"an unsupported notification{request}"
+    recipient = masked(notification.recipient or "")
+    what = f"{type(notification).__name__} {notification.message_id!a:.80}"
+    return f"{what} of {recipient!a:.80}{request}"
+
+
+def ids(arrivals: Sequence[Arrival]) -> Sequence[str]:
+    """Return what a log calls the requests; what comes from the log or the spool has none."""
+    return [arrival.request_id for arrival in arrivals if arrival.request_id]
+
+
+def masked(email: str) -> str:
+    """Return the address as it may be shown: its first letter, and where it is."""
+    local, at, domain = email.rpartition("@")
+    return f"{(local or domain)[:1]}***{at}{domain if at else ''}"

@@ -8,13 +8,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from time import perf_counter
 from typing import ParamSpec, TypeAlias, TypeVar
 
 from hookrow.core.notification import Arrival, Outcome, Refusal
 from hookrow.http import RequestHead
-from hookrow.observability import logging as logs
-from hookrow.receiver.retry import Attempt
 from hookrow.stores.log import LogReader
 
 log = logging.getLogger("hookrow")
@@ -27,8 +24,6 @@ LOOK_EVERY = 15.0
 
 Ended: TypeAlias = Callable[[Sequence[Outcome]], object]
 """Hears how the arrivals of a group ended, in their order."""
-
-Work: TypeAlias = Callable[[Sequence[Arrival]], list[Outcome]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,36 +131,3 @@ class Observers(Observer):
             # No traceback: it may quote what the notification says.
             log.error("An observer raised %s.", type(error).__name__)
             return None
-
-
-def observed(work: Work, observer: Observer) -> Work:
-    """Return the work on a group such that the observer, and the log at debug level, hear of it."""
-
-    def observed_work(arrivals: Sequence[Arrival]) -> list[Outcome]:
-        ended = observer.recording(arrivals, [each.seen for each in arrivals])
-        began = perf_counter()
-        outcomes = work(arrivals)
-        if ended is not None:
-            ended(outcomes)
-        if logs.detailed():
-            logs.tell_group(arrivals, outcomes, perf_counter() - began)
-        return outcomes
-
-    return observed_work
-
-
-def attempted(attempt: Attempt, observer: Observer) -> Attempt:
-    """Return the attempt such that the observer hears of each."""
-
-    def observed_attempt(
-        arrivals: Sequence[Arrival], *, skip_locked: bool = False
-    ) -> list[Outcome]:
-        try:
-            outcomes = attempt(arrivals, skip_locked=skip_locked)
-        except Exception as error:
-            observer.attempted(arrivals, error)
-            raise
-        observer.attempted(arrivals, None)
-        return outcomes
-
-    return observed_attempt

@@ -12,9 +12,9 @@ from time import monotonic, sleep
 from hookrow.core.log_entry import retry_at
 from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, Source
 from hookrow.core.rules import fail
+from hookrow.observability.logging import describe
 from hookrow.receiver.recorder import is_reachable, keep_failed
 from hookrow.receiver.replay import GROUP, PAUSE, Tell, record_late
-from hookrow.receiver.retry import describe
 from hookrow.receiver.spool import Spool, Spooled
 from hookrow.stores import Store, StoreError
 

@@ -15,12 +15,11 @@ from hookrow.core.notification import Arrival, Outcome, Refusal, Refused
 from hookrow.core.rules import fail
 from hookrow.deadline import Deadline
 from hookrow.http import Response, refuse, respond
-from hookrow.observability.observer import Observer, attempted, observed
+from hookrow.observability.observer import Observer
 from hookrow.promise import Promise
 from hookrow.receiver.batch import GroupCommit, QueueFull
-from hookrow.receiver.recorder import is_reachable, keep_failed, record
+from hookrow.receiver.recorder import Retry, attempted, is_reachable, keep_failed, observed, record
 from hookrow.receiver.replay import Tell
-from hookrow.receiver.retry import Retry
 from hookrow.receiver.sizes import CAPACITY
 from hookrow.stores import Store
 from hookrow.stores.timeouts import limited_to

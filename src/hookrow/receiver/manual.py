@@ -13,8 +13,7 @@ import msgspec
 
 from hookrow.core.notification import Arrival, Outcome, Refusal
 from hookrow.providers.postmark import parse
-from hookrow.receiver.recorder import record
-from hookrow.receiver.retry import PATIENCE, retry_on_conflict
+from hookrow.receiver.recorder import PATIENCE, record, retry_on_conflict
 from hookrow.stores import Store
 
 ORIGIN = "Host"

@@ -27,7 +27,7 @@ from hookrow.providers import Provider, read
 from hookrow.receiver.batch import QueueFull
 from hookrow.receiver.hooks import Hook
 from hookrow.receiver.intake import Intake
-from hookrow.receiver.parked import SWEEP_EVERY, Parked
+from hookrow.receiver.retry import SWEEP_EVERY, Parked
 from hookrow.stores import Store
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from hookrow.core.notification import (
     Source,
 )
 from hookrow.core.rules import affected_rows, decide, fail, lookup_keys, merge
-from hookrow.receiver.recorder import keep_failed, record
-from hookrow.receiver.retry import PATIENCE, Attempt, describe, retry_on_conflict
+from hookrow.observability.logging import describe
+from hookrow.receiver.recorder import PATIENCE, Attempt, keep_failed, record, retry_on_conflict
 from hookrow.receiver.sizes import leading
 from hookrow.stores import Conflict, Locked, State, Store, StoreError, Unavailable
 from hookrow.stores.log import LogReader, Query

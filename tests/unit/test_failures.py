@@ -1,0 +1,219 @@
+"""Retry: which attempts follow a failed one, who gets 503, where it is kept, and the log lines."""
+
+import logging
+from collections.abc import Callable, Sequence
+from itertools import repeat
+
+import pytest
+from receiving import NOON
+
+from hookrow.core.notification import (
+    Arrival,
+    Delivered,
+    Notification,
+    Outcome,
+    Recorded,
+    Refusal,
+    Suppressed,
+)
+from hookrow.receiver import recorder as retry
+from hookrow.receiver.recorder import REST, Retry
+from hookrow.stores import Conflict, Locked, Rejected, StoreError, Unavailable
+from hookrow.stores.timeouts import limited_to
+
+ADA = "ada@example.com"
+RECORDED = Recorded(())
+LETTERS = {RECORDED: "R", Refusal.FAILED.refused(): "F", Refusal.UNAVAILABLE.refused(): "L"}
+"""Recorded; failed: kept in the log; later: kept in the spool."""
+
+CONFLICT, LOCKED, REJECTED = Conflict("40P01"), Locked("55P03"), Rejected("NotNullViolation 23502")
+GONE = Unavailable("gone")
+
+
+class Clock:
+    """Time that passes only in sleep and in attempts."""
+
+    now = 1000.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(retry, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(retry, "sleep", clock.sleep)
+    monkeypatch.setattr("hookrow.stores.timeouts.monotonic", lambda: clock.now)
+    return clock
+
+
+class Rig:
+    """Retries attempts that raise the given faults, one each time, and then record.
+
+    With `poisoned` they raise the first fault for each group with one of these letters in it.
+    `asked`, `failed` and `spooled` have what was attempted ("+" stands for `skip_locked`), and
+    kept in the log and the spool.
+    """
+
+    def __init__(
+        self,
+        *faults: Exception,
+        poisoned: str = "",
+        reachable: bool = False,
+        seconds: float = 5.0,
+        takes: Callable[[], object] = lambda: None,
+        log_fault: Exception | None = None,
+    ) -> None:
+        self.asked: list[str] = []
+        self.failed = ""
+        self.spooled: list[str] = []
+        self._faults = repeat(faults[0]) if poisoned else iter(faults)
+        self._poisoned = poisoned
+        self._takes = takes
+        self._log_fault = log_fault
+        self.run = Retry(
+            self._attempt,
+            fail=self._fail,
+            reachable=lambda: reachable,
+            spool=lambda arrivals: self.spooled.append(_names(arrivals)),
+            seconds=seconds,
+        )
+
+    def __call__(self, names: str) -> str:
+        """Return how a group ends that has a notification for each letter."""
+        return "".join(LETTERS[each] for each in self.run([_arrival(name) for name in names]))
+
+    def _attempt(self, arrivals: Sequence[Arrival], *, skip_locked: bool = False) -> list[Outcome]:
+        names = _names(arrivals)
+        self.asked.append(names + ("+" if skip_locked else ""))
+        self._takes()
+        if not self._poisoned or set(self._poisoned) & set(names):
+            for fault in self._faults:
+                raise fault
+        return [RECORDED] * len(arrivals)
+
+    def _fail(self, arrivals: Sequence[Arrival]) -> None:
+        if self._log_fault is not None:
+            raise self._log_fault
+        self.failed += _names(arrivals)
+
+
+def _arrival(name: str) -> Arrival:
+    return Arrival(Delivered(f"{name}@example.com", f"m-{name}", NOON), name.encode(), NOON)
+
+
+def _names(arrivals: Sequence[Arrival]) -> str:
+    return "".join(each.body.decode() for each in arrivals)
+
+
+@pytest.mark.parametrize(
+    ("faults", "asked", "ended"),
+    [
+        ([], "abc", "RRR"),
+        # Another transaction was in the way: the whole group again, a few times.
+        ([CONFLICT] * 4, "abc abc abc abc abc", "RRR"),
+        ([CONFLICT] * 5, "abc abc abc abc abc", "FFF"),
+        # Locked rows: once more without them (+), however many conflicts there were.
+        ([LOCKED] * 2, "abc abc+", "FFF"),
+        ([*[CONFLICT] * 4, LOCKED], "abc abc abc abc abc abc+", "RRR"),
+        # The database refuses the data: one by one, each with all its attempts.
+        ([REJECTED] * 2, "abc a b c", "FRR"),
+        ([REJECTED, CONFLICT, LOCKED, REJECTED], "abc a a a+ b c", "FRR"),
+        # The database is away: no further attempt.
+        ([GONE], "abc", "LLL"),
+        ([StoreError("another")], "abc", "LLL"),
+        ([REJECTED, REJECTED, GONE], "abc a b", "FLL"),
+        # A bug: no further attempt.
+        ([ValueError("what")], "abc", "FFF"),
+    ],
+)
+def test_each_fault_has_its_attempts(faults: list[Exception], asked: str, ended: str) -> None:
+    rig = Rig(*faults)
+    assert (rig("abc"), " ".join(rig.asked)) == (ended, asked)
+    letters = list(zip("abc", ended, strict=True))
+    assert rig.failed == "".join(name for name, letter in letters if letter == "F")
+    assert "".join(rig.spooled) == "".join(name for name, letter in letters if letter == "L")
+
+
+def test_if_a_reachable_store_fails_for_one_notification_only_that_one_is_spooled() -> None:
+    rig = Rig(GONE, poisoned="b", reachable=True)
+    assert [rig("abc"), rig("b"), rig("abc")] == ["RLR", "L", "RLR"]  # it does not rest
+    assert rig.spooled == ["b", "b", "b"]
+
+
+def test_after_three_failures_in_succession_the_others_are_spooled_together() -> None:
+    rig = Rig(*[Unavailable("DiskFull 53100")] * 99, reachable=True)
+    assert rig("abcdefghij") == "L" * 10
+    assert rig.asked == ["abcdefghij", "a", "b", "c"]
+    assert rig.spooled == ["a", "b", "c", "defghij"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "rests"), [(LOCKED, False), (REJECTED, False), (GONE, True), (ValueError(), True)]
+)
+def test_store_that_is_away_is_left_alone(fault: Exception, clock: Clock, *, rests: bool) -> None:
+    rig = Rig(fault)
+    rig("a")
+    asked = len(rig.asked)
+    assert rig("bc") == ("LL" if rests else "RR")
+    assert len(rig.asked) == asked + (not rests)
+    clock.now += REST
+    assert rig("a") == "R"
+
+
+@pytest.mark.parametrize("seconds", [(9.0, 0.9), (0.9, 9.0)])
+def test_out_of_time_nothing_is_attempted(clock: Clock, seconds: tuple[float, float]) -> None:
+    for fault in (CONFLICT, LOCKED, REJECTED):
+        rig = Rig(*[fault] * 99, takes=lambda: clock.sleep(1.0), seconds=seconds[0])
+        with limited_to(seconds[1]):
+            assert rig("abc") == "LLL"
+        assert (rig.asked, rig.failed, "".join(rig.spooled)) == (["abc"], "", "abc")
+
+
+@pytest.mark.parametrize("fault", [GONE, TypeError(ADA)], ids=repr)
+def test_log_that_cannot_be_written(fault: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR, "hookrow")
+    rig = Rig(*[CONFLICT] * 5, log_fault=fault)
+    assert (rig("abc"), rig.spooled) == ("FFF", ["abc"])
+    [message] = caplog.messages
+    assert message.startswith(f"The log cannot be written: {type(fault).__name__}")
+
+
+@pytest.mark.parametrize("fault", [CONFLICT, GONE], ids=repr)
+def test_unsupported_payloads_get_422_whatever_happens_and_are_kept(fault: Exception) -> None:
+    rig = Rig(*[fault] * 5)
+    assert rig.run([Arrival(None, b"{}", NOON)]) == [Refusal.UNSUPPORTED.refused()]
+    assert [rig.failed, *rig.spooled].count("{}") == 1
+
+
+def test_bug_is_logged_without_what_it_quotes(caplog: pytest.LogCaptureFixture) -> None:
+    Rig(KeyError(ADA))("abc")
+    [record] = caplog.records
+    assert (record.name, record.levelno) == ("hookrow", logging.ERROR)
+    assert "KeyError" in caplog.text
+    assert "test_failures.py" in caplog.text
+    assert ADA not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("notification", "named"),
+    [
+        (None, "an unsupported notification"),
+        (Suppressed(ADA, None, None, "HardBounce"), "Suppressed None of 'a***@example.com'"),
+        (Delivered('"ada@home"@x', "m-1", NOON), "Delivered 'm-1' of '\"***@x'"),
+        (Delivered("postmaster", "m-1", NOON), "Delivered 'm-1' of 'p***'"),
+        (Delivered(None, None, NOON), "Delivered None of '***'"),
+        (
+            Delivered(f"{ADA}\nERROR\x1b[2J", "m\n1", NOON),
+            r"Delivered 'm\n1' of 'a***@example.com\nERROR\x1b[2J'",
+        ),
+    ],
+    ids=str,
+)
+def test_names_in_log_lines_have_no_full_address(
+    notification: Notification | None, named: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    Rig(REJECTED).run([Arrival(notification, b"", NOON)])
+    assert caplog.messages == [f"The database refuses {named}: NotNullViolation 23502"]
+    assert caplog.records[0].exc_info is None
