@@ -87,7 +87,7 @@ class Arrival:
     stands for `attempts` requests, none for a replay, the last of them at
     `last_received_at`, and may know the `fingerprint` that the log has for it.
     `request_id` is what the log lines call its request, empty where there is none now;
-    `seen` is what the receiver's observer wants to know of that later.
+    `context` is what the observer returned when the request was admitted.
     """
 
     notification: Notification | None
@@ -100,7 +100,7 @@ class Arrival:
     fingerprint: bytes | None = None
     provider: str | None = None
     request_id: str = field(default="", compare=False)
-    seen: object | None = field(default=None, compare=False)
+    context: object | None = field(default=None, compare=False)
 
     @property
     def live(self) -> bool:

@@ -34,7 +34,7 @@ def read(
     body: bytes,
     received_at: datetime,
     request_id: str = "",
-    seen: object | None = None,
+    context: object | None = None,
 ) -> Arrival:
     """Return what arrived with a body, supported or not."""
     notification = provider.parse(body)
@@ -46,7 +46,7 @@ def read(
         unsupported=unsupported,
         provider=provider.name,
         request_id=request_id,
-        seen=seen,
+        context=context,
     )
 
 

@@ -231,8 +231,8 @@ class Receiver:
 
     def _arrive(self, request: Request) -> Arrival:
         head = request.head
-        seen = self._observer.arrived(head)
-        return read(self._provider, request.body, datetime.now(UTC), head.request_id, seen)
+        context = self._observer.arrived(head)
+        return read(self._provider, request.body, datetime.now(UTC), head.request_id, context)
 
     def _open(self, path: str | PathLike[str], store: Store, *, bodies: bool, swept: bool) -> Spool:
         """Open the spool, and have it emptied."""

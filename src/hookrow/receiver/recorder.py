@@ -255,7 +255,7 @@ def observed(work: Work, observer: Observer) -> Work:
     """Return the work on a group such that the observer, and the log at debug level, hear of it."""
 
     def observed_work(arrivals: Sequence[Arrival]) -> list[Outcome]:
-        ended = observer.recording(arrivals, [each.seen for each in arrivals])
+        ended = observer.recording(arrivals, [each.context for each in arrivals])
         began = perf_counter()
         outcomes = work(arrivals)
         if ended is not None:
