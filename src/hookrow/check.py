@@ -20,7 +20,7 @@ from hookrow.diagnostics.advice import (
 )
 from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.finding import Finding, Level, several_rows
-from hookrow.observability.logging import masked
+from hookrow.observability.logging import mask_email
 from hookrow.providers.postmark import SHORTEST_SECRET, Postmark
 from hookrow.server.settings import Settings
 from hookrow.stores import AccessDenied, StoreError, Unavailable
@@ -206,4 +206,4 @@ def _check_emails(database: Database, queries: Queries) -> Iterator[Finding]:
         yield Finding(Level.WARNING, "emails", f"They could not be compared: {message(error)}")
         return
     if count:
-        yield several_rows(count, masked(example))
+        yield several_rows(count, mask_email(example))

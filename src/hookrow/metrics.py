@@ -1,6 +1,6 @@
-"""Metrics: `Receiver(..., observer=Metrics(registry))`."""
+"""Prometheus metrics: `Receiver(..., observer=Metrics(registry))`."""
 
-from hookrow.observability.exposition import Exposition
+from hookrow.observability.endpoint import MetricsEndpoint
 from hookrow.observability.metrics import Metrics
 
-__all__ = ["Exposition", "Metrics"]
+__all__ = ["Metrics", "MetricsEndpoint"]

@@ -1,4 +1,4 @@
-"""Traces: `Receiver(..., observer=Tracing())`."""
+"""OpenTelemetry traces: `Receiver(..., observer=Tracing())`."""
 
 from hookrow.observability.tracing import Tracing
 

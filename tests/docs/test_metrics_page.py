@@ -1,4 +1,4 @@
-"""The page on metrics is complete, its Python runs, and promtool accepts rules and dashboard."""
+"""The metrics page is complete, its Python runs, and promtool accepts rules and dashboard."""
 
 import json
 import re
@@ -12,8 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from hookrow import Refusal, Request, RequestHead, testing
-from hookrow.metrics import Metrics
-from hookrow.observability.exposition import Exposition
+from hookrow.metrics import Metrics, MetricsEndpoint
 from hookrow.server.app import Server
 from hookrow.server.settings import Settings
 from hookrow.testing.applications import call_asgi
@@ -29,34 +28,34 @@ PROMTOOL = shutil.which("promtool")
 
 @pytest.fixture
 def text() -> str:
-    """Return what Prometheus reads of a receiver's metrics."""
+    """Return the text that Prometheus reads."""
     registry = CollectorRegistry()
     Metrics(registry)
-    return Exposition(registry)(ASKED).body.decode()
+    return MetricsEndpoint(registry)(ASKED).body.decode()
 
 
 def kinds(text: str) -> dict[str, str]:
-    """Return the kind of each metric by its name, except for times of creation."""
+    """Return the type of each metric by name, without creation times."""
     found = re.findall(r"^# TYPE (\S+) (\S+)", text, re.MULTILINE)
     return {name: kind for name, kind in found if not name.endswith("_created")}
 
 
 def expressions() -> Iterator[str]:
-    """Yield the expressions of the dashboard, with values for its variables."""
+    """Yield the expressions in the dashboard, with values for its variables."""
     for panel in PANELS:
         for target in panel["targets"]:
             yield target["expr"].replace("$__rate_interval", "5m").replace("$job", ".*")
 
 
 def check(*arguments: object, given: str | None = None) -> str:
-    """Run promtool, which has to succeed; return its output."""
+    """Run promtool, which must succeed; return its output."""
     command = [str(PROMTOOL), *map(str, arguments)]
     done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def test_the_table_has_every_metric_and_every_value_of_its_labels(text: str) -> None:
+def test_the_table_lists_every_metric_and_label_value(text: str) -> None:
     documented = re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)
     assert sorted(documented) == sorted(kinds(text))
     values = {value for _, value in re.findall(r'(type|outcome|refusal|result)="(\w+)"', text)}
@@ -64,7 +63,7 @@ def test_the_table_has_every_metric_and_every_value_of_its_labels(text: str) -> 
     assert [value for value in values if f"`{value}`" not in PAGE] == []
 
 
-def test_dashboard_and_rules_use_what_exists_and_the_dashboard_all_of_it(text: str) -> None:
+def test_rules_use_existing_metrics_and_the_dashboard_uses_all(text: str) -> None:
     known, shown = kinds(text), " ".join(expressions())
     used = re.findall(r"\bhookrow_\w+", f"{shown} {RULES.read_text()}")
     histograms = {name for name, kind in known.items() if kind == "histogram"}
@@ -74,7 +73,7 @@ def test_dashboard_and_rules_use_what_exists_and_the_dashboard_all_of_it(text: s
 
 
 @pytest.mark.skipif(PROMTOOL is None, reason="no promtool: it is in Debian's prometheus")
-def test_promtool_accepts_all_and_alerts_fire_when_they_should(text: str, tmp_path: Path) -> None:
+def test_promtool_accepts_the_rules_and_alerts_fire(text: str, tmp_path: Path) -> None:
     check("check", "metrics", given=text)
     rules = [{"record": f"r{n}", "expr": each} for n, each in enumerate(expressions())]
     file = tmp_path / "rules.yml"  # JSON is YAML
@@ -83,7 +82,7 @@ def test_promtool_accepts_all_and_alerts_fire_when_they_should(text: str, tmp_pa
     check("test", "rules", Path(__file__).with_name("alerts.yml"))
 
 
-def test_each_block_of_python_runs(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_python_block_runs(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOOKROW_SECRET", SECRET)
     monkeypatch.setenv("HOOKROW_DATABASE_URL", sqlite_url)
     for block in read_blocks("docs/metrics.md", "python"):
@@ -98,7 +97,7 @@ def test_each_block_of_python_runs(sqlite_url: str, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("metrics", [True, False])
-def test_the_server_has_the_page_only_with_its_option(sqlite_url: str, *, metrics: bool) -> None:
+def test_serve_has_the_endpoint_only_with_its_option(sqlite_url: str, *, metrics: bool) -> None:
     server = Server(Settings(secrets=(SECRET,), database_url=sqlite_url, metrics=metrics))
     assert ("hookrow_backlog" in call_asgi(server, ASKED, PATIENCE)[1]) is metrics
     server.close()

@@ -42,7 +42,7 @@ def test_each_error_is_the_configurations_or_a_stores() -> None:
         ("dashboard", "jinja2", r"'hookrow\[dashboard\]'"),
         ("cli", "click", r"'hookrow\[serve\]'"),
         ("metrics", "prometheus_client", r"'hookrow\[metrics\]'"),
-        ("observability.exposition", "prometheus_client", r"'hookrow\[metrics\]'"),
+        ("observability.endpoint", "prometheus_client", r"'hookrow\[metrics\]'"),
         ("tracing", "opentelemetry", r"'hookrow\[tracing\]'"),
     ],
 )

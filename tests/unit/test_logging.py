@@ -1,4 +1,4 @@
-"""Log lines: what is logged of each request, under which id, in JSON, and how often."""
+"""Log lines: their text, request ids, format as JSON, and rate limit."""
 
 import json
 import logging
@@ -21,7 +21,7 @@ from hookrow.stores.memory import MemoryStore
 from small_world import SECRET, head, request, store
 from wire import PATIENCE, eventually
 
-STRANGER = "Somebody came without the secret, and was answered 401: request r-1."
+UNAUTHENTIC = "Returned 401: no valid secret in request r-1."
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def receiver() -> Receiver:
 
 
 def _all_kinds(receiver: Receiver) -> None:
-    """Send a request of each kind, and others that are refused three times."""
+    """Send a request of each kind, and three of each kind that is refused by its head."""
     receiver.answer(request())
     receiver.answer(request("eve@example.com"))
     receiver.answer(Request(head(), b"{}"))
@@ -48,28 +48,28 @@ def _all_kinds(receiver: Receiver) -> None:
 
 def test_at_debug_level(lines: pytest.LogCaptureFixture, receiver: Receiver) -> None:
     _all_kinds(receiver)
-    assert [re.sub(r"took [\d.]+ ms", "took", message) for message in lines.messages] == [
-        "A group of 1 took: 1 recorded; requests r-1",
-        "Answered 404, subscriber_not_found: Delivered 'm-1' of 'e***@example.com', request r-1",
-        "A group of 1 took: 1 subscriber_not_found; requests r-1",
-        "Answered 422, unsupported: an unsupported notification, request r-1",
-        "A group of 1 took: 1 unsupported; requests r-1",
-        "Answered 404, no_such_path: request r-1",
-        "Answered 405, method_not_allowed: request r-1",
-        STRANGER,
+    assert [re.sub(r" in [\d.]+ ms", "", message) for message in lines.messages] == [
+        "Processed a group of 1: 1 recorded; requests r-1",
+        "Returned 404: subscriber_not_found for Delivered 'm-1' of 'e***@example.com', request r-1",
+        "Processed a group of 1: 1 subscriber_not_found; requests r-1",
+        "Returned 422: unsupported for an unsupported notification, request r-1",
+        "Processed a group of 1: 1 unsupported; requests r-1",
+        "Returned 404: no_such_path for request r-1",
+        "Returned 405: method_not_allowed for request r-1",
+        UNAUTHENTIC,
         *[
-            "Answered 404, no_such_path: request r-1",
-            "Answered 405, method_not_allowed: request r-1",
+            "Returned 404: no_such_path for request r-1",
+            "Returned 405: method_not_allowed for request r-1",
         ]
         * 2,
     ]
     lines.clear()
-    lines.set_level(logging.INFO, "hookrow")  # at which only wrong secrets are logged
+    lines.set_level(logging.INFO, "hookrow")  # which logs only wrong secrets
     _all_kinds(receiver)
-    assert {*lines.messages} <= {STRANGER}
+    assert {*lines.messages} <= {UNAUTHENTIC}
 
 
-def test_group_that_is_answered_503(
+def test_a_group_that_fails_is_logged_with_its_requests(
     caplog: pytest.LogCaptureFixture, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def transaction(*_: object, **__: object) -> None:
@@ -88,14 +88,14 @@ def test_json_with_request_ids(lines: pytest.LogCaptureFixture, receiver: Receiv
     assert first == {
         "level": "warning",
         "logger": "hookrow",
-        "message": STRANGER,
+        "message": UNAUTHENTIC,
         "request_id": "r-1",
     }
     assert (second["level"], second["request_ids"]) == ("debug", ["r-1"])
     assert "request_id" not in second
 
 
-def test_a_traceback_and_control_characters_stay_within_one_line_of_json() -> None:
+def test_a_traceback_and_control_characters_fit_in_one_line_of_json() -> None:
     try:
         int("two\nlines")
     except ValueError:
@@ -126,14 +126,14 @@ def test_only_the_loggers_of_hookrow_and_uvicorn_are_configured() -> None:
         *([b"a\x00"], [b"<b>"], ["\u00e9".encode()]),
     ],
 )
-def test_a_request_without_a_short_harmless_id_gets_a_new_one(given: list[bytes]) -> None:
+def test_an_unsafe_request_id_is_replaced(given: list[bytes]) -> None:
     made = [request_id([(b"x-request-id", value) for value in given]) for _ in range(2)]
     assert all(re.fullmatch("[0-9a-f]{16}", each) for each in made)
     assert made[0] != made[1]
 
 
 @pytest.mark.parametrize("given", ["4bf92f3577b34da6", "A.b_c-9", "x" * 64])
-def test_a_harmless_request_id_is_kept(given: str) -> None:
+def test_a_safe_request_id_is_kept(given: str) -> None:
     assert request_id([(b"Host", b"x"), (b"X-Request-Id", given.encode())]) == given
 
 
@@ -154,9 +154,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def test_templates_are_logged_and_then_counted(
-    lines: pytest.LogCaptureFixture, clock: Clock
-) -> None:
+def test_repeated_messages_are_counted(lines: pytest.LogCaptureFixture, clock: Clock) -> None:
     for number in range(6):
         log.warning("again %d", number, extra={"request_id": "r-1"})
     log.error("again %d", 0)
@@ -179,7 +177,7 @@ def test_templates_are_logged_and_then_counted(
 def test_two_threads_at_once_log_a_message_once(
     lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They meet at the clock, unless the limiter lets one thread at a time read it."""
+    """The threads meet at the clock, unless a lock admits one at a time."""
     start, meeting = Barrier(2, timeout=PATIENCE), Barrier(2, timeout=0.05)
 
     def clock() -> float:
@@ -200,10 +198,10 @@ def test_two_threads_at_once_log_a_message_once(
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_process_that_is_forked_while_a_thread_logs_can_log(
+def test_a_child_forked_while_a_thread_logs_can_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The child has a lock of its own: no thread of its would ever release the parent's."""
+    """The child has its own lock: none of its threads would release the parent's."""
     parent, reached, opened = os.getpid(), Event(), Event()
 
     def clock() -> float:
@@ -225,7 +223,7 @@ def test_a_process_that_is_forked_while_a_thread_logs_can_log(
         assert (os.waitstatus_to_exitcode(ended), logged.result(PATIENCE)) == (0, None)
 
 
-def test_the_filter_limits_warnings_by_their_template(clock: Clock) -> None:
+def test_the_rate_limit_applies_to_a_template(clock: Clock) -> None:
     def passes(level: int, message: str, value: int) -> bool:
         return limit.filter(logging.LogRecord("uvicorn", level, "", 0, message, (value,), None))
 
@@ -236,7 +234,7 @@ def test_the_filter_limits_warnings_by_their_template(clock: Clock) -> None:
     assert passes(logging.WARNING, "bad %d", 3)
 
 
-def test_periodic_work_that_fails_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_periodic_task_continues_after_a_failure(caplog: pytest.LogCaptureFixture) -> None:
     times: list[int] = []
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""Metrics: what is counted, and how Prometheus reads it."""
+"""Metrics: the counts, and the text that Prometheus reads."""
 
 import re
 import sqlite3
@@ -12,9 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from copying import replace
 from hookrow import ConfigurationError, Postmark, Receiver, Refusal, Request
 from hookrow.core.notification import Arrival, Delivered
-from hookrow.metrics import Metrics
-from hookrow.observability.exposition import Exposition
-from hookrow.observability.observer import Inside
+from hookrow.metrics import Metrics, MetricsEndpoint
+from hookrow.observability.observer import Gauges
 from hookrow.stores import Conflict, Unavailable
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.memory_log import MemoryLog
@@ -39,8 +38,8 @@ def receiver(metrics: Metrics) -> Receiver:
 
 
 def page(registry: CollectorRegistry) -> str:
-    """Return the page that Prometheus reads."""
-    return Exposition(registry)(Request(head("/metrics"), b"")).body.decode()
+    """Return the text that Prometheus reads."""
+    return MetricsEndpoint(registry)(Request(head("/metrics"), b"")).body.decode()
 
 
 def values(registry: CollectorRegistry) -> dict[str, float]:
@@ -96,20 +95,20 @@ def test_refusals_and_late_responses(
 def test_lag_is_never_negative(registry: CollectorRegistry, metrics: Metrics) -> None:
     late = Arrival(Delivered("a", "m", AT), b"", AT + timedelta(seconds=90))
     early = replace(late, received_at=AT - timedelta(seconds=90))
-    metrics.recording([early, late], [None, None])([Refusal.FAILED.refused()] * 2)
+    metrics.begin_group([early, late], [None, None])([Refusal.FAILED.refused()] * 2)
     counted = values(registry)
     assert (counted["hookrow_lag_seconds_sum{}"], counted["hookrow_lag_seconds_count{}"]) == (90, 2)
     assert counted[NEWEST] == late.received_at.timestamp()
 
 
-def test_look_at_what_waits_and_at_secrets(registry: CollectorRegistry, metrics: Metrics) -> None:
+def test_collect_reads_the_gauges(registry: CollectorRegistry, metrics: Metrics) -> None:
     matched, held = {0: 3, 1: 2}, store()
     Receiver(Postmark(SECRET), held).answer(request("eve@example.com"))
-    metrics.look()  # before there is anything to look at
-    metrics.watch(Inside(lambda: 7, lambda: 5, lambda: matched, held.log))
+    metrics.collect()  # before there are gauges
+    metrics.start(Gauges(lambda: 7, lambda: 5, lambda: matched, held.log))
     for changed in ({}, {0: 4, 1: 2}, {0: 1, 1: 0}):
         matched |= changed
-        metrics.look()
+        metrics.collect()
     counted = values(registry)
     assert counted.pop(NEWEST) > AT.timestamp()
     assert counted == {
@@ -121,18 +120,18 @@ def test_look_at_what_waits_and_at_secrets(registry: CollectorRegistry, metrics:
     }
 
 
-def test_look_without_database_and_spool(registry: CollectorRegistry, metrics: Metrics) -> None:
+def test_collect_without_database_and_spool(registry: CollectorRegistry, metrics: Metrics) -> None:
     log = Mock(MemoryLog, count_parked=Mock(side_effect=Unavailable))
     spooled = Mock(side_effect=sqlite3.OperationalError)
-    metrics.watch(Inside(lambda: 7, spooled, lambda: {0: 1}, log))
-    metrics.look()
+    metrics.start(Gauges(lambda: 7, spooled, lambda: {0: 1}, log))
+    metrics.collect()
     assert values(registry) == {
         "hookrow_backlog{}": 7,
         "hookrow_secret_matches_total{secret=1}": 1,
     }
 
 
-def test_no_request_adds_a_series(registry: CollectorRegistry, receiver: Receiver) -> None:
+def test_no_request_adds_a_time_series(registry: CollectorRegistry, receiver: Receiver) -> None:
     before = len(page(registry).splitlines())
     for number in range(50):
         receiver.admit(head(f"/{number}"))
@@ -146,5 +145,5 @@ def test_no_request_adds_a_series(registry: CollectorRegistry, receiver: Receive
 
 @pytest.mark.usefixtures("metrics")
 def test_one_receiver_per_registry(registry: CollectorRegistry) -> None:
-    with pytest.raises(ConfigurationError, match="One registry can have the metrics of one"):
+    with pytest.raises(ConfigurationError, match="metrics of one receiver only"):
         Metrics(registry)

@@ -18,13 +18,13 @@ from hookrow.wsgi import WSGI
 from small_world import SECRET, head, request, store
 from wire import eventually
 
-CALLS = ("look", "refused", "arrived", "recording", "attempted", "late")
+EVENTS = ("collect", "refused", "admitted", "begin_group", "attempted", "late")
 
 
 @pytest.fixture
 def observer() -> Mock:
-    """Return an observer that is called; it remembers the id of each request."""
-    return Mock(Observer, arrived=Mock(side_effect=_id))
+    """Return an observer that records its calls; its contexts are the ids of the requests."""
+    return Mock(Observer, admitted=Mock(side_effect=_id))
 
 
 def _id(head: RequestHead) -> str:
@@ -35,12 +35,12 @@ def refused(observer: Mock) -> list[tuple[str, Refusal]]:
     return [(each.args[0].path, each.args[1]) for each in observer.refused.call_args_list]
 
 
-def ends(observer: Mock) -> list[object]:
-    """Return how the groups of one each ended."""
-    return [each.args[0][0] for each in observer.recording.return_value.call_args_list]
+def outcomes(observer: Mock) -> list[object]:
+    """Return the outcome of each group, which has one notification."""
+    return [each.args[0][0] for each in observer.begin_group.return_value.call_args_list]
 
 
-def test_what_is_refused_by_its_head_or_its_length(observer: Mock) -> None:
+def test_requests_refused_by_head_or_length(observer: Mock) -> None:
     receiver = Receiver(Postmark(SECRET), store(), observer=observer)
     for each in (head("/x"), head(method="GET"), head(secret="x"), head()):
         receiver.admit(each)
@@ -54,23 +54,23 @@ def test_what_is_refused_by_its_head_or_its_length(observer: Mock) -> None:
     ]
 
 
-def test_what_waits_and_what_finds_no_room(observer: Mock, tmp_path: Path) -> None:
+def test_gauges_and_a_notification_beyond_the_backlog(observer: Mock, tmp_path: Path) -> None:
     held, spool = store(), tmp_path / "spool"
     receiver = Receiver(
         Postmark(SECRET), held, backlog=1, deadline=60, observer=observer, spool=spool
     )
-    [inside] = observer.watch.call_args.args
+    [gauges] = observer.start.call_args.args
     with closing(receiver), held.transaction():
-        while not (inside.spooled() and ends(observer) and inside.backlog()):
+        while not (gauges.spooled() and outcomes(observer) and gauges.backlog()):
             receiver(request())
-        assert (inside.backlog(), inside.spooled()) == (1, 1)
+        assert (gauges.backlog(), gauges.spooled()) == (1, 1)
     receiver.admit(head())
-    assert inside.matched() == {0: 1}
-    assert Refusal.UNAVAILABLE.refused() in ends(observer)
+    assert gauges.secret_matches() == {0: 1}
+    assert Refusal.UNAVAILABLE.refused() in outcomes(observer)
 
 
 def raising(fault: type[BaseException]) -> Mock:
-    return Mock(Observer, **{call: Mock(side_effect=fault) for call in CALLS})
+    return Mock(Observer, **{event: Mock(side_effect=fault) for event in EVENTS})
 
 
 @pytest.mark.parametrize(
@@ -79,32 +79,32 @@ def raising(fault: type[BaseException]) -> Mock:
         (raising(SystemExit), "SystemExit"),
         (raising(asyncio.CancelledError), "CancelledError"),
         (
-            Mock(Observer, recording=Mock(return_value=Mock(side_effect=ZeroDivisionError))),
+            Mock(Observer, begin_group=Mock(return_value=Mock(side_effect=ZeroDivisionError))),
             "ZeroDivisionError",
         ),
     ],
 )
-def test_one_that_raises_changes_nothing(
+def test_an_exception_changes_no_response(
     observer: Mock, bad: Observer, named: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     receiver = Receiver(Postmark(SECRET), store(), observer=Observers(bad, observer))
     with caplog.at_level(logging.ERROR), closing(receiver):
         assert [result(receiver(request())).status for _ in range(2)] == [200, 200]
         refusal = receiver.admit(head("/x"))
-        eventually(lambda: observer.look.called)
+        eventually(lambda: observer.collect.called)
     assert refusal is not None
     assert refusal.status == 404
     assert caplog.messages == [f"An observer raised {named}."]
     assert refused(observer) == [("/x", Refusal.NO_SUCH_PATH)]
-    assert [*map(type, ends(observer))] == [Recorded] * 2
-    assert observer.recording.call_args.args[1] == ["r-1"]
+    assert [*map(type, outcomes(observer))] == [Recorded] * 2
+    assert observer.begin_group.call_args.args[1] == ["r-1"]
 
 
-def test_a_late_response_and_then_the_outcome_of_its_group(observer: Mock) -> None:
+def test_a_late_response_precedes_the_outcome_of_its_group(observer: Mock) -> None:
     held, both = store(), Observers(raising(SystemExit), observer)
     receiver = Receiver(Postmark(SECRET), held, deadline=0.02, observer=both)
     with closing(receiver), held.transaction():
         assert result(receiver(request())).status == 503
         eventually(lambda: observer.late.called)
-        assert ends(observer) == []
-    assert [*map(type, ends(observer))] == [Recorded]
+        assert outcomes(observer) == []
+    assert [*map(type, outcomes(observer))] == [Recorded]

@@ -1,4 +1,4 @@
-"""Traces: the spans that OpenTelemetry's SDK receives."""
+"""Traces: the spans that OpenTelemetry's SDK exports."""
 
 from collections.abc import Sequence
 from unittest.mock import Mock
@@ -21,7 +21,7 @@ TRACEPARENT = (b"Traceparent", f"00-{TRACE}-{PARENT}-01".encode())
 
 
 class Traced:
-    """A receiver whose spans are kept."""
+    """A receiver whose spans are kept in memory."""
 
     def __init__(self) -> None:
         self._kept = InMemorySpanExporter()
@@ -31,7 +31,7 @@ class Traced:
 
     @property
     def spans(self) -> Sequence[ReadableSpan]:
-        """The spans that have ended, the group's before those of its notifications."""
+        """The finished spans; a group's span precedes those of its notifications."""
         return self._kept.get_finished_spans()
 
 
@@ -46,7 +46,7 @@ def with_headers(*more: tuple[bytes, bytes]) -> Request:
     return Request(replace(given.head, headers=headers), given.body)
 
 
-def test_a_span_from_arrival_to_end_is_linked_to_that_of_its_group(traced: Traced) -> None:
+def test_a_notifications_span_links_to_its_groups_span(traced: Traced) -> None:
     traced.receiver.answer(request())
     group, span = traced.spans
     assert (group.name, span.name) == ("hookrow group", "hookrow Delivery")
@@ -63,7 +63,7 @@ def test_a_span_from_arrival_to_end_is_linked_to_that_of_its_group(traced: Trace
     assert (span.start_time or 0) <= (group.start_time or 0)
 
 
-def test_with_a_traceparent_the_span_belongs_to_that_trace(traced: Traced) -> None:
+def test_a_traceparent_is_the_parent_of_the_span(traced: Traced) -> None:
     traced.receiver.answer(with_headers(TRACEPARENT, (b"tracestate", b"vendor=1")))
     group, span = traced.spans
     assert span.parent is not None
@@ -78,7 +78,7 @@ def test_an_invalid_traceparent_is_ignored(traced: Traced, value: bytes) -> None
     assert traced.spans[1].parent is None
 
 
-def test_the_hosts_span_is_the_parent_whatever_the_traceparent(traced: Traced) -> None:
+def test_the_hosts_span_takes_precedence_over_a_traceparent(traced: Traced) -> None:
     with traced.provider.get_tracer("host").start_as_current_span("POST") as host:
         traced.receiver.answer(with_headers(TRACEPARENT))
     group, span, _ = traced.spans
@@ -86,7 +86,7 @@ def test_the_hosts_span_is_the_parent_whatever_the_traceparent(traced: Traced) -
     assert span.kind is SpanKind.INTERNAL
 
 
-def test_a_refusal_is_no_error_and_no_span_has_an_address(traced: Traced) -> None:
+def test_a_refusal_is_no_error_and_no_span_contains_an_address(traced: Traced) -> None:
     traced.receiver.answer(request("eve@example.com"))
     traced.receiver.answer(Request(head(), b'{"Recipient": "eve@example.com"}'))
     spans = traced.spans[1::2]

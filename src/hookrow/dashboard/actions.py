@@ -10,7 +10,7 @@ from hookrow.dashboard import listing
 from hookrow.dashboard.asking import Fields, Mistake, fields, linked
 from hookrow.dashboard.site import Site
 from hookrow.http import RequestHead
-from hookrow.observability.logging import masked
+from hookrow.observability.logging import mask_email
 from hookrow.providers.postmark import parse
 from hookrow.receiver.manual import change_by_hand
 from hookrow.receiver.replay import arrivals_of, record_late
@@ -98,4 +98,4 @@ def _tell(head: RequestHead, what: str) -> None:
 
 def _named(user: str) -> str:
     """Name a user in a log: in one line, and without a full address."""
-    return printable(masked(user) if "@" in user else user)[:80]
+    return printable(mask_email(user) if "@" in user else user)[:80]

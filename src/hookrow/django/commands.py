@@ -28,7 +28,7 @@ from hookrow.django.models import Notification
 from hookrow.django.receiver import store
 from hookrow.errors import ConfigurationError
 from hookrow.finding import Finding, Level, several_rows
-from hookrow.observability.logging import masked
+from hookrow.observability.logging import mask_email
 from hookrow.outside import look
 from hookrow.stores import Store, StoreError
 
@@ -149,7 +149,7 @@ def _emails() -> Iterator[Finding]:
         yield Finding(Level.WARNING, "emails", f"They could not be compared: {error}")
         return
     if count:
-        yield several_rows(count, masked(example))
+        yield several_rows(count, mask_email(example))
 
 
 def _endpoint() -> str:

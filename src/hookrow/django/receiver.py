@@ -97,10 +97,10 @@ def _receiver() -> Receiver:
 class _Observers(Observers):
     """Closes the connections of the thread that collects metrics."""
 
-    def look(self) -> None:
-        """Have the observer look."""
+    def collect(self) -> None:
+        """Let each observer read the gauges."""
         with _own_connections():
-            super().look()
+            super().collect()
 
 
 def _send(arrival: Arrival, outcome: Outcome) -> None:

@@ -1,6 +1,7 @@
-"""Log lines: what is said of each request and each group at debug level, and lines in JSON.
+"""Logging: the lines about requests and groups, their format as JSON, and a rate limit.
 
-No line has a secret or a full address in it. Each that is about a request names its id.
+No line contains a secret or a full email address. Each line about a request contains its id.
+All lines go to the logger `hookrow`; configuring it is up to the host.
 """
 
 from __future__ import annotations
@@ -16,40 +17,40 @@ from time import monotonic
 from typing import Any
 
 from hookrow.concurrency import reset_after_fork
-from hookrow.core.notification import Arrival, Outcome, Recorded
+from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal
+from hookrow.http import RequestHead
 
 log = logging.getLogger("hookrow")
 
 INTERVAL = 10.0
-"""In seconds; how long a warning or an error is not logged again."""
+"""In seconds; the rate limit of a warning or an error is one line in this time."""
 
 _MOST = 1000
-"""How many messages are remembered."""
+"""The number of messages whose rate is limited at the same time; it bounds the memory."""
 
 
 class RateLimitFilter(logging.Filter):
-    """Drops a warning or an error that was logged in the last 10 seconds, whatever its values.
+    """Drops a warning or an error if the same message was logged in the last 10 seconds.
 
-    When the message is logged again, it says how many were dropped. Messages are told apart by
-    their templates: a message whose values matter has them in its template. What is logged at a
-    lower level is not limited.
+    The next line that passes contains the number of dropped ones. Two messages are the same if
+    their level and template are, whatever their arguments: arguments that distinguish messages
+    belong in the template. Lower levels are not limited.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.reset()
-
         reset_after_fork(self)
 
     def reset(self) -> None:
-        """Forget what was logged, and create a lock, which a fork may have left held."""
+        """Forget all messages, and create a new lock: a fork may have copied a locked one."""
         # Reentrant: a signal handler may log while its thread holds the lock.
         self._lock: AbstractContextManager[object] = RLock()
         self._limited_until: dict[tuple[int, str], float] = {}
         self._dropped: Counter[tuple[int, str]] = Counter()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether to log it."""
+        """Return whether to log the record."""
         if record.levelno < logging.WARNING:
             return True
         key = record.levelno, str(record.msg)
@@ -71,10 +72,10 @@ log.addFilter(rate_limit)
 
 
 class JSONFormatter(logging.Formatter):
-    """One JSON object a line: `time` (RFC 3339, UTC), `level`, `logger`, `message`.
+    """Formats a record as one line of JSON: `time` (RFC 3339, UTC), `level`, `logger`, `message`.
 
-    A line about a request has its `request_id`, one about a group their `request_ids`;
-    `error` is a traceback.
+    A line about a request also has `request_id`, a line about a group `request_ids`, and a line
+    with a traceback `error`.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -95,7 +96,7 @@ class JSONFormatter(logging.Formatter):
 
 
 def configuration(level: str, style: str) -> dict[str, Any]:
-    """Return a configuration of our loggers and uvicorn's, and of no other.
+    """Return a `dictConfig` for the loggers of hookrow and uvicorn, and for no others.
 
     `style` is "line" or "json".
     """
@@ -112,61 +113,74 @@ def configuration(level: str, style: str) -> dict[str, Any]:
         "loggers": {
             "hookrow": logger,
             "uvicorn": logger,
-            "uvicorn.error": {"filters": ["rate_limit"]},  # it tells of every bad request
+            "uvicorn.error": {"filters": ["rate_limit"]},  # it logs every bad request
         },
     }
 
 
-def detailed() -> bool:
-    """Tell whether each request and each group has a line."""
-    return log.isEnabledFor(logging.DEBUG)
+def log_refusal(head: RequestHead, refusal: Refusal) -> None:
+    """Log a request that was refused by its head: at debug level, or as a warning if 401."""
+    extra = {"request_id": head.request_id}
+    if refusal is Refusal.UNAUTHENTIC:
+        log.warning("Returned 401: no valid secret in request %s.", head.request_id, extra=extra)
+    else:
+        log.debug(
+            "Returned %d: %s for request %s",
+            refusal.status,
+            refusal.name.lower(),
+            head.request_id,
+            extra=extra,
+        )
 
 
-def tell_group(arrivals: Sequence[Arrival], outcomes: Sequence[Outcome], seconds: float) -> None:
-    """Say how a group ended, and of each that was refused what it was."""
+def log_group(arrivals: Sequence[Arrival], outcomes: Sequence[Outcome], seconds: float) -> None:
+    """Log, at debug level, the time and the outcomes of a group, and each refusal in it."""
+    if not log.isEnabledFor(logging.DEBUG):
+        return
     for arrival, outcome in zip(arrivals, outcomes, strict=True):
         if not isinstance(outcome, Recorded):
             log.debug(
-                "Answered %d, %s: %s",
+                "Returned %d: %s for %s",
                 outcome.refusal.status,
-                ending(outcome),
-                describe(arrival),
+                outcome_name(outcome),
+                describe_arrival(arrival),
                 extra={"request_id": arrival.request_id},
             )
-    ends = Counter(map(ending, outcomes))
-    requests = ids(arrivals)
+    counts = Counter(map(outcome_name, outcomes))
+    requests = request_ids(arrivals)
     log.debug(
-        "A group of %d took %.1f ms: %s; requests %s",
+        "Processed a group of %d in %.1f ms: %s; requests %s",
         len(arrivals),
         seconds * 1000,
-        ", ".join(f"{count} {name}" for name, count in ends.most_common()),
+        ", ".join(f"{count} {name}" for name, count in counts.most_common()),
         ", ".join(requests),
         extra={"request_ids": requests},
     )
 
 
-def ending(outcome: Outcome) -> str:
-    """Return in a word how a notification ended."""
+def outcome_name(outcome: Outcome) -> str:
+    """Return `recorded` or the refusal's name in lower case."""
     return "recorded" if isinstance(outcome, Recorded) else outcome.refusal.name.lower()
 
 
-def describe(arrival: Arrival) -> str:
-    """Name a notification in a log: in one line, and without a full address."""
+def describe_arrival(arrival: Arrival) -> str:
+    """Describe a notification for a log line: type, message id, masked recipient, request."""
     notification = arrival.notification
     request = f", request {arrival.request_id}" if arrival.request_id else ""
     if notification is None:
         return f"an unsupported notification{request}"
-    recipient = masked(notification.recipient or "")
-    what = f"{type(notification).__name__} {notification.message_id!a:.80}"
-    return f"{what} of {recipient!a:.80}{request}"
+    kind = type(notification).__name__
+    recipient = mask_email(notification.recipient or "")
+    # ASCII only, so that no control character breaks the line, and cut to 80 characters each.
+    return f"{kind} {notification.message_id!a:.80} of {recipient!a:.80}{request}"
 
 
-def ids(arrivals: Sequence[Arrival]) -> Sequence[str]:
-    """Return what a log calls the requests; what comes from the log or the spool has none."""
+def request_ids(arrivals: Sequence[Arrival]) -> Sequence[str]:
+    """Return the request ids of arrivals; one from the log or the spool has no request."""
     return [arrival.request_id for arrival in arrivals if arrival.request_id]
 
 
-def masked(email: str) -> str:
-    """Return the address as it may be shown: its first letter, and where it is."""
+def mask_email(email: str) -> str:
+    """Return the address with its first letter and domain only: `a***@example.com`."""
     local, at, domain = email.rpartition("@")
     return f"{(local or domain)[:1]}***{at}{domain if at else ''}"

@@ -1,110 +1,157 @@
-"""Metrics: what a receiver does as Prometheus counts it, in names that begin with `hookrow_`.
+"""Prometheus metrics of a receiver; every name begins with `hookrow_`.
 
-Every label has a few values that are known beforehand; none is made of what a request says.
+The values of every label are known in advance: none is taken from a request, so that no
+request can add a time series. How Prometheus reads the metrics is in `endpoint`.
 """
 
 from __future__ import annotations
 
-from collections import Counter as Tally
-from collections.abc import Mapping, Sequence
+import collections
+import sqlite3
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import accumulate
+from math import inf
 from time import perf_counter, time
-from typing import TypeAlias
+from types import NoneType
 
-from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal
-from hookrow.errors import ConfigurationError, MissingExtra
+from hookrow.core.notification import (
+    Arrival,
+    Delivered,
+    Opened,
+    Outcome,
+    Reactivated,
+    Recorded,
+    Refusal,
+    Suppressed,
+)
+from hookrow.errors import ConfigurationError, HookrowError, MissingExtra
 from hookrow.http import RequestHead
-from hookrow.observability.observer import Ended, Inside, Observer
-from hookrow.receiver.spool import FAULTS
-from hookrow.stores import StoreError
-from hookrow.stores.log import Query
+from hookrow.observability.observer import Gauges, GroupEnd, Observer
+from hookrow.stores import Conflict, Locked, Rejected, Unavailable
+from hookrow.stores.log import LogReader, Query
 
 try:
-    from prometheus_client import CollectorRegistry
-
-    from hookrow.observability.series import RESULTS, Series
+    from prometheus_client import CollectorRegistry, Counter, Gauge
+    from prometheus_client.core import HistogramMetricFamily
+    from prometheus_client.registry import Collector
+    from prometheus_client.values import ValueClass
 except ModuleNotFoundError as error:
     raise MissingExtra("hookrow.observability.metrics", "metrics") from error
 
-_Ending: TypeAlias = tuple[type, Refusal | None]
+RESPONSE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+LAG_SECONDS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 6 * 3600.0, 86400.0, 3 * 86400.0)
+GROUP_SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
+
+TYPES = {
+    Delivered: "delivered",
+    Opened: "opened",
+    Suppressed: "suppressed",
+    Reactivated: "reactivated",
+    NoneType: "unsupported",
+}
+"""The label of each type of notification."""
+
+BEFORE_PARSING = (
+    *(Refusal.NO_SUCH_PATH, Refusal.METHOD_NOT_ALLOWED, Refusal.UNAUTHENTIC),
+    *(Refusal.TIMED_OUT, Refusal.LENGTH_REQUIRED, Refusal.TOO_LARGE),
+)
+"""Refusals of a request; all others are outcomes of a notification."""
+
+ATTEMPTS = {
+    NoneType: "committed",
+    Conflict: "conflict",
+    Locked: "locked",
+    Rejected: "rejected",
+    Unavailable: "unavailable",
+}
+"""The label of an attempt by the type of its exception; any other exception is a fault."""
+
+_FAULT = "fault"
+
+_UNREADABLE = (HookrowError, OSError, sqlite3.Error)
+"""Raised by a gauge if the database or the spool cannot be read: it keeps its last value."""
 
 
 class Metrics(Observer):
     """The metrics of one receiver: `Receiver(..., observer=Metrics(registry))`.
 
-    Raises `ConfigurationError` where the registry has such metrics already.
+    Raises `ConfigurationError` if the registry already contains the metrics of a receiver.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         try:
-            self._series = Series(registry)
+            self._register_counters(registry)
+            self._register_histograms(registry)
+            self._register_gauges(registry)
         except ValueError as error:
             raise ConfigurationError(
-                f"One registry can have the metrics of one receiver: {error}."
+                f"A registry can contain the metrics of one receiver only: {error}."
             ) from error
-        self._inside: Inside | None = None
-        self._matched: dict[int, int] = {}
+        self._source: Gauges | None = None
+        self._counted_matches: dict[int, int] = {}
         self._newest_at = 0.0
 
-    def watch(self, inside: Inside) -> None:
-        """Begin; what is inside is looked at from then on."""
-        self._inside = inside
+    def start(self, gauges: Gauges) -> None:
+        """Keep the gauges, which `collect` reads."""
+        self._source = gauges
 
-    def look(self) -> None:
-        """Set what changes without a notification, and count the secrets."""
-        inside = self._inside
-        if inside is None:
+    def collect(self) -> None:
+        """Set what changes without a notification, and count the matches of each secret."""
+        source = self._source
+        if source is None:
             return
         self._set_newest(self._newest_at)  # the clock may have been set back
-        self._series.backlog.set(inside.backlog())
-        self._count_secrets(inside.matched())
-        with suppress(*FAULTS):
-            self._series.spooled.set(inside.spooled())
-        if inside.log is not None:
-            with suppress(StoreError):
-                self._series.parked.set(inside.log.count_parked())
-                for entry in inside.log.newest(Query(), limit=1, bodies=False):
-                    self._set_newest(entry.received_at.timestamp())
+        self._backlog.set(source.backlog())
+        self._count_secret_matches(source.secret_matches())
+        with suppress(*_UNREADABLE):
+            self._spooled.set(source.spooled())
+        if source.log is not None:
+            with suppress(*_UNREADABLE):
+                self._read_log(source.log)
 
     def refused(self, head: RequestHead, refusal: Refusal) -> None:
-        """Count it."""
+        """Count the refusal."""
         del head
-        self._series.refused[refusal].inc()
+        self._refused[refusal].inc()
 
-    def arrived(self, head: RequestHead) -> float:
-        """Return when it was, by the clock that never goes back."""
+    def admitted(self, head: RequestHead) -> float:
+        """Return the time, by a clock that is never set back."""
         del head
         return perf_counter()
 
-    def recording(self, arrivals: Sequence[Arrival], seen: Sequence[object | None]) -> Ended:
-        """Set the backlog, and at the group's end count what became of it."""
-        if self._inside is not None:
-            self._series.backlog.set(self._inside.backlog())
-        return partial(self._end, arrivals, seen)
+    def begin_group(
+        self, arrivals: Sequence[Arrival], contexts: Sequence[object | None]
+    ) -> GroupEnd:
+        """Set the backlog; count the outcomes at the end."""
+        if self._source is not None:
+            self._backlog.set(self._source.backlog())
+        return partial(self._end_group, arrivals, contexts)
 
     def attempted(self, arrivals: Sequence[Arrival], error: Exception | None) -> None:
-        """Count it, and its size if it is committed."""
+        """Count the attempt, and the size of a group that was committed."""
         if error is None:
-            self._series.group.observe_all([len(arrivals)])
-        self._series.attempts[RESULTS.get(type(error), "fault")].inc()
+            self._group.observe_all([len(arrivals)])
+        self._attempts[ATTEMPTS.get(type(error), _FAULT)].inc()
 
     def late(self) -> None:
-        """Count it."""
-        self._series.late.inc()
+        """Count the response."""
+        self._late.inc()
 
-    def _end(
+    def _end_group(
         self,
         arrivals: Sequence[Arrival],
-        seen: Sequence[object | None],
+        contexts: Sequence[object | None],
         outcomes: Sequence[Outcome],
     ) -> None:
         now = perf_counter()
-        for ending, count in Tally(map(_ending, arrivals, outcomes)).items():
-            self._series.notifications[ending].inc(count)
-        self._series.answer.observe_all([now - began for began in seen if isinstance(began, float)])
-        self._series.lag.observe_all(
-            # Of two clocks, of which one may be ahead.
+        for result, count in collections.Counter(map(_result, arrivals, outcomes)).items():
+            self._notifications[result].inc(count)
+        self._seconds.observe_all([now - began for began in contexts if isinstance(began, float)])
+        self._lag.observe_all(
+            # The provider's clock may be ahead.
             [
                 max(0.0, (arrival.received_at - arrival.notification.at).total_seconds())
                 for arrival in arrivals
@@ -113,23 +160,138 @@ class Metrics(Observer):
         )
         self._set_newest(arrivals[-1].received_at.timestamp())
 
+    def _read_log(self, log: LogReader) -> None:
+        self._parked.set(log.count_parked())
+        for entry in log.newest(Query(), limit=1, bodies=False):
+            self._set_newest(entry.received_at.timestamp())
+
     def _set_newest(self, at: float) -> None:
-        """Set it to no earlier time, unless what it is lies ahead: then a clock was wrong."""
+        """Set the time of the newest notification to the later one, but never to the future."""
         now = time()
         passed = [each for each in (at, self._newest_at) if each <= now]
         self._newest_at = max(passed, default=now)
-        self._series.newest.set(self._newest_at)
+        self._newest.set(self._newest_at)
 
-    def _count_secrets(self, matched: Mapping[int, int]) -> None:
-        """Count what was added since the last look; after a rotation it began anew."""
-        for place, count in matched.items():
-            known = self._matched.get(place, 0)
-            self._series.secrets.labels(str(place + 1)).inc(
-                count - known if count >= known else count
+    def _count_secret_matches(self, matches: Mapping[int, int]) -> None:
+        """Add what is new since the last call; a rotation of secrets resets the count to zero."""
+        for position, count in matches.items():
+            counted = self._counted_matches.get(position, 0)
+            self._secret_matches.labels(str(position + 1)).inc(
+                count - counted if count >= counted else count
             )
-            self._matched[place] = count
+            self._counted_matches[position] = count
+
+    def _register_counters(self, registry: CollectorRegistry) -> None:
+        counter = partial(Counter, registry=registry)
+        notifications = counter(
+            "hookrow_notifications",
+            "Notifications with a valid secret, by type and outcome.",
+            ("type", "outcome"),
+        )
+        outcomes = (None, *(each for each in Refusal if each not in BEFORE_PARSING))
+        self._notifications = {
+            (kind, refusal): notifications.labels(
+                name, refusal.name.lower() if refusal else "recorded"
+            )
+            for kind, name in TYPES.items()
+            for refusal in outcomes
+        }
+        refused = counter(
+            "hookrow_requests_refused",
+            "Requests that were refused before their body was parsed, by reason.",
+            ("refusal",),
+        )
+        self._refused = {each: refused.labels(each.name.lower()) for each in BEFORE_PARSING}
+        attempts = counter(
+            "hookrow_attempts",
+            "Attempts to record a group in one transaction, by result.",
+            ("result",),
+        )
+        results = (*ATTEMPTS.values(), _FAULT)
+        self._attempts = {result: attempts.labels(result) for result in results}
+        self._late = counter(
+            "hookrow_late_answers",
+            "Responses sent at the deadline, before the outcome of the notification was known.",
+        )
+        self._secret_matches = counter(
+            "hookrow_secret_matches",
+            "Requests that each secret authenticated; 1 is the newest secret.",
+            ("secret",),
+        )
+
+    def _register_histograms(self, registry: CollectorRegistry) -> None:
+        histogram = partial(GroupHistogram, registry=registry)
+        self._seconds = histogram(
+            "hookrow_answer_seconds",
+            "Time from the arrival of a notification until its response is known.",
+            buckets=RESPONSE_SECONDS,
+        )
+        self._lag = histogram(
+            "hookrow_lag_seconds",
+            "Time from an event, by the provider's clock, until its notification arrived.",
+            buckets=LAG_SECONDS,
+        )
+        self._group = histogram(
+            "hookrow_group_size", "Notifications committed together.", buckets=GROUP_SIZES
+        )
+
+    def _register_gauges(self, registry: CollectorRegistry) -> None:
+        gauge = partial(Gauge, registry=registry)
+        self._backlog = gauge(
+            "hookrow_backlog",
+            "Notifications waiting for a commit.",
+            multiprocess_mode="livesum",
+        )
+        self._parked = gauge(
+            "hookrow_parked",
+            "Notifications in the log that are waiting for a retry.",
+            multiprocess_mode="mostrecent",
+        )
+        self._spooled = gauge(
+            "hookrow_spooled",
+            "Notifications in the spool, waiting for the database.",
+            multiprocess_mode="mostrecent",
+        )
+        self._newest = gauge(
+            "hookrow_newest_notification_timestamp_seconds",
+            "Arrival of the newest notification, in seconds since 1970; 0 without notifications.",
+            multiprocess_mode="livemax",
+        )
 
 
-def _ending(arrival: Arrival, outcome: Outcome) -> _Ending:
+class GroupHistogram(Collector):
+    """A histogram without labels that records all observations of a group in one update.
+
+    If processes share their counts, each update writes to a file: one update for each
+    notification would be a tenth of its total cost.
+    """
+
+    def __init__(
+        self, name: str, text: str, *, buckets: Sequence[float], registry: CollectorRegistry
+    ) -> None:
+        self._name, self._text = name, text
+        self._bounds = (*buckets, inf)
+        self._labels = [*map(str, buckets), "+Inf"]
+        value = partial(ValueClass, "histogram", name)
+        self._buckets = [value(f"{name}_bucket", ("le",), (le,), text) for le in self._labels]
+        self._sum = value(f"{name}_sum", (), (), text)
+        registry.register(self)
+
+    def observe_all(self, amounts: Sequence[float]) -> None:
+        """Record the amounts."""
+        positions = collections.Counter(bisect_left(self._bounds, each) for each in amounts)
+        for position, count in positions.items():
+            self._buckets[position].inc(count)
+        self._sum.inc(sum(amounts))
+
+    def collect(self) -> Iterator[HistogramMetricFamily]:
+        """Return the observations of this process."""
+        counts = accumulate(bucket.get() for bucket in self._buckets)
+        buckets = list(zip(self._labels, counts, strict=True))
+        yield HistogramMetricFamily(self._name, self._text, buckets, self._sum.get())
+
+
+def _result(arrival: Arrival, outcome: Outcome) -> tuple[type, Refusal | None]:
+    """Return the type of a notification, and its refusal unless it was recorded."""
     refusal = None if isinstance(outcome, Recorded) else outcome.refusal
     return type(arrival.notification), refusal

@@ -1,6 +1,6 @@
-"""Observers: who looks on while a receiver works, and never stands in its way.
+"""Observers: they receive an event for everything that a receiver does, and change nothing.
 
-Metrics and traces are observers. What one raises is logged, and changes no answer.
+Metrics and traces are observers. What counts or measures is in `metrics` and `tracing`.
 """
 
 from __future__ import annotations
@@ -19,115 +19,126 @@ log = logging.getLogger("hookrow")
 P = ParamSpec("P")
 R = TypeVar("R")
 
-LOOK_EVERY = 15.0
-"""In seconds; how often an observer is asked to look at what changes by itself."""
+COLLECT_EVERY = 15.0
+"""In seconds; how often a receiver calls `Observer.collect`."""
 
-Ended: TypeAlias = Callable[[Sequence[Outcome]], object]
-"""Hears how the arrivals of a group ended, in their order."""
+GroupEnd: TypeAlias = Callable[[Sequence[Outcome]], object]
+"""Called with the outcomes of a group, in the order of its arrivals."""
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
-    """What an observer may look at, from any thread.
+class Gauges:
+    """Values of a receiver that can be read at any time, from any thread.
 
-    `backlog` is how many notifications wait for a commit, `spooled` how many wait in the
-    spool, `matched` how often each secret was used, by its place.
+    `backlog` returns the number of notifications that wait for a commit, `spooled` the number
+    in the spool (it raises `OSError`, `sqlite3.Error` or `ConfigurationError` if the file
+    cannot be read), and `secret_matches` the number of requests that each secret has
+    authenticated, by its position: 0 is the newest secret. `log` is None without a log.
     """
 
     backlog: Callable[[], int]
     spooled: Callable[[], int]
-    matched: Callable[[], Mapping[int, int]]
+    secret_matches: Callable[[], Mapping[int, int]]
     log: LogReader | None
 
 
 class Observer:
-    """Looks on: a subclass overrides what it wants to know. All of it has to be quick."""
+    """Base class: a subclass overrides the events that it needs.
 
-    def watch(self, inside: Inside) -> None:
-        """Begin: called once, by the receiver that is being built."""
+    Every method must return quickly: all but `collect` are called while a request waits.
+    """
 
-    def look(self) -> None:
-        """Look at what is inside, every 15 seconds, in a thread of its own."""
+    def start(self, gauges: Gauges) -> None:
+        """Receive the gauges; called once, when the receiver is constructed."""
+
+    def collect(self) -> None:
+        """Read the gauges; called every 15 seconds, in a separate thread."""
 
     def refused(self, head: RequestHead, refusal: Refusal) -> None:
-        """Hear of a request that was refused before there was a notification to record."""
+        """Handle a request that was refused before its body was parsed."""
 
-    def arrived(self, head: RequestHead) -> object | None:
-        """Hear of a request that was let in; what it returns comes back as `seen`."""
+    def admitted(self, head: RequestHead) -> object | None:
+        """Handle an authenticated request; the return value becomes `Arrival.context`."""
 
-    def recording(self, arrivals: Sequence[Arrival], seen: Sequence[object | None]) -> Ended | None:
-        """Hear that work on a group begins; what it returns is called in this thread at its end.
+    def begin_group(
+        self, arrivals: Sequence[Arrival], contexts: Sequence[object | None]
+    ) -> GroupEnd | None:
+        """Handle the start of work on a group; the receiver calls the return value at its end.
 
-        `seen` has for each arrival what `arrived` returned, or None.
+        Both calls happen in the same thread. `contexts` has the context of each arrival, or None.
         """
 
     def attempted(self, arrivals: Sequence[Arrival], error: Exception | None) -> None:
-        """Handle the end of an attempt to record arrivals: its exception, or None.
+        """Handle the end of an attempt to record arrivals; without an error, they are committed.
 
-        None means that they are committed. They are a group or, after it failed, a part of it.
+        The arrivals are a group or, after the group failed, a part of it.
         """
 
     def late(self) -> None:
-        """Hear that a notification was answered by the deadline, though its group goes on."""
+        """Handle a response sent at the deadline, while the notification's group still runs."""
 
 
 class Observers(Observer):
-    """Observers as one, of which nothing comes out that one of them raises.
+    """Combines observers, and logs the exceptions that they raise.
 
-    That is logged, and changes neither an answer nor what the others hear.
+    An exception changes neither a response nor the events that other observers receive.
     """
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
 
-    def watch(self, inside: Inside) -> None:
-        """Have each begin. What it raises here is a mistake of configuration."""
+    def start(self, gauges: Gauges) -> None:
+        """Start each observer. An exception is a mistake of configuration, and propagates."""
         for observer in self._observers:
-            observer.watch(inside)
+            observer.start(gauges)
 
-    def look(self) -> None:
-        """Have each look."""
-        self._each(lambda observer: observer.look())
+    def collect(self) -> None:
+        """Notify each observer."""
+        for observer in self._observers:
+            _call(observer.collect)
 
     def refused(self, head: RequestHead, refusal: Refusal) -> None:
-        """Tell each."""
-        self._each(lambda observer: observer.refused(head, refusal))
+        """Notify each observer."""
+        for observer in self._observers:
+            _call(observer.refused, head, refusal)
 
-    def arrived(self, head: RequestHead) -> Sequence[object | None]:
-        """Tell each; return what each of them returns."""
-        return [self._try(observer.arrived, head) for observer in self._observers]
+    def admitted(self, head: RequestHead) -> Sequence[object | None]:
+        """Notify each observer; return the context of each."""
+        return [_call(observer.admitted, head) for observer in self._observers]
 
-    def recording(self, arrivals: Sequence[Arrival], seen: Sequence[object | None]) -> Ended:
-        """Tell each, with its own part of what was seen; the last that began ends first."""
+    def begin_group(
+        self, arrivals: Sequence[Arrival], contexts: Sequence[object | None]
+    ) -> GroupEnd:
+        """Notify each observer with its own contexts; they end in reverse order."""
         ends = []
-        for number, observer in enumerate(self._observers):
-            own = [each[number] if isinstance(each, list) else None for each in seen]
-            ends.append(self._try(observer.recording, arrivals, own))
+        for position, observer in enumerate(self._observers):
+            own = [each[position] if isinstance(each, list) else None for each in contexts]
+            ends.append(_call(observer.begin_group, arrivals, own))
 
-        def ended(outcomes: Sequence[Outcome]) -> None:
+        def end_group(outcomes: Sequence[Outcome]) -> None:
             for end in filter(None, reversed(ends)):
-                self._try(end, outcomes)
+                _call(end, outcomes)
 
-        return ended
+        return end_group
 
     def attempted(self, arrivals: Sequence[Arrival], error: Exception | None) -> None:
-        """Tell each."""
-        self._each(lambda observer: observer.attempted(arrivals, error))
+        """Notify each observer."""
+        for observer in self._observers:
+            _call(observer.attempted, arrivals, error)
 
     def late(self) -> None:
-        """Tell each."""
-        self._each(lambda observer: observer.late())
-
-    def _each(self, tell: Callable[[Observer], None]) -> None:
+        """Notify each observer."""
         for observer in self._observers:
-            self._try(tell, observer)
+            _call(observer.late)
 
-    def _try(self, call: Callable[P, R], *values: P.args, **more: P.kwargs) -> R | None:
-        try:
-            return call(*values, **more)
-        except KeyboardInterrupt:  # of who ends the process
-            raise
-        except BaseException as error:  # noqa: BLE001 - it only looks on
-            # No traceback: it may quote what the notification says.
-            log.error("An observer raised %s.", type(error).__name__)
-            return None
+
+def _call(event: Callable[P, R], *values: P.args, **named: P.kwargs) -> R | None:
+    """Call an observer; log what it raises, and return None."""
+    try:
+        return event(*values, **named)
+    except KeyboardInterrupt:  # the user ends the process
+        raise
+    except BaseException as error:  # noqa: BLE001 - an observer's SystemExit must not end a thread
+        # Without a traceback, which may quote a notification.
+        log.error("An observer raised %s.", type(error).__name__)
+        return None

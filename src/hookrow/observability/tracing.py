@@ -1,7 +1,7 @@
-"""Traces: a span for each notification, and one for each group that shared a commit.
+"""OpenTelemetry traces: a span for each notification, and a span for each group.
 
-Only OpenTelemetry's API is needed; who exports the spans is the host's to say. No
-attribute has an address in it.
+Only OpenTelemetry's API is required; the host configures where spans go. No attribute
+contains an email address.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from hookrow.core.log_entry import RECORD_TYPES
 from hookrow.core.notification import Arrival, Outcome
 from hookrow.errors import MissingExtra
 from hookrow.http import RequestHead, respond
-from hookrow.observability.logging import ending
-from hookrow.observability.observer import Ended, Observer
+from hookrow.observability.logging import outcome_name
+from hookrow.observability.observer import GroupEnd, Observer
 
 try:
     from opentelemetry import context, trace
@@ -35,70 +35,76 @@ _SERVER_ERROR = 500
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """When a request arrived, in nanoseconds since 1970, and the trace it belongs to."""
+class _SpanStart:
+    """The arrival of a request, in nanoseconds since 1970, its trace, and the kind of its span."""
 
     at: int
-    context: Context
+    parent: Context
     kind: SpanKind
 
 
 class Tracing(Observer):
-    """Makes spans: `Receiver(..., observer=Tracing())`; by default with the global provider.
+    """Creates spans: `Receiver(..., observer=Tracing())`; by default with the global provider.
 
-    A notification's span begins when the notification arrives and ends when its answer is
-    known. It belongs to the host's own span where one is at work, else to the trace that the
-    request's `traceparent` names, and is linked to the span of its group.
+    The span of a notification starts when the request is admitted and ends when its response is
+    known. Its parent is the host's current span or, if there is none, the span in the request's
+    `traceparent` header. It links to the span of its group.
     """
 
     def __init__(self, tracer_provider: TracerProvider | None = None) -> None:
         self._tracer = trace.get_tracer("hookrow", __version__, tracer_provider)
 
-    def arrived(self, head: RequestHead) -> _Seen:
-        """Return when it was, and the trace."""
+    def admitted(self, head: RequestHead) -> _SpanStart:
+        """Return the time and the parent of the request's span."""
         if trace.get_current_span().get_span_context().is_valid:
-            return _Seen(time_ns(), context.get_current(), SpanKind.INTERNAL)
+            return _SpanStart(time_ns(), context.get_current(), SpanKind.INTERNAL)
         carrier = {
             name: value.decode("latin-1")
             for name in _HEADERS
             if (value := head.header(name)) is not None
         }
-        return _Seen(time_ns(), _PROPAGATOR.extract(carrier, Context()), SpanKind.SERVER)
+        return _SpanStart(time_ns(), _PROPAGATOR.extract(carrier, Context()), SpanKind.SERVER)
 
-    def recording(self, arrivals: Sequence[Arrival], seen: Sequence[object | None]) -> Ended:
-        """Begin the group's span; what the host's database driver traces belongs to it."""
+    def begin_group(
+        self, arrivals: Sequence[Arrival], contexts: Sequence[object | None]
+    ) -> GroupEnd:
+        """Start the group's span, which is the parent of the spans of the database driver."""
         group = self._tracer.start_span(
             "hookrow group", attributes={"hookrow.group.size": len(arrivals)}
         )
         token = context.attach(trace.set_span_in_context(group))
 
-        def ended(outcomes: Sequence[Outcome]) -> None:
+        def end_group(outcomes: Sequence[Outcome]) -> None:
             context.detach(token)
             group.end()
             link = Link(group.get_span_context())
-            for each in zip(arrivals, seen, outcomes, strict=True):
-                self._trace(link, *each)
+            for start, arrival, outcome in zip(contexts, arrivals, outcomes, strict=True):
+                if isinstance(start, _SpanStart):
+                    self._create_span(start, link, arrival, outcome)
 
-        return ended
+        return end_group
 
-    def _trace(self, link: Link, arrival: Arrival, seen: object | None, outcome: Outcome) -> None:
-        if not isinstance(seen, _Seen):
-            return
-        kind = RECORD_TYPES.get(type(arrival.notification), "unsupported")
+    def _create_span(
+        self, start: _SpanStart, link: Link, arrival: Arrival, outcome: Outcome
+    ) -> None:
+        record_type = RECORD_TYPES.get(type(arrival.notification), "unsupported")
         span = self._tracer.start_span(
-            f"hookrow {kind}",
-            context=seen.context,
-            kind=seen.kind,
+            f"hookrow {record_type}",
+            context=start.parent,
+            kind=start.kind,
             links=[link],
-            start_time=seen.at,
-            attributes={"hookrow.record_type": kind, "hookrow.request_id": arrival.request_id},
+            start_time=start.at,
+            attributes={
+                "hookrow.record_type": record_type,
+                "hookrow.request_id": arrival.request_id,
+            },
         )
-        _say(span, outcome)
+        _set_outcome(span, outcome)
         span.end()
 
 
-def _say(span: Span, outcome: Outcome) -> None:
-    ended, status = ending(outcome), respond(outcome).status
-    span.set_attributes({"hookrow.outcome": ended, "http.response.status_code": status})
+def _set_outcome(span: Span, outcome: Outcome) -> None:
+    name, status = outcome_name(outcome), respond(outcome).status
+    span.set_attributes({"hookrow.outcome": name, "http.response.status_code": status})
     if status >= _SERVER_ERROR:
-        span.set_status(Status(StatusCode.ERROR, ended))
+        span.set_status(Status(StatusCode.ERROR, name))

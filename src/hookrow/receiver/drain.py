@@ -12,7 +12,7 @@ from time import monotonic, sleep
 from hookrow.core.log_entry import retry_at
 from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, Source
 from hookrow.core.rules import fail
-from hookrow.observability.logging import describe
+from hookrow.observability.logging import describe_arrival
 from hookrow.receiver.recorder import is_reachable, keep_failed
 from hookrow.receiver.replay import GROUP, PAUSE, Tell, record_late
 from hookrow.receiver.spool import Spool, Spooled
@@ -113,7 +113,7 @@ class Drain:
                 with suppress(StoreError):
                     self._record([spooled], self._keep_failed)
                     return
-            self._fault = type(error)(f"{describe(self._arrival(spooled))}: {error}")
+            self._fault = type(error)(f"{describe_arrival(self._arrival(spooled))}: {error}")
             if monotonic() > self._recorded_at + FAILING:
                 self._stopped_at = spooled.id
                 raise self._fault from error
@@ -176,6 +176,8 @@ class Drain:
             case _ if self._store.log is not None:
                 return True
         log.warning(
-            "Dropped from the spool: %s: %s", describe(arrival), outcome.refusal.name.lower()
+            "Dropped from the spool: %s: %s",
+            describe_arrival(arrival),
+            outcome.refusal.name.lower(),
         )
         return True

@@ -20,8 +20,8 @@ from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, Refus
 from hookrow.core.rules import is_probe
 from hookrow.errors import ConfigurationError
 from hookrow.http import Request, RequestHead, Response, refuse
-from hookrow.observability import logging as logs
-from hookrow.observability.observer import LOOK_EVERY, Inside, Observer, Observers
+from hookrow.observability.logging import log_refusal
+from hookrow.observability.observer import COLLECT_EVERY, Gauges, Observer, Observers
 from hookrow.promise import Promise
 from hookrow.providers import Provider, read
 from hookrow.receiver.batch import QueueFull
@@ -135,11 +135,6 @@ class Receiver:
         if head.method != "POST":
             return self.refuse(head, Refusal.METHOD_NOT_ALLOWED)
         if not self._provider.authentic(head):
-            log.warning(
-                "Somebody came without the secret, and was answered 401: request %s.",
-                head.request_id,
-                extra={"request_id": head.request_id},
-            )
             challenge = {"WWW-Authenticate": self._provider.challenge(head)}
             refused = self.refuse(head, Refusal.UNAUTHENTIC)
             return replace(refused, headers={**refused.headers, **challenge})
@@ -148,12 +143,7 @@ class Receiver:
     def refuse(self, head: RequestHead, refusal: Refusal) -> Response:
         """Return the response of a refusal for which there is nothing to record, and tell of it."""
         self._observer.refused(head, refusal)
-        if refusal is not Refusal.UNAUTHENTIC and logs.detailed():
-            log.debug(
-                f"Answered {refusal.status}, {refusal.name.lower()}: request %s",
-                head.request_id,
-                extra={"request_id": head.request_id},
-            )
+        log_refusal(head, refusal)
         return refuse(refusal)
 
     def __call__(self, request: Request) -> Response | Promise[Response]:
@@ -231,7 +221,7 @@ class Receiver:
 
     def _arrive(self, request: Request) -> Arrival:
         head = request.head
-        context = self._observer.arrived(head)
+        context = self._observer.admitted(head)
         return read(self._provider, request.body, datetime.now(UTC), head.request_id, context)
 
     def _open(self, path: str | PathLike[str], store: Store, *, bodies: bool, swept: bool) -> Spool:
@@ -245,15 +235,17 @@ class Receiver:
         return spool
 
     def _be_watched(self, store: Store, spool: Spool | None) -> None:
-        """Have the observer look inside."""
-        inside = Inside(
+        """Pass the gauges to the observer, and have it collect them."""
+        gauges = Gauges(
             backlog=self._intake.waiting,
             spooled=spool.count if spool else int,
-            matched=lambda: getattr(self._provider, "matched", {}),  # ours counts them
+            secret_matches=lambda: getattr(self._provider, "matched", {}),  # ours counts them
             log=store.log,
         )
-        self._observer.watch(inside)
-        self._tasks.append(PeriodicTask(self._observer.look, seconds=LOOK_EVERY, name="observer"))
+        self._observer.start(gauges)
+        self._tasks.append(
+            PeriodicTask(self._observer.collect, seconds=COLLECT_EVERY, name="observer")
+        )
 
 
 def _check_limits(*, group: object, backlog: object, deadline: object) -> None:

@@ -16,8 +16,7 @@ from hookrow.concurrency import reset_after_fork
 from hookrow.core.log_entry import LogEntry, entries, written_size
 from hookrow.core.notification import Arrival, Outcome, Refusal
 from hookrow.core.rules import affected_rows, decide, fail, fail_locked, lookup_keys, merge
-from hookrow.observability import logging as logs
-from hookrow.observability.logging import describe, ids
+from hookrow.observability.logging import describe_arrival, log_group, request_ids
 from hookrow.observability.observer import Observer
 from hookrow.receiver.sizes import LARGEST_GROUP
 from hookrow.stores import Conflict, Locked, Rejected, Store, StoreError
@@ -170,7 +169,9 @@ class Retry:
         try:
             return retry_on_conflict(self._attempt, arrivals, until=until)
         except (Conflict, Locked) as error:
-            log.warning(_ANSWERING, *_told(arrivals), error, extra={"request_ids": ids(arrivals)})
+            log.warning(
+                _ANSWERING, *_told(arrivals), error, extra={"request_ids": request_ids(arrivals)}
+            )
         except Rejected as error:
             if len(arrivals) > 1:
                 return self._record_singly(arrivals, until)
@@ -201,7 +202,7 @@ class Retry:
         # No traceback: it may quote the row.
         log.error(
             "The database refuses %s: %s",
-            describe(arrival),
+            describe_arrival(arrival),
             error,
             extra={"request_id": arrival.request_id},
         )
@@ -222,7 +223,7 @@ class Retry:
 
     def _rest(self, arrivals: Sequence[Arrival], why: str) -> None:
         self._resting_until = monotonic() + REST
-        log.error(_ANSWERING, *_told(arrivals), why, extra={"request_ids": ids(arrivals)})
+        log.error(_ANSWERING, *_told(arrivals), why, extra={"request_ids": request_ids(arrivals)})
 
 
 def retry_on_conflict(
@@ -247,7 +248,7 @@ def retry_on_conflict(
 
 def _told(arrivals: Sequence[Arrival]) -> tuple[int, str]:
     """Return how many there are, and which."""
-    named = ", ".join(ids(arrivals))
+    named = ", ".join(request_ids(arrivals))
     return len(arrivals), f", requests {named}" if named else ""
 
 
@@ -255,13 +256,12 @@ def observed(work: Work, observer: Observer) -> Work:
     """Return the work on a group such that the observer, and the log at debug level, hear of it."""
 
     def observed_work(arrivals: Sequence[Arrival]) -> list[Outcome]:
-        ended = observer.recording(arrivals, [each.context for each in arrivals])
+        ended = observer.begin_group(arrivals, [each.context for each in arrivals])
         began = perf_counter()
         outcomes = work(arrivals)
         if ended is not None:
             ended(outcomes)
-        if logs.detailed():
-            logs.tell_group(arrivals, outcomes, perf_counter() - began)
+        log_group(arrivals, outcomes, perf_counter() - began)
         return outcomes
 
     return observed_work

@@ -25,7 +25,7 @@ from hookrow.core.notification import (
     Source,
 )
 from hookrow.core.rules import affected_rows, decide, fail, lookup_keys, merge
-from hookrow.observability.logging import describe
+from hookrow.observability.logging import describe_arrival
 from hookrow.receiver.recorder import PATIENCE, Attempt, keep_failed, record, retry_on_conflict
 from hookrow.receiver.sizes import leading
 from hookrow.stores import Conflict, Locked, State, Store, StoreError, Unavailable
@@ -99,7 +99,7 @@ def _record_group(store: Store, arrivals: Sequence[Arrival], *, bodies: bool) ->
         if len(arrivals) > 1:
             return _record_singly(store, arrivals, bodies=bodies)
         fault = error if isinstance(error, StoreError) else type(error).__name__
-        log.error("Cannot record %s: %s", describe(arrivals[0]), fault)
+        log.error("Cannot record %s: %s", describe_arrival(arrivals[0]), fault)
         return _kept(store, arrivals, bodies=bodies)
     return _waited_for(attempt, arrivals, outcomes)
 

@@ -103,11 +103,11 @@ class Server:
         """Return what counts, and show the counts."""
         from prometheus_client import CollectorRegistry  # noqa: PLC0415 - an extra of its own
 
-        from hookrow.observability.exposition import Exposition  # noqa: PLC0415 - as above
+        from hookrow.observability.endpoint import MetricsEndpoint  # noqa: PLC0415 - as above
         from hookrow.observability.metrics import Metrics  # noqa: PLC0415 - as above
 
         registry = CollectorRegistry()
-        self._pages["/metrics"] = ASGI(Exposition(registry))
+        self._pages["/metrics"] = ASGI(MetricsEndpoint(registry))
         return Metrics(registry)
 
     async def _live(self, receive: Receive, send: Send) -> None:

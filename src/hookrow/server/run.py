@@ -301,10 +301,10 @@ def _read_handover() -> Handover:
 @contextmanager
 def _counted(processes: _Workers) -> Iterator[None]:
     """Let the processes that are started in the block count together."""
-    from hookrow.observability.exposition import forget_process, shared  # noqa: PLC0415 - an extra of its own
+    from hookrow.observability.endpoint import forget_process, shared_counts  # noqa: PLC0415 - an extra of its own
 
     processes.ended = forget_process
-    with shared():
+    with shared_counts():
         yield
 
 

@@ -1,6 +1,6 @@
-"""The exposition: what a registry holds, as Prometheus reads it over HTTP.
+"""The endpoint that Prometheus reads, and the counts that several processes share.
 
-Processes that serve the same port share their counts by files in a folder.
+What is counted is in `metrics`.
 """
 
 from __future__ import annotations
@@ -17,15 +17,21 @@ try:
     from prometheus_client import CollectorRegistry, generate_latest, multiprocess
     from prometheus_client.exposition import CONTENT_TYPE_LATEST
 except ModuleNotFoundError as error:
-    raise MissingExtra("hookrow.observability.exposition", "metrics") from error
+    raise MissingExtra("hookrow.observability.endpoint", "metrics") from error
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""Of the environment: where processes share their counts, if they do. It is the client's own
-variable, https://prometheus.github.io/client_python/multiprocess/, and read at its import."""
+"""The environment variable with the folder in which processes share their counts, if they do.
+
+prometheus_client reads it when it is imported:
+https://prometheus.github.io/client_python/multiprocess/
+"""
 
 
-class Exposition:
-    """Answers with what a registry holds, as Prometheus reads it; of all processes that share."""
+class MetricsEndpoint:
+    """A handler that returns the metrics in a registry, in Prometheus' text format.
+
+    If processes share their counts, it returns those of all processes.
+    """
 
     blocking = True
 
@@ -33,10 +39,10 @@ class Exposition:
         self._registry = registry
 
     def admit(self, head: RequestHead) -> Response | None:
-        """Take every request."""
+        """Admit every request."""
 
     def __call__(self, request: Request) -> Response:
-        """Answer."""
+        """Return the metrics."""
         del request
         registry = self._registry
         if FOLDER in os.environ:
@@ -46,10 +52,10 @@ class Exposition:
 
 
 @contextmanager
-def shared() -> Iterator[None]:
-    """Let the processes that are started in the block share their counts, in a folder made for it.
+def shared_counts() -> Iterator[None]:
+    """Let all processes started in the block share their counts in a temporary folder.
 
-    A process that has imported the client by then counts for itself.
+    A process that has already imported prometheus_client keeps separate counts.
     """
     with TemporaryDirectory(prefix="hookrow-metrics-") as folder:
         os.environ[FOLDER] = folder
@@ -60,6 +66,6 @@ def shared() -> Iterator[None]:
 
 
 def forget_process(pid: int) -> None:
-    """Leave out from now on what only a living process has; where none share, do nothing."""
+    """Remove the gauges of a process that has ended, if processes share their counts."""
     if FOLDER in os.environ:
         multiprocess.mark_process_dead(pid)  # type: ignore[no-untyped-call] # as above
