@@ -1,6 +1,6 @@
-"""The page of documentation that a full run writes: docs/performance.md, and its plots.
+"""Writes docs/performance.md and its plots after a full run.
 
-`python bench/page.py` writes it of the results that there are: those of a run that was ended.
+`python bench/page.py` writes them from the results of the last run.
 """
 
 from __future__ import annotations
@@ -65,21 +65,21 @@ WAITING: Sequence[Chosen] = [
 PAGE = """\
 # Performance
 
-*Written by `make bench-full` on {date}, except for the section
-on the store.*
+*Written by `make bench-full` on {date}, except for the sections
+on the store and on where the time goes.*
 
-hookrow beside what one would write instead, on the same tables ({dispatches:,} dispatches,
-{subscribers:,} subscribers), under the same notifications, in one run. Every notification is
-new and about a dispatch in random order. Each is on the disk before it is answered: PostgreSQL
-has its defaults, SQLite its write-ahead log and `synchronous = FULL`. After each load it was
-counted that as many rows had changed as notifications were answered, with no error among them;
-what did not pass that has no figures here. {failures}
+hookrow compared with common alternatives, on the same tables ({dispatches:,} dispatches,
+{subscribers:,} subscribers), with the same notifications, in one run. Every notification is
+new, and about a random dispatch. Each is on the disk before its response is sent: PostgreSQL
+has its defaults, SQLite its write-ahead log and `synchronous = FULL`. After each load, a check
+confirmed that the number of changed rows equals the number of responses, without an error;
+a load that failed this check has no figures here. {failures}
 
 ## Ratios
 
-Each family is taken in its best number of processes, over 64 connections where nothing else is
-said; hookrow is `hookrow serve` with the log, which no other keeps. In the plots hookrow has its
-log, too, where they do not say otherwise.
+Each server runs in the number of processes that suits it best, with 64 connections unless stated
+otherwise; hookrow is `hookrow serve` with the log, which the others do not have. In the plots,
+hookrow has its log unless stated otherwise.
 
 {targets}
 
@@ -89,53 +89,31 @@ log, too, where they do not say otherwise.
 
 ![Latency on PostgreSQL](performance/latency.svg)
 
-What a notification costs step by step, and what stands in the way of more, is in
-[hot-path](hot-path.md).
+{sections}## Figures
 
-## The store
-
-`record()` alone, which finds, decides, writes and logs a group of 32 notifications in one
-transaction: microseconds of CPU for each notification, of the thread that records and of
-PostgreSQL's own processes. *before* is the first edition (34495fe), which built its SQL with
-SQLAlchemy's expressions and, in Django, with the ORM. Medians of eight turns (Django: six) of
-before and now, measured on 2026-11-22 at ab373e9 with a raised priority, because two cores were
-busy with other work: `nice -n -19 python bench/record.py --against 34495fe --turns 8`, and the same
-with `--django --turns 6`.
-
-| | before | now | ratio | ratios of the turns |
-| --- | ---: | ---: | ---: | --- |
-| PostgreSQL | 35.3 | 25.8 | **0.73** | 0.66 to 1.07 |
-| its own processes | 50.2 | 51.0 | **1.01** | 0.82 to 1.32 |
-| SQLite | 95.0 | 70.6 | **0.74** | 0.71 to 0.83 |
-| Django on PostgreSQL | 165.4 | 58.7 | **0.35** | 0.29 to 0.44 |
-| its own processes | 136.0 | 120.0 | **0.88** | 0.79 to 1.07 |
-| Django on SQLite | 143.9 | 90.4 | **0.63** | 0.54 to 0.77 |
-
-## Figures
-
-Medians of the runs. The rate is in notifications a second, p50 and p99 in milliseconds. Then
-come seconds on a core for a thousand notifications: of the server, of the database's own
-processes, and of the load. **The load takes its part of the same cores from everybody**, and
-so all are slower than with the load elsewhere. The memory is the most that the server's largest
-process had until then, in MB. wrk corrects its percentiles for the requests that it would have
-sent while it waited for an answer, which makes them larger; pgbench does not.
+Medians of the runs. The rate is in notifications per second, p50 and p99 are in milliseconds. The
+next three columns are CPU seconds for a thousand notifications: of the server, of the database's
+own processes, and of the load generator. **The load generator uses the same cores**, so that all
+are slower than with a load from another machine. The memory is the peak of the server's largest
+process until then, in MB. wrk corrects its percentiles for the requests that it would have
+sent while it waited for a response, which makes them larger; pgbench does not.
 
 {results}
 
 ## What was run
 
-* **hookrow serve**, with the log and without it, and without metrics, as is its default;
+* **hookrow serve**, with and without the log, and without metrics, which is its default;
   **hookrow WSGI**: a `Receiver` under gunicorn with 64 threads; **hookrow Django**: its view in a
   Django project with `GROUP_COMMIT`.
 * **Django anymail**: the Postmark view of django-anymail, and a receiver of its signal that
-  records by the ORM in a transaction, under gunicorn with 16 threads. What it refuses without
-  the secret it answers 400, not 401.
+  records with the ORM in a transaction, under gunicorn with 16 threads. Without the secret, its
+  response is 400 instead of 401.
 * **FastAPI ORM**: pydantic, and SQLAlchemy's async ORM in a transaction for each request, under
   uvicorn with uvloop and httptools.
-* **floor**: an application that reads the body and answers 200, under the same uvicorn or
+* **floor**: an application that reads the body and returns 200, under the same uvicorn or
   gunicorn.
-* **pgbench**: the same lookups and the update of a time by prepared statements, as three in a
-  transaction or as one. It has no more than 64 connections, for PostgreSQL allows a hundred.
+* **pgbench**: the same lookups and the update of a time as prepared statements, three in a
+  transaction or one. It has at most 64 connections, because PostgreSQL allows a hundred.
 
 `x2` means two processes. The sources are in `bench/peers/`, and the figures as JSON in
 [performance/results.json](performance/results.json).
@@ -147,7 +125,7 @@ sent while it waited for an answer, which makes them larger; pgbench does not.
 
 
 def write() -> None:
-    """Write the page and its plots, of the results."""
+    """Write the page and its plots, and keep the page's sections that are written by hand."""
     run = msgspec.json.decode(RESULTS.read_bytes(), type=Run)
     lines = {
         f"rate-{database.lower()}": (
@@ -164,16 +142,23 @@ def write() -> None:
     )
     for name, (title, axis, drawn) in lines.items():
         (RESULTS.parent / f"{name}.svg").write_text(plot(title, axis, drawn))
+    file = DOCS / "performance.md"
     text = PAGE.format(
         date=run.date,
         dispatches=run.size.dispatches,
         subscribers=run.size.subscribers,
         targets=_targets(targets(run.results)),
         failures=_failures(run.failures),
+        sections=_by_hand(file.read_text()),
         results=_results(run.results),
         machine=table(("what", "which"), run.machine.items()),
     )
-    (DOCS / "performance.md").write_text(text)
+    file.write_text(text)
+
+
+def _by_hand(page: str) -> str:
+    """Return the sections of the page on the store and on where the time goes."""
+    return page[page.index("## The store") : page.index("## Figures")]
 
 
 def _rates(results: Sequence[Result], chosen: Sequence[Chosen]) -> Iterator[Line]:

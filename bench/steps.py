@@ -93,7 +93,7 @@ def _rest(arrivals: Sequence[Arrival]) -> Sequence[Response]:
 
 
 STEPS = {
-    "protocol, head, secret, answer": _Admitted,
+    "protocol, head, secret, response": _Admitted,
     "payload": _Parsed,
     "queue, deadline, wake-up": _Queued,
 }
@@ -204,7 +204,7 @@ def _measured(store: Store, groups: Sequence[Sequence[Arrival]]) -> Iterator[tup
             changes = merge(outcomes)
             timed("decide")
             kept = entries(arrivals, outcomes, datetime.now(UTC))
-            timed("entries of the log")
+            timed("log entries")
             transaction.write(changes, kept)
             timed("write, commit")
         timed("write, commit")
