@@ -22,8 +22,8 @@ CORE = (
 # `Promise` is only a type there.
 HARMLESS = {
     *("__future__", "collections", "collections.abc", "contextlib", "dataclasses", "datetime"),
-    *("difflib", "enum", "hashlib", "hmac", "hookrow.promise", "msgspec", "msgspec.structs"),
-    *("types", "typing", "uuid"),
+    *("difflib", "enum", "functools", "hashlib", "hmac", "hookrow.promise", "msgspec"),
+    *("msgspec.structs", "operator", "re", "types", "typing", "uuid"),
 }
 FORBIDDEN = {
     *("now", "utcnow", "today", "time", "time_ns", "monotonic", "monotonic_ns", "sleep"),

@@ -1,4 +1,4 @@
-"""What the log keeps of a notification: its rules, without a store."""
+"""Log entries: their rules, without a store."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -265,12 +265,14 @@ def test_a_body_that_is_no_text_is_escaped(body: bytes, kept: str) -> None:
 @pytest.mark.parametrize(
     ("keep", "longest", "recipient"),
     [
-        (rules.kept_record_type, 64, "ZOË@Example.COM"),
-        (rules.kept_message_id, 255, "ZOË@Example.COM"),
-        (rules.kept_recipient, 320, "zoË@example.com"),  # as it is looked for
+        (rules.stored_record_type, 64, "ZOË@Example.COM"),
+        (rules.stored_message_id, 255, "ZOË@Example.COM"),
+        (rules.stored_recipient, 320, "zoË@example.com"),  # as it is looked for
     ],
 )
-def test_kept_texts(keep: Callable[[str | None], str | None], longest: int, recipient: str) -> None:
+def test_stored_texts(
+    keep: Callable[[str | None], str | None], longest: int, recipient: str
+) -> None:
     assert keep(None) is None
     for text, kept in (
         *(("", ""), ("ß😀", "ß😀"), ("ZOË@Example.COM", recipient)),

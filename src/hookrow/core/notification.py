@@ -1,6 +1,6 @@
-"""The values: what arrives, what is found for it, and how it ends.
+"""The values: arrivals, the rows that are found for them, changes and outcomes.
 
-Nothing here decides, reads a clock or touches a database.
+Nothing here decides, reads a clock or uses a database.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from uuid import UUID
 import msgspec
 
 Key: TypeAlias = int | str | UUID
-"""What identifies a row: whatever the table has for a primary key."""
+"""The primary key of a row, of whatever type its table has."""
 
 
 class Delivered(msgspec.Struct, frozen=True, gc=False):
     """The provider handed the message to the recipient's mail server at `at` (UTC).
 
-    In this and the other notifications, `recipient` and `message_id` are None
-    where the payload had no string for them.
+    In this and the other notifications, `recipient` and `message_id` are None if the payload
+    had no string for them.
     """
 
     recipient: str | None
@@ -40,9 +40,9 @@ class Opened(msgspec.Struct, frozen=True, gc=False):
 
 
 class Suppressed(msgspec.Struct, frozen=True, gc=False):
-    """The provider no longer sends to the recipient, for the `reason` it gives.
+    """The provider no longer sends to the recipient, for the `reason` that it gives.
 
-    `at` (UTC) is None where the provider did not say when.
+    `at` (UTC) is None if the payload had no time.
     """
 
     recipient: str | None
@@ -63,7 +63,7 @@ Notification: TypeAlias = Delivered | Opened | Suppressed | Reactivated
 
 
 class Unsupported(msgspec.Struct, frozen=True, gc=False):
-    """What an unsupported body says of itself, as far as it can be read; only the log asks."""
+    """The fields of an unsupported body, as far as it can be read; only the log uses them."""
 
     record_type: str | None = None
     recipient: str | None = None
@@ -71,7 +71,7 @@ class Unsupported(msgspec.Struct, frozen=True, gc=False):
 
 
 class Source(Enum):
-    """How an arrival came: in a request, or later from where hookrow had kept it."""
+    """The origin of an arrival: a request, or one of the places where hookrow keeps arrivals."""
 
     LIVE = "live"
     SPOOL = "spool"
@@ -80,14 +80,13 @@ class Source(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One authentic request: its notification, or None where the body holds no supported one.
+    """One authentic request: its notification, or None if the body contains no supported one.
 
-    `body` is what was posted, in bytes; `received_at` is when it first came, in UTC.
-    What is applied later than it came is not `live`, as its `source` says: it
-    stands for `attempts` requests, none for a replay, the last of them at
-    `last_received_at`, and may know the `fingerprint` that the log has for it.
-    `request_id` is what the log lines call its request, empty where there is none now;
-    `context` is what the observer returned when the request was admitted.
+    `body` is the request's, in bytes, and `received_at` the time of its first arrival, in UTC.
+    If the `source` is not live, the arrival stands for `attempts` requests (none for a replay),
+    the last of them at `last_received_at`, and may have the `fingerprint` of its log entry.
+    `request_id` names its request in log lines, and is empty if there is none now;
+    `context` is the value that the observer attached to it.
     """
 
     notification: Notification | None
@@ -102,18 +101,13 @@ class Arrival:
     request_id: str = field(default="", compare=False)
     context: object | None = field(default=None, compare=False)
 
-    @property
-    def live(self) -> bool:
-        """Whether it arrived in a request just now."""
-        return self.source is Source.LIVE
-
 
 class LookupKeys(msgspec.Struct, frozen=True):
-    """What a group of arrivals mentions, and so all that a store has to look for.
+    """All keys by which a store finds the rows of a group of arrivals.
 
-    `emails` are ASCII-lowered, `recipients` the same as they came. `changed` pairs a
-    message id with the email of the subscriber whose subscription to that dispatch's
-    list may change.
+    `emails` are ASCII-lowered, and `recipients` the same emails as they arrived. `changed` pairs a
+    message id with the email of the subscriber whose subscription to that dispatch's list may
+    change.
     """
 
     emails: Collection[str]
@@ -123,7 +117,7 @@ class LookupKeys(msgspec.Struct, frozen=True):
 
 
 class Subscriber(msgspec.Struct, frozen=True, gc=False):
-    """A subscriber that was found, with its email as the table spells it."""
+    """A subscriber that was found, with its email as the table has it."""
 
     id: Key
     email: str
@@ -145,20 +139,20 @@ class Suppressible(Enum):
     DISPATCH = "dispatches"
     SUBSCRIPTION = "subscriptions"
 
-    __hash__ = object.__hash__  # Enum's own is in Python, and every row of a group is looked up
+    __hash__ = object.__hash__  # faster than Enum's own, which is written in Python
 
 
 RowId: TypeAlias = tuple[Suppressible, Key | tuple[Key, Key]]
-"""One row: of which kind, and its key, which for a subscription is (list, subscriber)."""
+"""One row: its kind and its key. A subscription's key is (list, subscriber)."""
 
 
 class Rows(msgspec.Struct, frozen=True):
-    """What was found for a group: identities, never the state that a decision writes.
+    """The rows that were found for a group: identities, never the state that a decision writes.
 
-    `subscribers` by ASCII-lowered email and `dispatches` by message id hold every
-    row that matches; `subscriptions` the (list, subscriber) pairs that exist.
-    `undated` are the kinds of row whose last change is dated nowhere. With `exact` an
-    email means the rows that have it as it came or in lower case, and no others.
+    `subscribers` by ASCII-lowered email and `dispatches` by message id hold every matching row;
+    `subscriptions` the existing (list, subscriber) pairs. `undated` are the kinds of row whose
+    last change is dated nowhere. With `exact`, an email matches only rows that have it as it
+    arrived or in lower case.
     """
 
     subscribers: Mapping[str, Sequence[Subscriber]]
@@ -169,7 +163,7 @@ class Rows(msgspec.Struct, frozen=True):
 
 
 class EventTime(Enum):
-    """The two times of a dispatch, by the name of their column."""
+    """The two times of a dispatch, by the names of their columns."""
 
     DELIVERED = "delivered_at"
     OPENED = "opened_at"
@@ -178,7 +172,7 @@ class EventTime(Enum):
 
 
 class SetTime(msgspec.Struct, frozen=True, gc=False):
-    """Set a time of a dispatch; `guarded`: only where there is none or an earlier one."""
+    """Set a time of a dispatch; if `guarded`, only if it has none or an earlier one."""
 
     dispatch: Key
     column: EventTime
@@ -192,9 +186,9 @@ class SetTime(msgspec.Struct, frozen=True, gc=False):
 
 
 class SetSuppression(msgspec.Struct, frozen=True, gc=False):
-    """Suppress a row for a `reason`, or lift its suppression where that is None.
+    """Suppress a row for a `reason`, or lift its suppression if that is None.
 
-    `guarded`: only where the row has not changed since `at` (UTC).
+    If `guarded`, only if the row has not changed since `at` (UTC).
     """
 
     kind: Suppressible
@@ -213,7 +207,7 @@ Change: TypeAlias = SetTime | SetSuppression
 
 
 class Refusal(Enum):
-    """Every answer but 200: status, text, further headers. They stand nowhere else.
+    """Every response but 200: its status, text and further headers. They are defined only here.
 
     The texts of 400, 401, 404 and 422 are the contract's, to the byte.
     """
@@ -236,7 +230,7 @@ class Refusal(Enum):
         503,
         "Try again later",
         {"Retry-After": "60"},
-    )  # not UNAVAILABLE's value: Enum would take the two for one
+    )  # must differ from UNAVAILABLE's value, or Enum makes it an alias
 
     def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
         self.status = status
@@ -244,22 +238,21 @@ class Refusal(Enum):
         self.headers = MappingProxyType(dict(headers or {}))
 
     def refused(self, **names: str) -> Refused:
-        """Return the outcome, with whom its text names."""
+        """Return the outcome, with the names in its text."""
         return Refused(self, self.text.format(**names))
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """The notification was processed; `changes` is what it asked for.
+    """The notification was processed, with these `changes`.
 
-    A guard may keep a change from taking effect. That is no refusal: the row
-    already holds something newer.
+    A guard may prevent a change. That is no refusal: the row already holds something newer.
     """
 
     changes: Sequence[Change]
 
 
 class Refused(msgspec.Struct, frozen=True, gc=False):
-    """The notification was not processed, and `text` says why."""
+    """The notification was not processed; `text` is the reason, for the response."""
 
     refusal: Refusal
     text: str

@@ -1,17 +1,17 @@
-"""The rule book: what a notification does to the rows that were found for it.
+"""The rules: what a notification changes in the rows that were found for it.
 
-Every rule about mail lives here and nowhere else. The law: a group ends exactly
-as its members would have, one by one in order of arrival. It holds because no
-decision reads a column that a decision writes (`Rows` holds identities only):
-what depends on a column's present value is a change's guard, and `merge` folds
-guards so that the order within a group does not matter to the end.
+Every rule about mail belongs here and nowhere else. The law: a group has exactly the same result
+as its members applied one by one, in order of arrival. It holds because no decision reads a column
+that a decision writes (`Rows` holds identities only): a condition on the current value of a column
+is a change's guard, and `merge` combines guarded changes so that the result is the same.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TypeGuard, assert_never
+from typing import TypeAlias, TypeGuard, assert_never
 
 from msgspec.structs import replace
 
@@ -28,32 +28,40 @@ from hookrow.core.notification import (
     Reactivated,
     Recorded,
     Refusal,
+    Refused,
     RowId,
     Rows,
     SetSuppression,
     SetTime,
+    Source,
     Subscriber,
     Suppressed,
     Suppressible,
 )
 
+_Target: TypeAlias = tuple[EventTime | Suppressible, Key | tuple[Key, Key]]
+"""The row and the columns that a change sets: only dispatches have an `EventTime`."""
+
 LONGEST_EMAIL = 320
 """In characters: 64 before the @ and 255 after it (RFC 3696, section 3)."""
 
 LONGEST_MESSAGE_ID = 255
-"""In characters: the width of our own column."""
+"""In characters: the width of hookrow's own column."""
 
 CLOCK_SKEW = timedelta(hours=24)
-"""How far after its arrival a change may say it happened and still be believed."""
+"""How long after its arrival a change of suppression may be dated and still be believed."""
+
+UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+"""Characters that no row can hold: PostgreSQL rejects NUL, and UTF-8 has no lone surrogates."""
 
 PROBE = "check@hookrow.invalid"
 """The recipient of what `hookrow check URL` posts. No mail reaches .invalid (RFC 2606)."""
 
 
 def fold(email: str) -> str:
-    """Return the email as it is compared: ASCII letters lowered, all else as it is.
+    """Return the email as it is compared: with ASCII letters in lower case, and no others.
 
-    `str.lower` folds far beyond ASCII, where two addresses are two mailboxes.
+    `str.lower` folds far beyond ASCII, but there two addresses are two mailboxes.
     """
     if email.isascii():
         return email.lower()
@@ -61,30 +69,29 @@ def fold(email: str) -> str:
 
 
 def is_email(text: str | None) -> TypeGuard[str]:
-    """Tell whether a subscriber can have such an email."""
-    return _storable(text, LONGEST_EMAIL)
+    """Return whether a subscriber can have this email."""
+    return _is_storable(text, LONGEST_EMAIL)
 
 
 def is_message_id(text: str | None) -> TypeGuard[str]:
-    """Tell whether a dispatch can have such a message id."""
-    return _storable(text, LONGEST_MESSAGE_ID)
+    """Return whether a dispatch can have this message id."""
+    return _is_storable(text, LONGEST_MESSAGE_ID)
 
 
 def is_probe(arrival: Arrival) -> bool:
-    """Tell whether `hookrow check URL` posted it.
+    """Return whether `hookrow check URL` posted it.
 
-    It is answered and logged like any other notification. If it is refused, as it has to be, it
-    is not tried again, and no hook is called.
+    The response and the log entry are those of any other notification. A refusal, which is the
+    expected outcome, is not retried, and no hook is called.
     """
     recipient = (arrival.notification or arrival.unsupported).recipient
     return recipient is not None and fold(recipient) == PROBE
 
 
 def lookup_keys(arrivals: Iterable[Arrival]) -> LookupKeys:
-    """Collect what a store has to look for before `decide` can be asked.
+    """Collect the keys by which a store finds the rows that `decide` needs.
 
-    An email or message id that no row can hold is left out, so that it never
-    reaches a database.
+    An email or message id that no row can hold is left out, so it never reaches a database.
     """
     emails: set[str] = set()
     message_ids: set[str] = set()
@@ -92,12 +99,12 @@ def lookup_keys(arrivals: Iterable[Arrival]) -> LookupKeys:
     recipients: set[str] = set()
     for arrival in arrivals:
         notification = arrival.notification
-        if notification is None or not is_email(notification.recipient):
+        if notification is None or not _is_storable(notification.recipient, LONGEST_EMAIL):
             continue
         email = fold(notification.recipient)
         emails.add(email)
         recipients.add(notification.recipient)
-        if is_message_id(notification.message_id):
+        if _is_storable(notification.message_id, LONGEST_MESSAGE_ID):
             message_ids.add(notification.message_id)
             if isinstance(notification, Suppressed | Reactivated):
                 changed.add((notification.message_id, email))
@@ -109,9 +116,9 @@ def pairs(
     subscribers: Mapping[str, Sequence[Subscriber]],
     dispatches: Mapping[str, Sequence[Dispatch]],
 ) -> Collection[tuple[Key, Key]]:
-    """Collect the (list, subscriber) pairs whose subscriptions a store has to look for.
+    """Collect the (list, subscriber) pairs whose subscriptions a store has to find.
 
-    That is once it has found the others, by ASCII-lowered email and by message id.
+    The store has found the others by then, by ASCII-lowered email and by message id.
     """
     return {
         (dispatch.list, subscriber.id)
@@ -123,7 +130,7 @@ def pairs(
 
 
 def decide(arrival: Arrival, rows: Rows) -> Outcome:
-    """Judge one arrival by the rows that were found for it."""
+    """Decide on one arrival, by the rows that were found for its group."""
     notification = arrival.notification
     if notification is None:
         return Refusal.UNSUPPORTED.refused()
@@ -132,10 +139,16 @@ def decide(arrival: Arrival, rows: Rows) -> Outcome:
         return Refusal.SUBSCRIBER_NOT_FOUND.refused()
     dispatch = _dispatch(notification.message_id, subscriber, rows)
     match notification:
-        case Delivered():
-            return _time(EventTime.DELIVERED, notification, dispatch, subscriber, live=arrival.live)
-        case Opened():
-            return _time(EventTime.OPENED, notification, dispatch, subscriber, live=arrival.live)
+        case Delivered() | Opened():
+            if dispatch is None:
+                return Refusal.DISPATCH_NOT_FOUND.refused()
+            if dispatch.owner != subscriber.id:
+                return Refusal.RECIPIENT_MISMATCH.refused(
+                    owner=dispatch.owner_email, recipient=notification.recipient or ""
+                )
+            late = arrival.source is not Source.LIVE
+            time = _TIMES[type(notification)]
+            return Recorded((SetTime(dispatch.id, time, notification.at, guarded=late),))
         case Suppressed() | Reactivated():
             return Recorded(_suppression(notification, dispatch, subscriber, arrival, rows))
         case _:
@@ -143,27 +156,39 @@ def decide(arrival: Arrival, rows: Rows) -> Outcome:
 
 
 def believable(at: datetime | None, received_at: datetime) -> datetime:
-    """Return when a change of suppression happened: on arrival if its own time cannot be right."""
+    """Return the time of a change of suppression: its arrival if its own time cannot be right."""
     return received_at if at is None or at > received_at + CLOCK_SKEW else at
 
 
 def merge(outcomes: Iterable[Outcome]) -> Sequence[Change]:
-    """Fold a group's changes, in order of arrival, to at most one a row and column."""
-    merged: dict[tuple[RowId, EventTime | None], Change] = {}
-    for change in _changes(outcomes):
-        place = (change.row, change.column if isinstance(change, SetTime) else None)
-        earlier = merged.get(place)
-        merged[place] = change if earlier is None else _in_one(earlier, change)
+    """Combine a group's changes, in order of arrival: at most one per row and column is left."""
+    merged: dict[_Target, Change] = {}
+    for outcome in outcomes:
+        if isinstance(outcome, Refused):
+            continue
+        for change in outcome.changes:
+            target: _Target
+            if isinstance(change, SetTime):
+                target = change.column, change.dispatch
+            else:
+                target = change.kind, change.key
+            earlier = merged.get(target)
+            merged[target] = change if earlier is None else _combined(earlier, change)
     return list(merged.values())
 
 
 def affected_rows(outcomes: Iterable[Outcome]) -> Collection[RowId]:
-    """List every row that the outcomes want to change, each once."""
-    return {change.row for change in _changes(outcomes)}
+    """Return every row that the outcomes change, each once."""
+    return {
+        change.row
+        for outcome in outcomes
+        if isinstance(outcome, Recorded)
+        for change in outcome.changes
+    }
 
 
 def fail_locked(outcomes: Iterable[Outcome], held: Collection[RowId]) -> list[Outcome]:
-    """Fail those outcomes that want a row which is held; one is never half done."""
+    """Fail the outcomes that change a locked row, each with all of its changes."""
     return [
         Refusal.FAILED.refused()
         if isinstance(outcome, Recorded) and any(change.row in held for change in outcome.changes)
@@ -173,59 +198,53 @@ def fail_locked(outcomes: Iterable[Outcome], held: Collection[RowId]) -> list[Ou
 
 
 def fail(arrivals: Iterable[Arrival], refusal: Refusal = Refusal.FAILED) -> list[Outcome]:
-    """Refuse arrivals that could not be worked on; the unsupported need no work."""
+    """Refuse arrivals that could not be recorded; unsupported ones are refused as such."""
     return [
         (refusal if arrival.notification else Refusal.UNSUPPORTED).refused() for arrival in arrivals
     ]
 
 
-def _storable(text: str | None, longest: int) -> TypeGuard[str]:
-    """Tell whether a row can hold the text: PostgreSQL takes no NUL, UTF-8 no surrogate."""
+_TIMES = {Delivered: EventTime.DELIVERED, Opened: EventTime.OPENED}
+"""The time that a notification sets, by its type."""
+
+
+def _is_storable(text: str | None, longest: int) -> TypeGuard[str]:
+    """Return whether a row can hold a text of at most so many characters."""
     return (
         text is not None
         and 0 < len(text) <= longest
-        and "\0" not in text
-        and (text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text))
+        and ((text.isascii() and "\0" not in text) or not UNSTORABLE.search(text))
     )
 
 
 def _subscriber(recipient: str | None, rows: Rows) -> Subscriber | None:
+    """Return the subscriber with this email: spelled the same if possible, then the lowest id."""
     if recipient is None:
         return None
-    lowered = fold(recipient)
-    found = rows.subscribers.get(lowered, ())
-    return min(
-        (row for row in found if not rows.exact or row.email in {recipient, lowered}),
-        key=lambda row: (row.email != recipient, row.id),
-        default=None,
-    )
+    email = fold(recipient)
+    found = rows.subscribers.get(email, ())
+    if rows.exact:
+        found = [row for row in found if row.email in {recipient, email}]
+    match found:
+        case []:
+            return None
+        case [only]:
+            return only
+        case _:
+            return min(found, key=lambda row: (row.email != recipient, row.id))
 
 
 def _dispatch(message_id: str | None, subscriber: Subscriber, rows: Rows) -> Dispatch | None:
+    """Return the dispatch with this id: the subscriber's own if possible, then the lowest id."""
     if message_id is None:
         return None
-    return min(
-        rows.dispatches.get(message_id, ()),
-        key=lambda row: (row.owner != subscriber.id, row.id),
-        default=None,
-    )
-
-
-def _time(
-    column: EventTime,
-    notification: Delivered | Opened,
-    dispatch: Dispatch | None,
-    subscriber: Subscriber,
-    *,
-    live: bool,
-) -> Outcome:
-    if dispatch is None:
-        return Refusal.DISPATCH_NOT_FOUND.refused()
-    if dispatch.owner != subscriber.id:
-        return Refusal.RECIPIENT_MISMATCH.refused(
-            owner=dispatch.owner_email, recipient=notification.recipient or ""
-        )
-    return Recorded((SetTime(dispatch.id, column, notification.at, guarded=not live),))
+    match rows.dispatches.get(message_id, ()):
+        case []:
+            return None
+        case [only]:
+            return only
+        case found:
+            return min(found, key=lambda row: (row.owner != subscriber.id, row.id))
 
 
 def _suppression(
@@ -238,14 +257,14 @@ def _suppression(
     at = believable(notification.at, arrival.received_at)
     reason = notification.reason if isinstance(notification, Suppressed) else None
     return [
-        # If its last change is dated nowhere, a row takes every change, also a late one.
+        # A row whose last change is dated nowhere takes every change, even a late one.
         SetSuppression(kind, key, at, reason, guarded=kind not in rows.undated)
         for kind, key in _suppressible(dispatch, subscriber, rows)
     ]
 
 
 def _suppressible(dispatch: Dispatch | None, subscriber: Subscriber, rows: Rows) -> Iterator[RowId]:
-    """Yield the rows that a change of subscription is about, those that exist."""
+    """Yield the existing rows that a change of subscription concerns."""
     yield Suppressible.SUBSCRIBER, subscriber.id
     if dispatch is None:
         return
@@ -254,18 +273,12 @@ def _suppressible(dispatch: Dispatch | None, subscriber: Subscriber, rows: Rows)
         yield Suppressible.SUBSCRIPTION, (dispatch.list, subscriber.id)
 
 
-def _changes(outcomes: Iterable[Outcome]) -> Iterator[Change]:
-    for outcome in outcomes:
-        if isinstance(outcome, Recorded):
-            yield from outcome.changes
+def _combined(earlier: Change, later: Change) -> Change:
+    """Return the one change that has the result of the two, one after the other.
 
-
-def _in_one(earlier: Change, later: Change) -> Change:
-    """Return the one change that ends as the two do, one after the other.
-
-    What has no guard takes effect whatever was before it. What has one takes effect
-    where it is not the older of the two (equal ones: the later to arrive), and after
-    a change without a guard the two together have none.
+    A change without a guard always applies. One with a guard applies if it is not older than the
+    other (of two with equal times, the later one applies), and after a change without a guard, the
+    two together have none.
     """
     if not later.guarded:
         return later

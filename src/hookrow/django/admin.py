@@ -19,8 +19,8 @@ from hookrow.core.log_entry import (
     RECORD_TYPES,
     Result,
     StoredEntry,
-    kept_message_id,
-    kept_recipient,
+    stored_message_id,
+    stored_recipient,
 )
 from hookrow.core.notification import Outcome, Recorded
 from hookrow.django.large_table import LargeTableAdmin, condition_filter
@@ -134,7 +134,7 @@ class NotificationAdmin(LargeTableAdmin):
 
     def search(self, queryset: QuerySet[Notification], term: str) -> QuerySet[Notification]:
         """Return the entries of an address or a message, or with that number."""
-        named = Q(recipient=kept_recipient(term)) | Q(message_id=kept_message_id(term))
+        named = Q(recipient=stored_recipient(term)) | Q(message_id=stored_message_id(term))
         return queryset.filter(named | Q(id=int(term)) if _NUMBER.fullmatch(term) else named)
 
     def has_replay_permission(self, request: HttpRequest) -> bool:

@@ -14,9 +14,9 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 from hookrow.core.log_entry import (
     Result,
     StoredEntry,
-    kept_message_id,
-    kept_recipient,
-    kept_record_type,
+    stored_message_id,
+    stored_recipient,
+    stored_record_type,
 )
 from hookrow.receiver.sizes import leading
 
@@ -87,9 +87,9 @@ class Query:
         """The values of columns, by name."""
         wanted = {
             "outcome": self.outcome,
-            "record_type": kept_record_type(self.record_type),
-            "recipient": kept_recipient(self.recipient),
-            "message_id": kept_message_id(self.message_id),
+            "record_type": stored_record_type(self.record_type),
+            "recipient": stored_recipient(self.recipient),
+            "message_id": stored_message_id(self.message_id),
         }
         return {name: value for name, value in wanted.items() if value is not None}
 

@@ -15,10 +15,10 @@ from hookrow.core.log_entry import (
     Result,
     StoredEntry,
     fingerprints,
-    kept_recipient,
     merge_entries,
     quoted,
     retry_at,
+    stored_recipient,
 )
 from hookrow.core.rules import fold
 from hookrow.stores.log import Cell, Ended, Grain, Query, within_size
@@ -93,7 +93,7 @@ class MemoryLog:
 
     def forget(self, email: str) -> int:
         """See `LogReader`."""
-        address = kept_recipient(email)
+        address = stored_recipient(email)
         texts = quoted(address)
         theirs = [
             each

@@ -14,9 +14,9 @@ from hookrow.core.log_entry import (
     Result,
     StoredEntry,
     fingerprints,
-    kept_message_id,
-    kept_recipient,
     quoted,
+    stored_message_id,
+    stored_recipient,
 )
 from hookrow.core.log_entry import retry_at as next_try
 from hookrow.core.notification import Source
@@ -89,7 +89,7 @@ class SQLLog:
         # A parameter for each: SQLite would not use the index for one parameter.
         marks = ", ".join(["%s"] * len(message_ids))
         where = f"message_id IN ({marks}) AND retry_at IS NOT NULL AND id > %s ORDER BY id"
-        return self._read(where, [*map(kept_message_id, message_ids), after])
+        return self._read(where, [*map(stored_message_id, message_ids), after])
 
     def due(self, now: datetime, *, limit: int) -> Sequence[StoredEntry]:
         """See `LogReader`."""
@@ -129,7 +129,7 @@ class SQLLog:
 
     def forget(self, email: str) -> int:
         """See `LogReader`."""
-        address = kept_recipient(email)
+        address = stored_recipient(email)
         texts = sorted(quoted(address))
         body = self._dialect.fold("ascii", "body")
         in_body = " OR ".join([f"{body} LIKE %s ESCAPE '\\'"] * len(texts))
