@@ -1,7 +1,7 @@
 """Upgrades of version 0.1.0's databases whose client is killed after any of its statements."""
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -62,16 +62,17 @@ def _upgrade_until_killed(url: str, statements: int, patch: pytest.MonkeyPatch) 
     numbers = count(1)
 
     def mortal(run: Callable[..., Any]) -> Callable[..., Any]:
-        def run_or_die(connection: object, sql: str, parameters: Sequence[Any]) -> Any:  # noqa: ANN401 - a driver's cursor
+        def run_or_die(connection: object, *statement: Any) -> Any:  # noqa: ANN401 - any method's
             if next(numbers) > statements:
                 raise Killed
-            return run(connection, sql, parameters)
+            return run(connection, *statement)
 
         return run_or_die
 
     with patch.context() as patched:
-        for kind in (Session, SQLiteConnection):
-            patched.setattr(kind, "_run", mortal(kind._run))
+        patched.setattr(Session, "_run", mortal(Session._run))
+        for name in ("fetch", "execute", "execute_many"):
+            patched.setattr(SQLiteConnection, name, mortal(getattr(SQLiteConnection, name)))
         try:
             upgrade(url, OURS)
         except Killed:

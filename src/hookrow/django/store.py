@@ -17,7 +17,7 @@ from hookrow.django.mapping import NOT_NULL, map_models, or_empty
 from hookrow.django.transactions import begin, reading
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.stores import NOT_ON
-from hookrow.stores.sql.connections import BeginsSessions, Connection, Row
+from hookrow.stores.sql.connections import Connection, Row
 from hookrow.stores.sql.dialects import Dialect, PostgreSQL, SQLite
 from hookrow.stores.sql.queries import Queries
 from hookrow.stores.sql.store import SQLStore
@@ -98,7 +98,7 @@ _DIALECTS: Mapping[str, Callable[[Callable[[str], str]], Dialect]] = {
 }
 
 
-class DjangoDatabase(BeginsSessions):
+class DjangoDatabase:
     """The database of an alias, on the current thread's connection; see `connections.Database`.
 
     Inside a transaction of the project, a transaction is a savepoint.
@@ -113,6 +113,8 @@ class DjangoDatabase(BeginsSessions):
         """Begin a transaction with time limits, or a savepoint."""
         with begin(self._using) as connection:
             yield CursorConnection(connection)
+
+    session = transaction
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -136,6 +138,8 @@ class CursorConnection:
 
     Passes lists of parameters, because without one Django does not read `%%` as `%`.
     """
+
+    autocommits = False
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         self._connection = connection

@@ -102,7 +102,9 @@ class Store(Protocol):
 
 def by_kind(rows: Collection[RowId]) -> Mapping[Suppressible, Sequence[Key | tuple[Key, Key]]]:
     """Return the keys by kind, in the order of locking, without kinds that have none."""
-    keys = {kind: [key for row_kind, key in rows if row_kind is kind] for kind in Suppressible}
+    keys: dict[Suppressible, list[Key | tuple[Key, Key]]] = {kind: [] for kind in Suppressible}
+    for kind, key in rows:
+        keys[kind].append(key)
     return {kind: of_kind for kind, of_kind in keys.items() if of_kind}
 
 

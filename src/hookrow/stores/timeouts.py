@@ -76,22 +76,23 @@ def _limits() -> dict[str, str]:
     return {name: f"{milliseconds(seconds)}ms" for name, seconds in _LIMITS.items()}
 
 
-_until: ContextVar[float] = ContextVar("until", default=inf)
+DEADLINE: ContextVar[float] = ContextVar("DEADLINE", default=inf)
+"""The time, of `monotonic`, at which the calls of a store have to end; set by `limited_to`."""
 
 
 @contextmanager
 def limited_to(seconds: float) -> Iterator[None]:
     """Limit all calls of a store in the block, in this thread, to so many seconds.
 
-    What takes longer raises a `StoreError`. On SQLite only readings are interrupted.
+    A call that takes longer raises a `StoreError`. On SQLite only readings are interrupted.
     """
-    token = _until.set(min(monotonic() + seconds, _until.get()))
+    token = DEADLINE.set(min(monotonic() + seconds, DEADLINE.get()))
     try:
         yield
     finally:
-        _until.reset(token)
+        DEADLINE.reset(token)
 
 
 def left() -> float:
     """Return how many seconds are left of that time: infinity outside a block."""
-    return _until.get() - monotonic()
+    return DEADLINE.get() - monotonic()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
+from math import inf
 from threading import Semaphore
 from time import monotonic
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
@@ -14,7 +15,7 @@ from hookrow.concurrency import reset_after_fork
 from hookrow.stores import Rejected, Unavailable
 from hookrow.stores.errors import store_error
 from hookrow.stores.sql.dialects import Dialect
-from hookrow.stores.timeouts import left
+from hookrow.stores.timeouts import DEADLINE
 
 CONNECT_TIMEOUT = 3
 """In seconds; how long to wait for a new connection, or for a free one."""
@@ -36,6 +37,10 @@ Row = Sequence[Any]
 class Connection(Protocol):
     """Runs SQL text, with `%s` for each parameter. Raises the driver's own errors."""
 
+    @property
+    def autocommits(self) -> bool:
+        """Whether each statement of a `Database.session` commits by itself."""
+
     def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Row]:
         """Return the rows of a statement."""
 
@@ -48,6 +53,8 @@ class Connection(Protocol):
 
 class DriverConnection(ABC):
     """A `Connection` on top of a method that runs a statement and returns a cursor."""
+
+    autocommits = False
 
     @abstractmethod
     def _run(self, sql: str, parameters: Sequence[Any]) -> Any:  # noqa: ANN401 - a driver's cursor
@@ -87,10 +94,10 @@ class Database(Protocol):
         On SQLite it holds the write lock from the beginning.
         """
 
-    def session(self) -> AbstractContextManager[tuple[Connection, bool]]:
-        """Connect with time limits; also return whether a transaction has begun, as above.
+    def session(self) -> AbstractContextManager[Connection]:
+        """Connect with time limits, and begin a transaction unless the connection autocommits.
 
-        If not, each statement commits by itself, or BEGIN and COMMIT are sent as statements.
+        If it does, each statement commits by itself, or BEGIN and COMMIT are sent as statements.
         """
 
     def reading(self) -> AbstractContextManager[Connection]:
@@ -112,20 +119,6 @@ class Upgradable(Database, Protocol):
 
     def autocommit(self) -> AbstractContextManager[Connection]:
         """Connect so that each statement commits by itself."""
-
-
-class BeginsSessions(ABC):
-    """A database whose sessions begin with a transaction."""
-
-    @abstractmethod
-    def transaction(self) -> AbstractContextManager[Connection]:
-        """See `Database`."""
-
-    @contextmanager
-    def session(self) -> Iterator[tuple[Connection, bool]]:
-        """Begin a transaction."""
-        with self.transaction() as connection:
-            yield connection, True
 
 
 class Closable(Protocol):
@@ -171,29 +164,48 @@ class ConnectionPool(ABC, Generic[C]):
         """Roll back after an error in the block; return whether the connection can be reused."""
 
     @contextmanager
-    def _connection(self, *, reads: bool = False) -> Iterator[C]:
+    def _connection(self, until: float = inf) -> Iterator[C]:
         """Take an idle or new connection for the block. Raises a `StoreError`.
 
-        If all connections are in use for too long, this is `Unavailable`.
+        If all connections are in use for too long, or at the time `until`, this is `Unavailable`.
         """
-        idle, until = self._idle, monotonic() + min(CONNECT_TIMEOUT, left())
-        everyone = _place(self._free, f"{SESSIONS} connections", until)
-        readers = _place(self._free_for_readers, f"{READERS} connections of readers", until)
-        with store_errors(self.errors), readers if reads else nullcontext(), everyone:
+        idle, free, now = self._idle, self._free, monotonic()  # a child process has others
+        if not free.acquire(
+            timeout=max(min(CONNECT_TIMEOUT, until - now, DEADLINE.get() - now), 0)
+        ):
+            raise Unavailable(f"All {SESSIONS} connections are in use.")
+        try:
+            connection = self._take()
             try:
-                connection = self._take()
-                try:
-                    yield connection
-                except BaseException:
-                    if self._roll_back(connection):
-                        idle.append(connection)
-                    else:
-                        connection.close()
-                    raise
-                idle.append(connection)
-            finally:
-                if idle.closed:
-                    close_all(idle)
+                yield connection
+            except BaseException:
+                if self._roll_back(connection):
+                    idle.append(connection)
+                else:
+                    connection.close()
+                raise
+            idle.append(connection)
+        except self.errors as error:
+            raise store_error(error) from error
+        except (UnicodeError, OverflowError) as error:
+            raise unwritable(error) from error
+        finally:
+            if idle.closed:
+                close_all(idle)
+            free.release()
+
+    @contextmanager
+    def _reader(self) -> Iterator[C]:
+        """Take a connection to read, of which there are fewer; see `_connection`."""
+        free, now = self._free_for_readers, monotonic()
+        seconds = min(CONNECT_TIMEOUT, DEADLINE.get() - now)
+        if not free.acquire(timeout=max(seconds, 0)):
+            raise Unavailable(f"All {READERS} connections of readers are in use.")
+        try:
+            with self._connection(until=now + seconds) as connection:
+                yield connection
+        finally:
+            free.release()
 
     def _take(self) -> C:
         """Return the connection that was idle for the shortest time, or a new one."""
@@ -227,16 +239,6 @@ _inherited: list[object] = []
 """A parent's connections: to close or to collect them in a child would end them for both."""
 
 
-@contextmanager
-def _place(free: Semaphore, which: str, until: float) -> Iterator[None]:
-    if not free.acquire(timeout=max(until - monotonic(), 0.0)):
-        raise Unavailable(f"All {which} are in use.")
-    try:
-        yield
-    finally:
-        free.release()
-
-
 def close_all(idle: list[C]) -> None:
     """Empty a stack of connections, and close them."""
     while idle:
@@ -250,5 +252,10 @@ def store_errors(errors: tuple[type[Exception], ...]) -> Iterator[None]:
         yield
     except errors as error:
         raise store_error(error) from error
-    except (UnicodeError, OverflowError) as error:  # the driver cannot write a value
-        raise Rejected(type(error).__name__) from error
+    except (UnicodeError, OverflowError) as error:
+        raise unwritable(error) from error
+
+
+def unwritable(error: Exception) -> Rejected:
+    """Return the `StoreError` for a value that a driver cannot write."""
+    return Rejected(type(error).__name__)

@@ -54,6 +54,9 @@ class Conversions:
             )
             for kind, names in written.items()
         }
+        self.are_needed = any(
+            (self.found, *self.state.values(), *self._writes.values()),
+        )
 
     def read(self, role: str, ours: str) -> Convert | None:
         """Return the conversion of what a column holds, if the role has it and it needs one."""

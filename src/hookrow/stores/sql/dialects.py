@@ -13,15 +13,20 @@ from datetime import UTC, datetime
 from enum import Enum
 from functools import cache, lru_cache
 from itertools import count
+from operator import attrgetter
 from typing import Any, ClassVar
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import astuple
 
+from hookrow.core.log_entry import LogEntry, Result
+from hookrow.core.notification import Source
 from hookrow.core.schema import Fold, Given
 from hookrow.stores.log import Grain
 
 _json = msgspec.json.Encoder(uuid_format="hex").encode
+_json_of_entries = msgspec.json.Encoder().encode
 
 
 class Dialect(ABC):
@@ -85,8 +90,12 @@ class Dialect(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def encode_rows(self, rows: Sequence[Sequence[Any]]) -> list[Any]:
+    def encode_rows(self, rows: Iterable[Sequence[Any]]) -> Sequence[Any]:
         """Return the parameters of `rows`; without them, the parameters of each row."""
+
+    @abstractmethod
+    def encode_entries(self, entries: Sequence[LogEntry]) -> Sequence[Any]:
+        """Return the parameters of `log_insert`; if it takes one row, those of each row."""
 
     def write(self, value: Any) -> Any:  # noqa: ANN401 - what a driver takes
         """Return a value as a single parameter."""
@@ -151,9 +160,13 @@ class PostgreSQL(Dialect):
         arrays = ", ".join(f"%s::{type_}[]" for type_ in types.values())
         return f"unnest({arrays}) AS given({', '.join(types)})"
 
-    def encode_rows(self, rows: Sequence[Sequence[Any]]) -> list[Any]:
+    def encode_rows(self, rows: Iterable[Sequence[Any]]) -> Sequence[Any]:
         """Return an array for each column."""
-        return [self.encode(column) for column in zip(*rows, strict=True)]
+        return list(map(self.encode, zip(*rows, strict=True)))
+
+    def encode_entries(self, entries: Sequence[LogEntry]) -> Sequence[Any]:
+        """Return one JSON array."""
+        return [_json_of_entries(entries).decode()]
 
     def select(self, expression: str, type_: str) -> str:
         """Return a number, a text or a UUID; CHAR comes without the blanks that pad it."""
@@ -198,14 +211,20 @@ class SQLite(Dialect):
         """Cut the text."""
         return f"substr({time}, 1, {_LENGTHS[grain]})"
 
-    def encode_rows(self, rows: Sequence[Sequence[Any]]) -> list[Any]:
+    def encode_rows(self, rows: Iterable[Sequence[Any]]) -> Sequence[Any]:
         """Return the values of each row, without a function call for each value: the hot path."""
         find: Callable[..., Callable[[Any], Any] | None] = _CONVERTERS.get
         write = self.write
-        return [
-            [convert(each) if (convert := find(type(each), write)) else each for each in row]
-            for row in rows
-        ]
+        encoded = list(map(list, rows))
+        for row in encoded:
+            for place, value in enumerate(row):
+                if convert := find(type(value), write):
+                    row[place] = convert(value)
+        return encoded
+
+    def encode_entries(self, entries: Sequence[LogEntry]) -> Sequence[Any]:
+        """Return the fields of each entry."""
+        return self.encode_rows(map(astuple, entries))
 
     def write(self, value: Any) -> Any:  # noqa: ANN401 - as above
         """Return a time as text, and a UUID as hexadecimal digits."""
@@ -262,6 +281,7 @@ def _time_as_text(time: datetime) -> str:
 _CONVERTERS: Mapping[type[object], Callable[[Any], str] | None] = {
     **dict.fromkeys((type(None), str, int, bytes)),
     datetime: _time_as_text,
+    **dict.fromkeys((Result, Source), attrgetter("_value_")),  # `value` is written in Python
 }
 """By the type of a value for SQLite; None if it is written as it is."""
 

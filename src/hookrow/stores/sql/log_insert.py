@@ -2,29 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from hookrow.core.log_entry import LogEntry, Result, StoredEntry
 from hookrow.stores.sql.dialects import Dialect
+from hookrow.stores.sql.updates import Statement
 
 LOG_COLUMNS = StoredEntry.__struct_fields__
-
-
-class Statement(NamedTuple):
-    """SQL text in two parts, between which a further condition can be inserted.
-
-    As a part of another statement it has the `name`, if other parts need what it returns.
-    """
-
-    conditions: str
-    rest: str = ""
-    name: str = ""
-
-    @property
-    def text(self) -> str:
-        """The whole text."""
-        return self.conditions + self.rest
-
 
 _JSON_TYPES = {
     **dict.fromkeys(("occurred_at", "received_at", "last_received_at", "ended_at"), "timestamptz"),
@@ -58,14 +40,19 @@ last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at
 def log_insert(dialect: Dialect, log: str) -> Statement:
     """Add entries to the log; merge an entry that arrived before.
 
-    The parameter is all entries as JSON; otherwise there is one for each field of an entry.
+    The parameters are those of `Dialect.encode_entries`.
     """
     fields = LogEntry.__struct_fields__
-    into = f"INSERT INTO {dialect.table(log)} AS kept ({', '.join(fields)}, first_outcome) "
-    if not dialect.takes_rows:
-        values = ", ".join(["%s"] * (len(fields) + 1))
-        return Statement(f"{into}VALUES ({values})", f" {_ADD_UP}")
-    types = ", ".join(f"{name} {_JSON_TYPES.get(name, 'text')}" for name in fields)
-    given = ", ".join(fields).replace("fingerprint", "decode(fingerprint, 'base64')")
-    rows = f"json_to_recordset(%s::json) AS given({types})"
-    return Statement(f"{into}SELECT {given}, outcome FROM {rows} WHERE true", f" {_ADD_UP}")
+    given = ", ".join(fields)
+    if dialect.takes_rows:
+        types = ", ".join(f"{name} {_JSON_TYPES.get(name, 'text')}" for name in fields)
+        rows = f"json_to_recordset(%s::json) AS given({types})"
+        given = given.replace("fingerprint", "decode(fingerprint, 'base64')")
+    else:
+        values = ", ".join(f"%s AS {name}" for name in fields)
+        rows = f"(SELECT {values}) AS given"
+    return Statement(
+        f"INSERT INTO {dialect.table(log)} AS kept ({', '.join(fields)}, first_outcome) "
+        f"SELECT {given}, outcome FROM {rows} WHERE true",
+        f" {_ADD_UP}",
+    )

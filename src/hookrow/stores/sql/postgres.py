@@ -54,7 +54,7 @@ _LIMITS = (
 
 
 class Session(DriverConnection):
-    """One of hookrow's own connections. `owned` is false behind a pooler."""
+    """One of hookrow's own connections. It autocommits, except behind a pooler."""
 
     def __init__(self, connection: psycopg.Connection, cursor: Callable[..., Any]) -> None:
         self.connection, self.close, self._cursor = connection, connection.close, cursor
@@ -64,8 +64,8 @@ class Session(DriverConnection):
         pid = connection.info.backend_pid  # a pooler's is not that of the server
         with watch.over_socket(self.socket):
             found = connection.execute(f"{_LIMITS} WHERE pg_backend_pid() = {pid}")
-        self.owned = found.fetchone() is not None
-        if self.owned:
+        self.autocommits = found.fetchone() is not None
+        if self.autocommits:
             connection.prepare_threshold = PREPARED_AFTER
         self._poll = select.poll()
         self._poll.register(self.socket, select.POLLIN)
@@ -129,10 +129,10 @@ class PostgresDatabase(ConnectionPool[Session]):
             yield session
 
     @contextmanager
-    def session(self) -> Iterator[tuple[Connection, bool]]:
+    def session(self) -> Iterator[Connection]:
         """Connect so that each statement commits; behind a pooler, begin a transaction."""
-        with self._session() as session, nullcontext() if session.owned else _begun(session):
-            yield session, not session.owned
+        with self._session() as session, nullcontext() if session.autocommits else _begun(session):
+            yield session
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -158,7 +158,7 @@ class PostgresDatabase(ConnectionPool[Session]):
     def autocommit(self) -> Iterator[Connection]:
         """See `connections.Upgradable`."""
         with store_errors(self.errors), closing(self._connect()) as session:
-            if session.owned:
+            if session.autocommits:
                 session.command("SET statement_timeout = 0; SET lock_timeout = 0")
             yield session
 
@@ -174,7 +174,7 @@ class PostgresDatabase(ConnectionPool[Session]):
     @contextmanager
     def _session(self, *, reads: bool = False, watched: bool = True) -> Iterator[Session]:
         """Take a session for the block; end it if the server does not respond in time."""
-        with self._connection(reads=reads) as session:
+        with self._reader() if reads else self._connection() as session:
             with watch.over_socket(session.socket) if watched else nullcontext():
                 yield session
             session.used_at = monotonic()
@@ -186,7 +186,7 @@ class PostgresDatabase(ConnectionPool[Session]):
         try:
             with watch.over_socket(session.socket):
                 # Again: a host's trigger may have changed them. A pooler's session is shared.
-                session.command(_LIMITS if session.owned else "SELECT 1")
+                session.command(_LIMITS if session.autocommits else "SELECT 1")
         except self._driver.Error:
             session.close()
             close_all(self._idle)  # the server has probably closed the other idle sessions, too
@@ -216,7 +216,7 @@ class PostgresDatabase(ConnectionPool[Session]):
 
 @contextmanager
 def _begun(session: Session) -> Iterator[None]:
-    limits = "" if session.owned else f"; {set_limits(tuned=True)}"
+    limits = "" if session.autocommits else f"; {set_limits(tuned=True)}"
     session.command(POSTGRESQL.begin + limits)
     yield
     session.execute("COMMIT")

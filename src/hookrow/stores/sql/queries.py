@@ -14,8 +14,8 @@ from hookrow.core.schema import KEYS, WRITTEN, Fold, Given, Schema
 from hookrow.stores.sql.columns import Column
 from hookrow.stores.sql.conversions import Conversions
 from hookrow.stores.sql.dialects import Dialect
-from hookrow.stores.sql.log_insert import Statement, log_insert
-from hookrow.stores.sql.updates import ALIASES, Updates
+from hookrow.stores.sql.log_insert import log_insert
+from hookrow.stores.sql.updates import ALIASES, Statement, Updates
 
 _OWNER = "o"
 
@@ -67,6 +67,8 @@ class Queries:
         self.updates = Updates(self)
         self.undated, self.dated_beside_log = schema.undated, schema.dated_beside_log
         self.conversions = Conversions(self._columns, self.written)
+        self.converts = self.conversions.are_needed
+        """Whether any column needs conversions."""
 
     def has(self, role: str, column: str | None = None) -> bool:
         """Return whether there is such a role, and its table has such a column."""

@@ -17,7 +17,6 @@ from sqlalchemy.pool import SingletonThreadPool, StaticPool
 from hookrow.errors import ConfigurationError
 from hookrow.stores import NOT_ON
 from hookrow.stores.sql.connections import (
-    BeginsSessions,
     Connection,
     DriverConnection,
     store_errors,
@@ -57,7 +56,7 @@ class _Connection(DriverConnection):
         self._connection.exec_driver_sql(self._convert(sql), list(map(tuple, rows))).close()
 
 
-class EngineDatabase(BeginsSessions):
+class EngineDatabase:
     """The database of an engine; see `connections.Database`.
 
     Raises `ConfigurationError` for another database than PostgreSQL or SQLite.
@@ -86,6 +85,8 @@ class EngineDatabase(BeginsSessions):
             connection = self._begun()
             with connection, watch.over(connection), _committed(connection):
                 yield _Connection(connection)
+
+    session = transaction
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:

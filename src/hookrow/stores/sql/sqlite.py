@@ -7,40 +7,43 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from math import isinf
+from os.path import samestat
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
 from hookrow.errors import ConfigurationError
 from hookrow.stores import Unavailable
-from hookrow.stores.sql.connections import (
-    BeginsSessions,
-    Connection,
-    ConnectionPool,
-    DriverConnection,
-)
+from hookrow.stores.sql.connections import Connection, ConnectionPool, Row
 from hookrow.stores.sql.dialects import SQLITE, question_marks
-from hookrow.stores.timeouts import LOCK_TIMEOUT, left, milliseconds
+from hookrow.stores.timeouts import DEADLINE, LOCK_TIMEOUT, milliseconds
 
 _STEPS = 10_000
 """How many instructions SQLite executes between two checks of the time limit."""
 
 
-class SQLiteConnection(DriverConnection):
+class SQLiteConnection:
     """One of hookrow's own connections to a file; see `connections.Connection`."""
+
+    autocommits = False
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection, self.close = connection, connection.close
 
-    def _run(self, sql: str, parameters: Sequence[Any]) -> sqlite3.Cursor:
-        return self.connection.execute(question_marks(sql), parameters)
+    def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Row]:
+        """Return all rows."""
+        return self.connection.execute(question_marks(sql), parameters).fetchall()
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
+        """Return the driver's count."""
+        return self.connection.execute(question_marks(sql), parameters).rowcount
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run it with one call of the driver."""
         self.connection.executemany(question_marks(sql), rows)
 
 
-class SQLiteDatabase(BeginsSessions, ConnectionPool[SQLiteConnection]):
+class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
     """The database in a file; see `connections.Database`. Every commit is synced to the disk.
 
     Raises `ConfigurationError` if no file is named.
@@ -56,25 +59,35 @@ class SQLiteDatabase(BeginsSessions, ConnectionPool[SQLiteConnection]):
                 "or pass an engine that keeps the connection open."
             )
         self.name, self.file = file, Path(file).absolute()  # the current folder may change
-        self._opened: tuple[int, int] | None = None
+        self._opened: os.stat_result | None = None
         super().__init__()
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """Wait for the write lock, and commit at the end of the block."""
-        with self._connection() as connection, _lock_timeout(connection):
-            connection.execute(SQLITE.begin)
-            yield connection
-            connection.execute("COMMIT")
+        with self._connection() as connection:
+            execute = connection.connection.execute
+            is_short = DEADLINE.get() - monotonic() < LOCK_TIMEOUT
+            if is_short:
+                execute(f"PRAGMA busy_timeout = {milliseconds(LOCK_TIMEOUT)}")
+            try:
+                execute(SQLITE.begin)
+                yield connection
+                execute("COMMIT")
+            finally:
+                if is_short:
+                    execute(f"PRAGMA busy_timeout = {LOCK_TIMEOUT * 1000}")
+
+    session = transaction
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Connect to read, without a lock."""
-        with self._connection(reads=True) as connection:
-            if isinf(left()):
+        with self._reader() as connection:
+            until = DEADLINE.get()
+            if isinf(until):
                 yield connection
                 return
-            until = monotonic() + left()
             sqlite = connection.connection
             sqlite.set_progress_handler(lambda: monotonic() > until, _STEPS)
             try:
@@ -105,22 +118,21 @@ class SQLiteDatabase(BeginsSessions, ConnectionPool[SQLiteConnection]):
         One to a file that was moved or removed would commit where nobody looks any more. A new
         one is no remedy: SQLite would apply the old file's write-ahead log to the new file.
         """
-        if self._opened not in {None, self._identity()}:
+        try:
+            found = os.stat(self.file)  # noqa: PTH116 - half as long as a Path's
+        except FileNotFoundError:
+            found = None
+        if self._opened and not (found and samestat(found, self._opened)):
             raise Unavailable(
                 f"The file {self.name} was moved, removed or replaced while it was open. Restart "
                 "hookrow, or move the file back."
             )
-        connection = super()._take()
-        self._opened = self._opened or self._identity()
-        return connection
-
-    def _identity(self) -> tuple[int, int] | None:
-        """Return the device and the inode of the file; None if it does not exist."""
         try:
-            found = os.stat(self.file)  # noqa: PTH116 - half as long as a Path's
-        except FileNotFoundError:
-            return None
-        return found.st_dev, found.st_ino
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._connect()
+        self._opened = self._opened or os.stat(self.file)  # noqa: PTH116 - as above
+        return connection
 
     def _connect(self) -> SQLiteConnection:
         # SQLite would open a file read-only, and not notice when it can be written again.
@@ -131,19 +143,6 @@ class SQLiteDatabase(BeginsSessions, ConnectionPool[SQLiteConnection]):
         )
         set_pragmas(connection)
         return SQLiteConnection(connection)
-
-
-@contextmanager
-def _lock_timeout(connection: SQLiteConnection) -> Iterator[None]:
-    """Wait for the file's lock no longer than `limited_to` allows."""
-    if left() >= LOCK_TIMEOUT:
-        yield
-        return
-    connection.fetch(f"PRAGMA busy_timeout = {milliseconds(LOCK_TIMEOUT)}")
-    try:
-        yield
-    finally:
-        connection.fetch(f"PRAGMA busy_timeout = {LOCK_TIMEOUT * 1000}")
 
 
 def set_pragmas(connection: sqlite3.Connection) -> None:

@@ -17,8 +17,7 @@ from hookrow.stores.sql.connections import Database
 from hookrow.stores.sql.log import SQLLog
 from hookrow.stores.sql.mapping_record import record_mapping
 from hookrow.stores.sql.queries import Queries
-from hookrow.stores.sql.reading import SQLReading
-from hookrow.stores.sql.transaction import SQLTransaction
+from hookrow.stores.sql.transaction import SQLReading, SQLTransaction
 from hookrow.stores.sql.urls import missing_file, open_database
 from hookrow.stores.sql.verify import verify as verify_tables
 
@@ -59,12 +58,10 @@ class SQLStore:
     @contextmanager
     def transaction(self, *, skip_locked: bool = False) -> Iterator[SQLTransaction]:
         """Begin a transaction; see `Store.transaction`."""
-        queries = self._verified()
+        queries = self._queries or self._verified()
         try:
-            with self.database.session() as (connection, begun):
-                transaction = SQLTransaction(
-                    connection, queries, begun=begun, skip_locked=skip_locked
-                )
+            with self.database.session() as connection:
+                transaction = SQLTransaction(connection, queries, skip_locked=skip_locked)
                 yield transaction
                 transaction.end()
             if transaction.has_entries and not self._mapping_recorded:

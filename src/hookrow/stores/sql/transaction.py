@@ -4,24 +4,113 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
-import msgspec
-from msgspec.structs import astuple
-
 from hookrow.core.log_entry import LogEntry
-from hookrow.core.notification import Change, RowId, SetTime, Suppressible
+from hookrow.core.notification import (
+    Change,
+    Dispatch,
+    EventTime,
+    LookupKeys,
+    RowId,
+    Rows,
+    SetTime,
+    Subscriber,
+    Suppressible,
+)
+from hookrow.core.rules import fold, pairs
+from hookrow.core.schema import KEYS, TIMES
 from hookrow.stores import Conflict, State, by_kind, row_key
 from hookrow.stores.dates import key_text
 from hookrow.stores.errors import refuses_one_statement
 from hookrow.stores.sql.connections import Connection
 from hookrow.stores.sql.conversions import converted
-from hookrow.stores.sql.log_insert import Statement
+from hookrow.stores.sql.dialects import utc
+from hookrow.stores.sql.message_ids import as_sent, as_stored
 from hookrow.stores.sql.queries import Queries
-from hookrow.stores.sql.reading import SQLReading
-from hookrow.stores.sql.updates import Update
+from hookrow.stores.sql.updates import Statement, Update
 
-_encode = msgspec.json.Encoder().encode
+
+@dataclass(eq=False)
+class SQLReading:
+    """Finds rows with at most two SELECTs, and reads them with one for each kind."""
+
+    _connection: Connection
+    _queries: Queries
+
+    def find(self, lookup: LookupKeys) -> Rows:
+        """Find every row that the group mentions."""
+        subscribers: defaultdict[str, list[Subscriber]] = defaultdict(list)
+        sent: defaultdict[str, list[Dispatch]] = defaultdict(list)
+        subscriptions = set()
+        for person, email, message_id, id_, list_ in self._found(lookup):
+            if message_id is not None:
+                sent[message_id].append(Dispatch(id_, person, email or "", list_))
+            elif email is not None:
+                subscribers[fold(email)].append(Subscriber(person, email))
+            else:
+                subscriptions.add((list_, person))
+        queries = self._queries
+        dispatches = as_sent(lookup.message_ids, sent) if queries.has_uuids else sent
+        if queries.pairs is not None and lookup.changed:
+            wanted = set(pairs(lookup, subscribers, dispatches))
+            if queries.finds_subscriptions:
+                wanted -= _of_owners(lookup, dispatches)
+            if wanted:
+                found = self._fetch_keyed(Suppressible.SUBSCRIPTION, queries.pairs, wanted)
+                subscriptions.update((list_, person) for list_, person in found)
+        return Rows(
+            subscribers,
+            dispatches,
+            subscriptions,
+            queries.undated,
+            exact=queries.schema.subscribers.fold == "exact",
+        )
+
+    def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
+        """Read the columns that notifications set."""
+        states: dict[RowId, State] = {}
+        for kind, keys in by_kind(rows).items():
+            width, names = len(KEYS[kind]), self._queries.written.get(kind, ())
+            for row in self._fetch_keyed(kind, self._queries.state(kind), keys):
+                state = {
+                    name: utc(value) if name in TIMES else value
+                    for name, value in zip(names, row[width:], strict=True)
+                }
+                if state.get("suppression_reason") == "" == self._queries.empty[kind]:
+                    state["suppression_reason"] = None
+                states[kind, row_key(row[:width])] = state
+        return {row: states[row] for row in rows if row in states}
+
+    def _found(self, lookup: LookupKeys) -> Sequence[Any]:
+        if not lookup.emails and not lookup.message_ids:
+            return ()
+        queries, encode = self._queries, self._queries.dialect.encode
+        emails = lookup.emails
+        if queries.schema.subscribers.fold != "ascii":
+            emails = {*emails, *lookup.recipients}
+        message_ids = [lookup.message_ids]
+        if queries.finds_subscriptions:
+            message_ids.append(set(map(itemgetter(0), lookup.changed)))
+        if queries.has_uuids:
+            message_ids = [as_stored(each) for each in message_ids]
+        found = self._connection.fetch(queries.find, [encode(emails), *map(encode, message_ids)])
+        return converted(found, queries.conversions.found) if queries.converts else found
+
+    def _fetch_keyed(self, kind: Suppressible, sql: str, keys: Collection[Any]) -> Sequence[Any]:
+        """Return the rows of these keys; on SQLite one by one, because its JSON has no bytes."""
+        parameters, fetch = self.keys(kind, keys), self._connection.fetch
+        if self._queries.dialect.takes_rows:
+            found = fetch(sql, parameters)
+        else:
+            found = [each for row in parameters for each in fetch(sql, row)]
+        return converted(found, self._queries.conversions.state.get(kind, {}))
+
+    def keys(self, kind: Suppressible, keys: Collection[Any]) -> Sequence[Any]:
+        """Return the parameters of a statement by keys."""
+        return self._queries.dialect.encode_rows(self._queries.conversions.keys(kind, keys))
 
 
 class _Step(NamedTuple):
@@ -35,15 +124,13 @@ class _Step(NamedTuple):
 class SQLTransaction(SQLReading):
     """A transaction that writes everything in one statement if possible.
 
-    Unless it has `begun`, it begins only if one statement is not enough. Until then the
+    If the connection autocommits, it begins only if one statement is not enough. Until then the
     statement is pending until the end of the block, and commits by itself.
     """
 
-    def __init__(
-        self, connection: Connection, queries: Queries, *, begun: bool, skip_locked: bool
-    ) -> None:
+    def __init__(self, connection: Connection, queries: Queries, *, skip_locked: bool) -> None:
         super().__init__(connection, queries)
-        self._begun, self._commits = begun, False
+        self._begun, self._commits = not connection.autocommits, False
         self._skip_locked = skip_locked
         self.has_entries = False
         """Whether it added entries to the log."""
@@ -60,34 +147,45 @@ class SQLTransaction(SQLReading):
         locks = dict(self._locks(rows))
         held = {row for row in rows if row[0] in locks} if self._skip_locked else set()
         for kind, step in locks.items():
-            got = self._connection.fetch(step.statement.text, step.parameters)
-            got = converted(got, self._queries.conversions.state[kind])
-            held.difference_update((kind, row_key(row)) for row in got)
+            locked = self._connection.fetch(step.statement.text, step.parameters)
+            locked = converted(locked, self._queries.conversions.state[kind])
+            held.difference_update((kind, row_key(row)) for row in locked)
         return held
 
     def write(self, changes: Sequence[Change], entries: Sequence[LogEntry] = ()) -> None:
         """Lock and change the rows, and add the entries to the log."""
-        rows = {change.row for change in changes}
-        # One statement cannot change a row twice.
-        single = self._queries.single_statement and len(rows) == len(changes) and not self._pending
-        steps = [step for _, step in self._locks(rows)]
-        steps += [*self._updates(changes, at_once=single), *self._log_entries(entries)]
-        if not single:
+        queries, dialect, steps, single = self._queries, self._queries.dialect, [], False
+        if dialect.locks_rows:
+            rows = {change.row for change in changes}
+            steps = [step for _, step in self._locks(rows)]
+            # One statement cannot change a row twice.
+            single = queries.single_statement and len(rows) == len(changes) and not self._pending
+        steps += self._updates(changes, at_once=single)
+        if entries and queries.keep is not None:
+            self.has_entries = True
+            rows_of_entries = dialect.encode_entries(entries)
+            steps.append(_Step(queries.keep, rows_of_entries, not dialect.takes_rows))
+        if single:
+            self._run_at_once(steps)
+            return
+        if self._pending or not self._begun:
             self._begin()
-            for step in steps:
-                self._run(step)
-        elif steps:
-            text = self._queries.updates.at_once(tuple(step.statement for step in steps))
-            parameters = [each for step in steps for each in step.parameters]
-            self._pending = _Step(Statement(text), parameters)
-            if self._begun:
-                self._flush()
+        self._run(*steps)
 
     def end(self) -> None:
         """Run the pending statement, and commit if the transaction began here."""
-        self._flush()
+        if self._pending:
+            self._flush()
         if self._commits:
             self._connection.execute("COMMIT")
+
+    def _run_at_once(self, steps: Sequence[_Step]) -> None:
+        """Run the steps in one statement: now if a transaction has begun, or else at the end."""
+        if steps:
+            statement = self._queries.updates.at_once(tuple(step.statement for step in steps))
+            self._pending = _Step(statement, [each for step in steps for each in step.parameters])
+            if self._begun:
+                self._flush()
 
     def _flush(self) -> None:
         pending, self._pending = self._pending, None
@@ -107,11 +205,11 @@ class SQLTransaction(SQLReading):
             self._begun = self._commits = True
         self._flush()
 
-    def _run(self, step: _Step) -> None:
-        if step.many:
-            self._connection.execute_many(step.statement.text, step.parameters)
-        else:
-            self._connection.execute(step.statement.text, step.parameters)
+    def _run(self, *steps: _Step) -> None:
+        connection = self._connection
+        for step in steps:
+            run = connection.execute_many if step.many else connection.execute
+            run(step.statement.text, step.parameters)
 
     def _locks(self, rows: Collection[RowId]) -> Iterator[tuple[Suppressible, _Step]]:
         if self._queries.dialect.locks_rows:
@@ -120,28 +218,32 @@ class SQLTransaction(SQLReading):
                     statement = self._queries.lock(kind, skip_locked=self._skip_locked)
                     yield kind, _Step(statement, self.keys(kind, keys))
 
-    def _updates(self, changes: Sequence[Change], *, at_once: bool) -> Iterator[_Step]:
-        """Yield the statements that apply the changes, one for all changes of a form."""
-        forms: defaultdict[Statement, list[list[Any]]] = defaultdict(list)
+    def _updates(self, changes: Sequence[Change], *, at_once: bool) -> Sequence[_Step]:
+        """Return the statements that apply the changes, one for all changes of a form."""
+        dialect, steps = self._queries.dialect, []
+        forms: defaultdict[Statement, list[Sequence[Any]]] = defaultdict(list)
         for change in changes:
             updates, values = self._writes(change, at_once=at_once)
-            for statement, names in updates:
-                forms[statement].append([values[name] for name in names])
+            for update in updates:
+                forms[update.statement].append(update.parameters(values))
         # Always in the same order, because any other would be another statement to prepare. An
         # INSERT of dates precedes the UPDATE that depends on them.
-        for statement in sorted(forms):
-            yield self._step(statement, forms[statement])
+        for statement in sorted(forms, key=attrgetter("text")):
+            rows = dialect.encode_rows(forms[statement])
+            steps.append(_Step(statement, rows, not dialect.takes_rows))
+        return steps
 
     def _writes(
         self, change: Change, *, at_once: bool
     ) -> tuple[Sequence[Update], Mapping[str, Any]]:
         """Return the statements that apply a change, and the values of all their parameters."""
         queries = self._queries
-        values: dict[str, Any]
+        values: Mapping[str, Any]
         if isinstance(change, SetTime):
-            values = {"key_0": change.dispatch, f"new_{change.column.value}": change.at}
-            stored = queries.conversions.stored(Suppressible.DISPATCH, values)
-            return [queries.updates.set_time(change.column, guarded=change.guarded)], stored
+            values = {"key_0": change.dispatch, _NEW[change.column]: change.at}
+            if queries.converts:
+                values = queries.conversions.stored(Suppressible.DISPATCH, values)
+            return [queries.updates.set_time(change.column, guarded=change.guarded)], values
         kind, keys = change.kind, change.key if isinstance(change.key, tuple) else (change.key,)
         named = {f"key_{n}": part for n, part in enumerate(keys)}
         reason = queries.schema.reason(change.reason)
@@ -151,22 +253,22 @@ class SQLTransaction(SQLReading):
             "new_suppression_reason": queries.empty.get(kind) if reason is None else reason,
             "new_suppression_changed_at": change.at,
         }
-        stored = queries.conversions.stored(kind, values)
+        if queries.converts:
+            values = queries.conversions.stored(kind, values)
         if kind in queries.dated_beside_log:
-            stored = {**stored, "row_key": key_text([stored[name] for name in named])}
+            values = {**values, "row_key": key_text([values[name] for name in named])}
         updates = queries.updates.set_suppression(kind, guarded=change.guarded, at_once=at_once)
-        return updates, stored
+        return updates, values
 
-    def _log_entries(self, entries: Sequence[LogEntry]) -> Iterator[_Step]:
-        keep = self._queries.keep
-        if keep is None or not entries:
-            return
-        self.has_entries = True
-        if self._queries.dialect.takes_rows:
-            yield _Step(keep, [_encode(entries).decode()])
-        else:
-            yield self._step(keep, [(*astuple(entry), entry.outcome) for entry in entries])
 
-    def _step(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> _Step:
-        dialect = self._queries.dialect
-        return _Step(statement, dialect.encode_rows(rows), many=not dialect.takes_rows)
+_NEW = {time: f"new_{time.value}" for time in EventTime}
+"""The parameter that a time is set to."""
+
+
+def _of_owners(lookup: LookupKeys, dispatches: Mapping[str, Sequence[Dispatch]]) -> set[Any]:
+    """Return the pairs whose subscriptions are found together with the dispatches."""
+    return {
+        (dispatch.list, dispatch.owner)
+        for message_id, _ in lookup.changed
+        for dispatch in dispatches.get(message_id, ())
+    }

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from operator import itemgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hookrow.core.notification import EventTime, Suppressible
 from hookrow.core.schema import KEYS, SUPPRESSION
 from hookrow.stores import dates
-from hookrow.stores.sql.log_insert import Statement
 
 if TYPE_CHECKING:
     from hookrow.stores.sql.queries import Queries
@@ -28,11 +28,31 @@ _RETURNING = {"UPDATE": " RETURNING 1", "INSERT": f" RETURNING {', '.join(dates.
 """What the parts of a statement return. Only dates are inserted by one that others follow."""
 
 
-class Update(NamedTuple):
-    """A statement that writes many rows, and the names of each row's parameters, in order."""
+class Statement:
+    """SQL text in two parts, between which a further condition can be inserted.
 
-    statement: Statement
-    names: Sequence[str]
+    As a part of another statement it has the `name`, if other parts need what it returns.
+    """
+
+    __slots__ = ("conditions", "name", "rest", "text")
+
+    def __init__(self, conditions: str, rest: str = "", name: str = "") -> None:
+        self.conditions, self.rest, self.name = conditions, rest, name
+        self.text = conditions + rest
+
+
+class Update:
+    """A statement that writes many rows.
+
+    `names` are those of each row's parameters, in order, and `parameters` returns a row's from
+    its values by name.
+    """
+
+    __slots__ = ("names", "parameters", "statement")
+
+    def __init__(self, statement: Statement, names: Sequence[str]) -> None:
+        self.statement, self.names = statement, names
+        self.parameters: Callable[[Mapping[str, Any]], Sequence[Any]] = itemgetter(*names)
 
 
 class Updates:
@@ -149,7 +169,7 @@ class Updates:
         )
 
 
-def _at_once(statements: tuple[Statement, ...]) -> str:
+def _at_once(statements: tuple[Statement, ...]) -> Statement:
     """Return one statement in which each part waits for the previous one (manual, 7.8.4).
 
     All parts see the rows as they were at its beginning, so no two may change the same row.
@@ -164,4 +184,4 @@ def _at_once(statements: tuple[Statement, ...]) -> str:
         f"{name} AS MATERIALIZED ({each}{_RETURNING.get(each.split()[0], '')})"
         for name, each in zip(names, others, strict=False)
     ]
-    return f"WITH {', '.join(named)} {last}" if named else last
+    return Statement(f"WITH {', '.join(named)} {last}" if named else last)
