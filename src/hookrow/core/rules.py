@@ -51,8 +51,12 @@ LONGEST_MESSAGE_ID = 255
 CLOCK_SKEW = timedelta(hours=24)
 """How long after its arrival a change of suppression may be dated and still be believed."""
 
-UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_UNSTORABLE = "\0\ud800-\udfff"
 """Characters that no row can hold: PostgreSQL rejects NUL, and UTF-8 has no lone surrogates."""
+
+UNSTORABLE = re.compile(f"[{_UNSTORABLE}]")
+_is_email = re.compile(f"[^{_UNSTORABLE}]{{1,{LONGEST_EMAIL}}}").fullmatch
+_is_message_id = re.compile(f"[^{_UNSTORABLE}]{{1,{LONGEST_MESSAGE_ID}}}").fullmatch
 
 PROBE = "check@hookrow.invalid"
 """The recipient of what `hookrow check URL` posts. No mail reaches .invalid (RFC 2606)."""
@@ -70,12 +74,12 @@ def fold(email: str) -> str:
 
 def is_email(text: str | None) -> TypeGuard[str]:
     """Return whether a subscriber can have this email."""
-    return _is_storable(text, LONGEST_EMAIL)
+    return text is not None and _is_email(text) is not None
 
 
 def is_message_id(text: str | None) -> TypeGuard[str]:
     """Return whether a dispatch can have this message id."""
-    return _is_storable(text, LONGEST_MESSAGE_ID)
+    return text is not None and _is_message_id(text) is not None
 
 
 def is_probe(arrival: Arrival) -> bool:
@@ -99,15 +103,15 @@ def lookup_keys(arrivals: Iterable[Arrival]) -> LookupKeys:
     recipients: set[str] = set()
     for arrival in arrivals:
         notification = arrival.notification
-        if notification is None or not _is_storable(notification.recipient, LONGEST_EMAIL):
+        if not notification or not notification.recipient or not _is_email(notification.recipient):
             continue
-        email = fold(notification.recipient)
+        email, message_id = fold(notification.recipient), notification.message_id
         emails.add(email)
         recipients.add(notification.recipient)
-        if _is_storable(notification.message_id, LONGEST_MESSAGE_ID):
-            message_ids.add(notification.message_id)
+        if message_id and _is_message_id(message_id):
+            message_ids.add(message_id)
             if isinstance(notification, Suppressed | Reactivated):
-                changed.add((notification.message_id, email))
+                changed.add((message_id, email))
     return LookupKeys(emails, message_ids, changed, recipients)
 
 
@@ -206,15 +210,6 @@ def fail(arrivals: Iterable[Arrival], refusal: Refusal = Refusal.FAILED) -> list
 
 _TIMES = {Delivered: EventTime.DELIVERED, Opened: EventTime.OPENED}
 """The time that a notification sets, by its type."""
-
-
-def _is_storable(text: str | None, longest: int) -> TypeGuard[str]:
-    """Return whether a row can hold a text of at most so many characters."""
-    return (
-        text is not None
-        and 0 < len(text) <= longest
-        and ((text.isascii() and "\0" not in text) or not UNSTORABLE.search(text))
-    )
 
 
 def _subscriber(recipient: str | None, rows: Rows) -> Subscriber | None:

@@ -1,7 +1,6 @@
-"""Which tables and columns play our roles: plain names, the same for every store.
+"""The schema: which tables and columns play hookrow's roles, by plain names, for every store.
 
-What a database really has is for `stores/sql/verify` to find out, and what a
-Django project has for `django/mapping`.
+`stores/sql/verify` compares it with a database, and `django/mapping` with a Django project.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ from hookrow.errors import ConfigurationError
 SUPPRESSION = ("suppressed_at", "suppression_reason", "suppression_changed_at")
 
 WRITTEN = (*(time.value for time in EventTime), *SUPPRESSION)
-"""What notifications set, in whatever table has it."""
+"""The columns that notifications set, in any table that has them."""
 
 NULLED = ("suppressed_at", "suppression_reason")
-"""What a reactivation sets to null."""
+"""The columns that a reactivation sets to null."""
 
 TIMES = {*WRITTEN, "sent_at"} - {"suppression_reason"}
-"""Columns that hold a time; `sent_at` is only read, to tell how long a delivery took."""
+"""Columns that hold a time; `sent_at` is only read, to compute how long a delivery took."""
 
 KEYS = {
     Suppressible.SUBSCRIBER: ("id",),
     Suppressible.DISPATCH: ("id",),
     Suppressible.SUBSCRIPTION: ("list_id", "subscriber_id"),
 }
-"""What identifies a row of a kind: as `RowId` has it, one column by itself, two as a pair."""
+"""The columns of a row's key: as `RowId` has it, one column by itself, two as a pair."""
 
 REFERENCES = (
     (("dispatches", "subscriber_id"), ("subscribers", "id")),
@@ -55,36 +54,36 @@ _OPTIONAL = {
 }
 _MAY_BE_NONE = {"subscriptions", "messages"}
 _SENT_AT = {"hookrow_dispatches": "created_at"}
-"""Where the time of sending stands when nothing is said of it: only ours have one."""
+"""The default column of `sent_at`, by table: only hookrow's own has one."""
 
 Fold: TypeAlias = Literal["ascii", "lower", "exact", "citext"]
-"""How a table's emails are indexed, and so looked for.
+"""How a table's emails are indexed, and so compared.
 
-`ascii`: on `lower(email COLLATE "C")`, as ours are; `lower`: on `lower(email)`;
-`exact`: on the column itself, which finds an email as it came or in lower case;
+`ascii`: on `lower(email COLLATE "C")`, as in hookrow's table; `lower`: on `lower(email)`;
+`exact`: on the column itself, which finds an email as it arrived or in lower case;
 `citext`: on a column of that type, on SQLite one of `COLLATE NOCASE`.
 """
 
 Given: TypeAlias = str | int | bool | None
-"""What a column has to equal; None is null."""
+"""A value that a column has to equal; None is null."""
 
 OTHERWISE = "*"
-"""Among `Schema.reasons`, what stands for every reason that is not there."""
+"""The key in `Schema.reasons` for every reason that is not there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """The table that plays a role, and its columns where they have names of their own.
+    """The table that plays a role, and its columns if they have names of their own.
 
-    `Role("people", {"email": "address"})`: a column that is not named keeps our
-    name; an optional one that the table does not have is None. A table in another
-    schema than the usual one is `"crm.people"`.
+    `Role("people", {"email": "address"})`: a column that is not named has hookrow's name; an
+    optional one that the table does not have is None. A table in another database schema than the
+    usual one is `"crm.people"`.
 
-    `where` hides every row whose columns, by the table's own names, do not equal
-    these: `{"deleted_at": None}`; False of a column that is not boolean is null too,
-    which a file of settings could not say. `fold` is of the subscribers alone.
-    `empty` is what `suppression_reason` holds for no reason: null, or the empty text in a
-    column that allows no null. It is read as null.
+    `where` hides every row whose columns, by the table's own names, do not equal these values:
+    `{"deleted_at": None}`. For a column that is not boolean, False also means null, which a
+    settings file cannot express. Only the subscribers have a `fold`. `empty` is the value of
+    `suppression_reason` for no reason: null, or the empty text in a column that allows no null. It
+    is read as null.
     """
 
     table: str
@@ -94,9 +93,9 @@ class Role:
     empty: str | None = field(default=None, kw_only=True)
 
     def column(self, name: str) -> str | None:
-        """Return what the table calls our column, or None where it has none.
+        """Return the table's name for a column of hookrow's, or None if it has no such column.
 
-        When something was sent is told only by a table for which that is named, or ours.
+        Only hookrow's own table has a `sent_at` that is not named.
         """
         usual = _SENT_AT.get(self.table) if name == "sent_at" else name
         return self.columns.get(name, usual)
@@ -104,16 +103,15 @@ class Role:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """The tables of a host, ours by default. A host without lists has no subscriptions.
+    """The tables of a host, by default hookrow's. A host without lists has no subscriptions.
 
-    With `messages` a dispatch's list is that of its message: `dispatches.message_id`
-    is a `messages.id`, whose `list_id` counts.
-    `reasons` are what the host keeps for the provider's reasons, `"*"` for all
-    others; without them a reason is kept as it came.
-    `log` is the table of the log, which is ours always; None turns the log off.
+    With `messages`, a dispatch's list is that of its message: `dispatches.message_id` is a
+    `messages.id`, and the list is its `list_id`. `reasons` are the host's values for the provider's
+    reasons, `"*"` for all others; without them, a reason is stored unchanged. `log` is the table of
+    the log, which is always hookrow's own; None turns the log off.
 
-    Raises `ConfigurationError` for a column that no role has, one that is needed and
-    left out, and what does not go together.
+    Raises `ConfigurationError` for an unknown column, a required one that is left out, and
+    contradictory settings.
     """
 
     subscribers: Role = Role("hookrow_subscribers")
@@ -155,7 +153,7 @@ class Schema:
 
     @property
     def ours(self) -> bool:
-        """Whether all tables of rows are those that hookrow makes."""
+        """Whether all tables of rows are hookrow's own."""
         return self.roles == Schema().roles
 
     @property
@@ -174,7 +172,7 @@ class Schema:
         return f"{namespace}{dot}{table}"
 
     def columns(self, name: str) -> Mapping[str, str]:
-        """Return the columns of the role of that name: ours and, for each, the table's."""
+        """Return the columns of a role: hookrow's names, and for each the table's."""
         role = self.roles[name]
         named = {ours: role.column(ours) for ours in (*_REQUIRED[name], *_OPTIONAL[name])}
         return {
@@ -184,7 +182,7 @@ class Schema:
         }
 
     def reason(self, word: str | None) -> str | int | None:
-        """Return what the host keeps for a reason, or for none."""
+        """Return the host's value for a reason, or for none."""
         if word is None or self.reasons is None:
             return word
         return self.reasons.get(word, self.reasons.get(OTHERWISE, word))
@@ -196,7 +194,7 @@ class Schema:
         return {kind for kind in kinds if kept[kind] and "suppression_changed_at" not in kept[kind]}
 
     def _unused(self, name: str) -> Collection[str]:
-        """Return those of our columns that this host has no use for."""
+        """Return the columns that this host has no use for, by hookrow's names."""
         if name != "dispatches":
             return ()
         if self.subscriptions is None:
@@ -219,7 +217,7 @@ class Schema:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return a hint at the name that was meant, empty where none is near."""
+    """Return a hint with the nearest name, empty if none is near."""
     lowered = {each.lower(): each for each in names if each != name}
     near = get_close_matches(name.lower(), lowered, n=1)
     return f" Did you mean {lowered[near[0]]!r}?" if near else ""
@@ -248,7 +246,7 @@ def _check(name: str, role: Role) -> None:
 
 
 def _check_twice(name: str, columns: Mapping[str, str]) -> None:
-    """Refuse two uses of one column; those that this host has no use for do not count."""
+    """Refuse two uses of one column, except by columns that this host has no use for."""
     users: dict[str, str] = {}
     for ours, theirs in columns.items():
         if theirs in users:
@@ -260,7 +258,7 @@ def _check_twice(name: str, columns: Mapping[str, str]) -> None:
 
 
 def _check_where(name: str, role: Role) -> None:
-    """Refuse to hide rows by what notifications set: one would hide a row from the next."""
+    """Refuse to hide rows by a column that notifications set, and so hide from later ones."""
     for column in (*_REQUIRED[name], *_OPTIONAL[name]):
         if column in WRITTEN and role.column(column) in role.where:
             raise ConfigurationError(

@@ -211,7 +211,7 @@ class SQLite(Dialect):
         """Cut the text."""
         return f"substr({time}, 1, {_LENGTHS[grain]})"
 
-    def encode_rows(self, rows: Iterable[Sequence[Any]]) -> Sequence[Any]:
+    def encode_rows(self, rows: Iterable[Sequence[Any]]) -> Sequence[list[Any]]:
         """Return the values of each row, without a function call for each value: the hot path."""
         find: Callable[..., Callable[[Any], Any] | None] = _CONVERTERS.get
         write = self.write
@@ -223,8 +223,11 @@ class SQLite(Dialect):
         return encoded
 
     def encode_entries(self, entries: Sequence[LogEntry]) -> Sequence[Any]:
-        """Return the fields of each entry."""
-        return self.encode_rows(map(astuple, entries))
+        """Return the fields of each entry, and its outcome once more: the first outcome."""
+        rows = self.encode_rows(map(astuple, entries))
+        for row in rows:
+            row.append(row[_OUTCOME])
+        return rows
 
     def write(self, value: Any) -> Any:  # noqa: ANN401 - as above
         """Return a time as text, and a UUID as hexadecimal digits."""
@@ -242,6 +245,8 @@ _KEY_TYPES = {
     *("text", "character varying", "uuid"),
 }
 """PostgreSQL's types whose values are a `Key`."""
+
+_OUTCOME = LogEntry.__struct_fields__.index("outcome")
 
 _LENGTHS: Mapping[Grain, int] = {"hour": len("2026-03-04 05"), "minute": len("2026-03-04 05:06")}
 

@@ -43,16 +43,11 @@ def log_insert(dialect: Dialect, log: str) -> Statement:
     The parameters are those of `Dialect.encode_entries`.
     """
     fields = LogEntry.__struct_fields__
-    given = ", ".join(fields)
-    if dialect.takes_rows:
-        types = ", ".join(f"{name} {_JSON_TYPES.get(name, 'text')}" for name in fields)
-        rows = f"json_to_recordset(%s::json) AS given({types})"
-        given = given.replace("fingerprint", "decode(fingerprint, 'base64')")
-    else:
-        values = ", ".join(f"%s AS {name}" for name in fields)
-        rows = f"(SELECT {values}) AS given"
-    return Statement(
-        f"INSERT INTO {dialect.table(log)} AS kept ({', '.join(fields)}, first_outcome) "
-        f"SELECT {given}, outcome FROM {rows} WHERE true",
-        f" {_ADD_UP}",
-    )
+    into = f"INSERT INTO {dialect.table(log)} AS kept ({', '.join(fields)}, first_outcome) "
+    if not dialect.takes_rows:
+        values = ", ".join(["%s"] * (len(fields) + 1))
+        return Statement(f"{into}VALUES ({values})", f" {_ADD_UP}")
+    types = ", ".join(f"{name} {_JSON_TYPES.get(name, 'text')}" for name in fields)
+    given = ", ".join(fields).replace("fingerprint", "decode(fingerprint, 'base64')")
+    rows = f"json_to_recordset(%s::json) AS given({types})"
+    return Statement(f"{into}SELECT {given}, outcome FROM {rows} WHERE true", f" {_ADD_UP}")

@@ -49,7 +49,8 @@ class SQLReading:
             if message_id is not None:
                 sent[message_id].append(Dispatch(id_, person, email or "", list_))
             elif email is not None:
-                subscribers[fold(email)].append(Subscriber(person, email))
+                folded = email if email in lookup.emails else fold(email)
+                subscribers[folded].append(Subscriber(person, email))
             else:
                 subscriptions.add((list_, person))
         queries = self._queries
@@ -154,17 +155,16 @@ class SQLTransaction(SQLReading):
 
     def write(self, changes: Sequence[Change], entries: Sequence[LogEntry] = ()) -> None:
         """Lock and change the rows, and add the entries to the log."""
-        queries, dialect, steps, single = self._queries, self._queries.dialect, [], False
-        if dialect.locks_rows:
-            rows = {change.row for change in changes}
-            steps = [step for _, step in self._locks(rows)]
-            # One statement cannot change a row twice.
-            single = queries.single_statement and len(rows) == len(changes) and not self._pending
+        queries, dialect = self._queries, self._queries.dialect
+        rows = {change.row for change in changes} if dialect.locks_rows else set()
+        steps = [step for _, step in self._locks(rows)] if rows else []
+        # One statement cannot change a row twice.
+        single = queries.single_statement and len(rows) == len(changes) and not self._pending
         steps += self._updates(changes, at_once=single)
         if entries and queries.keep is not None:
             self.has_entries = True
-            rows_of_entries = dialect.encode_entries(entries)
-            steps.append(_Step(queries.keep, rows_of_entries, not dialect.takes_rows))
+            parameters = dialect.encode_entries(entries)
+            steps.append(_Step(queries.keep, parameters, not dialect.takes_rows))
         if single:
             self._run_at_once(steps)
             return
