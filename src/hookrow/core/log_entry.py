@@ -265,10 +265,11 @@ def _entry(arrival: Arrival, outcome: Outcome, ended_at: datetime, *, bodies: bo
     notification = arrival.notification
     fields = notification or arrival.unsupported
     reason = getattr(notification, "reason", None)
-    result, status = Result.RECORDED, 200
+    result, status, next_retry = Result.RECORDED, 200, None
     if isinstance(outcome, Refused):
         result, status = Result[outcome.refusal.name], outcome.refusal.status
-    retried = bodies and result in PARKED and _is_retryable(arrival)
+        if bodies and result in PARKED and _is_retryable(arrival):
+            next_retry = retry_at(arrival.received_at, ended_at)
     return LogEntry(
         fingerprint=fingerprint(arrival),
         record_type=RECORD_TYPES.get(type(notification))
@@ -282,7 +283,7 @@ def _entry(arrival: Arrival, outcome: Outcome, ended_at: datetime, *, bodies: bo
         received_at=arrival.received_at,
         last_received_at=arrival.last_received_at or arrival.received_at,
         ended_at=ended_at,
-        retry_at=retry_at(arrival.received_at, ended_at) if retried else None,
+        retry_at=next_retry,
         body=_text(arrival.body) if bodies else None,
         reason=reason and _escape(reason)[:LONGEST_REASON],
         provider=arrival.provider,
@@ -291,7 +292,7 @@ def _entry(arrival: Arrival, outcome: Outcome, ended_at: datetime, *, bodies: bo
 
 
 def _is_retryable(arrival: Arrival) -> bool:
-    """Return whether the rows that a notification needs can exist."""
+    """Return whether a retry can succeed: the rows that it needs can exist, and it is no probe."""
     notification = arrival.notification
     if notification is None or not is_email(notification.recipient) or is_probe(arrival):
         return False
@@ -300,17 +301,20 @@ def _is_retryable(arrival: Arrival) -> bool:
 
 
 def _text(body: bytes) -> str:
-    """Return the body as text that every database can store.
-
-    If it has NUL, or bytes that are not UTF-8, all that is not ASCII is escaped: the text is no
-    JSON anyway, and one other character would make it four times as large in memory.
-    """
+    """Return the body as text that every database can store."""
+    if b"\0" in body:
+        return _ascii(body)
     try:
-        text = body.decode()
+        return body.decode()
     except UnicodeDecodeError:
-        text = "\0"
-    if "\0" not in text:
-        return text
+        return _ascii(body)
+
+
+def _ascii(body: bytes) -> str:
+    """Return a body that is no text, with NUL and all that is not ASCII escaped.
+
+    It is no JSON anyway, and one other character would make it four times as large in memory.
+    """
     return body.replace(b"\0", rb"\x00").decode("ascii", "backslashreplace")
 
 
