@@ -1,7 +1,7 @@
-"""Hostile clients: `hostile.py PORT KIND` keeps at it until it is terminated.
+"""Hostile clients: `hostile.py PORT KIND` attacks a server until it is terminated.
 
-It says so in a line once it is. The kinds: `idle` connections that say nothing, `slow`
-bodies that come byte by byte, and requests `without` the secret, as fast as can be.
+It prints a line when all its clients are connected. The kinds are `idle` connections, `slow`
+bodies that are sent byte by byte, and requests `without` the secret, as fast as possible.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import uvloop
 from data import SECRET
 
 CONNECTIONS = {"idle": 1500, "slow": 500, "without": 8}
-"""How many there are of each kind."""
+"""How many clients of each kind there are."""
 
 _HEAD = (
     "POST /provider/webhooks HTTP/1.1\r\nHost: localhost\r\n"

@@ -19,8 +19,8 @@ from time import monotonic, process_time, sleep
 from data import SECRET, fill, payloads
 from hookrow.concurrency import PAUSE
 from hookrow.core.notification import Arrival
-from hookrow.providers import read
 from hookrow.providers.postmark import Postmark
+from hookrow.receiver.receiver import read
 from hookrow.receiver.recorder import record
 from hookrow.stores.sql import SQLStore
 from places import opened, postgres

@@ -19,7 +19,7 @@ from data import SECRET, SMALL, arrivals
 from hookrow import Postmark, Recorded
 from hookrow.core.log_entry import entries
 from hookrow.receiver.recorder import keep_failed
-from hookrow.receiver.retry import MOST, Parked
+from hookrow.receiver.retry import MOST, ParkedRetry
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.tables import notifications
 from load import load
@@ -92,7 +92,7 @@ def sweeping(name: str, url: str, parked: int) -> Iterator[Row]:
         _park(store)
         _make_due(engine, timedelta(0))
         assert store.log is not None
-        sweep = Parked(store, store.log, Postmark(SECRET).parse, _tell).sweep
+        sweep = ParkedRetry(store, store.log, Postmark(SECRET).parse, _tell).retry_due
         seconds = []
         for _ in range(3):
             begin = perf_counter()

@@ -8,7 +8,8 @@ without an observer, with metrics, and with metrics that several processes could
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from itertools import chain
@@ -21,9 +22,8 @@ from prometheus_client import CollectorRegistry
 
 from data import SECRET, payloads
 from hookrow import Postmark, Receiver, Request, RequestHead
+from hookrow.http import ENDPOINT, Response
 from hookrow.metrics import Metrics
-from hookrow.promise import Promise
-from hookrow.receiver.receiver import ENDPOINT
 from hookrow.stores.sql import SQLStore
 from hookrow.tracing import Tracing
 from load import load
@@ -73,12 +73,19 @@ def _receive(receiver: Receiver) -> float:
     )
     requests = [Request(head, body) for body in payloads(NOTIFICATIONS)]
     began = process_time()
-    for start in range(0, NOTIFICATIONS, CLIENTS):
-        responses = [receiver(each) for each in requests[start : start + CLIENTS]]
-        for response in responses:
-            if isinstance(response, Promise):
-                response.result()
+    asyncio.run(_submit(receiver, requests))
     return (process_time() - began) / NOTIFICATIONS * 1e6
+
+
+async def _submit(receiver: Receiver, requests: Sequence[Request]) -> None:
+    """Submit the requests in groups, each after the responses to the previous one."""
+    loop = asyncio.get_running_loop()
+    for start in range(0, len(requests), CLIENTS):
+        responses: list[asyncio.Future[Response]] = []
+        for request in requests[start : start + CLIENTS]:
+            responses.append(loop.create_future())
+            receiver.submit(request, loop, responses[-1].set_result)
+        await asyncio.gather(*responses)
 
 
 def server_figures(name: str, url: str, turns: int) -> Iterator[Row]:

@@ -70,8 +70,8 @@ def compare(given: argparse.Namespace) -> None:
 def measure(group: int, *, django: bool) -> Iterator[tuple[str, float]]:
     """Yield the costs on each database."""
     from data import SECRET, payloads
-    from hookrow.providers import read
     from hookrow.providers.postmark import Postmark
+    from hookrow.receiver.receiver import read
 
     provider = Postmark(SECRET)
     arrivals = [read(provider, body, datetime.now(UTC)) for body in payloads()]

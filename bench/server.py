@@ -1,8 +1,8 @@
-"""The server under load: `server.py PORT DATABASE_URL`.
+"""The server that the benchmarks load: `server.py PORT DATABASE_URL`.
 
-With `--sweep` what is parked is swept all the time; with `--metrics` all is counted; with
-`--watched` the figures are asked for as by twenty dashboards that are open; with `--group` so
-many notifications share a commit at the most.
+With `--sweep`, parked notifications are retried without a pause; with `--metrics`, Prometheus
+metrics are on; with `--watched`, the statistics are read as by twenty open dashboards; `--group`
+is the largest number of notifications that share a commit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from data import SECRET
 from hookrow.figures import Figures, Period
 from hookrow.receiver import receiver
 from hookrow.server import app as server
-from hookrow.server.direct import DirectProtocol
+from hookrow.server.protocol import NotificationProtocol
 from hookrow.server.settings import Settings
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
@@ -29,11 +29,11 @@ PAUSE = 0.01
 
 TABS = 20
 ASKING = 5.0
-"""In seconds; how often each of them asks for what is new, and for the overview."""
+"""In seconds; how often each of them reads the newest notifications and the overview."""
 
 
 def watch(url: str) -> None:
-    """Ask for the overview, and for what is new, without an end."""
+    """Read the overview and the newest notifications, without end."""
     store = SQLStore(url)
     assert store.log is not None
     figures = Figures(store)
@@ -69,7 +69,7 @@ def main() -> None:
         server.Server(settings),
         port=given.port,
         loop="uvloop",
-        http=DirectProtocol,
+        http=NotificationProtocol,
         access_log=False,
         log_level="warning",
     )

@@ -1,9 +1,9 @@
-"""Steps: what each step of a notification costs, in millionths of a second on a core.
+"""Measures the CPU time of each step of a notification, in microseconds.
 
-`python bench/steps.py [--group N] [--django] [--only database]`. The steps before the database are
-measured without sockets, each with all that come before it; those at the database in the thread
-that writes, one by one. With --django a project's store writes, as it does with GROUP_COMMIT. Of a
-few turns the cheapest counts: what is more was somebody else's.
+`python bench/steps.py [--group N] [--django] [--only database]`. The steps before the database run
+without sockets, each together with all steps before it; the steps at the database run in one
+thread, one by one. With --django, the store is that of a Django project, as with GROUP_COMMIT. The
+lowest of a few turns counts, because other work on the machine can only add to it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from itertools import cycle
 from time import process_time, sleep, thread_time
+from typing import Any
 
 import uvicorn
 import uvloop
@@ -24,16 +25,14 @@ from uvicorn.server import ServerState
 
 from data import SECRET, payloads
 from hookrow import Arrival, Postmark, Receiver, Recorded
-from hookrow.asgi import ASGI
 from hookrow.core.log_entry import entries
 from hookrow.core.notification import Refusal
 from hookrow.core.rules import decide, lookup_keys, merge
-from hookrow.deadline import Deadline
-from hookrow.http import Handler, Request, Response, refuse, respond
-from hookrow.promise import Promise
-from hookrow.providers import read
-from hookrow.receiver.batch import GroupCommit
-from hookrow.server.direct import DirectProtocol
+from hookrow.http import ENDPOINT, Request, Response, refuse, respond
+from hookrow.receiver.batch import BatchWriter
+from hookrow.receiver.receiver import read
+from hookrow.server import RECEIVER
+from hookrow.server.protocol import NotificationProtocol
 from hookrow.stores import Store
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.sql import SQLStore
@@ -42,53 +41,57 @@ from places import databases
 CONNECTIONS = 64
 REQUESTS = 20_000
 TURNS = 4
-AT_WORK = 0.0015
-"""In seconds; how long a group takes that a database would be at work on."""
+GROUP_SECONDS = 0.0015
+"""The time for which a database would work on a group."""
+
+Reply = Callable[[Response], object]
 
 _PROVIDER = Postmark(SECRET)
 _RECORDED = respond(Recorded(()))
-_LATE = refuse(Refusal.UNAVAILABLE)
+_UNAVAILABLE = refuse(Refusal.UNAVAILABLE)
 
 
 class _Admitted:
-    """Lets a request in, and answers it at once."""
+    """Admits a request, and responds immediately."""
 
-    blocking = False
+    endpoint = ENDPOINT
 
     def __init__(self) -> None:
-        receiver = Receiver(_PROVIDER, MemoryStore())
-        self.admit, self.endpoint = receiver.admit, receiver.endpoint
+        self.admit = Receiver(_PROVIDER, MemoryStore()).admit
 
-    def __call__(self, request: Request) -> Response | Promise[Response]:  # noqa: ARG002 - as all handlers
-        return _RECORDED
+    def submit(self, request: Request, loop: asyncio.AbstractEventLoop, reply: Reply) -> None:
+        del request, loop
+        reply(_RECORDED)
 
 
 class _Parsed(_Admitted):
-    """Reads it, too."""
+    """Also parses the body."""
 
-    def __call__(self, request: Request) -> Response | Promise[Response]:
-        _arrived(request)
-        return _RECORDED
+    def submit(self, request: Request, loop: asyncio.AbstractEventLoop, reply: Reply) -> None:
+        del loop
+        _arrival(request)
+        reply(_RECORDED)
 
 
 class _Queued(_Admitted):
-    """Has it wait for a group that does nothing for a while."""
+    """Also waits for a group, whose work is to sleep."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._commit = GroupCommit[Arrival, Response](_rest)
-        self._deadline = Deadline[Response](5.0)
+        self._writer = BatchWriter[Arrival, Response](
+            _work, fallback=lambda _: _UNAVAILABLE, deadline=5.0
+        )
 
-    def __call__(self, request: Request) -> Response | Promise[Response]:
-        return self._deadline.watch(self._commit.submit(_arrived(request)), late=_LATE)
+    def submit(self, request: Request, loop: asyncio.AbstractEventLoop, reply: Reply) -> None:
+        self._writer.submit(_arrival(request), loop, reply)
 
 
-def _arrived(request: Request) -> Arrival:
+def _arrival(request: Request) -> Arrival:
     return read(_PROVIDER, request.body, datetime.now(UTC), request.head.request_id)
 
 
-def _rest(arrivals: Sequence[Arrival]) -> Sequence[Response]:
-    sleep(AT_WORK)
+def _work(arrivals: Sequence[Arrival]) -> Sequence[Response]:
+    sleep(GROUP_SECONDS)
     return [_RECORDED] * len(arrivals)
 
 
@@ -99,16 +102,12 @@ STEPS = {
 }
 
 
-class _App(ASGI):
-    """What a server is to the protocol."""
-
-    @property
-    def webhook(self) -> ASGI:
-        return self
-
-
 class _Socket(asyncio.Transport):
-    """What the protocol writes to, and nobody reads."""
+    """Calls `respond` with each response, and reports an empty buffer."""
+
+    def __init__(self, respond: Callable[[], object]) -> None:
+        super().__init__()
+        self._respond = respond
 
     def is_closing(self) -> bool:
         return False
@@ -116,39 +115,40 @@ class _Socket(asyncio.Transport):
     def close(self) -> None:
         raise AssertionError("the server closed a connection")
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        assert bytes(data[:12]) in {b"HTTP/1.1 200", b""}, data
+        assert bytes(data[:12]) == b"HTTP/1.1 200", data
+        self._respond()
 
 
 class _Drive:
-    """Connections that each have one request in flight, until all requests are answered."""
+    """Connections with one request in flight each, until all requests have responses."""
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: _Admitted) -> None:
         self._loop = uvloop.new_event_loop()
         asyncio.set_event_loop(self._loop)
         self._left, self._in_flight = REQUESTS, CONNECTIONS
-        drive = self
-
-        class Next(DirectProtocol):
-            def on_response_complete(self) -> None:
-                super().on_response_complete()
-                drive._loop.call_soon(drive._post, self)
-
-        config = uvicorn.Config(_App(handler), access_log=False, ws="none")
+        config = uvicorn.Config(_application, access_log=False, ws="none")
         config.load()
+        state: dict[str, Any] = {RECEIVER: handler}
         for _ in range(CONNECTIONS):
-            connection = Next(config, ServerState(), {}, self._loop)
-            connection.connection_made(_Socket())
+            connection = NotificationProtocol(config, ServerState(), state, self._loop)
+            connection.connection_made(_Socket(self._next(connection)))
             self._loop.call_soon(self._post, connection)
 
     def __call__(self) -> float:
-        """Return what a request costs."""
+        """Return the CPU time of a request."""
         began = process_time()
         self._loop.run_forever()
         self._loop.close()
         return (process_time() - began) / REQUESTS * 1e6
 
-    def _post(self, connection: DirectProtocol) -> None:
+    def _next(self, connection: NotificationProtocol) -> Callable[[], object]:
+        return lambda: self._loop.call_soon(self._post, connection)
+
+    def _post(self, connection: NotificationProtocol) -> None:
         if self._left:
             self._left -= 1
             connection.data_received(next(_REQUESTS))
@@ -156,6 +156,11 @@ class _Drive:
         self._in_flight -= 1
         if not self._in_flight:
             self._loop.stop()
+
+
+async def _application(scope: object, receive: object, send: object) -> None:
+    del scope, receive, send
+    raise AssertionError("a request was passed to uvicorn's protocol")
 
 
 def _request(body: bytes) -> bytes:
@@ -171,7 +176,7 @@ _REQUESTS = cycle(map(_request, payloads()))
 
 
 def before_the_database() -> dict[str, float]:
-    """Return what each step costs besides those before it."""
+    """Return the CPU time of each step, without the steps before it."""
     costs: defaultdict[str, list[float]] = defaultdict(list)
     for _ in range(TURNS):
         for name, handler in STEPS.items():
@@ -182,11 +187,11 @@ def before_the_database() -> dict[str, float]:
 
 
 def at_the_database(store: Store, group: int) -> dict[str, float]:
-    """Return what each step costs the thread that writes: what `record` does, one by one."""
+    """Return the CPU time of each step of `record`."""
     arrivals = [read(_PROVIDER, body, datetime.now(UTC)) for body in payloads()]
     groups = [arrivals[n : n + group] for n in range(0, len(arrivals) - group + 1, group)]
-    part = len(groups) // TURNS
-    turns = [dict(_measured(store, groups[n * part : (n + 1) * part])) for n in range(TURNS)]
+    count = len(groups) // TURNS
+    turns = [dict(_measured(store, groups[n * count : (n + 1) * count])) for n in range(TURNS)]
     return {step: min(turn[step] for turn in turns) for step in turns[0]}
 
 
@@ -196,16 +201,16 @@ def _measured(store: Store, groups: Sequence[Sequence[Arrival]]) -> Iterator[tup
         timed = _timer(spent)
         with store.transaction() as transaction:
             timed("begin")
-            mentions = lookup_keys(arrivals)
+            keys = lookup_keys(arrivals)
             timed("decide")
-            rows = transaction.find(mentions)
+            rows = transaction.find(keys)
             timed("find")
             outcomes = [decide(arrival, rows) for arrival in arrivals]
             changes = merge(outcomes)
             timed("decide")
-            kept = entries(arrivals, outcomes, datetime.now(UTC))
+            log_entries = entries(arrivals, outcomes, datetime.now(UTC))
             timed("log entries")
-            transaction.write(changes, kept)
+            transaction.write(changes, log_entries)
             timed("write, commit")
         timed("write, commit")
     count = sum(map(len, groups))
@@ -233,17 +238,17 @@ def main() -> None:
     given = parser.parse_args()
     gc.freeze()
     if not given.only:
-        _tell("before the database", before_the_database())
+        _print("before the database", before_the_database())
     with databases() as urls:
         for name, url in urls.items():
             with _django_store(url) if given.django else closing(SQLStore(url)) as store:
                 where = f"{name}{', Django' * given.django}, groups of {given.group}"
-                _tell(where, at_the_database(store, given.group))
+                _print(where, at_the_database(store, given.group))
 
 
 @contextmanager
 def _django_store(url: str) -> Iterator[Store]:
-    """Open the store of a Django project with hookrow's tables."""
+    """Open the store of a Django project with the tables of hookrow."""
     import django  # noqa: PLC0415 - before its settings
     from django.conf import settings  # noqa: PLC0415
     from django.db import connections  # noqa: PLC0415
@@ -265,7 +270,7 @@ def _django_store(url: str) -> Iterator[Store]:
     connections["default"].close()
 
 
-def _tell(where: str, costs: dict[str, float]) -> None:
+def _print(where: str, costs: dict[str, float]) -> None:
     print(f"{where:36} {'us':>6}  share")
     total = sum(costs.values())
     for step, cost in costs.items():

@@ -10,8 +10,7 @@ from urllib.parse import parse_qsl, urlencode
 from hookrow import Postmark, Receiver, Request, RequestHead, Response
 from hookrow.dashboard import Dashboard
 from hookrow.dashboard.handler import SECURITY
-from hookrow.promise import Promise
-from wire import ENDPOINT, PATIENCE, SECRET
+from wire import ENDPOINT, SECRET
 
 MOUNT = "/mail/dashboard"
 
@@ -22,10 +21,10 @@ def head(path: str, query: str = "", method: str = "GET", **headers: str) -> Req
     return RequestHead(method, f"{MOUNT}{path}", sent, MOUNT, query)
 
 
-def ended(answer: Response | Promise[Response] | None) -> Response:
-    """Return the response, which may be delayed."""
-    assert answer is not None
-    return answer.result(PATIENCE) if isinstance(answer, Promise) else answer
+def ended(response: Response | None) -> Response:
+    """Return the response, which there is."""
+    assert response is not None
+    return response
 
 
 def ask(dashboard: Dashboard, asked: RequestHead, form: Mapping[str, str] = {}) -> Response:
@@ -77,4 +76,6 @@ def receive(store: Any, *payloads: object, keep_bodies: bool = True) -> None:  #
     """Record each payload by itself."""
     receiver = Receiver(Postmark(SECRET), store, keep_bodies=keep_bodies)
     for payload in payloads:
-        receiver.answer(Request(RequestHead("POST", ENDPOINT, ()), json.dumps(payload).encode()))
+        receiver.record_directly(
+            Request(RequestHead("POST", ENDPOINT, ()), json.dumps(payload).encode())
+        )

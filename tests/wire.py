@@ -1,11 +1,12 @@
 """HTTP as bytes on a socket, where a client library would hide, correct or refuse something."""
 
+import asyncio
 import json
 import select
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from typing import Any, Literal, Self, TypeVar
 
 import uvicorn
 
-from hookrow import testing
+from hookrow import Receiver, Request, Response, testing
 
 T = TypeVar("T")
 
@@ -195,3 +196,18 @@ def uvicorn_serving(
             server.should_exit = True
             thread.join(PATIENCE)
         assert not thread.is_alive(), "the server does not stop"
+
+
+def post_together(receiver: Receiver, requests: Iterable[Request]) -> list[Response]:
+    """Submit requests in one iteration of an event loop; return the responses."""
+
+    async def submit() -> list[Response]:
+        loop = asyncio.get_running_loop()
+        futures: list[asyncio.Future[Response]] = []
+        for request in requests:
+            futures.append(loop.create_future())
+            receiver.submit(request, loop, futures[-1].set_result)
+        async with asyncio.timeout(PATIENCE):
+            return await asyncio.gather(*futures)
+
+    return asyncio.run(submit())

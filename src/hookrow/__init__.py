@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from hookrow.core.schema import Role, Schema
     from hookrow.errors import ConfigurationError, HookrowError, MissingExtra, SchemaMismatch
     from hookrow.http import Handler, Request, RequestHead, Response
-    from hookrow.promise import Promise
     from hookrow.providers.postmark import Postmark
     from hookrow.receiver.receiver import Receiver
 
@@ -43,7 +42,6 @@ __all__ = [
     "Opened",
     "Outcome",
     "Postmark",
-    "Promise",
     "Reactivated",
     "Receiver",
     "Recorded",
@@ -70,7 +68,6 @@ _MODULES = {
     "Opened": "hookrow.core.notification",
     "Outcome": "hookrow.core.notification",
     "Postmark": "hookrow.providers.postmark",
-    "Promise": "hookrow.promise",
     "Reactivated": "hookrow.core.notification",
     "Receiver": "hookrow.receiver.receiver",
     "Recorded": "hookrow.core.notification",

@@ -1,165 +1,140 @@
-"""ASGI: carries a handler into Starlette, FastAPI, Litestar, Quart or a bare server.
+"""ASGI: mounts a handler in Starlette, FastAPI, Litestar, Quart or a bare server.
 
-https://asgi.readthedocs.io/en/latest/specs/www.html is the specification. It
-needs asyncio (or uvloop), and no lifespan event: mounted applications get none.
+The specification is https://asgi.readthedocs.io/en/latest/specs/www.html. This needs asyncio or
+uvloop, and no lifespan events, which mounted applications do not get.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
+from hookrow.concurrency import reset_after_fork
 from hookrow.core.notification import Refusal
 from hookrow.http import (
     LARGEST_BODY,
+    REQUEST_ID_HEADER,
     SLOWEST_BODY,
     Handler,
+    LoopHandler,
     Request,
     RequestHead,
     Response,
     oversized,
     plain,
     refuse_body,
+    request_id,
 )
-from hookrow.promise import Promise
-from hookrow.request_id import HEADER, request_id
-from hookrow.threads import Threads
-from hookrow.within import within
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
-log = logging.getLogger("hookrow")
-
 LARGEST_REST = 16 * 1024 * 1024
-"""In bytes; so much of a body that is too large is read behind the answer, and thrown away."""
+"""In bytes; how much of a body that is too large is read and discarded after the response."""
 
 SLOWEST_REST = 5.0
-"""In seconds; so long does that last."""
+"""In seconds; how long that may take."""
 
 THREADS = 8
-"""How many calls of a handler that blocks are at work at a time."""
+"""The number of calls of a blocking handler that run at the same time."""
 
 SLOWEST_CALL = 5.0
-"""In seconds; how long such a call may take, with its wait for a thread: a request makes two."""
+"""In seconds; how long such a call may take, including its wait for a thread."""
 
 _LATE = plain(503, "This takes too long, and may yet be done.\n", {"Retry-After": "30"})
 
-_REQUEST_ID = HEADER.lower().encode()
+_REQUEST_ID = REQUEST_ID_HEADER.lower().encode()
 
 T = TypeVar("T")
 R = TypeVar("R")
 
+log = logging.getLogger("hookrow")
+
 
 class ASGI:
-    """An ASGI application that lets a handler answer: `app.mount("/mail", ASGI(receiver))`.
+    """An ASGI application that responds by a handler: `app.mount("/mail", ASGI(receiver))`.
 
-    One that blocks is called in threads of its own, and who waits for too long is answered 503.
+    A blocking handler is called in threads of this application.
     """
+
+    _threads: ThreadPoolExecutor
 
     def __init__(self, handler: Handler) -> None:
         self.handler = handler
-        self._threads = Threads(THREADS, seconds=SLOWEST_CALL)
-        self._waker: _Waker | None = None
+        self._loop_handler = handler if isinstance(handler, LoopHandler) else None
+        self.reset()
+        reset_after_fork(self)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request; events that are none of ours are declined politely."""
+        """Respond to one request; accept lifespan events, and close websockets."""
         match scope["type"]:
             case "http":
-                head = _head(scope)
-                response = await self._answer(head, receive)
+                head = _request_head(scope)
+                response = await self._respond(head, receive)
                 if response is not None:
                     await _send(response, head.request_id, receive, send)
             case "lifespan":
-                await _live(receive, send)
+                await _accept_lifespan(receive, send)
             case "websocket":
                 await send({"type": "websocket.close"})
 
-    async def _answer(self, head: RequestHead, receive: Receive) -> Response | None:
-        """Return the response, or None where the client went away before it said all."""
-        refusal = await self._call(self.handler.admit, head, head)
+    def reset(self) -> None:
+        """Create the threads for a blocking handler; none starts before it is needed."""
+        self._threads = ThreadPoolExecutor(THREADS, "hookrow-call")
+
+    async def _respond(self, head: RequestHead, receive: Receive) -> Response | None:
+        """Return the response, or None if the client disconnected before its body was complete."""
+        handler = self._loop_handler
+        if handler is None:
+            refusal = await self._call(self.handler.admit, head, head)
+        else:
+            refusal = handler.admit(head)
         if refusal is not None:
-            return await self._ended(refusal)
-        body = Refusal.TOO_LARGE if oversized(head) else await _body(receive)
-        if isinstance(body, Refusal):
-            return refuse_body(self.handler, head, body)
+            return refusal
+        body = Refusal.TOO_LARGE if oversized(head) else await _read_body(receive)
         if body is None:
             return None
-        return await self._ended(await self._call(self.handler, Request(head, body), head))
-
-    async def _call(self, call: Callable[[T], R], argument: T, head: RequestHead) -> R:
-        if not self.handler.blocking:
-            return call(argument)
-        made = partial(call, argument)
-        called: Promise[R] = self._threads.submit(made, late=_LATE, request_id=head.request_id)
-        return await self._wait(called)
-
-    def tell(self, promise: Promise[R], hear: Callable[[Promise[R]], object]) -> None:
-        """Have a promise's end heard of in the loop that runs; what that raises is logged."""
+        if isinstance(body, Refusal):
+            return refuse_body(self.handler, head, body)
+        request = Request(head, body)
+        if handler is None:
+            return await self._call(self.handler, request, head)
         loop = asyncio.get_running_loop()
-        waker = self._waker
-        if waker is None or waker.loop is not loop:
-            waker = self._waker = _Waker(loop)
-        promise.add_done_callback(partial(waker.ended, hear))
+        response: asyncio.Future[Response] = loop.create_future()
+        handler.submit(request, loop, partial(_set_result, response))
+        return await response
 
-    async def _ended(self, answer: Response | Promise[Response]) -> Response:
-        return await self._wait(answer) if isinstance(answer, Promise) else answer
-
-    async def _wait(self, promise: Promise[R]) -> R:
-        """Wait for the end. Who waits may go away: the promise then ends unheard."""
-        waiter: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        self.tell(promise, partial(_settle, waiter))
-        return await waiter
-
-
-class _Waker:
-    """Brings the promises that another thread ends to one event loop.
-
-    Those that end together, as a group's do, wake the loop once and not each by itself.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self._ended: deque[tuple[Callable[[Promise[Any]], object], Promise[Any]]] = deque()
-        self._woken = False
-
-    def ended(self, hear: Callable[[Promise[Any]], object], promise: Promise[Any]) -> None:
-        self._ended.append((hear, promise))
-        if not self._woken:
-            self._woken = True
-            # A loop that is closed has nobody left who waits.
-            with suppress(RuntimeError):
-                self.loop.call_soon_threadsafe(self._wake)
-
-    def _wake(self) -> None:
-        # Before the queue is emptied: what ends from here on wakes the loop anew.
-        self._woken = False
-        while self._ended:
-            hear, promise = self._ended.popleft()
-            try:
-                hear(promise)
-            except Exception as error:  # noqa: BLE001 - it is the fault of who waits
-                kind = type(error).__name__  # its text may quote the notification
-                log.error("Who waits for an answer raised %s.", kind)
+    async def _call(
+        self, function: Callable[[T], R], argument: T, head: RequestHead
+    ) -> R | Response:
+        """Call a blocking handler in a thread. A call that is too late does not begin any more."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(SLOWEST_CALL):
+                return await loop.run_in_executor(self._threads, function, argument)
+        except (TimeoutError, RuntimeError):  # the latter if the system has no thread left
+            log.warning(
+                "Returned 503: the request took longer than %s s (request %s).",
+                SLOWEST_CALL,
+                head.request_id,
+                extra={"request_id": head.request_id},
+            )
+            return _LATE
 
 
-def _settle(waiter: asyncio.Future[R], promise: Promise[R]) -> None:
-    if waiter.done():
-        return
-    try:
-        waiter.set_result(promise.result())
-    except BaseException as error:  # noqa: BLE001 - it belongs to who waits
-        waiter.set_exception(error)
+def _set_result(future: asyncio.Future[R], result: R) -> None:
+    if not future.done():  # it is cancelled if the client has disconnected
+        future.set_result(result)
 
 
-def _head(scope: Scope) -> RequestHead:
+def _request_head(scope: Scope) -> RequestHead:
     headers = scope["headers"]
     return RequestHead(
         scope["method"],
@@ -172,45 +147,44 @@ def _head(scope: Scope) -> RequestHead:
     )
 
 
-async def _body(receive: Receive) -> bytes | Refusal | None:
-    """Read the body, or return why it is refused; None where the client went away."""
+async def _read_body(receive: Receive) -> bytes | Refusal | None:
+    """Return the body, or why it is refused, or None if the client disconnected."""
+    body = bytearray()
     try:
-        body = await within(SLOWEST_BODY, _read(receive))
+        async with asyncio.timeout(SLOWEST_BODY):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return None
+                body += message.get("body", b"")
+                if len(body) > LARGEST_BODY:
+                    return Refusal.TOO_LARGE
+                if not message.get("more_body", False):
+                    return bytes(body)
     except TimeoutError:
         return Refusal.TIMED_OUT
-    return Refusal.TOO_LARGE if body is not None and len(body) > LARGEST_BODY else body
-
-
-async def _read(receive: Receive) -> bytes | None:
-    """Read the body, though little more than may be; None where the client went away."""
-    body = bytearray()
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        body += message.get("body", b"")
-        if not message.get("more_body", False) or len(body) > LARGEST_BODY:
-            return bytes(body)
 
 
 async def _send(response: Response, request_id: str, receive: Receive, send: Send) -> None:
+    if response.delay:
+        await asyncio.sleep(response.delay)
     headers = [(name.lower().encode(), value.encode()) for name, value in response.headers.items()]
     headers.append((b"content-length", b"%d" % len(response.body)))
     headers.append((_REQUEST_ID, request_id.encode()))
     rest = response.status == Refusal.TOO_LARGE.status
     body = {"type": "http.response.body", "body": response.body, "more_body": rest}
-    with suppress(OSError):  # what servers raise where the client is gone
+    with suppress(OSError):  # servers raise it if the client has disconnected
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         await send(body)
         if rest:
-            await _throw_away(receive)
+            await _discard_rest(receive)
             await send({"type": "http.response.body"})
 
 
-async def _throw_away(receive: Receive) -> None:
-    """Read what still comes of a body: a connection that is closed before that is reset.
+async def _discard_rest(receive: Receive) -> None:
+    """Read the rest of a body, because closing the connection before that resets it.
 
-    A proxy that has not sent all answers 502 then, in our place (RFC 9112, section 9.6).
+    A proxy that has not sent everything would then respond with 502 (RFC 9112, section 9.6).
     """
     left = LARGEST_REST
     with suppress(TimeoutError):
@@ -222,8 +196,8 @@ async def _throw_away(receive: Receive) -> None:
                     return
 
 
-async def _live(receive: Receive, send: Send) -> None:
-    """Go along with a server that asks; nothing of ours hangs on it."""
+async def _accept_lifespan(receive: Receive, send: Send) -> None:
+    """Accept each event of the lifespan; nothing here depends on it."""
     while True:
         message = await receive()
         await send({"type": f"{message['type']}.complete"})

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import SupportsFloat
+from typing import Protocol, SupportsFloat
 
 from hookrow import migrations
 from hookrow.clocks import SECONDS, compare
@@ -22,7 +22,6 @@ from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.finding import Finding, Level, several_rows
 from hookrow.observability.logging import mask_email
 from hookrow.providers.postmark import SHORTEST_SECRET, Postmark
-from hookrow.server.settings import Settings
 from hookrow.stores import AccessDenied, StoreError, Unavailable
 from hookrow.stores.errors import message
 from hookrow.stores.sql.connections import Database
@@ -33,7 +32,26 @@ from hookrow.stores.sql.urls import missing_file, open_database
 from hookrow.stores.sql.verify import encoding_fault, verify
 
 
-def check(settings: Settings) -> Iterator[Finding]:
+class Configuration(Protocol):
+    """What a check needs of the settings."""
+
+    @property
+    def database_url(self) -> str:
+        """The URL of the database."""
+
+    @property
+    def schema(self) -> Schema:
+        """The mapping of the tables."""
+
+    @property
+    def secret_file(self) -> str | None:
+        """The file with the secrets, if they are in a file."""
+
+    def accepted(self) -> Sequence[str]:
+        """Return the accepted secrets. Raises `ConfigurationError`."""
+
+
+def check(settings: Configuration) -> Iterator[Finding]:
     """Look at everything; what cannot be looked at for an error before is left out."""
     yield check_secrets(settings)
     try:
@@ -46,7 +64,7 @@ def check(settings: Settings) -> Iterator[Finding]:
         yield Finding(Level.ERROR, "database", str(error))
 
 
-def check_secrets(settings: Settings) -> Finding:
+def check_secrets(settings: Configuration) -> Finding:
     """Look at the secrets, without showing any."""
     try:
         secrets = settings.accepted()

@@ -1,4 +1,4 @@
-"""What the standard library lacks: work that is repeated in a thread, and threads after a fork."""
+"""Background threads that repeat a task, and what a fork or the end of a thread requires."""
 
 from __future__ import annotations
 
@@ -12,26 +12,25 @@ from weakref import WeakSet
 
 log = logging.getLogger("hookrow")
 
-
-LAST: set[Callable[[], object]] = set()
+AT_THREAD_END: set[Callable[[], object]] = set()
 """Called in each of hookrow's threads when it ends or pauses, to close the thread's connections."""
 
-REST = 10.0
-"""In seconds; a longer pause is worth closing connections."""
+LONG_PAUSE = 10.0
+"""In seconds; during a longer pause, a thread keeps no connections."""
 
-SOON = 60.0
-"""In seconds; how long it waits at the most after a failure."""
+RETRY_AFTER = 60.0
+"""In seconds; the longest pause after a failure."""
 
 PAUSE = 0.05
-"""In seconds; how long it waits if there is more to do, so that it holds up nobody."""
+"""In seconds; the pause if a task has more to do, so that it does not block other work."""
 
 
 class PeriodicTask:
-    """Calls `work` at once, or `later`, and then every so many `seconds`, once it is started.
+    """Calls `work` in a thread of its own, every so many `seconds`, once it is started.
 
-    If it returns True, there is more to do, and the next call comes after a short pause.
-    What it raises is logged, and the next time comes all the same, within a minute.
-    A child process has to start it again.
+    The first call comes immediately, or with `later` after the first interval. If `work` returns
+    True, it has more to do and is called again after a short pause. If it raises, this is logged,
+    and the next call comes within a minute. A child process must start it again after a fork.
     """
 
     _lock: Lock
@@ -49,26 +48,24 @@ class PeriodicTask:
         self.reset()
         reset_after_fork(self)
 
-    def start(self) -> None:
-        """Start, where it does not run yet; a system without threads to give is asked again."""
-        running = self._thread
-        if running is not None:  # each notification asks: that takes no lock
-            return
+    def start(self) -> bool:
+        """Start it, unless it runs or is closed; return False if the system has no thread left."""
         with self._lock, suppress(RuntimeError):
             if self._thread is None and not self._closed:
                 thread = Thread(target=self._run, name=f"hookrow-{self._name}", daemon=True)
                 thread.start()
                 self._thread = thread
+        return self._thread is not None or self._closed
 
     def close(self, timeout: float | None = None) -> None:
-        """Begin nothing more; wait `timeout` seconds for what is at work."""
+        """Call it no more; wait up to `timeout` seconds for a call that is in progress."""
         self._closed = True
         self._closing.set()
         if self._thread is not None and self._thread is not current_thread():
             self._thread.join(timeout)
 
     def reset(self) -> None:
-        """Begin anew: not started."""
+        """Return to the state before `start`."""
         self._lock = Lock()
         self._closing = Event()
         self._thread = None
@@ -80,38 +77,42 @@ class PeriodicTask:
             try:
                 if self._work() is True:
                     pause = min(pause, PAUSE)
-            except Exception as error:  # noqa: BLE001 - the next time may go well
-                pause = min(pause, SOON)
+            except Exception as error:  # noqa: BLE001 - the next call may succeed
+                pause = min(pause, RETRY_AFTER)
                 log.warning(f"The {self._name} failed: %s: %s", type(error).__name__, error)
-            if pause > REST:
-                _close_connections()
+            if pause > LONG_PAUSE:
+                close_thread_connections()
             self._closing.wait(pause)
-        _close_connections()
-
-
-def _close_connections() -> None:
-    for each in LAST:
-        each()
+        close_thread_connections()
 
 
 class Resettable(Protocol):
     """Owns threads, locks or connections that a child process must not use."""
 
     def reset(self) -> None:
-        """Begin anew, as if just built."""
+        """Return to the state after construction."""
 
 
 def reset_after_fork(thing: Resettable) -> None:
-    """Renew the thing in every child process that is forked while it lives."""
-    _things.add(thing)
+    """Reset an object in every child process that is forked during its lifetime.
+
+    Threads do not survive a fork, and a lock may stay locked forever.
+    """
+    _resettable.add(thing)
 
 
-def _renew() -> None:
-    for thing in list(_things):
+def close_thread_connections() -> None:
+    """Close the connections that belong to the current thread."""
+    for callback in AT_THREAD_END:
+        callback()
+
+
+def _reset_all() -> None:
+    for thing in list(_resettable):
         thing.reset()
 
 
-_things: WeakSet[Resettable] = WeakSet()
+_resettable: WeakSet[Resettable] = WeakSet()
 
-if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-    os.register_at_fork(after_in_child=_renew)
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_reset_all)

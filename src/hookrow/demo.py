@@ -27,7 +27,8 @@ import uvicorn
 
 from hookrow import migrations, testing
 from hookrow.core.schema import Schema
-from hookrow.receiver.receiver import ENDPOINT, Receiver
+from hookrow.http import ENDPOINT
+from hookrow.receiver.receiver import Receiver
 from hookrow.server.app import Server
 from hookrow.server.settings import DashboardAccess, Settings
 from hookrow.stores.log import Query
@@ -190,8 +191,8 @@ def _show_parked(database: Path, receiver: Receiver) -> Iterator[None]:
     with _opened(database) as connection:
         _send(connection, EARLY, subscriber=1, list_=2)
     before = _rows(database)
-    receiver.revisit(EARLY).result()
-    click.echo("\nThe application saves the dispatch, and calls receiver.revisit():\n")
+    receiver.retry_now(EARLY).result()
+    click.echo("\nThe application saves the dispatch, and calls receiver.retry_now():\n")
     for change in _changes(before, _rows(database)):
         click.echo(f"  {change}")
     _tell(database, EARLY)

@@ -11,8 +11,7 @@ from hookrow.asgi import ASGI, Message, Receive, Scope, Send
 from hookrow.core.log_entry import RECORD_TYPES
 from hookrow.core.notification import Refusal
 from hookrow.errors import ConfigurationError
-from hookrow.http import Handler
-from hookrow.receiver.receiver import ENDPOINT
+from hookrow.http import ENDPOINT, Handler
 
 try:
     from fastapi import APIRouter, Request

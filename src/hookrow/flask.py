@@ -7,8 +7,7 @@ from io import BytesIO
 from wsgiref.types import InputStream
 
 from hookrow.errors import ConfigurationError
-from hookrow.http import Handler
-from hookrow.receiver.receiver import ENDPOINT
+from hookrow.http import ENDPOINT, Handler
 from hookrow.wsgi import WSGI
 
 try:

@@ -1,35 +1,48 @@
-"""What a host hands to a handler and gets back: the little of HTTP that both need.
+"""The little of HTTP that hosts and handlers share: request heads, requests, responses.
 
-No server, no framework: `asgi` and the other host modules translate.
+No server and no framework: host modules such as `asgi` translate.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from random import getrandbits
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from hookrow.core.notification import Outcome, Recorded, Refusal
-from hookrow.promise import Promise
+from hookrow.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+ENDPOINT = "/provider/webhooks"
+"""The path of the endpoint below its mount path."""
 
 LARGEST_BODY = 1024 * 1024
-"""In bytes; a longer body is answered 413."""
+"""In bytes; a longer body results in 413."""
 
 SLOWEST_BODY = 15.0
-"""In seconds; a body that takes longer to come is answered 408."""
+"""In seconds; a body that is not complete by then results in 408."""
+
+REQUEST_ID_HEADER = "X-Request-Id"
+"""Of requests, from a proxy that assigns ids, and of all responses."""
+
+_SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
-    """What is known of a request before its body.
+    """Everything in a request except its body.
 
-    `path` is the decoded path as the host saw it, `root` the part of it that the
-    host's mount took (ASGI's `root_path`, WSGI's `SCRIPT_NAME`). `query` is what came
-    behind the question mark, not decoded. Header values are bytes as they came.
-    `secure` is whether it came by https, as far as the host knows.
-    `request_id` is what the log and the answer call it. `context` holds what a handler
-    determines in `admit` and uses again in its call, under the handler itself as the key.
+    `path` is the decoded path as the host received it, `root` the part of it that belongs to
+    the host's mount (ASGI's `root_path`, WSGI's `SCRIPT_NAME`), and `query` the query string,
+    not decoded. Header values are bytes as they were received. `secure` is whether the request
+    came over https, as far as the host knows. `request_id` identifies the request in the log
+    and in the response. `context` holds values that a handler computes in `admit` and reuses
+    in its call; the key is the handler itself.
     """
 
     method: str
@@ -42,30 +55,35 @@ class RequestHead:
     context: dict[object, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def is_at(self, endpoint: str) -> bool:
-        """Tell whether the request is for the endpoint, with or without a slash at its end.
+        """Return whether the path is the endpoint's, with or without a trailing slash.
 
-        The root is taken off where it begins the path. A host behind a proxy may
-        name a root that does not (FastAPI's `root_path`): there the tail decides.
+        If the root is a prefix of the path, it is removed. A host behind a proxy may have a
+        root that is none (FastAPI's `root_path`); then the end of the path is compared.
         """
-        path, root = self.path.removesuffix("/"), self.root.rstrip("/")
+        path = self.path.removesuffix("/")
+        root = self.root.rstrip("/")
         if f"{path}/".startswith(f"{root}/"):
             return path.removeprefix(root) == endpoint
         return path.endswith(endpoint)
 
     def header(self, name: str) -> bytes | None:
-        """Return a header's value, joined with a comma where it comes more than once.
+        """Return the value of a header; the values of a repeated header are joined with a comma.
 
-        White space around a value does not belong to it. None where there is no
-        such header. RFC 9110, sections 5.3 and 5.5.
+        Whitespace around a value does not belong to it. None if there is no such header.
+        RFC 9110, sections 5.3 and 5.5.
         """
-        wanted = name.lower().encode()
-        values = [value.strip(b" \t") for key, value in self.headers if key.lower() == wanted]
-        return b", ".join(values) if values else None
+        lowered = name.lower().encode()
+        found: bytes | None = None
+        for key, value in self.headers:
+            if key.lower() == lowered:
+                value = value.strip(b" \t")  # noqa: PLW2901 - without the whitespace
+                found = value if found is None else b"%b, %b" % (found, value)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A head and the whole body, in bytes."""
+    """A head and the complete body, in bytes."""
 
     head: RequestHead
     body: bytes
@@ -73,77 +91,112 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What goes back; the body is text in UTF-8."""
+    """A status, a body of text in UTF-8, and headers.
+
+    A host waits `delay` seconds before it sends the response.
+    """
 
     status: int
     body: bytes
     headers: Mapping[str, str]
+    delay: float = 0.0
 
 
 class Handler(Protocol):
-    """Answers requests, whatever the host: the receiver is one.
+    """Responds to requests, on any host.
 
-    A host asks it to `admit` the head before it reads the body. A `blocking`
-    handler may take its time in both calls; a host with an event loop runs it in
-    a thread. One that has a method `refuse`, too, as the receiver has, is asked by it for
-    the response to a request whose body the host refuses.
+    A host calls `admit` before it reads the body. Both calls may block: a host with an event
+    loop makes them in a thread. Neither raises.
     """
 
-    @property
-    def blocking(self) -> bool:
-        """Whether a call may wait, for a database or anything else."""
+    def admit(self, head: RequestHead) -> Response | None:
+        """Return None to admit a request, or the response that refuses it."""
 
-    def admit(self, head: RequestHead) -> Response | Promise[Response] | None:
-        """Refuse a request by its head alone, at once or by a promise, or return None to take it.
+    def __call__(self, request: Request) -> Response:
+        """Return the response to an admitted request; its head is the one that was admitted."""
 
-        The call for the same request gets the same head.
-        """
 
-    def __call__(self, request: Request) -> Response | Promise[Response]:
-        """Answer a request, at once or by a promise, and by no other future. Never raises."""
+@runtime_checkable
+class LoopHandler(Handler, Protocol):
+    """A handler that an event loop calls directly, because `admit` and `submit` never block."""
+
+    def submit(
+        self, request: Request, loop: AbstractEventLoop, reply: Callable[[Response], object]
+    ) -> None:
+        """Pass the response to `reply`, once, at once or later, in the thread of this loop."""
+
+
+def endpoint_path(mount_path: str) -> str:
+    """Return the path of the endpoint below a mount path, which may begin or end with slashes.
+
+    Raises `ConfigurationError` for a mount path that no request can have.
+    """
+    mount = mount_path.strip("/")
+    if any(letter in "?#%" or letter.isspace() for letter in mount):
+        raise ConfigurationError(
+            f"The mount path {mount_path!r} is not a path: write for example /mail."
+        )
+    return f"/{mount}{ENDPOINT}" if mount else ENDPOINT
+
+
+def request_id(headers: Sequence[tuple[bytes, bytes]]) -> str:
+    """Return the request's own id if it is short and harmless, otherwise a new one.
+
+    An id is no secret, and proves nothing.
+    """
+    found = None
+    for name, value in headers:
+        if name.lower() == b"x-request-id":
+            if found is not None:
+                break  # it is repeated
+            found = value
+    else:
+        if found is not None and _SAFE_ID.fullmatch(found):
+            return found.decode()
+    return f"{getrandbits(64):016x}"
 
 
 def respond(outcome: Outcome) -> Response:
-    """Return the response that tells how a notification ended."""
+    """Return the response that reports an outcome."""
     if isinstance(outcome, Recorded):
         return _RECORDED
     return plain(outcome.refusal.status, outcome.text, outcome.refusal.headers)
 
 
 def refuse(refusal: Refusal) -> Response:
-    """Return the response of a refusal whose text names nobody."""
+    """Return the response of a refusal whose text contains no names."""
     return respond(refusal.refused())
 
 
 def plain(status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a response of plain text in UTF-8, which may be shared: nothing of it can change."""
-    sent = {"Content-Type": "text/plain; charset=utf-8", **(headers or {})}
-    return Response(status, text.encode(), MappingProxyType(sent))
+    """Return an immutable response with plain text in UTF-8."""
+    all_headers = {"Content-Type": "text/plain; charset=utf-8", **(headers or {})}
+    return Response(status, text.encode(), MappingProxyType(all_headers))
 
 
 def declared_length(head: RequestHead) -> int | None:
-    """Return how long the head says that the body is, in bytes; None where it says no length.
+    """Return the length of the body that the head declares, in bytes, or None.
 
-    A length is digits and nothing else (RFC 9110, section 8.6). What is none a server
-    should not have let in (RFC 9112, section 6.3); here it counts as absent.
+    A length consists of digits (RFC 9110, section 8.6). A server should reject any other value
+    (RFC 9112, section 6.3); here it counts as absent.
     """
     digits = head.header("content-length") or b""
     if not digits.isdigit():
         return None
-    # Python reads no number of thousands of digits; cut, it is too large all the same.
+    # Python refuses to parse thousands of digits; the first 20 are too large already.
     return int(digits.lstrip(b"0")[:20] or b"0")
 
 
 def oversized(head: RequestHead) -> bool:
-    """Tell whether the head declares a length for the body that is refused."""
+    """Return whether the head declares a body that is too large."""
     length = declared_length(head)
     return length is not None and length > LARGEST_BODY
 
 
 def refuse_body(handler: Handler, head: RequestHead, refusal: Refusal) -> Response:
-    """Return the response for a body that the host refuses, which the handler may hear of."""
-    respond_by: Callable[[RequestHead, Refusal], Response] | None = getattr(handler, "refuse", None)
-    return respond_by(head, refusal) if respond_by is not None else refuse(refusal)
+    """Return the response to a body that the host refuses; a handler may have a method `refuse`."""
+    custom: Callable[[RequestHead, Refusal], Response] | None = getattr(handler, "refuse", None)
+    return custom(head, refusal) if custom is not None else refuse(refusal)
 
 
 _RECORDED = plain(200, "")

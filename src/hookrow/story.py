@@ -11,7 +11,7 @@ import msgspec
 from hookrow.core.log_entry import RECORD_TYPES, Result, StoredEntry
 from hookrow.core.notification import Reactivated, Recorded, RowId, Source, Suppressed
 from hookrow.core.rules import believable
-from hookrow.providers.postmark import parse
+from hookrow.providers import Parse
 from hookrow.receiver.replay import DryRun
 from hookrow.stores.log import Query
 
@@ -72,24 +72,24 @@ def superseding(entry: StoredEntry, changes: Iterable[StoredEntry]) -> StoredEnt
     return newest
 
 
-def change(entry: StoredEntry) -> str:
-    """Name an entry that is a change of a suppression, with its time.
+def change(entry: StoredEntry, parse: Parse) -> str:
+    """Name an entry that changes a suppression, with its time.
 
-    Without a reason and a body, it is not known whether that was a suppression.
+    Without a reason and a body, it is unknown whether it was a suppression.
     """
     kind = Suppressed if entry.reason else type(parse((entry.body or "").encode()))
     return f"entry {entry.id}, {_KINDS.get(kind, 'a change')} of {at(_changed_at(entry))}"
 
 
-def told(rehearsal: DryRun) -> list[str]:
-    """Tell what a rehearsal changed, row by row."""
-    if not isinstance(rehearsal.outcome, Recorded):
-        return [f"would be refused: {rehearsal.outcome.text}"]
+def dry_run_changes(dry_run: DryRun) -> list[str]:
+    """Describe the changes of a dry run, row by row."""
+    if not isinstance(dry_run.outcome, Recorded):
+        return [f"would be refused: {dry_run.outcome.text}"]
     changed = [
-        f"{_name(row)}: {column} {_shown(state[column])} -> {_shown(rehearsal.after[row][column])}"
-        for row, state in rehearsal.before.items()
+        f"{_name(row)}: {column} {_shown(state[column])} -> {_shown(dry_run.after[row][column])}"
+        for row, state in dry_run.before.items()
         for column in state
-        if state[column] != rehearsal.after[row][column]
+        if state[column] != dry_run.after[row][column]
     ]
     return changed or ["would change nothing: its rows have it, or something newer"]
 

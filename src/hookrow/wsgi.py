@@ -1,19 +1,20 @@
-"""WSGI: carries a handler into Flask, Pyramid, Bottle or a bare server.
+"""WSGI: mounts a handler in Flask, Pyramid, Bottle or a bare server.
 
-https://peps.python.org/pep-3333/ is the specification. A notification waits in the
-server's own thread; those of all its threads share their commits.
+The specification is https://peps.python.org/pep-3333/. A request waits in its server's thread;
+the notifications of all threads share their commits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
-from time import monotonic
+from time import monotonic, sleep
 from wsgiref.types import InputStream, StartResponse, WSGIEnvironment
 
 from hookrow.core.notification import Refusal
 from hookrow.http import (
     LARGEST_BODY,
+    REQUEST_ID_HEADER,
     SLOWEST_BODY,
     Handler,
     Request,
@@ -21,54 +22,56 @@ from hookrow.http import (
     Response,
     declared_length,
     refuse_body,
+    request_id,
 )
-from hookrow.promise import Promise
-from hookrow.request_id import HEADER, request_id
 
 PIECE = 64 * 1024
-"""In bytes; how much is read at a time, between two looks at the clock."""
+"""In bytes; how much is read at a time between two checks of the time limit."""
 
 _SOCKETS = ("gunicorn.socket", "werkzeug.socket")
-"""Where servers hand out the connection. Others have time limits of their own."""
+"""The keys under which servers provide the connection. Other servers have their own timeouts."""
 
 
 class WSGI:
-    """A WSGI application that lets a handler answer.
+    """A WSGI application that responds by a handler.
 
-    Below a path of another application: `DispatcherMiddleware(app, {"/mail": WSGI(receiver)})`.
+    To mount it in another application: `DispatcherMiddleware(app, {"/mail": WSGI(receiver)})`.
     """
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer one request."""
-        asked = head(environ)
-        response = self._answer(asked, environ)
+        """Respond to one request."""
+        head = request_head(environ)
+        response = self._respond(head, environ)
+        if response.delay:
+            sleep(response.delay)
         headers = [
             *response.headers.items(),
             ("Content-Length", str(len(response.body))),
-            (HEADER, asked.request_id),
+            (REQUEST_ID_HEADER, head.request_id),
         ]
         start_response(f"{response.status} {HTTPStatus(response.status).phrase}", headers)
-        return [] if asked.method == "HEAD" else [response.body]
+        return [] if head.method == "HEAD" else [response.body]
 
-    def _answer(self, asked: RequestHead, environ: WSGIEnvironment) -> Response:
-        answer = self._handler.admit(asked)
-        if answer is None:
-            posted = body(asked, environ)
-            if isinstance(posted, Refusal):
-                return refuse_body(self._handler, asked, posted)
-            answer = self._handler(Request(asked, posted))
-        return answer.result() if isinstance(answer, Promise) else answer
+    def _respond(self, head: RequestHead, environ: WSGIEnvironment) -> Response:
+        refusal = self._handler.admit(head)
+        if refusal is not None:
+            return refusal
+        body = read_body(head, environ)
+        if isinstance(body, Refusal):
+            return refuse_body(self._handler, head, body)
+        return self._handler(Request(head, body))
 
 
-def head(environ: WSGIEnvironment) -> RequestHead:
-    """Return what a server says of a request; its text is bytes, each shown as a character.
+def request_head(environ: WSGIEnvironment) -> RequestHead:
+    """Return the head of a request.
 
-    What a middleware has put there that shows no bytes counts as question marks.
+    WSGI represents bytes as characters of Latin-1; any other character, from a middleware,
+    becomes a question mark.
     """
-    root, path = _text(environ.get("SCRIPT_NAME", "")), _text(environ.get("PATH_INFO", ""))
+    root, path = _decode(environ.get("SCRIPT_NAME", "")), _decode(environ.get("PATH_INFO", ""))
     headers = [
         (_bytes(name.removeprefix("HTTP_").replace("_", "-")), _bytes(value))
         for name, value in environ.items()
@@ -79,17 +82,16 @@ def head(environ: WSGIEnvironment) -> RequestHead:
     return RequestHead(method, root + path, headers, root, query, secure, request_id(headers))
 
 
-def body(asked: RequestHead, environ: WSGIEnvironment) -> bytes | Refusal:
+def read_body(head: RequestHead, environ: WSGIEnvironment) -> bytes | Refusal:
     """Read the body, at most 1 MiB in 15 seconds; return it, or why it is refused.
 
-    Without a length it is read where the server knows its end (`wsgi.input_terminated`).
-    Else it is empty, unless it comes in chunks: 411 (RFC 9110, section 15.5.12).
-    One that ends too early is as good as one that is too slow, for nobody is left who
-    could hear the answer: 408.
+    A body without a length is read if the server marks its end (`wsgi.input_terminated`).
+    Otherwise it is empty, or refused if it is chunked: 411 (RFC 9110, section 15.5.12). A body
+    that ends too early results in 408, like one that is too slow.
     """
-    length = declared_length(asked)
+    length = declared_length(head)
     if length is None and not environ.get("wsgi.input_terminated"):
-        chunked = asked.header("transfer-encoding") is not None
+        chunked = head.header("transfer-encoding") is not None
         return Refusal.LENGTH_REQUIRED if chunked else b""
     if length is not None and length > LARGEST_BODY:
         return Refusal.TOO_LARGE
@@ -100,7 +102,7 @@ def body(asked: RequestHead, environ: WSGIEnvironment) -> bytes | Refusal:
 
 
 def _read(environ: WSGIEnvironment, size: int) -> bytes | None:
-    """Read up to so many bytes; None where they did not come in time, or came ill-formed."""
+    """Read up to `size` bytes; return None if they were not received in time, or malformed."""
     stream = environ["wsgi.input"]
     connection = next((environ[name] for name in _SOCKETS if name in environ), None)
     if connection is None:
@@ -112,18 +114,20 @@ def _read(environ: WSGIEnvironment, size: int) -> bytes | None:
         connection.settimeout(before)
 
 
-def _read_in_time(stream: InputStream, size: int, limit: Callable[[float], object]) -> bytes | None:
-    """Read as `_read` does; `limit` says how long the next read may wait, in seconds."""
+def _read_in_time(
+    stream: InputStream, size: int, set_timeout: Callable[[float], object]
+) -> bytes | None:
+    """Read as `_read` does; `set_timeout` limits the next read, in seconds."""
     until = monotonic() + SLOWEST_BODY
     read = bytearray()
     while len(read) < size:
         seconds = until - monotonic()
         if seconds <= 0:
             return None
-        limit(seconds)
+        set_timeout(seconds)
         try:
             piece = stream.read(min(PIECE, size - len(read)))
-        except Exception:  # noqa: BLE001 - each server has errors of its own for it
+        except Exception:  # noqa: BLE001 - each server raises its own errors
             return None
         if not piece:
             break
@@ -131,9 +135,9 @@ def _read_in_time(stream: InputStream, size: int, limit: Callable[[float], objec
     return bytes(read)
 
 
-def _bytes(shown: str) -> bytes:
-    return shown.encode("latin-1", "replace")
+def _bytes(text: str) -> bytes:
+    return text.encode("latin-1", "replace")
 
 
-def _text(shown: str) -> str:
-    return _bytes(shown).decode(errors="replace")
+def _decode(text: str) -> str:
+    return _bytes(text).decode(errors="replace")

@@ -39,7 +39,7 @@ def test_receiver(postgres_url: str) -> None:
 
         def serve():
             calls.clear()
-            statuses = [receiver(Request(head, body)).result(20).status for _ in range(3)]
+            statuses = [receiver(Request(head, body)).status for _ in range(3)]
             seen = figures.overview(Period.DAY, datetime.now(UTC))
             with store.database.reading() as connection:
                 [(backend,)] = connection.fetch("SELECT pg_backend_pid()")

@@ -29,8 +29,8 @@ from hookrow import Arrival, Postmark
 from hookrow.core.log_entry import LONGEST_PAUSE
 from hookrow.receiver.drain import Drain
 from hookrow.receiver.recorder import keep_failed, record
-from hookrow.receiver.replay import arrivals_of, record_late
-from hookrow.receiver.retry import Parked
+from hookrow.receiver.replay import arrivals_of, replay
+from hookrow.receiver.retry import ParkedRetry
 from hookrow.receiver.spool import Spool
 from hookrow.stores.log import LogReader, Query
 from hookrow.stores.sql import SQLStore
@@ -118,7 +118,7 @@ class Course(RuleBasedStateMachine):
         chosen = data.draw(st.lists(st.sampled_from(logged), unique=True))
         arrivals = arrivals_of(chosen, parse)
         assert len(arrivals) == len(chosen)
-        record_late(self._home.store, arrivals)
+        replay(self._home.store, arrivals)
         for each in chosen:
             payload = self._model.log[str(each.body)]["payload"]
             self._model.keep(payload, self._model.record(payload, live=False))
@@ -129,18 +129,18 @@ class Course(RuleBasedStateMachine):
         self._clock = max(self._clock, datetime.now(UTC)) + LONGEST_PAUSE + timedelta(minutes=1)
         with patch("hookrow.receiver.retry.datetime") as clock:
             clock.now.return_value = self._clock
-            swept = self._parked().sweep()
+            swept = self._retry().retry_due()
         assert swept == self._model.sweep()
 
     @precondition(lambda self: self._late)
-    @rule(data=st.data(), revisited=st.booleans())
-    def appear(self, data: st.DataObject, *, revisited: bool) -> None:
-        """Insert rows whose notifications came first, as a host does; it may call `revisit`."""
+    @rule(data=st.data(), retried=st.booleans())
+    def appear(self, data: st.DataObject, *, retried: bool) -> None:
+        """Insert rows whose notifications came first, as a host does; it may call `retry_now`."""
         message_id = data.draw(st.sampled_from(sorted(self._late)))
         self._insert(message_id)
-        if revisited:
-            with closing(self._parked()) as parked:
-                recorded = parked.revisit([message_id]).result()
+        if retried:
+            with closing(self._retry()) as retry:
+                recorded = retry.retry_now([message_id]).result()
             assert recorded == self._model.sweep(message_id)
 
     @rule()
@@ -179,8 +179,8 @@ class Course(RuleBasedStateMachine):
         group, self._coming = self._coming[:size], self._coming[size:]
         return group
 
-    def _parked(self) -> Parked:
-        return Parked(self._home.store, self._log, parse, _tell)
+    def _retry(self) -> ParkedRetry:
+        return ParkedRetry(self._home.store, self._log, parse, _tell)
 
     def _insert(self, message_id: str) -> None:
         rows = self._late.pop(message_id)

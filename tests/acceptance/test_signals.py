@@ -40,10 +40,10 @@ if __name__ == "__main__":
     main()
 """
 IMPATIENT = """
-import hookrow.server.run
+import hookrow.server.workers
 from hookrow.__main__ import main
 
-hookrow.server.run.STOP_TIMEOUT = 1.0
+hookrow.server.workers.STOP_TIMEOUT = 1.0
 
 if __name__ == "__main__":
     main()
@@ -91,7 +91,7 @@ def test_a_hangup_at_any_moment_of_the_start(command: Command, workers: int) -> 
             time.sleep(0.01)
         _wait_until_ready(server, workers)
         assert get(server.port, "/healthz").status == 200
-        server.wait_until_it_says("The secrets were read anew", times=workers)
+        server.wait_until_it_says("The secrets were reloaded", times=workers)
     assert "replaced" not in server.log
     assert "Traceback" not in server.log
     print(f"processes that serve: {workers}, SIGHUP during the start: {sent} times")

@@ -48,12 +48,12 @@ MISTAKES = {
     "simulate open a@b --host 127.1.1.1 --port 1": "No answer from http://127.1.1.1:1/provider/web",
     "simulate open a@b --url nowhere --count 3": "'nowhere' is no web address",
     "simulate open a@b --url http://[::1": "http://[::1",
-    "simulate open a@b --mount-path '/a b'": "The mount path '/a b' is no path",
+    "simulate open a@b --mount-path '/a b'": "The mount path '/a b' is not a path",
     "simulate open a@b --secret 'hunter2\r'": "secret",
     "simulate open a\udcff@b --count 3": "cannot be written as JSON",
     "serve": "python -c 'import secrets;",
     "serve --secret hunter2-größe": "visible ASCII",
-    f"serve --secret {SECRET} --secret-file secrets": "keep one of the two",
+    f"serve --secret {SECRET} --secret-file secrets": "use only one",
     **{
         f"serve --secret {SECRET} {options}": says
         for options, says in (

@@ -4,15 +4,19 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from litestar import Litestar, asgi
 
 import world
-from hookrow import Request, RequestHead, testing
+from hookrow import Arrival, Request, RequestHead, testing
 from hookrow.asgi import ASGI
+from hookrow.core.notification import Notification
 from hookrow.dashboard import Dashboard
+from hookrow.providers import postmark
+from hookrow.receiver.recorder import record
 from hookrow.stores import Unavailable
 from hookrow.stores.log import Query
 from hookrow.stores.memory import MemoryCensus, MemoryStore
@@ -199,6 +203,20 @@ def test_replay(store: MemoryStore, visitor: Visitor) -> None:
     page = visitor.send("/notification", {"action": "replay"}, id=1)
     assert "Recorded once more." in page
     assert store.dispatches[9]["delivered_at"] == AT
+
+
+def test_the_parser_of_another_provider(store: MemoryStore, visitor: Visitor) -> None:
+    """Bodies are read by the parser that the dashboard was given, also for a replay."""
+
+    def parse(body: bytes) -> Notification | None:
+        return postmark.parse(body[::-1])
+
+    visitor.dashboard = Dashboard(store, authorize=lambda _: "ada", parse=parse)
+    body = json.dumps(testing.suppression(ADA, ADAS, at=AT)).encode()[::-1]
+    record(store, [Arrival(parse(body), body, datetime.now(UTC))])
+    assert "suppressed for" in visitor.shows("/notification", id=1)
+    assert "suppressed for" in visitor.shows("/subscriber", email=ADA)
+    assert "Recorded once more." in visitor.send("/notification", {"action": "replay"}, id=1)
 
 
 def test_a_body_that_is_not_kept() -> None:

@@ -9,7 +9,8 @@ from werkzeug.serving import make_server
 
 import world
 from hookrow import Postmark, Receiver
-from hookrow.asgi import ASGI
+from hookrow.asgi import ASGI, Receive, Scope, Send
+from hookrow.server import RECEIVER
 from hookrow.stores.memory import MemoryStore, MemoryTransaction
 from wire import PATIENCE, SECRET
 
@@ -60,9 +61,10 @@ def receiving(store: GatedStore) -> Iterator[Receiver]:
 class Webhook(ASGI):
     """An application in which the protocol of `hookrow serve` finds the receiver."""
 
-    @property
-    def webhook(self) -> ASGI:
-        return self
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            scope["state"][RECEIVER] = self.handler
+        await super().__call__(scope, receive, send)
 
 
 @contextmanager

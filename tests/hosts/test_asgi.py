@@ -9,7 +9,7 @@ from threading import Barrier, Event
 import pytest
 from drivers import GatedStore, receiving
 
-from hookrow import Promise, Request, RequestHead, Response
+from hookrow import Request, RequestHead, Response
 from hookrow.asgi import ASGI, LARGEST_REST, Message, Scope
 from hookrow.http import LARGEST_BODY
 from wire import DELIVERY, ENDPOINT, PATIENCE, SECRET
@@ -54,19 +54,17 @@ async def call_asgi(
     return sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:])
 
 
-class Answering:
+class Responding:
     """A handler that admits everything and returns a function's response."""
 
-    blocking = False
-
-    def __init__(self, answer: Callable[[Request], Response | Promise[Response]]) -> None:
-        self._answer = answer
+    def __init__(self, respond: Callable[[Request], Response]) -> None:
+        self._respond = respond
 
     def admit(self, head: RequestHead) -> None:
         pass
 
-    def __call__(self, request: Request) -> Response | Promise[Response]:
-        return self._answer(request)
+    def __call__(self, request: Request) -> Response:
+        return self._respond(request)
 
 
 @pytest.fixture
@@ -96,7 +94,7 @@ class TestMessages:
         def echo(request: Request) -> Response:
             return Response(200, f"{request.head.secure} {request.head.query}".encode(), {})
 
-        answer = asyncio.run(call_asgi(ASGI(Answering(echo)), asgi_body(b""), more))
+        answer = asyncio.run(call_asgi(ASGI(Responding(echo)), asgi_body(b""), more))
         assert answer == (200, text)
 
     def test_rest_of_a_large_body(self, app: ASGI) -> None:
@@ -125,13 +123,6 @@ class TestMessages:
 
         with nullcontext() if isinstance(error, OSError) else pytest.raises(type(error)):
             asyncio.run(app(SCOPE, receive, send))
-
-    def test_error_of_a_promise(self) -> None:
-        """An error in place of a promised response is raised, so that the request ends."""
-        promise: Promise[Response] = Promise()
-        promise.set_exception(LookupError("a fault"))
-        with pytest.raises(LookupError, match="a fault"):
-            asyncio.run(ask(ASGI(Answering(lambda _: promise))))
 
     @pytest.mark.parametrize(
         ("kind", "sent"),
@@ -202,12 +193,12 @@ class TestBlocking:
         """A handler that blocks in one of its methods does not hold up other requests."""
         barrier = Barrier(2)
 
-        def wait(self: Answering, _: object) -> Response:
+        def wait(self: Responding, _: object) -> Response:
             del self
             barrier.wait(PATIENCE)
             return DONE
 
-        app = ASGI(type("Slow", (Answering,), {name: wait, "blocking": True})(lambda _: DONE))
+        app = ASGI(type("Slow", (Responding,), {name: wait})(lambda _: DONE))
 
         async def talk() -> list[int]:
             return [*await asyncio.gather(ask(app), ask(app))]
@@ -226,9 +217,7 @@ class TestBlocking:
         monkeypatch.setattr("hookrow.asgi.SLOWEST_CALL", 0.2)
         go_on = Event()
 
-        class Stuck(Answering):
-            blocking = True
-
+        class Stuck(Responding):
             def admit(self, head: RequestHead) -> None:
                 del head
                 go_on.wait(PATIENCE)

@@ -25,7 +25,7 @@ from hookrow.asgi import ASGI
 from hookrow.fastapi import router
 from hookrow.flask import blueprint
 from hookrow.http import LARGEST_BODY
-from hookrow.server.direct import DirectProtocol
+from hookrow.server.protocol import NotificationProtocol
 from hookrow.wsgi import WSGI
 from wire import ADA, ADAS, AT, DELIVERY, ENDPOINT, SECRET, TEXT
 
@@ -52,7 +52,7 @@ def mounted(kind: str, receiver: Receiver) -> AbstractContextManager[int]:
             flask.register_blueprint(blueprint(receiver), url_prefix=MOUNT)
             return werkzeug_serving(flask)
         case _:
-            return wire.uvicorn_serving(Webhook(receiver), http=DirectProtocol)
+            return wire.uvicorn_serving(Webhook(receiver), http=NotificationProtocol)
 
 
 @pytest.fixture(scope="module")

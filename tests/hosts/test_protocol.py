@@ -1,20 +1,31 @@
-"""HTTP as `hookrow serve` speaks it: limits, and what may come before and after a notification."""
+"""HTTP as `hookrow serve` speaks it: limits, and data before and after a notification."""
 
+import ast
+import asyncio
+import inspect
 import json
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from typing import TypeVar
 
 import pytest
 from drivers import GatedStore, Webhook
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+import streams
 import wire
-from hookrow import Postmark, Promise, Receiver, Request, RequestHead, Response
-from hookrow.http import LARGEST_BODY
-from hookrow.server.direct import DirectProtocol
-from hookrow.server.protocol import LARGEST_HEAD, LARGEST_REST
+from hookrow import Postmark, Receiver, Request, RequestHead, Response
+from hookrow.http import LARGEST_BODY, plain
+from hookrow.server import limits
+from hookrow.server.limits import LARGEST_HEAD, LARGEST_REST, LimitedProtocol
+from hookrow.server.protocol import UVICORN, NotificationProtocol
+from hookrow.server.run import choose_protocol
+from hookrow.stores.memory import MemoryStore
 from wire import DELIVERY, PATIENCE, SECRET, STRANGER, Connection
+
+T = TypeVar("T")
 
 BUFFERED = 48 * 1024 * 1024  # in bytes; more than two sockets hold of what nobody has read yet
 
@@ -22,21 +33,33 @@ BOUNCE = json.dumps({"RecordType": "Bounce"}).encode()
 CHUNKED = b"Transfer-Encoding: chunked"
 CHUNKS = wire.head(extra=[CHUNKED]) + wire.chunk(BOUNCE)  # without the end of the body
 
+HTTPTOOLS = {
+    "on_body",
+    "on_header",
+    "on_headers_complete",
+    "on_message_begin",
+    "on_message_complete",
+    "on_url",
+}
+"""The callbacks that httptools documents."""
+
+CLOSING = b"connection: close\r\n\r\n"
+
 
 class Failing(Receiver):
-    """Raises, or breaks its promise, for requests that ask for it."""
+    """Raises for requests that ask for it."""
 
     def admit(self, head: RequestHead) -> Response | None:
         if head.header("x-fail"):
             raise ZeroDivisionError(head.header("x-fail"))
         return super().admit(head)
 
-    def __call__(self, request: Request) -> Response | Promise[Response]:
-        if not request.head.header("x-broken"):
-            return super().__call__(request)
-        broken: Promise[Response] = Promise()
-        broken.set_exception(ZeroDivisionError(request.head.header("x-broken")))
-        return broken
+    def submit(
+        self, request: Request, loop: asyncio.AbstractEventLoop, reply: streams.Reply
+    ) -> None:
+        if request.head.header("x-broken"):
+            raise ZeroDivisionError(request.head.header("x-broken"))
+        super().submit(request, loop, reply)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +70,11 @@ def store() -> GatedStore:
 @pytest.fixture(scope="module")
 def running(store: GatedStore) -> Iterator[int]:
     receiver = Failing(Postmark(SECRET), store, deadline=60)
-    with wire.uvicorn_serving(Webhook(receiver), http=DirectProtocol) as port:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        wire.uvicorn_serving(Webhook(receiver), http=NotificationProtocol) as port,
+    ):
+        patch.setattr(limits, "SWEEP_EVERY", 0.01)
         yield port
     receiver.close(PATIENCE)
 
@@ -76,19 +103,47 @@ class TestNotifications:
             store.gate.set()
             assert [connection.answer().status for _ in range(4)] == [200, 422, 404, 200]
 
+    def test_requests_behind_one_that_waits(self, port: int, store: GatedStore) -> None:
+        """What arrives before a response is due is processed after it, however it is split."""
+        store.gate.clear()
+        with Connection(port) as connection:
+            connection.send(wire.request(DELIVERY))
+            store.entered.wait(PATIENCE)
+            behind = b"".join(map(wire.request, (b"{", STRANGER, DELIVERY)))
+            for part in (behind[:10], behind[10:100], behind[100:]):
+                connection.send(part)
+                assert wire.get(port, "/").status == 404  # it has read that
+            store.gate.set()
+            assert [connection.answer().status for _ in range(4)] == [200, 422, 404, 200]
+
+    def test_many_clients_are_gone(self, port: int, store: GatedStore) -> None:
+        """100 connections that are reset in one group delay no other response."""
+        store.gate.clear()
+        with Connection(port) as first, Connection(port) as other, ExitStack() as stack:
+            gone = [stack.enter_context(Connection(port)) for _ in range(100)]
+            first.send(wire.request(DELIVERY))
+            store.entered.wait(PATIENCE)
+            for connection in gone:
+                connection.send(wire.request(DELIVERY))
+            other.send(wire.request(STRANGER))
+            assert wire.get(port, "/").status == 404  # it has read those before
+            for connection in gone:
+                connection.reset()
+            store.gate.set()
+            assert (first.answer().status, other.answer().status) == (200, 404)
+
     @pytest.mark.parametrize("name", [b"X-Fail", b"X-Broken"])
     def test_error(self, port: int, name: bytes, caplog: pytest.LogCaptureFixture) -> None:
         """A receiver that raises costs a 503 and a log line with the place but without the data."""
         extra = [b"X-Request-Id: one-of-ours", name + b": ada@example.com"]
         assert wire.ask(port, wire.request(DELIVERY, extra=extra)).status == 503
         (logged,) = [each.getMessage() for each in caplog.records if each.name == "hookrow"]
-        place = "test_protocol.py" if name == b"X-Fail" else ""
-        assert all(part in logged for part in ("ZeroDivisionError", place, "one-of-ours"))
+        assert all(each in logged for each in ("ZeroDivisionError", "test_protocol.py", "one-of-"))
         assert "ada@" not in logged
 
     @pytest.mark.parametrize("breaks_off", [True, False])
     def test_client_is_gone(self, port: int, store: GatedStore, *, breaks_off: bool) -> None:
-        """A connection that is reset, or closed for nonsense, costs no other its response."""
+        """A connection that is reset, or sends nonsense, costs no other its response."""
         store.gate.clear()
         with (
             Connection(port) as first,
@@ -102,12 +157,13 @@ class TestNotifications:
             assert wire.get(port, "/").status == 404  # it has read those before
             if breaks_off:
                 gone.send(b"\x16\x03\x01\r\n\r\n")
-                assert gone.answer().status == 400
             else:
                 gone.reset()
             assert wire.get(port, "/").status == 404
             store.gate.set()
             assert (first.answer().status, other.answer().status) == (200, 404)
+            if breaks_off:
+                assert [gone.answer().status for _ in range(2)] == [200, 400]
 
     @pytest.mark.parametrize(
         "last",
@@ -230,7 +286,7 @@ class TestTime:
     @pytest.fixture
     def hurry(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         """Return a function from whose call on a head has to come within a moment."""
-        return lambda: monkeypatch.setattr("hookrow.server.protocol.SLOWEST", 0.02)
+        return lambda: monkeypatch.setattr(limits, "SLOWEST", 0.02)
 
     @pytest.fixture
     def used(self, port: int, hurry: Callable[[], None]) -> Iterator[Connection]:
@@ -280,3 +336,155 @@ class TestTime:
         time.sleep(0.05)
         used.send(wire.request(BOUNCE)[-1:])
         assert [used.answer().status for _ in range(2 if before else 1)][-1] == 422
+
+
+class Waiting(Receiver):
+    """Keeps the replies, for a test to call."""
+
+    def __init__(self) -> None:
+        super().__init__(Postmark(SECRET), MemoryStore())
+        self.replies: list[streams.Reply] = []
+
+    def submit(
+        self,
+        request: Request,
+        loop: asyncio.AbstractEventLoop,  # noqa: ARG002 - as all handlers
+        reply: streams.Reply,
+    ) -> None:
+        self.replies.append(reply)
+        if request.head.header("x-broken"):
+            reply(plain(200, ""))
+            raise ZeroDivisionError
+
+
+class TestPending:
+    """A connection while the receiver works on its request."""
+
+    @pytest.fixture
+    def receiver(self) -> Waiting:
+        return Waiting()
+
+    def test_shutdown(self, receiver: Waiting) -> None:
+        """A server that stops waits for the response, and closes the connection after it."""
+
+        async def test() -> None:
+            connection, transport = streams.connect(NotificationProtocol, receiver)
+            connection.data_received(wire.request(b"{}"))
+            connection.shutdown()
+            connection.data_received(wire.request(b"{}"))
+            await streams.settle()
+            assert not transport.is_closing()
+            receiver.replies[0](plain(200, ""))
+            assert transport.sent.endswith(CLOSING)
+            assert transport.is_closing()
+            assert len(receiver.replies) == 1
+
+        asyncio.run(test())
+
+    def test_client_is_gone(self, receiver: Waiting) -> None:
+        """A response to a client that has disconnected is dropped."""
+
+        async def test() -> None:
+            connection, transport = streams.connect(NotificationProtocol, receiver)
+            connection.data_received(wire.request(b"{}"))
+            connection.data_received(b"x")
+            transport.close()
+            await streams.settle()
+            receiver.replies[0](plain(200, ""))
+            assert transport.sent == b""
+
+        asyncio.run(test())
+
+    def test_reading_is_paused(self, receiver: Waiting) -> None:
+        """No more data is read than what arrives with the next request, until the response."""
+
+        async def test() -> None:
+            connection, transport = streams.connect(NotificationProtocol, receiver)
+            connection.data_received(wire.request(b"{}"))
+            assert not transport.is_paused
+            connection.data_received(wire.request(b"{}"))
+            assert transport.is_paused
+            receiver.replies[0](plain(200, ""))
+            assert not transport.is_paused
+            assert len(receiver.replies) == 2
+
+        asyncio.run(test())
+
+    def test_error_after_the_reply(self, receiver: Waiting) -> None:
+        """Only the first response is sent."""
+
+        async def test() -> None:
+            connection, transport = streams.connect(NotificationProtocol, receiver)
+            connection.data_received(wire.request(b"{}", extra=[b"X-Broken: 1"]))
+            assert transport.sent.startswith(b"HTTP/1.1 200 OK\r\n")
+            assert transport.sent.count(b"HTTP/1.1") == 1
+
+        asyncio.run(test())
+
+    def test_delay(self, receiver: Waiting) -> None:
+        """A response may have a delay."""
+
+        async def test() -> None:
+            connection, transport = streams.connect(NotificationProtocol, receiver)
+            connection.data_received(wire.request(b"{}"))
+            receiver.replies[0](Response(200, b"", {}, delay=0.01))
+            assert transport.sent == b""
+            await asyncio.sleep(0.02)
+            assert transport.sent
+
+        asyncio.run(test())
+
+    def test_idle(self, receiver: Waiting, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Only an idle connection is closed: uvicorn's timer of an earlier request is ignored."""
+        monkeypatch.setattr(limits, "SWEEP_EVERY", 0.01)
+
+        async def test() -> None:
+            connection, transport = streams.connect(NotificationProtocol, receiver)
+            connection.timeout_keep_alive = 0.05  # type: ignore[assignment] # in whole seconds
+            connection.data_received(wire.head("/", method="GET"))
+            await streams.settle()
+            assert transport.sent.startswith(b"HTTP/1.1 404")
+            connection.data_received(wire.request(b"{}"))
+            await asyncio.sleep(0.1)
+            assert not transport.is_closing()
+            receiver.replies[0](plain(200, ""))
+            await asyncio.sleep(0.1)
+            assert transport.is_closing()
+
+        asyncio.run(test())
+
+
+class TestUvicorn:
+    """What hookrow needs of uvicorn, whose protocol is not documented."""
+
+    def test_streams(self) -> None:
+        """All bytes sent for 200 random streams of requests are those that uvicorn would send."""
+        statuses = asyncio.run(streams.compare(200))
+        assert {200, 400, 401, 404, 405, 422, 503} <= {*statuses}
+
+    def test_attributes(self) -> None:
+        """UVICORN names everything of uvicorn's that hookrow's classes read, call or override."""
+
+        async def attributes() -> set[str]:
+            connection, _ = streams.connect(HttpToolsProtocol, streams.Echo())
+            return {*dir(connection)} - {*dir(asyncio.Protocol)}
+
+        ours: set[str] = set()
+        for each in (LimitedProtocol, NotificationProtocol):
+            nodes = ast.walk(ast.parse(inspect.getsource(each)))
+            ours |= {node.attr for node in nodes if isinstance(node, ast.Attribute)} | {*vars(each)}
+        theirs = {name for name in asyncio.run(attributes()) & ours if name not in HTTPTOOLS}
+        assert theirs == {path.partition(".")[0] for path in UVICORN}
+
+    def test_another_uvicorn(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """If something is missing, uvicorn serves alone, and one warning names it."""
+        assert choose_protocol() is NotificationProtocol
+        assert not caplog.records
+        monkeypatch.delattr(HttpToolsProtocol, "timeout_keep_alive_handler")
+        chosen = choose_protocol()
+        (record,) = caplog.records
+        assert "timeout_keep_alive_handler" in record.getMessage()
+        with wire.uvicorn_serving(Webhook(streams.Echo()), http=chosen) as port:
+            assert wire.ask(port, wire.request(b"{}")).status == 200

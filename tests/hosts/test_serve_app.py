@@ -21,8 +21,8 @@ import wire
 import world
 from engines import opened
 from hookrow.server.app import Server
-from hookrow.server.direct import DirectProtocol
 from hookrow.server.preflight import prepare
+from hookrow.server.protocol import NotificationProtocol
 from hookrow.server.settings import Settings
 from wire import ADAS, AT, DELIVERY, ENDPOINT, SECRET, STRANGER, TEXT, Answer
 
@@ -47,7 +47,7 @@ def serving(url: str, **options: Any) -> Iterator[Served]:  # noqa: ANN401 - as 
     settings = Settings(database_url=url, secrets=secrets, **options)
     prepare(settings)
     server = Server(settings)
-    with wire.uvicorn_serving(server, lifespan="on", http=DirectProtocol) as port:
+    with wire.uvicorn_serving(server, lifespan="on", http=NotificationProtocol) as port:
         yield Served(port, server.reload)
 
 
@@ -111,9 +111,9 @@ def test_secret_file(sqlite_url: str, tmp_path: Path, caplog: pytest.LogCaptureF
     with serving(sqlite_url, secret_file=str(file)) as server:
         for content, mode, logged, statuses in (
             (f"{old}\n{older}", 0o640, f"Others may read the file: chmod 600 {file}", (1, 0, 0)),
-            ("\n", 0o640, "The secrets stay as they were", (1, 0, 0)),
-            ("not one secret", 0o640, "The secrets stay as they were", (1, 0, 0)),
-            (f"{new}\n{old}", 0o600, "The secrets were read anew", (0, 0, 1)),
+            ("\n", 0o640, "The secrets were not reloaded", (1, 0, 0)),
+            ("not one secret", 0o640, "The secrets were not reloaded", (1, 0, 0)),
+            (f"{new}\n{old}", 0o600, "The secrets were reloaded", (0, 0, 1)),
             ("hunter2", 0o600, "It has 7 characters and can be guessed", (1, 1, 1)),
         ):
             caplog.clear()
@@ -172,7 +172,7 @@ def test_retention(sqlite_url: str, caplog: pytest.LogCaptureFixture) -> None:
     assert kept() == [(True, False)] * 2
     with serving(sqlite_url, keep_bodies=timedelta(0)) as server:
         assert server.post(MISSING.replace(b"m-1", b"m-2")).status == 404
-        wire.eventually(lambda: "Pruned from the log, entries and bodies: 2." in caplog.text)
+        wire.eventually(lambda: "Pruned 2 entries and bodies from the log." in caplog.text)
     assert "No body is kept" in caplog.text
     assert kept() == [(False, False)] * 2
 

@@ -12,7 +12,7 @@ from werkzeug.test import create_environ, run_wsgi_app
 
 from hookrow import wsgi
 from hookrow.http import LARGEST_BODY
-from hookrow.wsgi import WSGI, head
+from hookrow.wsgi import WSGI, request_head
 from wire import DELIVERY, ENDPOINT, SECRET
 
 LENGTH = {"CONTENT_LENGTH": str(len(DELIVERY))}
@@ -61,11 +61,11 @@ def test_text_of_the_environment() -> None:
         "PATH_INFO": "/ße".encode().decode("latin-1"),
         "QUERY_STRING": "a=%2F",
     }
-    asked = head(environ)
+    asked = request_head(environ)
     assert (asked.path, asked.root, asked.query) == ("/grö/ße", "/grö", "a=%2F")
     assert asked.header("X-Provider-Secret") == b"\xff"
     assert not asked.secure
-    assert head(environ | {"wsgi.url_scheme": "https"}).secure
+    assert request_head(environ | {"wsgi.url_scheme": "https"}).secure
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from hookrow.core.notification import (
 from hookrow.core.notification import Rows as Found
 from hookrow.core.rules import lookup_keys
 from hookrow.core.schema import OTHERWISE
-from hookrow.receiver.recorder import Retry, is_reachable, keep_failed, record
+from hookrow.receiver.recorder import GroupRecorder, is_reachable, keep_failed, record
 from hookrow.stores import Store
 
 NOON = datetime(2026, 3, 4, 12, 0, 0, 123456, tzinfo=UTC)
@@ -100,11 +100,11 @@ def save(home: Home, change: Change) -> None:
         transaction.write([change])
 
 
-def insistent(store: Store, *, seconds: float = 5.0) -> Retry:
+def insistent(store: Store, *, seconds: float = 5.0) -> GroupRecorder:
     """Return what records as a receiver without a spool does, with its error handling."""
-    return Retry(
+    return GroupRecorder(
         partial(record, store),
-        fail=partial(keep_failed, store),
+        keep_failed=partial(keep_failed, store),
         reachable=partial(is_reachable, store),
         spool=len,
         seconds=seconds,

@@ -27,10 +27,10 @@ from hookrow.core.notification import (
     Unsupported,
 )
 from hookrow.core.rules import fail
+from hookrow.core.sizes import LARGEST_GROUP
 from hookrow.receiver.recorder import keep_failed, record
-from hookrow.receiver.replay import GROUP, dry_run, matching, record_late, record_ready
-from hookrow.receiver.retry import Parked
-from hookrow.receiver.sizes import LARGEST_GROUP
+from hookrow.receiver.replay import GROUP, dry_run, matching_entries, replay, replay_ready
+from hookrow.receiver.retry import ParkedRetry
 from hookrow.stores import Rejected
 from hookrow.stores.log import (
     PORTION,
@@ -498,7 +498,7 @@ class ReadContract:
         """A character may take four bytes; a body larger than a group is read alone."""
         wide = [entry(n, body="🦄" * (LARGEST_GROUP // 10)) for n in range(1, 4)]
         keep(home, *wide, entry(4, body="x" * (LARGEST_GROUP + 1)), entry(5))
-        groups = [*matching(log, Query())]
+        groups = [*matching_entries(log, Query())]
         assert numbers(each for group in groups for each in group) == [1, 2, 3, 4, 5]
         for group in groups:
             size = sum(getsizeof(each.body) for each in group)
@@ -621,29 +621,29 @@ class ReplayContract:
         record(home.store, [arrival(Opened(ADA, "m-none", NOON + SECOND))])
         before = home.rows(), home.logged()
         [told] = _late(opens(ADA, "m-ada"))
-        rehearsal = dry_run(home.store, told)
+        result = dry_run(home.store, told)
         row = (Suppressible.DISPATCH, home.key(1))
-        assert isinstance(rehearsal.outcome, Recorded)
-        assert list(rehearsal.before) == list(rehearsal.after) == [row]
-        assert rehearsal.before[row]["opened_at"] is None
-        assert rehearsal.after[row] == {**rehearsal.before[row], "opened_at": NOON}
+        assert isinstance(result.outcome, Recorded)
+        assert list(result.before) == list(result.after) == [row]
+        assert result.before[row]["opened_at"] is None
+        assert result.after[row] == {**result.before[row], "opened_at": NOON}
         [older] = _late(opens(ADA, "m-none"))
-        rehearsal = dry_run(home.store, older)
-        assert isinstance(rehearsal.outcome, Recorded)
-        assert rehearsal.before == rehearsal.after
-        assert [state["opened_at"] for state in rehearsal.after.values()] == [NOON + SECOND]
+        result = dry_run(home.store, older)
+        assert isinstance(result.outcome, Recorded)
+        assert result.before == result.after
+        assert [state["opened_at"] for state in result.after.values()] == [NOON + SECOND]
         [refused] = _late(opens(ADA, "m-nowhere"))
-        rehearsal = dry_run(home.store, refused)
-        assert statuses([rehearsal.outcome]) == [404]
-        assert rehearsal.before == rehearsal.after == {}
+        result = dry_run(home.store, refused)
+        assert statuses([result.outcome]) == [404]
+        assert result.before == result.after == {}
         assert (home.rows(), home.logged()) == before
 
     def test_dry_run_equals_recording(self, home: Home) -> None:
         [told] = _late(Suppressed(ADA, "m-ada", NOON, "HardBounce"))
-        rehearsal = dry_run(home.store, told)
-        assert [rehearsal.outcome] == record_late(home.store, [told])
+        result = dry_run(home.store, told)
+        assert [result.outcome] == replay(home.store, [told])
         with home.store.transaction() as transaction:
-            assert transaction.read(rehearsal.after.keys()) == rehearsal.after
+            assert transaction.read(result.after.keys()) == result.after
 
     def test_late_ones_are_not_counted(self, home: Home) -> None:
         """Recording again from the log adds no attempt and undoes nothing newer.
@@ -653,7 +653,7 @@ class ReplayContract:
         told = _late(opens(ADA, "m-ada"), opens(ADA, "m-nowhere"))
         record(home.store, _live([*told, told[1]]))
         first = timeless(home)
-        assert statuses(record_late(home.store, told)) == [200, 404]
+        assert statuses(replay(home.store, told)) == [200, 404]
         parked = [row["outcome"] != "recorded" for row in first]
         assert parked.count(True) == 1
         for row, replayed in zip(first, parked, strict=True):
@@ -666,8 +666,8 @@ class ReplayContract:
         told = _late(opens(ADA, "m-ada"), opens(ADA, "m-nowhere"), nobody)
         keep(home, *entries(_live(told), fail(told), NOON))
         before = {row["body"]: row for row in home.logged()}
-        assert record_ready(home.store, told[1:]) == ([], [])
-        ready, outcomes = record_ready(home.store, told)
+        assert replay_ready(home.store, told[1:]) == ([], [])
+        ready, outcomes = replay_ready(home.store, told)
         assert (ready, statuses(outcomes)) == (told[:1], [200])
         [recorded] = [row for row in home.logged() if row != before[row["body"]]]
         assert recorded["body"] == told[0].body.decode()
@@ -693,7 +693,7 @@ class ReplayContract:
 
         if fails:
             monkeypatch.setattr("hookrow.receiver.replay.record", refuse)
-        recorded = Parked(home.store, reader(home), parse, lambda *_: None).sweep()
+        recorded = ParkedRetry(home.store, reader(home), parse, lambda *_: None).retry_due()
         assert (recorded, erased) == (0 if fails else 1, [1])
         [row] = home.logged()
         assert (row["recipient"], row["body"]) == (None, None)
@@ -702,7 +702,7 @@ class ReplayContract:
     def test_matching_entries_come_in_groups(self, home: Home) -> None:
         """All matching entries are read in groups, oldest first, each once."""
         keep(home, *map(entry, range(1, 2 * GROUP + 2)))
-        groups = list(matching(reader(home), Query(outcome=Result.RECORDED)))
+        groups = list(matching_entries(reader(home), Query(outcome=Result.RECORDED)))
         assert [len(group) for group in groups] == [GROUP, GROUP, 1]
         assert numbers(each for group in groups for each in group) == list(range(1, 2 * GROUP + 2))
 

@@ -19,10 +19,9 @@ from django_project.site import post
 from engines import opened
 from hookrow import Postmark, Receiver, Request, RequestHead, Schema
 from hookrow.migrations import upgrade
-from hookrow.promise import Promise
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.sql import SQLStore
-from wire import PATIENCE, SECRET
+from wire import SECRET, post_together
 from world import World
 
 HEAD = RequestHead(
@@ -52,7 +51,7 @@ class Site:
         if self.receiver is None:
             response = post(body)
             return response.status_code, response.content.decode()
-        answer = self.receiver.answer(Request(HEAD, body))
+        answer = self.receiver.record_directly(Request(HEAD, body))
         return answer.status, answer.body.decode()
 
 
@@ -106,9 +105,5 @@ def test_all_cases_at_once(site: Site) -> None:
     assert site.receiver is not None
     start = site.fill()
     bodies = [body_of(case) for case in [*ALL, ALL[0]]]
-    promises = [site.receiver(Request(HEAD, body)) for body in bodies]
-    responses = [
-        promise.result(PATIENCE) if isinstance(promise, Promise) else promise
-        for promise in promises
-    ]
+    responses = post_together(site.receiver, [Request(HEAD, body) for body in bodies])
     assert [each.status for each in responses] == [expect(start, body)[0] for body in bodies]

@@ -26,8 +26,8 @@ from copying import replace
 from hookrow import Arrival, Outcome, Suppressed
 from hookrow.core.log_entry import PARKED_FOR
 from hookrow.core.notification import RowId, Suppressible
+from hookrow.core.sizes import LARGEST_GROUP
 from hookrow.receiver.recorder import record
-from hookrow.receiver.sizes import LARGEST_GROUP
 from hookrow.stores import Conflict, Locked, Store, timeouts
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore

@@ -85,7 +85,7 @@ def test_it_is_served(url: str, tmp_path: Path) -> None:
         receiver = Receiver(Postmark(SECRET), store, spool=path)
         head = RequestHead("POST", receiver.endpoint, [(b"x-provider-secret", SECRET.encode())])
         body = json.dumps(testing.delivery(ADA, ADAS, at=LATER)).encode()
-        assert receiver.answer(Request(head, body)).status == 200
+        assert receiver.record_directly(Request(head, body)).status == 200
         rows = world.rows(url)["dispatches"]
         assert LATER in [row["delivered_at"] for row in rows if row["provider_message_id"] == ADAS]
         receiver.start()

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from threading import Event, Thread
@@ -11,11 +12,11 @@ from typing import Any
 from hookrow import Postmark, Receiver, Request, RequestHead, Response, testing
 from hookrow.core.log_entry import LogEntry, StoredEntry
 from hookrow.core.notification import Change, LookupKeys, RowId, Rows, Suppressible
-from hookrow.promise import Promise
 from hookrow.stores import Locked, Rejected, StoreError, Unavailable
 from hookrow.stores.log import Query
 from hookrow.stores.memory import MemoryReading, MemoryStore, MemoryTransaction, Row
 from hookrow.stores.memory_log import MemoryLog
+from wire import eventually
 
 LIMIT = 60.0
 """In seconds; how long a test waits for something that usually comes at once."""
@@ -160,9 +161,13 @@ def request(payload: bytes | Mapping[str, Any]) -> Request:
 
 def post(receiver: Receiver, payload: bytes | Mapping[str, Any]) -> Response:
     """Queue a request, and wait for the response."""
-    return result(receiver(request(payload)))
+    return receiver(request(payload))
 
 
-def result(answer: Response | Promise[Response]) -> Response:
-    """Return the response; wait for it if it is still to come."""
-    return answer.result(LIMIT) if isinstance(answer, Promise) else answer
+def queue(receiver: Receiver, payload: bytes | Mapping[str, Any]) -> Future[Response]:
+    """Queue a request in a thread, and return when it waits in the queue."""
+    future: Future[Response] = Future()
+    waiting = receiver._writer.waiting()
+    Thread(target=lambda: future.set_result(post(receiver, payload)), daemon=True).start()
+    eventually(lambda: receiver._writer.waiting() > waiting)
+    return future

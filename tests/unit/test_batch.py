@@ -1,25 +1,36 @@
-"""Group commit: which items form a group, and what becomes of them, with real threads."""
+"""The hand-over: which items form a group, and what they result in, with threads and loops."""
 
-import atexit
+import asyncio
 import os
-import threading
-from collections.abc import Iterable, Iterator, Sequence
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
+from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Any
 
 import pytest
 from receiving import LIMIT
 
-from hookrow.promise import Promise
-from hookrow.receiver.batch import GroupCommit, QueueFull
-from hookrow.receiver.sizes import LARGEST_GROUP
+from hookrow.core.sizes import LARGEST_GROUP
+from hookrow.receiver.batch import EXIT_TIMEOUT, BatchWriter, QueueFull
+from wire import eventually
+
+FALLBACK = -1
+
+Writer = BatchWriter[int, int]
+
+
+def writer(work: Callable[[Sequence[int]], Sequence[int]], **options: Any) -> Writer:  # noqa: ANN401 - of BatchWriter
+    """Return a writer whose fallback is -1, with a deadline that no machine misses."""
+    return BatchWriter(work, **{"fallback": lambda _: FALLBACK, "deadline": LIMIT, **options})
 
 
 class _Gate:
-    """Work that waits until the gate is opened, while the next group gathers.
+    """Work that waits until the gate is opened, while the next group accumulates.
 
-    It multiplies by ten; a group with a 13 has the result, or the error, `ends`.
+    It multiplies by ten; a group with a 13 has the results, or the error, `ends`.
     """
 
     def __init__(self, ends: Sequence[int] | BaseException = ()) -> None:
@@ -38,28 +49,25 @@ class _Gate:
             raise self._ends
         return self._ends
 
-    def hold(self, commit: GroupCommit[int, int]) -> Promise[int]:
-        """Submit a 0, and return when it is at the gate, alone."""
-        first = commit.submit(0)
-        assert self.reached.wait(LIMIT)
-        return first
 
-
-def _submit(commit: GroupCommit[int, int], items: Iterable[int]) -> Iterator[Promise[int]]:
-    """Submit items; yield the promises of those that are not refused."""
+async def submit(batch: Writer, items: Iterable[int]) -> list[asyncio.Future[int]]:
+    """Submit items in one iteration of the loop; return the futures of those accepted."""
+    loop = asyncio.get_running_loop()
+    futures = []
     for item in items:
+        future = loop.create_future()
         with suppress(QueueFull):
-            yield commit.submit(item)
+            batch.submit(item, loop, future.set_result)
+            futures.append(future)
+    await asyncio.sleep(0)  # now they are handed over
+    return futures
 
 
-def _result(promise: Promise[int]) -> object:
-    """Wait for the result; return it, or the error, or the type of a `ValueError`."""
-    try:
-        return promise.result(LIMIT)
-    except ValueError:
-        return ValueError
-    except BaseException as error:  # noqa: BLE001 - some are no `Exception`
-        return error
+async def hold(batch: Writer, gate: _Gate) -> asyncio.Future[int]:
+    """Submit a 0, and return when it is at the gate, alone."""
+    [first] = await submit(batch, [0])
+    assert await asyncio.to_thread(gate.reached.wait, LIMIT)
+    return first
 
 
 EXIT = SystemExit()
@@ -72,16 +80,22 @@ EXIT = SystemExit()
         ({}, (), [3, 1, 2], [[3, 1, 2]], [30, 10, 20]),
         ({}, (), [1] * 4097, [[1] * 256] * 16, [10] * 4096),
         ({"capacity": 0}, (), [1], [[1]], [10]),
-        # The group's limit, and that of the queue.
+        # The limits of a group and of the queue.
         ({"group": 2}, (), [1, 2, 3, 4, 5], [[1, 2], [3, 4], [5]], [10, 20, 30, 40, 50]),
         ({"group": 1, "backlog": 2}, (), [1, 2, 3], [[1], [2]], [10, 20]),
         # A group has the largest size at most, or a single larger item.
-        (
-            {"work_size": lambda item: item * LARGEST_GROUP // 8},
-            (),
-            [3, 4, 1, 1, 9, 8, 1],
-            [[3, 4, 1], [1], [9], [8], [1]],
-            [30, 40, 10, 10, 90, 80, 10],
+        *(
+            (
+                {"size": size, "capacity": 8 * LARGEST_GROUP} | options,
+                (),
+                [3, 4, 1, 1, 9, 8, 1],
+                [[3, 4, 1], [1], [9], [8], [1]],
+                [30, 40, 10, 10, 90, 80, 10],
+            )
+            for size, options in (
+                (lambda item: item * LARGEST_GROUP // 8, dict[str, int]()),
+                (lambda item: item, {"largest": 8}),
+            )
         ),
         # Waiting items take up to the capacity together: no 5 besides 6 of 10, but a 4 and a 0.
         (
@@ -91,11 +105,10 @@ EXIT = SystemExit()
             [[6, 4, 0]],
             [60, 40, 0],
         ),
-        # What the work raises is the result of its group alone; so is a wrong number of results.
-        ({"group": 2}, EXIT, [13, 1, 2, 3], [[13, 1], [2, 3]], [EXIT, EXIT, 20, 30]),
+        # An error of the work, or a wrong number of results, concerns its group alone.
         *(
-            ({"group": 2}, ends, [13, 1, 2], [[13, 1], [2]], [ValueError, ValueError, 20])
-            for ends in (ValueError("no"), [1], [1, 2, 3])
+            ({"group": 2}, ends, [13, 1, 2, 3], [[13, 1], [2, 3]], [FALLBACK, FALLBACK, 20, 30])
+            for ends in (EXIT, ValueError("no"), [1], [1, 2, 3])
         ),
     ],
 )
@@ -104,40 +117,132 @@ def test_what_arrives_while_a_group_works_forms_the_next_groups(
     ends: Sequence[int] | BaseException,
     items: list[int],
     groups: list[list[int]],
-    results: list[object],
+    results: list[int],
 ) -> None:
     gate = _Gate(ends)
-    with closing(GroupCommit(gate, **options)) as commit:
-        first = gate.hold(commit)
-        promises = [*_submit(commit, items)]
-        assert commit.waiting() == len(promises)
+
+    async def talk() -> None:
+        first = await hold(batch, gate)
+        futures = await submit(batch, items)
+        assert batch.waiting() == len(futures)
         gate.opened.set()
-        assert [*map(_result, promises)] == results
-        assert (first.result(), commit.waiting()) == (0, 0)
-        for item in (9, 10):  # with nobody at work, an item is a group of its own
-            assert commit.submit(item).result(LIMIT) == item * 10
+        assert await asyncio.gather(*futures) == results
+        assert (first.result(), batch.waiting()) == (0, 0)
+        for item in (9, 10):  # while nothing is being written, an item forms a group of its own
+            assert await asyncio.gather(*await submit(batch, [item])) == [item * 10]
+
+    with closing(writer(gate, **options)) as batch:
+        asyncio.run(talk())
     assert gate.groups == [[0], *groups, [9], [10]]
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_after_a_thread_ended_the_next_item_starts_another_for_the_same_queue() -> None:
-    gate, ended = _Gate(), list[Thread]()
+def test_a_loop_hands_over_one_list_and_is_woken_once_per_group() -> None:
+    """Other loops and threads have their own replies in the same group."""
+    gate, woken = _Gate(), list[int]()
 
-    def size(item: int) -> int:
-        if item == 1 and not ended:
-            ended.append(threading.current_thread())
-            raise SystemExit
-        return item
+    async def talk(*items: int) -> list[int]:
+        loop = asyncio.get_running_loop()
+        wake = loop.call_soon_threadsafe
 
-    with closing(GroupCommit(gate, work_size=size)) as commit:
-        promises = [gate.hold(commit), commit.submit(1), commit.submit(2)]
-        thread = commit._thread
-        assert thread is not None
+        def call_soon_threadsafe(callback: Any, *values: Any, **more: Any) -> asyncio.Handle:  # noqa: ANN401 - asyncio's
+            if callback == batch._complete:
+                woken.append(len(values[1]))
+            return wake(callback, *values, **more)
+
+        loop.call_soon_threadsafe = call_soon_threadsafe  # type: ignore[assignment,method-assign] # to count
+        futures = await submit(batch, items)
+        ready.put(None)
+        return await asyncio.gather(*futures)
+
+    ready, results = SimpleQueue[None](), SimpleQueue[list[int]]()
+    with closing(writer(gate)) as batch:
+        held = Thread(target=batch.wait, args=(0,))
+        held.start()
+        assert gate.reached.wait(LIMIT)
+        threads = [
+            Thread(target=lambda: results.put(asyncio.run(talk(1, 2, 3)))),
+            Thread(target=lambda: results.put(asyncio.run(talk(4, 5)))),
+        ]
+        for thread in threads:
+            thread.start()
+            ready.get(timeout=LIMIT)
+        thread = Thread(target=lambda: results.put([batch.wait(6)]))
+        thread.start()
+        eventually(lambda: batch.waiting() == 6)
         gate.opened.set()
-        thread.join(LIMIT)
-        assert ended == [thread]
-        promises.append(commit.submit(3))
-        assert [*map(_result, promises)] == [0, 10, 20, 30]
+        for each in (held, thread, *threads):
+            each.join(LIMIT)
+    assert gate.groups == [[0], [1, 2, 3, 4, 5, 6]]
+    assert sorted(results.get_nowait() for _ in range(3)) == [[10, 20, 30], [40, 50], [60]]
+    assert sorted(woken) == [2, 3]
+
+
+def test_at_the_deadline_items_get_the_fallback_while_their_group_goes_on() -> None:
+    gate, late = _Gate(), list[int]()
+
+    async def talk() -> None:
+        futures = [await hold(batch, gate), *await submit(batch, [1, 2])]
+        assert await asyncio.gather(*futures) == [FALLBACK] * 3
+        futures += await submit(batch, [3])
+        assert await asyncio.to_thread(batch.wait, 4) == FALLBACK
+        assert await futures[3] == FALLBACK
+
+    with closing(writer(gate, deadline=0.02, on_late=late.append)) as batch:
+        asyncio.run(talk())
+        gate.opened.set()
+    assert late[:3] == [0, 1, 2]
+    assert sorted(late) == [0, 1, 2, 3, 4]
+    assert gate.groups == [[0], [1, 2, 3, 4]]
+
+
+def test_a_reply_that_raises_affects_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    async def talk() -> None:
+        loop = asyncio.get_running_loop()
+        for deadline in (False, True):
+            gate.opened.clear() if deadline else gate.opened.set()
+            done = loop.create_future()
+            batch.submit(1, loop, lambda _: 1 / 0)
+            batch.submit(2, loop, done.set_result)
+            assert await done == (FALLBACK if deadline else 20)
+
+    gate = _Gate()
+    with closing(writer(gate, deadline=0.2)) as batch:
+        asyncio.run(talk())
+        gate.opened.set()
+    assert "A response could not be sent: ZeroDivisionError" in caplog.messages
+
+
+def test_an_error_of_the_work_is_logged_without_its_text(caplog: pytest.LogCaptureFixture) -> None:
+    def work(items: Sequence[int]) -> Sequence[int]:
+        raise ValueError(f"secret {items}")
+
+    with closing(writer(work)) as batch:
+        assert [batch.wait(1), batch.wait(2)] == [FALLBACK] * 2
+    [message] = caplog.messages
+    assert message.startswith("A group failed: ValueError, a bug, raised at")
+    assert "test_batch.py" in message
+    assert "secret [" not in message
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_after_a_thread_ended_the_next_item_starts_another_for_the_same_queue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gate, results = _Gate(), SimpleQueue[int]()
+    gate.opened.set()
+    with closing(writer(gate)) as batch:
+        with monkeypatch.context() as patched:
+            patched.setattr(batch, "_next_group", sys.exit)
+            first = Thread(target=lambda: results.put(batch.wait(1)))
+            first.start()
+            eventually(lambda: not batch._running and batch.waiting() == 1)
+            ended = batch._thread
+            assert ended is not None
+            ended.join(LIMIT)
+        assert batch.wait(2) == 20
+        first.join(LIMIT)
+        assert results.get_nowait() == 10
+    assert [item for group in gate.groups for item in group] == [1, 2]
 
 
 def test_without_a_thread_an_item_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,96 +251,148 @@ def test_without_a_thread_an_item_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
     gate = _Gate()
     gate.opened.set()
-    with closing(GroupCommit(gate)) as commit:
-        monkeypatch.setattr(Thread, "start", start)
-        with pytest.raises(QueueFull):
-            commit.submit(1)
-        monkeypatch.undo()
-        assert commit.submit(2).result(LIMIT) == 20
+    with closing(writer(gate)) as batch:
+        with monkeypatch.context() as patched:
+            patched.setattr(Thread, "start", start)
+            with pytest.raises(QueueFull):
+                batch.wait(1)
+            with pytest.raises(QueueFull):
+                batch.put(1)
+        assert batch.wait(2) == 20
     assert gate.groups == [[2]]
 
 
-def test_a_promise_ends_once_and_calls_all_that_wait(caplog: pytest.LogCaptureFixture) -> None:
-    promise, called = Promise[int](), list[object]()
-    with pytest.raises(TimeoutError):
-        promise.result(0)
-    promise.add_done_callback(lambda _: 1 / 0)
-    promise.add_done_callback(called.append)
-    assert [promise.set_result(1), promise.set_result(2)] == [True, False]
-    assert not promise.set_exception(EXIT)
-    promise.add_done_callback(called.append)
-    assert (promise.result(), called) == (1, [promise, promise])
-    assert caplog.messages == ["Who waits for a result raised ZeroDivisionError."]
-
-
-def test_a_promise_that_a_deadline_ended_keeps_its_result() -> None:
+def test_a_closed_loop_loses_only_its_own_replies() -> None:
     gate = _Gate()
-    with closing(GroupCommit(gate)) as commit:
-        late, other = gate.hold(commit), commit.submit(1)
-        late.set_result(-1)
+    with closing(writer(gate)) as batch:
+        asyncio.run(hold(batch, gate))
+        gate.reached.clear()
+        asyncio.run(submit(batch, [1]))
         gate.opened.set()
-        assert (_result(late), _result(other)) == (-1, 10)
+        assert batch.wait(2) == 20
+
+        async def talk() -> list[int]:
+            return await asyncio.gather(*await submit(batch, [3]))
+
+        assert asyncio.run(talk()) == [30]
+        assert len(batch._loops) == 1
+    assert [item for group in gate.groups for item in group] == [0, 1, 2, 3]
 
 
-def test_at_exit_the_queue_is_finished_for_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: dict[object, tuple[object, ...]] = {}
-    monkeypatch.setattr(atexit, "register", lambda call, *values: calls.update({call: values}))
-    monkeypatch.setattr(atexit, "unregister", lambda call: calls.pop(call, None))
+def test_closing_records_what_a_loop_has_not_handed_over() -> None:
     gate = _Gate()
-    commit = GroupCommit(gate, group=2)
-    assert calls == {}
-    promises = [gate.hold(commit), *map(commit.submit, range(1, 6))]
-    commit.close(0.01)
-    assert calls == {commit.close: (10.0,)}
-    assert not any(promise.done() for promise in promises)
-    with pytest.raises(QueueFull):
-        commit.submit(6)
     gate.opened.set()
-    commit.close()
-    assert [promise.done() for promise in promises] == [True] * 6
+
+    async def talk() -> int:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[int] = loop.create_future()
+        batch.submit(1, loop, future.set_result)
+        batch.close(LIMIT)  # in the thread of the loop, before its next iteration
+        return await future
+
+    batch = writer(gate)
+    assert asyncio.run(talk()) == 10
+    assert gate.groups == [[1]]
+
+
+def test_close_finishes_the_queue() -> None:
+    gate, results = _Gate(), list[int]()
+
+    async def talk() -> None:
+        futures = [await hold(batch, gate), *await submit(batch, range(1, 6))]
+        batch.close(0.01)
+        assert not any(future.done() for future in futures)
+        with pytest.raises(QueueFull):
+            batch.wait(6)
+        gate.opened.set()
+        batch.close()
+        results.extend(await asyncio.gather(*futures))
+
+    batch = writer(gate, group=2)
+    asyncio.run(talk())
+    assert results == [0, 10, 20, 30, 40, 50]
     assert gate.groups == [[0], [1, 2], [3, 4], [5]]
-    assert calls == {}
+
+
+EXIT_SCRIPT = """
+import time
+from threading import Event
+from hookrow.receiver.batch import BatchWriter
+
+def writer(work):
+    return BatchWriter(work, fallback=lambda _: None, deadline=60.0)
+
+def end(items):
+    time.sleep(0.05)
+    for item in items:
+        hook.put(item)
+    return [None] * len(items)
+
+def show(items):
+    print(*items, flush=True)
+    Event().wait(0 if ENDS else None)  # a hook of the host that hangs
+    return [None] * len(items)
+
+hook = writer(show)
+first = writer(end)
+for number in range(3):
+    first.put(number)
+"""
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_at_exit_queues_are_finished_the_newest_writer_first(*, ends: bool) -> None:
+    """All together for ten seconds, here shortened."""
+    shorter = "import hookrow.receiver.batch as batch; batch.EXIT_TIMEOUT = 0.5"
+    script = f"{shorter}\nENDS = {ends}\n{EXIT_SCRIPT}"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=LIMIT, check=True
+    )
+    assert done.stdout.split() == ["0", "1", "2"]
+    assert EXIT_TIMEOUT == 10.0
 
 
 def test_it_may_be_closed_unused_twice_and_by_its_own_work() -> None:
-    unused = GroupCommit[int, int](lambda items: items)
+    unused = writer(lambda items: items)
 
     def work(items: Sequence[int]) -> Sequence[int]:
         used.close()
         return items
 
-    used = GroupCommit(work)
-    assert used.submit(1).result(LIMIT) == 1
-    for commit in (unused, used):
-        commit.close()
-        commit.close()
+    used = writer(work)
+    assert used.wait(1) == 1
+    for batch in (unused, used):
+        batch.close()
+        batch.close()
         with pytest.raises(QueueFull):
-            commit.submit(2)
+            batch.wait(2)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_child_process_has_a_lock_queue_and_thread_of_its_own() -> None:
-    parent, reached, opened = os.getpid(), Event(), Event()
-
-    def size(_: int) -> int:
-        if os.getpid() == parent:  # while it is called, the queue is locked
-            reached.set()
-            assert opened.wait(LIMIT)
-        return 0
-
-    commit = GroupCommit[int, tuple[int, int]](
-        lambda items: [(os.getpid(), item) for item in items], work_size=size, backlog=1
+    """Also if the fork comes in the middle of a loop's iteration, with the lock held."""
+    parent = os.getpid()
+    batch = BatchWriter[int, tuple[int, int]](
+        lambda items: [(os.getpid(), item) for item in items],
+        fallback=lambda item: (0, item),
+        deadline=LIMIT,
     )
-    first = commit.submit(1)
-    assert reached.wait(LIMIT)
-    if (child := os.fork()) == 0:
-        try:
-            same = commit.submit(2).result(LIMIT) == (os.getpid(), 2)
-            os._exit(0 if same and not first.done() else 1)
-        finally:
-            os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    opened.set()
-    assert first.result(LIMIT) == (parent, 1)
-    with closing(commit):
-        assert commit.submit(3).result(LIMIT) == (parent, 3)
+
+    async def talk() -> None:
+        loop = asyncio.get_running_loop()
+        first: asyncio.Future[tuple[int, int]] = loop.create_future()
+        batch.submit(1, loop, first.set_result)
+        with batch._lock:
+            child = os.fork()
+        if child == 0:
+            try:
+                same = batch.wait(2) == (os.getpid(), 2)
+                os._exit(0 if same and not batch.waiting() and not batch._loops else 1)
+            finally:
+                os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0  # noqa: ASYNC222 - it ends at once
+        assert await first == (parent, 1)
+
+    asyncio.run(talk())
+    with closing(batch):
+        assert batch.wait(3) == (parent, 3)

@@ -1,4 +1,4 @@
-"""The drain: what waits in the spool during an outage is recorded once the database is back."""
+"""Drain: the entries of the spool are recorded once the database works again."""
 
 import logging
 from collections import Counter
@@ -20,7 +20,7 @@ from hookrow.stores import StoreError, Unavailable
 from wire import eventually
 
 BROKEN = Unavailable("InternalError_ XX000")
-"""An error of the database at one row, though it can be reached."""
+"""An error at one row of a database that can be reached."""
 
 ADA = encode(delivery("ada"))
 BEA = encode(testing.opening("bea@example.com", "m-bea", at=NOON))
@@ -55,22 +55,22 @@ class Site:
 
     def drain(
         self,
-        tell: Callable[[Sequence[Arrival], Sequence[Outcome]], object] = lambda *_: None,
+        on_outcomes: Callable[[Sequence[Arrival], Sequence[Outcome]], object] = lambda *_: None,
         *,
         swept: bool = False,
     ) -> Drain:
         def read(body: bytes, at: datetime) -> Arrival:
             return Arrival(parse(body), body, at)
 
-        return Drain(self.spool, self.database, read, tell, bodies=True, swept=swept)
+        return Drain(self.spool, self.database, read, on_outcomes, bodies=True, swept=swept)
 
     def put(self, *bodies: bytes, at: datetime | None = None) -> None:
-        """Put notifications into the spool that arrived at a time, or now."""
+        """Put notifications into the spool, with a time of arrival or now."""
         at = at or datetime.now(UTC)
         self.spool.put([Arrival(parse(body), body, at) for body in bodies])
 
     def waiting(self) -> Mapping[bytes, int]:
-        """Return the attempts of what waits."""
+        """Return the attempts of the entries in the spool, by body."""
         return {each.body: each.attempts for each in self.spool.after(0, limit=1000)}
 
 
@@ -81,23 +81,23 @@ def site(tmp_path: Path) -> Site:
 
 @pytest.fixture(autouse=True)
 def _no_rests(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("drain.PAUSE", "drain.REST", "recorder.REST"):
+    for name in ("drain.PAUSE", "drain.REST", "recorder.PAUSE_AFTER_OUTAGE"):
         monkeypatch.setattr(f"hookrow.receiver.{name}", 0.0)
     monkeypatch.setattr("hookrow.receiver.drain.DRAIN_EVERY", 0.01)
 
 
-def test_what_came_during_an_outage_is_recorded_by_the_next_process(site: Site) -> None:
-    heard: list[bytes] = []
+def test_notifications_of_an_outage_are_recorded_by_the_next_process(site: Site) -> None:
+    calls: list[bytes] = []
     receiver, other = (
-        receive(site.database, spool=site.path, on_recorded=lambda each, _: heard.append(each.body))
+        receive(site.database, spool=site.path, on_recorded=lambda each, _: calls.append(each.body))
         for _ in range(2)
     )
     site.database.away = True
     bodies = (ADA, BEA, ADA, STRANGER, CLICK, ADA)
-    statuses = [receiver.answer(request(body)).status for body in bodies]
+    statuses = [receiver.record_directly(request(body)).status for body in bodies]
     assert statuses == [503, 503, 503, 503, 422, 503]
     assert site.waiting() == {ADA: 3, BEA: 1, STRANGER: 1, CLICK: 1}
-    assert not heard
+    assert not calls
     site.database.away = False
     other.start()
     eventually(lambda: not site.waiting(), seconds=LIMIT)
@@ -110,7 +110,7 @@ def test_what_came_during_an_outage_is_recorded_by_the_next_process(site: Site) 
         None: ("unsupported", 1),
     }
     other.close(LIMIT)
-    assert heard == [ADA, BEA]
+    assert calls == [ADA, BEA]
 
 
 def test_refusal_without_a_log_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -135,7 +135,7 @@ def test_refusal_without_a_log_is_logged(tmp_path: Path, caplog: pytest.LogCaptu
     ],
     ids=["its row is locked", "its row refuses it", "the sweep takes over", "the log refuses it"],
 )
-def test_an_entry_that_fails_holds_up_no_other_and_is_counted_once(
+def test_an_entry_that_fails_delays_no_other_and_is_counted_once(
     site: Site,
     refuses: Callable[[Change | LogEntry], bool] | None,
     ends: dict[str, tuple[str, int]],
@@ -167,7 +167,7 @@ def test_entries_keep_their_order_and_times(site: Site, monkeypatch: pytest.Monk
     site.put(*bodies, at=NOON + timedelta(minutes=3))
     site.put(bodies[0], at=NOON + timedelta(minutes=9))
     groups: list[list[bytes]] = []
-    site.drain(lambda told, _: groups.append([each.body for each in told]))()
+    site.drain(lambda group, _: groups.append([each.body for each in group]))()
     assert groups == [bodies[:2], bodies[2:4], bodies[4:]]
     [first] = [each for each in site.database.logged() if each.message_id == "m-n0"]
     assert first.received_at == NOON + timedelta(minutes=3)
@@ -216,7 +216,9 @@ def test_next_call_begins_behind_the_failing(site: Site, monkeypatch: pytest.Mon
     assert {each.attempts for each in site.database.logged()} == {1}
 
 
-def test_what_a_new_outage_interrupts_waits(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_interrupted_by_a_new_outage_stay(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hookrow.receiver.drain.GROUP", 1)
     site.put(ADA, BEA)
     for _ in range(2):
@@ -247,7 +249,7 @@ def test_dying_counts_nothing_twice(site: Site, step: str, monkeypatch: pytest.M
     assert site.database.ends() == {"m-ada": ("recorded", 3)}
 
 
-def test_while_another_process_drains_the_spool_this_one_does_nothing(site: Site) -> None:
+def test_one_process_drains_at_a_time(site: Site) -> None:
     site.put(ADA)
     with site.spool.drained():
         site.drain()()

@@ -17,7 +17,7 @@ from hookrow.core.notification import (
     Suppressed,
 )
 from hookrow.receiver import recorder as retry
-from hookrow.receiver.recorder import REST, Retry
+from hookrow.receiver.recorder import PAUSE_AFTER_OUTAGE, GroupRecorder
 from hookrow.stores import Conflict, Locked, Rejected, StoreError, Unavailable
 from hookrow.stores.timeouts import limited_to
 
@@ -72,9 +72,9 @@ class Rig:
         self._poisoned = poisoned
         self._takes = takes
         self._log_fault = log_fault
-        self.run = Retry(
+        self.run = GroupRecorder(
             self._attempt,
-            fail=self._fail,
+            keep_failed=self._fail,
             reachable=lambda: reachable,
             spool=lambda arrivals: self.spooled.append(_names(arrivals)),
             seconds=seconds,
@@ -158,7 +158,7 @@ def test_store_that_is_away_is_left_alone(fault: Exception, clock: Clock, *, res
     asked = len(rig.asked)
     assert rig("bc") == ("LL" if rests else "RR")
     assert len(rig.asked) == asked + (not rests)
-    clock.now += REST
+    clock.now += PAUSE_AFTER_OUTAGE
     assert rig("a") == "R"
 
 
@@ -215,5 +215,5 @@ def test_names_in_log_lines_have_no_full_address(
     notification: Notification | None, named: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     Rig(REJECTED).run([Arrival(notification, b"", NOON)])
-    assert caplog.messages == [f"The database refuses {named}: NotNullViolation 23502"]
+    assert caplog.messages == [f"The database rejects {named}: NotNullViolation 23502"]
     assert caplog.records[0].exc_info is None

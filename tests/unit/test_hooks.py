@@ -1,4 +1,4 @@
-"""Hooks: the host's functions are called after the commit, and can neither delay nor harm."""
+"""Hooks: functions of the host are called after the commit, and affect no response."""
 
 import gc
 import threading
@@ -17,7 +17,6 @@ from receiving import (
     people,
     receive,
     request,
-    result,
     suppression,
 )
 
@@ -27,8 +26,8 @@ from hookrow.receiver.hooks import Hook
 ADA = "ada@example.com"
 
 
-class Heard:
-    """A host's hook that keeps what it is called with, and where; it may wait at a gate."""
+class RecordingHook:
+    """A hook that keeps its calls and their threads; it may wait at a gate."""
 
     def __init__(self, *, opened: bool = True) -> None:
         self.calls: list[tuple[Arrival, Any]] = []
@@ -55,16 +54,16 @@ def counts(hook: Hook[Any]) -> tuple[int, int, int]:
 
 @pytest.mark.parametrize("fault", [ValueError(ADA), SystemExit(ADA)], ids=repr)
 def test_hook_that_raises(fault: BaseException, caplog: pytest.LogCaptureFixture) -> None:
-    heard = Heard()
+    recording = RecordingHook()
 
     def fail(arrival: Arrival, outcome: Recorded) -> None:
-        heard(arrival, outcome)
-        if len(heard.calls) % 2:
+        recording(arrival, outcome)
+        if len(recording.calls) % 2:
             raise fault
 
     with closing(Hook(fail, "on_recorded")) as hook:
         call(hook, 10)
-    assert [each.body for each, _ in heard.calls] == [b"%d" % number for number in range(10)]
+    assert [each.body for each, _ in recording.calls] == [b"%d" % number for number in range(10)]
     assert counts(hook) == (5, 0, 0)
     assert caplog.messages == [f"on_recorded raised {type(fault).__name__}."]
     assert all(record.exc_info is None for record in caplog.records)
@@ -107,37 +106,37 @@ def test_too_many_or_large_calls_are_left_out(
 ) -> None:
     monkeypatch.setattr("hookrow.receiver.hooks.BACKLOG", 10 if not reason else 100)
     arrival = Arrival(Suppressed(ADA, "m-ada", NOON, reason), reason.encode(), NOON)
-    heard = Heard(opened=False)
-    with closing(Hook(heard, "on_refused")) as hook:
+    recording = RecordingHook(opened=False)
+    with closing(Hook(recording, "on_refused")) as hook:
         call(hook, 1)
-        assert heard.reached.wait(LIMIT)
+        assert recording.reached.wait(LIMIT)
         for _ in range(20):
             hook(arrival, Recorded(()))
-        heard.opened.set()
-    assert len(heard.calls) == 1 + room
+        recording.opened.set()
+    assert len(recording.calls) == 1 + room
     assert counts(hook) == (0, 0, 20 - room)
     assert caplog.messages == ["on_refused is too slow, or closed: calls are left out."]
 
 
 def test_call_that_hangs(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    heard, now = Heard(opened=False), 1000.0
+    recording, now = RecordingHook(opened=False), 1000.0
     monkeypatch.setattr("hookrow.receiver.hooks.monotonic", lambda: now)
-    with closing(Hook(heard, "on_recorded")) as hook:
+    with closing(Hook(recording, "on_recorded")) as hook:
         call(hook, 1)
-        assert heard.reached.wait(LIMIT)
+        assert recording.reached.wait(LIMIT)
         for now in (1030.0, 1030.1, 1099.0):  # noqa: B007 - the clock
             call(hook, 1)
-        heard.opened.set()
+        recording.opened.set()
     assert counts(hook) == (0, 1, 0)
     assert caplog.messages == ["A call of on_recorded takes more than 30.0 s."]
 
 
 def test_no_response_waits_for_a_hook() -> None:
-    database, hanging = people("ada", "bea"), Heard(opened=False)
+    database, hanging = people("ada", "bea"), RecordingHook(opened=False)
     receiver = receive(database, on_recorded=hanging)
-    assert result(receiver(request(delivery("ada")))).status == 200
+    assert receiver(request(delivery("ada"))).status == 200
     assert hanging.reached.wait(LIMIT)
-    answers = [result(receiver(request(delivery("ada")))).status for _ in range(40)]
+    answers = [receiver(request(delivery("ada"))).status for _ in range(40)]
     assert (answers, hanging.calls) == ([200] * 40, [])  # all while the first call hangs
     hanging.opened.set()
     receiver.close(LIMIT)
@@ -145,23 +144,23 @@ def test_no_response_waits_for_a_hook() -> None:
 
 
 @pytest.mark.parametrize("queue", [True, False])
-def test_each_end_is_told_once_in_order_and_after_the_commit(*, queue: bool) -> None:
-    database, refused, recorded, seen = people("ada", "bea"), Heard(), Heard(), []
+def test_each_outcome_is_reported_once_in_order_after_the_commit(*, queue: bool) -> None:
+    database, refused, recorded, seen = people("ada", "bea"), RecordingHook(), RecordingHook(), []
 
     def on_recorded(arrival: Arrival, outcome: Recorded) -> None:
-        with database.reading():  # nobody is in a transaction
+        with database.reading():  # no transaction is open
             seen.append(database.dispatches[1]["delivered_at"])
         recorded(arrival, outcome)
 
     receiver = receive(database, on_recorded=on_recorded, on_refused=refused)
-    send = receiver if queue else receiver.answer
+    send = receiver if queue else receiver.record_directly
     ends = {
         200: [delivery("ada"), suppression("ada"), suppression("ada")],
         404: [delivery("eve")],
         422: [{"RecordType": "Click"}],
     }
     for status, payloads in ends.items():
-        assert [result(send(request(each))).status for each in payloads] == [status] * len(payloads)
+        assert [send(request(each)).status for each in payloads] == [status] * len(payloads)
     receiver.close(LIMIT)
     assert [each.body for each, _ in recorded.calls] == [encode(each) for each in ends[200]]
     assert all(outcome.changes for _, outcome in recorded.calls)

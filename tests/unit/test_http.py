@@ -100,8 +100,6 @@ def test_every_outcome_has_the_contracts_status_text_and_headers() -> None:
 
 
 class Handler:
-    blocking = False
-
     def admit(self, head: RequestHead) -> None:
         del head
 

@@ -1,4 +1,4 @@
-"""Who may import whom: the core has no I/O and no clock, and hookrow alone needs no extra."""
+"""Imports go one way; the core has no I/O and no clock; hookrow alone needs no extra."""
 
 import ast
 import json
@@ -14,21 +14,41 @@ import hookrow
 SOURCE = Path(hookrow.__file__).parent
 
 CORE = (
-    *("core.notification", "core.rules", "core.log_entry", "core.schema"),
+    *("core.notification", "core.rules", "core.log_entry", "core.schema", "core.sizes"),
     *("providers.postmark", "http", "errors"),
 )
 
 # What the core may use besides itself: values and their types, and msgspec for reading.
-# `Promise` is only a type there.
+# `asyncio` is only a type there, and `random` makes the ids of requests.
 HARMLESS = {
-    *("__future__", "collections", "collections.abc", "contextlib", "dataclasses", "datetime"),
-    *("difflib", "enum", "functools", "hashlib", "hmac", "hookrow.promise", "msgspec"),
-    *("msgspec.structs", "operator", "re", "types", "typing", "uuid"),
+    *(
+        "__future__",
+        "asyncio",
+        "collections",
+        "collections.abc",
+        "contextlib",
+        "dataclasses",
+        "datetime",
+    ),
+    *("difflib", "enum", "functools", "hashlib", "hmac", "math", "msgspec"),
+    *("msgspec.structs", "operator", "random", "re", "types", "typing", "uuid"),
 }
 FORBIDDEN = {
     *("now", "utcnow", "today", "time", "time_ns", "monotonic", "monotonic_ns", "sleep"),
     *("open", "print", "input", "exec", "eval", "__import__"),
 }
+
+
+ORDER = (
+    *("errors", "core", "http", "concurrency"),
+    *("stores", "observability", "providers"),
+    *("metrics", "tracing", "receiver"),
+    *("figures", "migrations", "finding", "clocks", "story", "retention", "outside"),
+    *("diagnostics", "check", "asgi", "wsgi", "fastapi", "flask"),
+    *("testing", "pytest_plugin", "dashboard"),
+    *("server", "demo", "cli", "__main__", "django"),
+)
+"""The parts of hookrow: each imports only from itself and from those before it."""
 
 
 def _tree(module: str) -> ast.Module:
@@ -54,6 +74,19 @@ def test_the_core_imports_only_itself_reads_no_clock_and_opens_nothing(module: s
         if isinstance(node, ast.Call)
     }
     assert not called & FORBIDDEN
+
+
+def test_imports_go_one_way() -> None:
+    parts = {path.relative_to(SOURCE).with_suffix("").parts for path in SOURCE.rglob("*.py")}
+    assert {each[0] for each in parts} == {*ORDER, "__init__"}
+    wrong = {
+        f"{'.'.join(part)} imports {name}"
+        for part in parts - {("__init__",)}
+        for name in _imports(".".join(part))
+        if name.startswith("hookrow.")
+        and name.split(".")[1] not in ORDER[: ORDER.index(part[0]) + 1]
+    }
+    assert not wrong
 
 
 STEPS = (

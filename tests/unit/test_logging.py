@@ -14,8 +14,8 @@ import pytest
 
 from hookrow import Postmark, Receiver, Request
 from hookrow.concurrency import PeriodicTask
+from hookrow.http import request_id
 from hookrow.observability.logging import JSONFormatter, RateLimitFilter, configuration, log
-from hookrow.request_id import request_id
 from hookrow.stores import Unavailable
 from hookrow.stores.memory import MemoryStore
 from small_world import SECRET, head, request, store
@@ -38,9 +38,9 @@ def receiver() -> Receiver:
 
 def _all_kinds(receiver: Receiver) -> None:
     """Send a request of each kind, and three of each kind that is refused by its head."""
-    receiver.answer(request())
-    receiver.answer(request("eve@example.com"))
-    receiver.answer(Request(head(), b"{}"))
+    receiver.record_directly(request())
+    receiver.record_directly(request("eve@example.com"))
+    receiver.record_directly(Request(head(), b"{}"))
     for _ in range(3):
         for each in (head("/x"), head(method="GET"), head(secret="x")):
             receiver.admit(each)
@@ -76,13 +76,13 @@ def test_a_group_that_fails_is_logged_with_its_requests(
         raise Unavailable("gone")
 
     monkeypatch.setattr(MemoryStore, "transaction", transaction)
-    assert receiver.answer(request()).status == 503
-    assert caplog.messages[0] == "Answering 1 notifications 503, requests r-1: gone"
+    assert receiver.record_directly(request()).status == 503
+    assert caplog.messages[0] == "Returned 503 to 1 notification (requests r-1): gone"
 
 
 def test_json_with_request_ids(lines: pytest.LogCaptureFixture, receiver: Receiver) -> None:
     receiver.admit(head(secret="x"))
-    receiver.answer(request())
+    receiver.record_directly(request())
     first, second = (json.loads(JSONFormatter().format(record)) for record in lines.records)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", first.pop("time"))
     assert first == {

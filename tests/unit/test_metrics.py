@@ -60,9 +60,9 @@ def test_notifications_and_groups(
     with monkeypatch.context() as failing:
         transactions = Mock(side_effect=[Conflict(), store().transaction()])
         failing.setattr(MemoryStore, "transaction", transactions)
-        receiver.answer(request())
+        receiver.record_directly(request())
     for each in (request("eve@example.com"), Request(head(), b"{}")):
-        receiver.answer(each)
+        receiver.record_directly(each)
     counted = values(registry)
     assert counted["hookrow_notifications_total{outcome=recorded,type=delivered}"] == 1
     assert counted["hookrow_notifications_total{outcome=subscriber_not_found,type=delivered}"] == 1
@@ -103,7 +103,7 @@ def test_lag_is_never_negative(registry: CollectorRegistry, metrics: Metrics) ->
 
 def test_collect_reads_the_gauges(registry: CollectorRegistry, metrics: Metrics) -> None:
     matched, held = {0: 3, 1: 2}, store()
-    Receiver(Postmark(SECRET), held).answer(request("eve@example.com"))
+    Receiver(Postmark(SECRET), held).record_directly(request("eve@example.com"))
     metrics.collect()  # before there are gauges
     metrics.start(Gauges(lambda: 7, lambda: 5, lambda: matched, held.log))
     for changed in ({}, {0: 4, 1: 2}, {0: 1, 1: 0}):
@@ -135,7 +135,7 @@ def test_no_request_adds_a_time_series(registry: CollectorRegistry, receiver: Re
     before = len(page(registry).splitlines())
     for number in range(50):
         receiver.admit(head(f"/{number}"))
-        receiver.answer(request(f"eve{number}@example.com"))
+        receiver.record_directly(request(f"eve{number}@example.com"))
     text = page(registry)
     assert len(text.splitlines()) == before < 200
     assert "@" not in text

@@ -18,7 +18,7 @@ LIMIT = 60.0
 def rests(monkeypatch: pytest.MonkeyPatch) -> SimpleQueue[str]:
     """Return what is told each time that connections are closed."""
     told: SimpleQueue[str] = SimpleQueue()
-    monkeypatch.setattr(periodic, "LAST", {lambda: told.put("closed")})
+    monkeypatch.setattr(periodic, "AT_THREAD_END", {lambda: told.put("closed")})
     return told
 
 

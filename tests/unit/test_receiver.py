@@ -2,12 +2,11 @@
 
 import re
 import threading
+from concurrent.futures import Future
 from contextlib import closing
-from itertools import count
 from math import nan
 from pathlib import Path
 from threading import Thread
-from time import monotonic
 from typing import Any
 from unittest.mock import Mock
 
@@ -15,6 +14,7 @@ import pytest
 from receiving import (
     LIMIT,
     NOON,
+    SECRET,
     Database,
     delivery,
     dispatch,
@@ -22,39 +22,33 @@ from receiving import (
     head,
     people,
     post,
+    queue,
     receive,
     request,
-    result,
     suppression,
 )
 
-from hookrow import ConfigurationError, Outcome, Receiver, Refusal, Response
+from hookrow import ConfigurationError, Outcome, Postmark, Receiver, Refusal, Response
 from hookrow.core.log_entry import Result
-from hookrow.promise import Promise
-from hookrow.receiver.receiver import endpoint_path
+from hookrow.http import endpoint_path
 from hookrow.receiver.spool import Spool
+from wire import eventually
 
 ADA = "ada@example.com"
 CLICK = {"RecordType": "Click", "Recipient": ADA, "MessageID": "m-ada"}
 
 
-def status(answer: Response | Promise[Response]) -> int:
-    return result(answer).status
+def status(response: Future[Response]) -> int:
+    return response.result(LIMIT).status
 
 
-def queued(receiver: Receiver, payload: dict[str, Any]) -> Promise[Response]:
-    """Queue a notification behind those that wait."""
-    answer = receiver(request(payload))
-    assert isinstance(answer, Promise)
-    return answer
-
-
-def fill_one_transaction(receiver: Receiver, database: Database) -> Promise[Response]:
+def fill_one_transaction(receiver: Receiver, database: Database) -> Future[Response]:
     """Queue a notification, and leave its transaction waiting: the next ones form a group."""
     database.opened.clear()
-    answer = queued(receiver, delivery("ada"))
+    future: Future[Response] = Future()
+    Thread(target=lambda: future.set_result(post(receiver, delivery("ada")))).start()
     assert database.reached.wait(LIMIT)
-    return answer
+    return future
 
 
 @pytest.mark.parametrize("text", ["/a?b", "/a%20b", "a\n", " "])
@@ -82,12 +76,11 @@ def test_a_wrong_number_is_refused_by_name(option: dict[str, Any]) -> None:
 
 def test_what_arrives_during_a_commit_shares_the_next_transaction() -> None:
     database = people("ada", "bea", "carl")
-    assert Receiver.blocking is False
     with closing(receive(database)) as receiver:
         answers = [fill_one_transaction(receiver, database)]
         mismatch = delivery("carl", MessageID="m-ada")
         for payload in (delivery("bea"), delivery("nobody"), mismatch, suppression("bea")):
-            answers += [queued(receiver, payload)]
+            answers += [queue(receiver, payload)]
         assert not any(answer.done() for answer in answers)
         database.opened.set()
         assert [*map(status, answers)] == [200, 200, 404, 400, 200]
@@ -95,24 +88,22 @@ def test_what_arrives_during_a_commit_shares_the_next_transaction() -> None:
     assert threading.current_thread() not in database.threads
 
 
-def test_answer_records_in_the_calling_thread_also_after_close() -> None:
+def test_record_directly_records_in_the_calling_thread_also_after_close() -> None:
     before = set(threading.enumerate())
     database = people("ada", log=False)
     receiver = receive(database)
     receiver.admit(head(secret="wrong"))
     receiver.close()
-    assert receiver.answer(request(delivery("ada"))).status == 200
+    assert receiver.record_directly(request(delivery("ada"))).status == 200
     assert database.threads == [threading.current_thread()]
     assert not set(threading.enumerate()) - before
 
 
-def test_after_the_deadline_the_group_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    ahead = count(0, 1000)
-    monkeypatch.setattr("hookrow.deadline.monotonic", lambda: monotonic() + next(ahead))
+def test_after_the_deadline_the_group_is_recorded() -> None:
     database = people("ada", "bea")
-    with closing(receive(database)) as receiver:
+    with closing(receive(database, deadline=0.05)) as receiver:
         answers = [fill_one_transaction(receiver, database)]
-        answers += [queued(receiver, each) for each in (delivery("bea"), CLICK)]
+        answers += [queue(receiver, each) for each in (delivery("bea"), CLICK)]
         assert [*map(status, answers)] == [503, 503, 422]
         assert database.logged() == []
         database.opened.set()
@@ -129,12 +120,12 @@ def test_what_waits_is_limited_in_number_and_bytes(
     details: str,
     room: int,
 ) -> None:
-    monkeypatch.setattr("hookrow.receiver.intake.CAPACITY", 64 * 1024)
+    monkeypatch.setattr("hookrow.receiver.receiver.CAPACITY", 64 * 1024)
     database, payload = people("ada", "bea"), delivery("ada", Details=details)
     with closing(receive(database, backlog=backlog)) as receiver:
         answers = [fill_one_transaction(receiver, database)]
-        answers += [queued(receiver, payload) for _ in range(room)]
-        assert status(receiver(request(payload))) == 503
+        answers += [queue(receiver, payload) for _ in range(room)]
+        assert post(receiver, payload).status == 503
         database.opened.set()
         assert [*map(status, answers)] == [200] * (1 + room)
         assert post(receiver, delivery("bea")).status == 200
@@ -147,7 +138,7 @@ def test_what_finds_the_backlog_full_is_kept_in_the_spool(tmp_path: Path) -> Non
     with closing(receive(database, backlog=1, spool=spool)) as receiver:
         receiver._tasks.clear()  # the spool stays as it was filled
         answers = [fill_one_transaction(receiver, database)]
-        answers.append(queued(receiver, delivery("bea")))
+        answers.append(queue(receiver, delivery("bea")))
         assert [post(receiver, each).status for each in (delivery("carl"), CLICK)] == [503, 422]
         database.opened.set()
         assert [*map(status, answers)] == [200, 200]
@@ -161,16 +152,15 @@ def test_closing_records_what_waits_and_ends_all_threads(tmp_path: Path) -> None
     receiver = receive(database, group=1, sweep=True, spool=tmp_path / "spool.db")
     receiver.start()
     answers = [fill_one_transaction(receiver, database)]
-    answers += [queued(receiver, delivery(name)) for name in ("bea", "carl")]
+    answers += [queue(receiver, delivery(name)) for name in ("bea", "carl")]
     closer = Thread(target=receiver.close)
     closer.start()
     database.opened.set()
     closer.join(LIMIT)
     assert [*map(status, answers)] == [200] * 3
-    left = {thread.name for thread in set(threading.enumerate()) - before}
-    assert left <= {"hookrow-deadline"}
+    eventually(lambda: set(threading.enumerate()) <= before)
     receiver.start()
-    assert status(receiver(request(delivery("ada")))) == 503
+    assert post(receiver, delivery("ada")).status == 503
 
 
 @pytest.mark.parametrize("bodies", [True, False])
@@ -178,8 +168,8 @@ def test_locked_row_without_a_log_or_its_bodies(tmp_path: Path, *, bodies: bool)
     database, path = people("ada", "bea", log=not bodies), tmp_path / "spool.db"
     database.held.add(dispatch(1))
     with closing(receive(database, spool=path, keep_bodies=bodies)) as receiver:
-        assert receiver.answer(request(delivery("ada"))).status == 503
-        assert receiver.answer(request(delivery("bea"))).status == 200
+        assert receiver.record_directly(request(delivery("ada"))).status == 503
+        assert receiver.record_directly(request(delivery("bea"))).status == 200
     [spooled] = Spool(path).after(0, limit=9)
     assert (spooled.body, spooled.attempts) == (encode(delivery("ada")), 0)  # a log counts it
     if not bodies:
@@ -189,21 +179,25 @@ def test_locked_row_without_a_log_or_its_bodies(tmp_path: Path, *, bodies: bool)
 def test_bug_is_503(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     with closing(receive(people("ada"))) as receiver:
         with monkeypatch.context() as patched:
-            patched.setattr(receiver._intake, "_recorded", Mock(side_effect=ValueError(ADA)))
+            patched.setattr(receiver._responder, "_recorder", Mock(side_effect=ValueError(ADA)))
             assert post(receiver, delivery("ada")).status == 503
         assert post(receiver, delivery("ada")).status == 200
     [message] = caplog.messages
-    assert "ValueError, a bug, at" in message
+    assert "ValueError, a bug, raised at" in message
     assert ADA not in message
 
 
-def test_ended_that_raises_affects_no_response(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+def test_on_outcome_that_raises_affects_no_response(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(Receiver, "ended", Mock(side_effect=ValueError(ADA)))
-    assert receive(people("ada")).answer(request(delivery("ada"))).status == 200
+    class Host(Receiver):
+        def on_outcome(self, *_: object) -> None:
+            raise ValueError(ADA)
+
+    receiver = Host(Postmark(SECRET), people("ada"))
+    assert receiver.record_directly(request(delivery("ada"))).status == 200
     [message] = caplog.messages
-    assert message.startswith("Receiver.ended raised ValueError; responses are not affected.")
+    assert message.startswith("Receiver.on_outcome raised ValueError; responses are not affected.")
     assert ADA not in message
 
 
@@ -211,7 +205,7 @@ def test_without_a_log_what_is_unsupported_is_refused_at_once() -> None:
     heard: list[Outcome] = []
     database = people(log=False)
     receiver = receive(database, on_refused=lambda _, outcome: heard.append(outcome))
-    for response in (receiver(request(CLICK)), receiver.answer(request(CLICK))):
+    for response in (receiver(request(CLICK)), receiver.record_directly(request(CLICK))):
         assert isinstance(response, Response)
         assert response.status == 422
     receiver.close(LIMIT)

@@ -11,9 +11,9 @@ from receiving import LIMIT, NOON, Database, dispatch, people
 from hookrow import Arrival, Delivered, Recorded
 from hookrow.core.log_entry import written_size
 from hookrow.core.notification import Refusal
+from hookrow.core.sizes import LARGEST_GROUP
 from hookrow.receiver import recorder as recording
 from hookrow.receiver.recorder import is_reachable, keep_failed, record
-from hookrow.receiver.sizes import LARGEST_GROUP
 from hookrow.stores import Conflict, Locked, Rejected, Unavailable
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.timeouts import limited_to
@@ -122,7 +122,7 @@ def test_after_a_large_one_however_it_ends_the_next_is_recorded(fault: Exception
 
 
 def test_a_large_one_of_the_parent_does_not_hold_up_a_child_process(large_one: Database) -> None:
-    recording._one_large.reset()
+    recording._large_arrivals.reset()
     with limited_to(0):
         assert len(record(people(), [LARGE])) == 1
     assert not large_one.logged()
@@ -130,7 +130,7 @@ def test_a_large_one_of_the_parent_does_not_hold_up_a_child_process(large_one: D
 
 def test_out_of_time_a_large_one_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     lock = Mock(acquire=Mock(return_value=False))
-    monkeypatch.setattr(recording._one_large, "_lock", lock)
+    monkeypatch.setattr(recording._large_arrivals, "_lock", lock)
     with limited_to(-1), pytest.raises(Locked):
         record(people(), [LARGE])
     lock.acquire.assert_called_once_with(timeout=0)

@@ -1,6 +1,5 @@
-"""What is recorded late, from the log or the spool, and what the host changes by hand."""
+"""Replay: notifications from the log or the spool are recorded again, but are not live."""
 
-import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -12,15 +11,13 @@ from hookrow import Arrival, Recorded, Suppressed
 from hookrow.core.log_entry import LogEntry, Result, StoredEntry
 from hookrow.core.notification import Change, Outcome, Refusal, SetSuppression, Source, Suppressible
 from hookrow.providers.postmark import parse
-from hookrow.receiver.manual import change_by_hand
 from hookrow.receiver.recorder import keep_failed
-from hookrow.receiver.replay import arrivals_of, record_late
-from hookrow.stores import Conflict, Locked, Rejected, Unavailable
+from hookrow.receiver.replay import arrivals_of, replay
+from hookrow.stores import Rejected, Unavailable
 
 ADA = "ada@example.com"
 FAILED, LATER = Refusal.FAILED.refused(), Refusal.UNAVAILABLE.refused()
 HELD = (Suppressible.SUBSCRIBER, 1)
-AT = datetime(2026, 3, 4, 5, 6, 7, 123456, tzinfo=UTC)
 BODY = (
     b'{"RecordType": "SubscriptionChange", "Recipient": "ada@example.com", '
     b'"SuppressSending": true, "SuppressionReason": "HardBounce"}'
@@ -40,7 +37,7 @@ def logged(body: bytes) -> StoredEntry:
     return entry
 
 
-def test_an_entry_arrives_again_as_it_came_but_not_live() -> None:
+def test_the_arrival_of_an_entry_is_not_live() -> None:
     entry = logged(BODY)
     suppressed = Suppressed(ADA, None, None, "HardBounce")
     assert arrivals_of([entry], parse) == [
@@ -57,15 +54,13 @@ def test_entries_without_their_body_are_left_out(body: bytes | None) -> None:
     assert again.body == BODY
 
 
-# -- recording late --------------------------------------------------------------------
-
-
 def suppressions(*names: str) -> list[Arrival]:
     """Return suppressions of these people that came an hour ago."""
     at = datetime.now(UTC) - timedelta(hours=1)
-    told = [Suppressed(f"{name}@example.com", None, at, "HardBounce") for name in names]
+    notifications = [Suppressed(f"{name}@example.com", None, at, "HardBounce") for name in names]
     return [
-        Arrival(each, repr(each).encode(), at, source=Source.REPLAY, attempts=0) for each in told
+        Arrival(each, repr(each).encode(), at, source=Source.REPLAY, attempts=0)
+        for each in notifications
     ]
 
 
@@ -82,7 +77,7 @@ def letters(outcomes: Sequence[Outcome]) -> str:
 
 
 def poisons(*keys: int) -> Callable[[Change | LogEntry], bool]:
-    """Tell which changes are of these subscribers."""
+    """Return a function that returns whether a change is of one of these subscribers."""
     return lambda each: isinstance(each, SetSuppression) and each.key in keys
 
 
@@ -94,7 +89,7 @@ def test_poisoned(database: Database, error: Exception, caplog: pytest.LogCaptur
         return False
 
     database.refuses = refuses
-    assert letters(record_late(database, suppressions("ada", "bea", "zoe"))) == "RFR"
+    assert letters(replay(database, suppressions("ada", "bea", "zoe"))) == "RFR"
     assert ends(database) == {"a": Result.RECORDED, "b": Result.FAILED, "z": Result.RECORDED}
     [failed] = [each for each in database.logged() if each.outcome is Result.FAILED]
     assert (failed.attempts, failed.retry_at is None) == (0, False)
@@ -114,66 +109,22 @@ def test_locked_row(database: Database, monkeypatch: pytest.MonkeyPatch, *, rele
 
     monkeypatch.setattr("hookrow.receiver.replay.monotonic", release)
     late = [replace(each, attempts=1) for each in suppressions("ada", "bea")]
-    assert letters(record_late(database, late)) == ("RR" if released else "FR")
+    assert letters(replay(database, late)) == ("RR" if released else "FR")
     assert database.begun[:2] == [True, False]
     entry = next(each for each in database.logged() if each.recipient == ADA)
     assert (entry.attempts, entry.retry_at is None) == (1, released)
 
 
-def test_what_was_recorded_before_an_outage_ends_so(database: Database) -> None:
+def test_what_was_recorded_before_an_outage_stays_recorded(database: Database) -> None:
     database.faults = iter([Rejected("poisoned"), None, *[Unavailable("gone")] * 9])
-    assert letters(record_late(database, suppressions("ada", "bea", "zoe"))) == "RLL"
+    assert letters(replay(database, suppressions("ada", "bea", "zoe"))) == "RLL"
     assert ends(database).keys() == {"a"}
     database.away = True
     with pytest.raises(Unavailable):
-        record_late(database, suppressions("ada", "bea"))
+        replay(database, suppressions("ada", "bea"))
 
 
 def test_without_bodies_none_is_logged(database: Database) -> None:
     database.refuses = poisons(1, 2)
-    record_late(database, suppressions("ada", "bea", "zoe"), bodies=False)
+    replay(database, suppressions("ada", "bea", "zoe"), bodies=False)
     assert {each.body for each in database.logged()} == {None}
-
-
-# -- by hand ---------------------------------------------------------------------------
-
-
-def test_suppression_by_hand_is_logged_as_the_hosts(database: Database) -> None:
-    outcome = change_by_hand(
-        database, ADA, reason="a letter", by="eve", at=AT, message_id="m-Ada", note="torn"
-    )
-    assert isinstance(outcome, Recorded)
-    expected = {"suppressed_at": AT, "suppression_reason": "a letter", "suppression_changed_at": AT}
-    assert database.subscribers[1] == {"email": "Ada@example.com"} | expected
-    assert database.dispatches[1].items() >= expected.items()
-    [entry] = database.logged()
-    assert (entry.outcome, entry.recipient, entry.occurred_at) == (Result.RECORDED, ADA, AT)
-    body = json.loads(entry.body or "")
-    assert (body["Origin"], body["ChangedBy"], body["Note"]) == ("Host", "eve", "torn")
-    assert body["SuppressionReason"] == "a letter"
-
-
-@pytest.mark.parametrize(
-    ("email", "reason", "refusal", "kept"),
-    [
-        ("eve@example.com", "a letter", Refusal.SUBSCRIBER_NOT_FOUND, 1),
-        (ADA, " ", Refusal.UNSUPPORTED, 0),
-    ],
-)
-def test_a_change_by_hand_may_be_refused(
-    database: Database, email: str, reason: str, refusal: Refusal, kept: int
-) -> None:
-    assert change_by_hand(database, email, reason=reason, by="eve", at=AT) == refusal.refused()
-    assert len(database.logged()) == kept
-
-
-def test_a_change_by_hand_that_meets_live_notifications_is_tried_again(database: Database) -> None:
-    database.faults = iter([Conflict("40001")])
-    outcome = change_by_hand(database, ADA, reason="x", by="eve", at=AT)
-    assert isinstance(outcome, Recorded)
-    database.held.add(HELD)
-    assert change_by_hand(database, ADA, reason="y", by="eve", at=AT) == FAILED
-    database.faults = iter([Locked("57014")] * 2)
-    database.held.clear()
-    with pytest.raises(Locked):
-        change_by_hand(database, ADA, reason="z", by="eve", at=AT)

@@ -1,4 +1,4 @@
-"""Parked notifications: recorded once their rows exist, by a sweep or when the host says so."""
+"""Retry: parked notifications are recorded once their rows exist, by a sweep or `retry_now`."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -12,7 +12,7 @@ from hookrow import Arrival, ConfigurationError, Outcome, testing
 from hookrow.core.log_entry import Result
 from hookrow.providers.postmark import parse
 from hookrow.receiver.recorder import keep_failed, record
-from hookrow.receiver.retry import Parked
+from hookrow.receiver.retry import ParkedRetry
 from hookrow.stores import Unavailable
 from wire import eventually
 
@@ -30,29 +30,29 @@ def arrivals(*payloads: Any, ago: timedelta = timedelta()) -> list[Arrival]:  # 
 
 
 class Site:
-    """A database with one subscriber, what a host does there, and what is parked."""
+    """A database with one subscriber, and the retry of its parked notifications."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.told: list[list[bytes]] = []
+        self.recorded: list[list[bytes]] = []
         assert database.log is not None
         self.log = database.log
-        self.parked = Parked(database, self.log, parse, self._tell)
+        self.retry = ParkedRetry(database, self.log, parse, self._on_outcomes)
 
-    def _tell(self, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> None:
+    def _on_outcomes(self, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> None:
         assert len(arrivals) == len(outcomes)
-        self.told.append([each.body for each in arrivals])
+        self.recorded.append([each.body for each in arrivals])
 
     def send(self, *numbers: int) -> None:
         """Insert dispatches, as the host does when it has sent a mail."""
         self.database.dispatches |= {number: sent(str(number), 1) for number in numbers}
 
     def sweep(self) -> int:
-        """Have everything that is parked be due, and sweep."""
+        """Make everything that is parked due, and retry it."""
         for each in self.database.logged():
             if each.status != 200:
                 self.log.entries[each.fingerprint] = replace(each, retry_at=NOON)
-        return self.parked.sweep()
+        return self.retry.retry_due()
 
     def opened(self) -> dict[int, datetime]:
         """Return when dispatches were opened."""
@@ -75,7 +75,7 @@ def test_a_sweep_records_what_is_due_and_has_its_rows(site: Site) -> None:
     keep_failed(site.database, arrivals(opening(3)))
     keep_failed(site.database, arrivals(opening(4)), bodies=False)
     site.send(2, 3, 4)
-    assert site.parked.sweep() == 0  # nothing is due yet
+    assert site.retry.retry_due() == 0  # nothing is due yet
     before = {each.fingerprint: each for each in site.database.logged()}
     assert site.sweep() == 2
     assert site.opened() == {2: NOON, 3: NOON}
@@ -87,8 +87,8 @@ def test_a_sweep_records_what_is_due_and_has_its_rows(site: Site) -> None:
             assert each.retry_at is not None
             assert each.retry_at > datetime.now(UTC)
             assert each == replace(before[each.fingerprint], retry_at=each.retry_at)
-    assert site.told == [[encode(opening(2)), encode(opening(3))]]
-    assert site.parked.sweep() == 0
+    assert site.recorded == [[encode(opening(2)), encode(opening(3))]]
+    assert site.retry.retry_due() == 0
 
 
 def test_sweeps_take_a_limited_number(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,11 +98,11 @@ def test_sweeps_take_a_limited_number(site: Site, monkeypatch: pytest.MonkeyPatc
     record(site.database, arrivals(*map(opening, numbers)))
     site.send(*numbers)
     assert [site.sweep(), site.sweep()] == [10, 2]
-    assert [len(group) for group in site.told] == [4, 4, 2, 2]
+    assert [len(group) for group in site.recorded] == [4, 4, 2, 2]
     assert {each.attempts for each in site.database.logged()} == {1}
 
 
-def test_what_an_outage_interrupts_is_due_again(site: Site) -> None:
+def test_notifications_interrupted_by_an_outage_are_due_again(site: Site) -> None:
     record(site.database, arrivals(opening(2)))
     site.send(2)
     site.database.away = True
@@ -114,41 +114,41 @@ def test_what_an_outage_interrupts_is_due_again(site: Site) -> None:
 
 def test_receiver_sweeps_and_calls_hooks(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hookrow.receiver.receiver.SWEEP_EVERY", 0.01)
-    heard: list[bytes] = []
+    bodies: list[bytes] = []
     record(site.database, arrivals(opening(2), ago=timedelta(minutes=2)))
     [entry] = site.database.logged()
     site.log.entries[entry.fingerprint] = replace(entry, retry_at=NOON)
     site.send(2)
     receiver = receive(
-        site.database, sweep=True, on_recorded=lambda arrival, _: heard.append(arrival.body)
+        site.database, sweep=True, on_recorded=lambda arrival, _: bodies.append(arrival.body)
     )
     receiver.start()
     eventually(lambda: site.opened() == {2: NOON}, seconds=LIMIT)
     receiver.close(LIMIT)
-    assert heard == [encode(opening(2))]
+    assert bodies == [encode(opening(2))]
 
 
-def test_revisit_records_what_came_before_the_hosts_commit(site: Site) -> None:
+def test_retry_now_records_notifications_that_came_before_their_rows(site: Site) -> None:
     receiver = receive(site.database)
     numbers = range(2, 100)  # more than a group
     for payload in (testing.delivery(ADA, "m-2", at=NOON), *map(opening, numbers)):
         assert post(receiver, payload).status == 404
     before = site.database.logged()
     for message_ids in ((), ("m-2", "m\0", "m" * 5000)):
-        assert receiver.revisit(*message_ids).result(LIMIT) == 0
+        assert receiver.retry_now(*message_ids).result(LIMIT) == 0
     assert site.database.logged() == before
     site.send(*numbers)
-    assert receiver.revisit("m-2").result(LIMIT) == 2
+    assert receiver.retry_now("m-2").result(LIMIT) == 2
     assert site.opened() == {2: NOON}
     named = [f"m-{number}" for number in numbers]
-    assert receiver.revisit("m\0", *named, *named).result(LIMIT) == 97
+    assert receiver.retry_now("m\0", *named, *named).result(LIMIT) == 97
     receiver.close(LIMIT)
-    assert receiver.revisit("m-2").result(LIMIT) == 0  # nor is that an error
+    assert receiver.retry_now("m-2").result(LIMIT) == 0  # nor is that an error
 
 
 def test_without_a_log_nothing_is_parked_and_without_bodies_nothing_is_swept() -> None:
     with pytest.raises(ConfigurationError, match="Without a log"):
-        receive(people(log=False)).revisit("m-1")
+        receive(people(log=False)).retry_now("m-1")
     with pytest.raises(ConfigurationError, match="Without a log"):
         receive(people(log=False), sweep=True)
     with pytest.raises(ConfigurationError, match="Without bodies"):

@@ -10,8 +10,8 @@ import pytest
 
 from hookrow import ConfigurationError, Role, Schema
 from hookrow.cli.serve import serve
-from hookrow.server.run import VARIABLE, Handover, _settings_file, application
 from hookrow.server.settings import Settings, read
+from hookrow.server.workers import VARIABLE, application, settings_file
 
 KNOWN = {"secret", "database_url", "mount_path", "port", "log_level", "sweep"}
 PEOPLE = "[tables.subscribers]\ntable = 'people'\n"
@@ -117,7 +117,7 @@ def test_each_line_of_the_file_of_secrets_is_one_and_it_is_read_each_time(file: 
         ("missing", (), "No such file"),
         ("", (), "Is a directory"),
         ("binary", (), "'utf-8' codec"),
-        ("binary", ("another",), "keep one of the two"),
+        ("binary", ("another",), "use only one"),
     ],
 )
 def test_wrong_secrets(tmp_path: Path, name: str, secrets: tuple[str, ...], text: str) -> None:
@@ -152,11 +152,11 @@ def test_workers_inherit_no_variable_with_a_setting(monkeypatch: pytest.MonkeyPa
         names.update([envvar] if isinstance(envvar, str) else envvar)
     assert {"HOOKROW_SECRET", "DATABASE_URL"} <= names
     monkeypatch.setattr(os, "environ", dict.fromkeys([*names, "PGPASSWORD"], "x"))
-    with _settings_file(Handover(Settings(database_url="sqlite://"))):
+    with settings_file(Settings(database_url="sqlite://")):
         assert set(os.environ) == {"PGPASSWORD", VARIABLE}
 
 
-def test_lost_handover(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_lost_settings(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setenv(VARIABLE, "/nonexistent")
     with pytest.raises(SystemExit):
         application()

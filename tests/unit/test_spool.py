@@ -14,7 +14,7 @@ from receiving import NOON
 
 from hookrow import Arrival, ConfigurationError
 from hookrow.core.notification import Delivered
-from hookrow.receiver.spool import Spool, Spooled
+from hookrow.receiver.spool import Spool, SpoolEntry
 from hookrow.stores.timeouts import limited_to
 
 
@@ -23,8 +23,8 @@ def _arrival(name: str = "ada", *, minutes: float = 0, size: int = 0) -> Arrival
     return Arrival(Delivered("a@b.c", name, NOON), name.encode().ljust(size), at)
 
 
-def _everything(spool: Spool) -> list[Spooled]:
-    found: list[Spooled] = []
+def _everything(spool: Spool) -> list[SpoolEntry]:
+    found: list[SpoolEntry] = []
     while more := spool.after(found[-1].id if found else 0, limit=1_000_000):
         found += more
     return found
@@ -90,7 +90,7 @@ def test_entries_are_removed_once_their_attempts_were_taken(spool: Spool) -> Non
     assert _everything(spool) == [found[0], found[2]]
 
 
-def test_what_came_again_since_it_was_read_stays(spool: Spool) -> None:
+def test_an_entry_that_came_again_since_it_was_read_stays(spool: Spool) -> None:
     spool.put([_arrival(), _arrival()])
     found = _everything(spool)
     spool.put([_arrival(minutes=4)])
@@ -120,7 +120,7 @@ def test_files_are_created_for_the_owner_only(path: Path, monkeypatch: pytest.Mo
         assert _modes(path) == dict.fromkeys(names, 0o600)
 
 
-def test_a_spool_that_others_could_read_becomes_the_owners(spool: Spool, path: Path) -> None:
+def test_a_spool_that_others_can_read_becomes_private(spool: Spool, path: Path) -> None:
     path.chmod(0o666)
     spool.put([_arrival()])
     assert _modes(path) == {"spool.db": 0o600}
@@ -141,19 +141,19 @@ def test_a_put_is_on_the_disk_when_it_returns(spool: Spool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("statement", "says"),
+    ("statement", "message"),
     [
         ("CREATE TABLE arrivals (id INTEGER)", "another database"),
         ("PRAGMA user_version = 2", "a newer version of hookrow"),
     ],
 )
-def test_unsuitable_database_stays_as_it_was(path: Path, statement: str, says: str) -> None:
-    if "version" in says:
+def test_unsuitable_database_stays_as_it_was(path: Path, statement: str, message: str) -> None:
+    if "version" in message:
         Spool(path)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(statement)
     before = path.read_bytes()
-    with pytest.raises(ConfigurationError, match=says):
+    with pytest.raises(ConfigurationError, match=message):
         Spool(path)
     assert path.read_bytes() == before
 
@@ -166,7 +166,7 @@ def test_an_impossible_file_is_refused_by_name(tmp_path: Path, name: str) -> Non
     assert str(tmp_path / name) in str(raised.value)
 
 
-def test_a_full_spool_keeps_what_it_has(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_spool_keeps_its_entries(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     spool = Spool(path, limit=200_000)
     for number in range(30):
         spool.put([_arrival(f"n{number:02}", size=10_000)])
@@ -182,7 +182,9 @@ def test_a_full_spool_keeps_what_it_has(path: Path, caplog: pytest.LogCaptureFix
     assert _bodies(spool) == ["again"]
 
 
-def test_one_that_does_not_fit_loses_no_other(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_entry_that_does_not_fit_loses_no_other(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     spool = Spool(path, limit=200_000)
     names = ["ada", "bea", "huge", "ada", "carl"]
     spool.put([_arrival(name, size=300_000 if name == "huge" else 10) for name in names])
@@ -199,7 +201,7 @@ def test_after_a_fault_it_works(spool: Spool, path: Path, caplog: pytest.LogCapt
         spool.put([_arrival("bea"), _arrival("carl")])
     assert path.read_bytes() == b"nothing of the kind" * 1000
     away.rename(path)
-    with closing(sqlite3.connect(path)) as other, limited_to(0):  # it waits no longer than it must
+    with closing(sqlite3.connect(path)) as other, limited_to(0):  # no longer than necessary
         other.execute("BEGIN EXCLUSIVE")
         spool.put([_arrival("bea"), _arrival("carl")])
     [record] = [record for record in caplog.records if record.levelno == logging.ERROR]
@@ -212,7 +214,7 @@ def test_after_a_fault_it_works(spool: Spool, path: Path, caplog: pytest.LogCapt
 def test_one_drain_at_a_time(spool: Spool, path: Path) -> None:
     with suppress(ValueError), spool.drained() as alone, Spool(path).drained() as as_well:
         assert (alone, as_well) == (True, False)
-        spool.put([_arrival()])  # meanwhile it can be filled
+        spool.put([_arrival()])  # the spool can be filled meanwhile
         raise ValueError
     with Spool(path).drained() as alone:
         assert alone

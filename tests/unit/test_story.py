@@ -12,6 +12,7 @@ from copying import replace
 from hookrow import Arrival, Opened, Reactivated, Recorded, Suppressed, testing
 from hookrow.core.log_entry import Result, StoredEntry, entries
 from hookrow.core.notification import Notification
+from hookrow.providers.postmark import parse
 from hookrow.story import LONGEST_BODY, change, laid_out, other_changes, story, superseding
 
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
@@ -128,7 +129,7 @@ def test_other_changes() -> None:
 )
 def test_names_of_changes(entry: StoredEntry, named: str) -> None:
     """It is named by its reason or its body, as far as they are kept."""
-    assert change(entry) == named
+    assert change(entry, parse) == named
 
 
 @pytest.mark.parametrize(

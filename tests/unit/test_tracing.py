@@ -47,7 +47,7 @@ def with_headers(*more: tuple[bytes, bytes]) -> Request:
 
 
 def test_a_notifications_span_links_to_its_groups_span(traced: Traced) -> None:
-    traced.receiver.answer(request())
+    traced.receiver.record_directly(request())
     group, span = traced.spans
     assert (group.name, span.name) == ("hookrow group", "hookrow Delivery")
     assert span.links[0].context == group.get_span_context()
@@ -64,7 +64,7 @@ def test_a_notifications_span_links_to_its_groups_span(traced: Traced) -> None:
 
 
 def test_a_traceparent_is_the_parent_of_the_span(traced: Traced) -> None:
-    traced.receiver.answer(with_headers(TRACEPARENT, (b"tracestate", b"vendor=1")))
+    traced.receiver.record_directly(with_headers(TRACEPARENT, (b"tracestate", b"vendor=1")))
     group, span = traced.spans
     assert span.parent is not None
     assert f"{span.context.trace_id:032x}-{span.parent.span_id:016x}" == f"{TRACE}-{PARENT}"
@@ -74,21 +74,21 @@ def test_a_traceparent_is_the_parent_of_the_span(traced: Traced) -> None:
 
 @pytest.mark.parametrize("value", [b"00-0-0-01", b"\xff\x00"])
 def test_an_invalid_traceparent_is_ignored(traced: Traced, value: bytes) -> None:
-    assert traced.receiver.answer(with_headers((b"traceparent", value))).status == 200
+    assert traced.receiver.record_directly(with_headers((b"traceparent", value))).status == 200
     assert traced.spans[1].parent is None
 
 
 def test_the_hosts_span_takes_precedence_over_a_traceparent(traced: Traced) -> None:
     with traced.provider.get_tracer("host").start_as_current_span("POST") as host:
-        traced.receiver.answer(with_headers(TRACEPARENT))
+        traced.receiver.record_directly(with_headers(TRACEPARENT))
     group, span, _ = traced.spans
     assert span.parent == group.parent == host.get_span_context()
     assert span.kind is SpanKind.INTERNAL
 
 
 def test_a_refusal_is_no_error_and_no_span_contains_an_address(traced: Traced) -> None:
-    traced.receiver.answer(request("eve@example.com"))
-    traced.receiver.answer(Request(head(), b'{"Recipient": "eve@example.com"}'))
+    traced.receiver.record_directly(request("eve@example.com"))
+    traced.receiver.record_directly(Request(head(), b'{"Recipient": "eve@example.com"}'))
     spans = traced.spans[1::2]
     outcomes = [(span.attributes or {})["hookrow.outcome"] for span in spans]
     assert outcomes == ["subscriber_not_found", "unsupported"]
@@ -98,5 +98,5 @@ def test_a_refusal_is_no_error_and_no_span_contains_an_address(traced: Traced) -
 
 def test_a_503_is_an_error(traced: Traced, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryStore, "transaction", Mock(side_effect=Unavailable))
-    assert traced.receiver.answer(request()).status == 503
+    assert traced.receiver.record_directly(request()).status == 503
     assert traced.spans[1].status.status_code is StatusCode.ERROR

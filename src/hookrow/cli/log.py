@@ -16,19 +16,19 @@ from hookrow.cli.source import Source, log_of
 from hookrow.core.log_entry import Result, StoredEntry
 from hookrow.core.notification import Outcome, Recorded, Refusal
 from hookrow.errors import ConfigurationError, HookrowError
-from hookrow.providers.postmark import parse
+from hookrow.providers import Parse
 from hookrow.stores import Locked, Store, StoreError
 from hookrow.stores.log import Query, with_bodies
 from hookrow.story import (
     at,
     change,
+    dry_run_changes,
     ended,
     many,
     other_changes,
     printable,
     story,
     superseding,
-    told,
 )
 
 _COLUMNS = "{:>8}  {:20}  {:18}  {:28}  {:36}  {}"
@@ -132,9 +132,9 @@ def show(source: Source, *, id_: int, as_json: bool, database_url: str) -> None:
             return
         query = other_changes(entry)
         newer = superseding(entry, reader.newest(query, limit=_CHANGES)) if query else None
-        again = arrivals_of([entry], parse)
+        again = arrivals_of([entry], source.parse)
         try:
-            changes = told(dry_run(store, *again)) if again else [_NO_BODY]
+            changes = dry_run_changes(dry_run(store, *again)) if again else [_NO_BODY]
         except StoreError as error:
             changes = [f"A replay could not be tested, because the database reported: {error}"]
     came = at(entry.received_at)
@@ -149,7 +149,7 @@ def show(source: Source, *, id_: int, as_json: bool, database_url: str) -> None:
         ("came", came),
         ("ended", f"{entry.outcome.value}, {entry.status}, {ended(entry)}"),
         ("why", story(entry)),
-        *([("superseded", f"by {change(newer)}")] if newer else []),
+        *([("superseded", f"by {change(newer, source.parse)}")] if newer else []),
         ("once more", "; ".join(changes)),
         ("body", entry.body or "not kept"),
     ):
@@ -192,7 +192,7 @@ def replay(
     A replay never takes the place of something newer: a time is set where there is
     none or an earlier one, a suppression where nothing changed since.
     """
-    from hookrow.receiver.replay import matching
+    from hookrow.receiver.replay import matching_entries
 
     if not (ids or recipient or since or outcome):
         raise click.UsageError("Say which: by ID, --outcome, --since or --recipient.")
@@ -202,16 +202,20 @@ def replay(
         since=since,
         outcome=outcome,
     )
+    apply = _try if dry_run else _replay
     counts: Counter[str] = Counter()
     with (
         source.opened(database_url) as store,
         click.progressbar(
-            matching(log_of(store), query), label="Replaying", file=sys.stderr, hidden=dry_run
+            matching_entries(log_of(store), query),
+            label="Replaying",
+            file=sys.stderr,
+            hidden=dry_run,
         ) as groups,
     ):
         for group in groups:
             try:
-                outcomes = _rehearsed(store, group) if dry_run else _recorded(store, group)
+                outcomes = apply(store, group, source.parse)
             except StoreError as error:
                 raise HookrowError(f"Stopped after {counts.total()}: {error}") from error
             counts["without the body that came"] += len(group) - len(outcomes)
@@ -221,29 +225,30 @@ def replay(
     click.echo(f"{many(counts.total(), 'notification')} {done}{': ' if ends else ''}{ends}.")
 
 
-def _rehearsed(store: Store, entries: Sequence[StoredEntry]) -> Sequence[Outcome]:
-    """Print what each would change; return how they would end."""
+def _try(store: Store, entries: Sequence[StoredEntry], parse: Parse) -> Sequence[Outcome]:
+    """Print what a replay of each entry would change; return the outcomes it would have."""
     from hookrow.receiver.replay import arrivals_of, dry_run
 
     outcomes: list[Outcome] = []
     for entry in entries:
         for again in arrivals_of([entry], parse):
             try:
-                rehearsal = dry_run(store, again)
+                result = dry_run(store, again)
             except Locked:
                 click.echo(f"{_line(entry)}\n    one of its rows is held just now")
                 outcomes.append(Refusal.FAILED.refused())
             else:
-                click.echo(f"{_line(entry)}\n    {'; '.join(told(rehearsal))}")
-                outcomes.append(rehearsal.outcome)
+                click.echo(f"{_line(entry)}\n    {'; '.join(dry_run_changes(result))}")
+                outcomes.append(result.outcome)
     return outcomes
 
 
-def _recorded(store: Store, entries: Sequence[StoredEntry]) -> Sequence[Outcome]:
-    from hookrow.receiver.replay import arrivals_of, record_late
+def _replay(store: Store, entries: Sequence[StoredEntry], parse: Parse) -> Sequence[Outcome]:
+    from hookrow.receiver.replay import arrivals_of
+    from hookrow.receiver.replay import replay as replay_arrivals
 
-    again = arrivals_of(entries, parse)
-    return record_late(store, again) if again else []
+    arrivals = arrivals_of(entries, parse)
+    return replay_arrivals(store, arrivals) if arrivals else []
 
 
 @click.command()

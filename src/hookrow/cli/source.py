@@ -7,17 +7,22 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from hookrow.core.notification import Notification
 from hookrow.core.schema import Schema
 from hookrow.errors import ConfigurationError
+from hookrow.providers import postmark
 from hookrow.stores import Store
 from hookrow.stores.log import LogReader
 
 
 class Source(Protocol):
-    """What a command that needs the store is given as its context's object."""
+    """Opens the store for a command, and parses the bodies in its log: the context's object."""
 
     def opened(self, database_url: str) -> AbstractContextManager[Store]:
-        """Open the store. Raises `ConfigurationError` where there is none."""
+        """Open the store. Raises `ConfigurationError` if there is none."""
+
+    def parse(self, body: bytes) -> Notification | None:
+        """Read a body of the provider; return None if it has no supported notification."""
 
 
 def log_of(store: Store) -> LogReader:
@@ -45,3 +50,7 @@ class Tables:
             if file := missing_file(database):
                 raise ConfigurationError(f"There is no {file}. Run: hookrow db upgrade")
             yield SQLStore(database, self.schema, verify=True)
+
+    def parse(self, body: bytes) -> Notification | None:
+        """Read a body of Postmark's."""
+        return postmark.parse(body)

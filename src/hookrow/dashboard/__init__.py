@@ -14,9 +14,8 @@ except ModuleNotFoundError as error:
         raise
     raise MissingExtra("The dashboard", "dashboard") from error
 
-from hookrow.dashboard.session import by_token
+from hookrow.dashboard.session import Access, by_token
 from hookrow.dashboard.visitor import USER, Authorize, basic, require_password
-from hookrow.server.settings import DashboardAccess
 from hookrow.stores import Store
 
 __all__ = ["Authorize", "Dashboard", "basic", "served"]
@@ -27,7 +26,7 @@ def served(
     *,
     host: str,
     password: str | None,
-    access: DashboardAccess | None,
+    access: Access | None,
     path: str,
     keep_bodies: bool = True,
 ) -> Dashboard:

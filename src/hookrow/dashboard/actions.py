@@ -11,9 +11,9 @@ from hookrow.dashboard.asking import Fields, Mistake, fields, linked
 from hookrow.dashboard.site import Site
 from hookrow.http import RequestHead
 from hookrow.observability.logging import mask_email
-from hookrow.providers.postmark import parse
-from hookrow.receiver.manual import change_by_hand
-from hookrow.receiver.replay import arrivals_of, record_late
+from hookrow.receiver.manual import change_suppression
+from hookrow.receiver.replay import arrivals_of
+from hookrow.receiver.replay import replay as replay_arrivals
 from hookrow.story import printable
 
 log = logging.getLogger("hookrow")
@@ -41,10 +41,10 @@ def replay(site: Site, head: RequestHead, form: Fields, user: str) -> str:
     if form.get("action") != "replay":
         raise Mistake(400, "A notification can be replayed, and nothing else.")
     entry = listing.one(site, fields(head.query, ("id", "done")))
-    arrivals = arrivals_of([entry], parse)
+    arrivals = arrivals_of([entry], site.parse)
     done = "no_body"
     if arrivals:
-        [outcome] = record_late(site.store, arrivals, bodies=site.keep_bodies)
+        [outcome] = replay_arrivals(site.store, arrivals, bodies=site.keep_bodies)
         done = _ending(outcome)
         _tell(head, f"{_named(user)} replayed notification {entry.id}: {done}")
     return f"./notification?{linked({}, id=entry.id, done=done)}"
@@ -58,8 +58,9 @@ def change(site: Site, head: RequestHead, form: Fields, user: str) -> str:
     wanted = fields(head.query, ("email", "message_id", "before", "after", "done"))
     message_id, (action, reason) = wanted.get("message_id"), _meant(form)
     email = wanted.get("email") or form.get("email", "")
-    outcome = change_by_hand(
+    outcome = change_suppression(
         site.store,
+        site.parse,
         email,
         message_id=message_id,
         reason=reason if action == "suppress" else None,

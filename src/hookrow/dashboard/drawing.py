@@ -14,7 +14,6 @@ from hookrow import __version__
 from hookrow.core.log_entry import Result
 from hookrow.core.notification import RowId
 from hookrow.dashboard.asking import linked
-from hookrow.dashboard.said import said
 from hookrow.figures.overview import ago
 from hookrow.http import Response
 from hookrow.story import at, laid_out, many, printable
@@ -100,5 +99,5 @@ def iso(time: datetime) -> str:
 
 _FILTERS: Sequence[Callable[..., str | None]] = (
     *(ago, at, iso, laid_out, linked, many, percent),
-    *(row, said, sentence, series_name, shown, words),
+    *(row, sentence, series_name, shown, words),
 )

@@ -24,7 +24,7 @@ from hookrow.core.notification import (
     Suppressible,
 )
 from hookrow.core.rules import decide, is_message_id, lookup_keys
-from hookrow.providers.postmark import parse
+from hookrow.providers import Parse
 from hookrow.receiver.replay import arrivals_of
 from hookrow.stores import State, Store
 from hookrow.stores.log import LogReader, Query
@@ -104,7 +104,7 @@ def dispatches(store: Store, message_id: str) -> Sequence[Row]:
     return [_row(store, row, states.get(row, {}), came, each) for row, each in rows.items()]
 
 
-def effects(store: Store, entry: StoredEntry) -> Effects | None:
+def effects(store: Store, entry: StoredEntry, parse: Parse) -> Effects | None:
     """Return what a notification sets; None where its body is not kept as it came."""
     arrivals = arrivals_of([entry], parse)
     if not arrivals:

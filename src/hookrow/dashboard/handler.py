@@ -17,7 +17,7 @@ from hookrow.dashboard.visitor import COOKIE, Authorize, is_ours, new_token, tok
 from hookrow.errors import ConfigurationError
 from hookrow.figures import Figures
 from hookrow.http import Request, RequestHead, Response, plain
-from hookrow.promise import Promise
+from hookrow.providers import Parse, postmark
 from hookrow.stores import Store, StoreError
 from hookrow.stores.timeouts import limited_to
 
@@ -77,16 +77,14 @@ class Dashboard:
 
     `authorize` says who may come in: `basic(user, password)` does, or a function of the
     host's own. Below a mount that tells where it is, as every host's does, leave out
-    `mount_path`, as for a receiver. With `keep_bodies=False` the log does not have who
-    changed something by hand. Figures are counted in threads of its own, from the first time
-    that they are asked for, as long as somebody looks at them. A page waits about ten seconds
-    for the database at the most; below WSGI and in Django, whose connections have the
-    project's own limits, in a thread of the host's.
+    `mount_path`, as for a receiver. `parse` is that of the receiver's provider. With
+    `keep_bodies=False` the log does not have who changed something by hand. Figures are counted
+    in threads of its own, from the first time that they are asked for, as long as somebody looks
+    at them. A page waits about ten seconds for the database at the most; below WSGI and in
+    Django, whose connections have the project's own limits, in a thread of the host's.
 
     Raises `ConfigurationError` without `authorize`: a dashboard is never open by default.
     """
-
-    blocking = True
 
     def __init__(
         self,
@@ -94,6 +92,7 @@ class Dashboard:
         *,
         authorize: Authorize | None = None,
         mount_path: str = "",
+        parse: Parse = postmark.parse,
         keep_bodies: bool = True,
     ) -> None:
         if not callable(authorize):
@@ -103,9 +102,9 @@ class Dashboard:
             )
         self._authorize = authorize
         self._mount = "/".join(["", *filter(None, mount_path.split("/"))])
-        self._site = Site(store, Figures(store), keep_bodies=keep_bodies)
+        self._site = Site(store, Figures(store), parse, keep_bodies=keep_bodies)
 
-    def admit(self, head: RequestHead) -> Response | Promise[Response] | None:
+    def admit(self, head: RequestHead) -> Response | None:
         """Refuse who may not come in, before anything else is looked at."""
         visitor = self._visitor(head)
         if not isinstance(visitor, str):
@@ -113,7 +112,7 @@ class Dashboard:
         head.context[self] = visitor
         return None
 
-    def __call__(self, request: Request) -> Response | Promise[Response]:
+    def __call__(self, request: Request) -> Response:
         """Answer a request; call `authorize` only if `admit` has not done so for the same head."""
         visitor = request.head.context.pop(self, None) or self._visitor(request.head)
         return self.answer(request, visitor) if isinstance(visitor, str) else visitor
@@ -139,7 +138,7 @@ class Dashboard:
         """Count no more; wait `timeout` seconds for each thread that does."""
         self._site.figures.close(timeout)
 
-    def _visitor(self, head: RequestHead) -> str | Response | Promise[Response]:
+    def _visitor(self, head: RequestHead) -> str | Response:
         try:
             visitor = self._authorize(head)
         except Exception:
@@ -150,8 +149,8 @@ class Dashboard:
             )
             return _secured(plain(500, "Nobody can be let in just now."))
         match visitor:
-            case Response() | Promise():
-                return _secured_refusal(visitor)
+            case Response():
+                return _secured(visitor)
             case False | "":
                 return _secured(plain(403, "The dashboard is not open to you."))
             case True:
@@ -244,18 +243,3 @@ def _redirect(to: str) -> Response:
 def _secured(response: Response) -> Response:
     headers: Mapping[str, str] = {**SECURITY, **response.headers}
     return replace(response, headers=headers)
-
-
-def _secured_refusal(refusal: Response | Promise[Response]) -> Response | Promise[Response]:
-    if isinstance(refusal, Response):
-        return _secured(refusal)
-    secured: Promise[Response] = Promise()
-
-    def end(ended: Promise[Response]) -> None:
-        try:
-            secured.set_result(_secured(ended.result()))
-        except Exception as error:  # noqa: BLE001 - passed on to the host
-            secured.set_exception(error)
-
-    refusal.add_done_callback(end)
-    return secured

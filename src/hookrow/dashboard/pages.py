@@ -98,8 +98,9 @@ def notification(site: Site, asked: str) -> Drawn:
         "title": f"Notification {entry.id}",
         "entry": entry,
         "story": story(entry),
-        "superseded": (newer.id, change(newer)) if newer else None,
-        "effects": found.effects(site.store, entry),
+        "said": said(entry, site.parse),
+        "superseded": (newer.id, change(newer, site.parse)) if newer else None,
+        "effects": found.effects(site.store, entry, site.parse),
         "done": DONE.get(wanted.get("done", "")),
     }
     return Drawn("notification.html", values)
@@ -159,7 +160,7 @@ def _said(site: Site, listed: Sequence[StoredEntry]) -> Mapping[int, str]:
     changes = [each for each in listed if each.record_type in CHANGES]
     entries = with_bodies(site.log, changes) if changes else ()
     # Shortened as they are read, because each may be as large as its body.
-    return {entry.id: shown(text) for entry in entries if (text := said(entry))}
+    return {entry.id: shown(text) for entry in entries if (text := said(entry, site.parse))}
 
 
 def _required(wanted: Fields, name: str, sentence: str) -> str:

@@ -6,7 +6,7 @@ import msgspec
 
 from hookrow.core.log_entry import RECORD_TYPES, StoredEntry, body_of
 from hookrow.core.notification import Reactivated, Suppressed
-from hookrow.providers.postmark import parse
+from hookrow.providers import Parse
 from hookrow.receiver.manual import ORIGIN
 
 CHANGES = {RECORD_TYPES[Suppressed], RECORD_TYPES[Reactivated]}
@@ -21,7 +21,7 @@ class _ByHand(msgspec.Struct, rename="pascal"):
     note: str | None = None
 
 
-def said(entry: StoredEntry) -> str | None:
+def said(entry: StoredEntry, parse: Parse) -> str | None:
     """Tell what was suppressed or lifted, why, and who did it by hand; None of all else."""
     body = body_of(entry)
     match parse(body) if body else None:

@@ -8,19 +8,39 @@ from collections.abc import Sequence
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
+from typing import Protocol
 from urllib.parse import parse_qsl, quote, urlencode
 
 from hookrow.dashboard.drawing import Drawn, draw
 from hookrow.dashboard.visitor import Authorize, cookie
 from hookrow.http import RequestHead, Response
-from hookrow.server.settings import DashboardAccess
 
 PARAMETER = "token"
 
 _MAX_FIELDS = 100
 
 
-def by_token(access: DashboardAccess, path: str) -> Authorize:
+class Access(Protocol):
+    """The credentials of a dashboard without a password.
+
+    The `token` is in its address, the `key` signs the session cookie, and the `port` is part of
+    the cookie's name, because browsers send cookies to all ports of a host.
+    """
+
+    @property
+    def token(self) -> str:
+        """The token in the address."""
+
+    @property
+    def key(self) -> str:
+        """The key of the cookie's signature."""
+
+    @property
+    def port(self) -> int:
+        """The port of the server."""
+
+
+def by_token(access: Access, path: str) -> Authorize:
     """Admit requests that carry the session cookie, which the token in the address sets.
 
     `path` is the dashboard's, for which the cookie is valid. The cookie is an HMAC of the token,

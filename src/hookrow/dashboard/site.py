@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from hookrow.dashboard.asking import Mistake
 from hookrow.figures import Figures
+from hookrow.providers import Parse
 from hookrow.stores import Store
 from hookrow.stores.log import LogReader
 
@@ -14,10 +15,11 @@ NO_LOG = "This store keeps no log: there are no notifications to show, and none 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A store, its figures, and whether what is done by hand is to keep its body."""
+    """A store, its figures, the provider's parser, and whether manual changes keep their body."""
 
     store: Store
     figures: Figures
+    parse: Parse
     keep_bodies: bool = True
 
     @property

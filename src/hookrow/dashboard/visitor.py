@@ -7,20 +7,20 @@ import secrets
 from base64 import b64decode
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from hmac import compare_digest
 from ipaddress import ip_address
 from threading import Lock
+from time import monotonic
 from typing import TypeAlias
 
 from hookrow.concurrency import reset_after_fork
-from hookrow.deadline import Deadline
 from hookrow.errors import ConfigurationError
 from hookrow.http import RequestHead, Response, plain
-from hookrow.promise import Promise
 
 log = logging.getLogger("hookrow")
 
-Authorize: TypeAlias = Callable[[RequestHead], bool | str | Response | Promise[Response]]
+Authorize: TypeAlias = Callable[[RequestHead], bool | str | Response]
 """Says who comes: their name or True, False for nobody who may, or what to answer instead.
 
 To delay a response, return a promise of it. The name is kept in the log with what they do.
@@ -65,7 +65,7 @@ def basic(user: str, password: str) -> Authorize:
     right = f"{user}:{password}".encode()
     wrong = _WrongPasswords()
 
-    def authorize(head: RequestHead) -> str | Response | Promise[Response]:
+    def authorize(head: RequestHead) -> str | Response:
         scheme, _, given = (head.header("authorization") or b"").partition(b" ")
         if scheme.lower() != b"basic":
             return _LOGIN
@@ -77,17 +77,16 @@ def basic(user: str, password: str) -> Authorize:
 
 
 class _WrongPasswords:
-    """Logs wrong passwords, and delays the responses without a thread for each."""
+    """Logs wrong passwords, and delays the responses."""
 
     _lock: Lock
-    _delayed: deque[Promise[Response]]
+    _delayed: deque[float]
 
     def __init__(self) -> None:
-        self._deadline = Deadline[Response](DELAY, logged=False)
         self.reset()
         reset_after_fork(self)
 
-    def refuse(self, head: RequestHead) -> Response | Promise[Response]:
+    def refuse(self, head: RequestHead) -> Response:
         """Return the response to a wrong password: 401 after a delay, or 429 immediately."""
         id_ = head.request_id
         log.warning(
@@ -95,14 +94,14 @@ class _WrongPasswords:
             id_,
             extra={"request_id": id_},
         )
-        promise: Promise[Response] = Promise()
+        now = monotonic()
         with self._lock:
-            while self._delayed and self._delayed[0].done():  # all have the same delay
+            while self._delayed and self._delayed[0] <= now:  # all have the same delay
                 self._delayed.popleft()
             if len(self._delayed) >= MOST_DELAYED:
                 return _TOO_MANY
-            self._delayed.append(promise)
-        return self._deadline.watch(promise, late=_LOGIN)
+            self._delayed.append(now + DELAY)
+        return replace(_LOGIN, delay=DELAY)
 
     def reset(self) -> None:
         """Start again with no delayed responses."""

@@ -23,13 +23,13 @@ from hookrow.core.log_entry import (
     stored_recipient,
 )
 from hookrow.core.notification import Outcome, Recorded
+from hookrow.django.conf import conf
 from hookrow.django.large_table import LargeTableAdmin, condition_filter
 from hookrow.django.models import Notification
 from hookrow.django.receiver import store
 from hookrow.django.suppression import SuppressionAdmin
 from hookrow.errors import ConfigurationError, HookrowError
-from hookrow.providers.postmark import parse
-from hookrow.receiver.replay import arrivals_of, matching, record_late
+from hookrow.receiver.replay import arrivals_of, matching_entries, replay
 from hookrow.stores.log import Query
 from hookrow.story import laid_out, many, printable, story
 
@@ -120,7 +120,7 @@ class NotificationAdmin(LargeTableAdmin):
             log = store().log
             if log is None:
                 raise ConfigurationError("The log is off: set HOOKROW['LOG'] to True.")
-            for group in matching(log, Query(ids=ids)):
+            for group in matching_entries(log, Query(ids=ids)):
                 counts += _replay(group)
         except HookrowError as error:
             text = f"Stopped after {counts.total()}: {error}"
@@ -155,8 +155,8 @@ class NotificationAdmin(LargeTableAdmin):
 
 def _replay(entries: Sequence[StoredEntry]) -> Counter[str]:
     """Record a group again; return how often each result occurred."""
-    arrivals = arrivals_of(entries, parse)
-    outcomes = record_late(store(), arrivals) if arrivals else []
+    arrivals = arrivals_of(entries, conf.parse)
+    outcomes = replay(store(), arrivals) if arrivals else []
     counts = Counter(map(_name, outcomes))
     if len(arrivals) < len(entries):
         counts["without the body that came"] = len(entries) - len(arrivals)

@@ -41,6 +41,8 @@ _APPS = ("hookrow", "hookrow_tables")
 class Project:
     """The store that the project's settings describe."""
 
+    parse = conf.parse
+
     @contextmanager
     def opened(self, database_url: str) -> Iterator[Store]:
         """Open the store. Raises `ConfigurationError` if the log's table does not exist."""

@@ -15,9 +15,11 @@ from typing import Any, TypeVar
 from django.apps import apps
 from django.conf import settings
 
+from hookrow.core.notification import Notification
 from hookrow.core.schema import Schema, nearest
 from hookrow.errors import ConfigurationError
 from hookrow.observability.observer import Observer
+from hookrow.providers import postmark
 from hookrow.server.settings import schema_of
 
 T = TypeVar("T")
@@ -108,6 +110,10 @@ class Settings:
                 "to the one that the provider sends as X-Provider-Secret."
             )
         return [each for each in (self.secret, self.previous_secret) if each]
+
+    def parse(self, body: bytes) -> Notification | None:
+        """Read a body of the provider; return None if it has no supported notification."""
+        return postmark.parse(body)
 
     def check_names(self) -> None:
         """Raise `ConfigurationError` for a setting that does not exist."""

@@ -49,7 +49,7 @@ urlpatterns = [re_path("^(?P<place>.*)$", dashboard, name="dashboard")]
 
 @lru_cache(maxsize=1)
 def _dashboard(store: DjangoStore, *, keep_bodies: bool) -> Dashboard:
-    return Dashboard(store, authorize=lambda _: False, keep_bodies=keep_bodies)
+    return Dashboard(store, authorize=lambda _: False, parse=conf.parse, keep_bodies=keep_bodies)
 
 
 def _may(user: Any) -> Collection[str]:  # noqa: ANN401 - the project's own

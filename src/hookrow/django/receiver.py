@@ -46,7 +46,7 @@ class SyncReceiver(Receiver):
         super().__init__(provider, store, **options)
         self._using = store.using
 
-    def ended(self, arrival: Arrival, outcome: Outcome) -> None:
+    def on_outcome(self, arrival: Arrival, outcome: Outcome) -> None:
         """Send the signal, or inside a transaction of the project when that is committed."""
         if connections[self._using].in_atomic_block:
             on_commit(partial(send, arrival, outcome), using=self._using)
@@ -57,12 +57,12 @@ class SyncReceiver(Receiver):
 class BatchReceiver(SyncReceiver):
     """Records in a thread of its own; a thread for hooks sends the signals that have listeners."""
 
-    def ended(self, arrival: Arrival, outcome: Outcome) -> None:
+    def on_outcome(self, arrival: Arrival, outcome: Outcome) -> None:
         """Have the signal sent, unless a transaction of the project recorded in its own thread."""
         if connections[self._using].in_atomic_block:
-            super().ended(arrival, outcome)
+            super().on_outcome(arrival, outcome)
         elif has_listeners(outcome):
-            Receiver.ended(self, arrival, outcome)
+            Receiver.on_outcome(self, arrival, outcome)
 
 
 def build_receiver(

@@ -11,7 +11,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.timezone import make_aware
 
-from hookrow.concurrency import LAST
+from hookrow.concurrency import AT_THREAD_END
 from hookrow.core.schema import Schema, nearest
 from hookrow.django.mapping import NOT_NULL, map_models, or_empty
 from hookrow.django.transactions import begin, reading
@@ -178,4 +178,4 @@ class CursorConnection:
         ]
 
 
-LAST.add(connections.close_all)  # no request closes those of hookrow's threads
+AT_THREAD_END.add(connections.close_all)  # no request closes those of hookrow's threads

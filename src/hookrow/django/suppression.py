@@ -21,7 +21,7 @@ from hookrow.core.rules import decide, lookup_keys
 from hookrow.django.conf import conf
 from hookrow.django.receiver import store
 from hookrow.errors import HookrowError
-from hookrow.receiver.manual import change_by_hand
+from hookrow.receiver.manual import change_suppression
 from hookrow.story import many
 
 if TYPE_CHECKING:
@@ -97,8 +97,9 @@ class SuppressionAdmin(_Admin):
 
     def _record(self, request: HttpRequest, row: Any, reason: str, *, suppress: bool) -> bool:  # noqa: ANN401 - any model's
         """Record the change as a notification; return whether the row has it."""
-        outcome = change_by_hand(
+        outcome = change_suppression(
             store(),
+            conf.parse,
             _value(row, "email"),
             reason=reason if suppress else None,
             by=request.user.get_username(),

@@ -9,7 +9,7 @@ from django.urls.resolvers import RoutePattern
 
 from hookrow.django.checks import check
 from hookrow.django.views import webhooks
-from hookrow.receiver.receiver import ENDPOINT
+from hookrow.http import ENDPOINT
 
 app_name = "hookrow"
 

@@ -16,10 +16,16 @@ from hookrow.core.notification import Refusal
 from hookrow.django.conf import conf
 from hookrow.django.receiver import receiver
 from hookrow.errors import ConfigurationError
-from hookrow.http import LARGEST_BODY, Request, RequestHead, Response, refuse
-from hookrow.promise import Promise
-from hookrow.receiver.receiver import ENDPOINT
-from hookrow.request_id import HEADER, request_id
+from hookrow.http import (
+    ENDPOINT,
+    LARGEST_BODY,
+    REQUEST_ID_HEADER,
+    Request,
+    RequestHead,
+    Response,
+    refuse,
+    request_id,
+)
 
 log = logging.getLogger("hookrow")
 
@@ -43,7 +49,7 @@ for _alias in connections:
 
 def django_response(response: Response, head: RequestHead) -> HttpResponse:
     """Return a response as an object of Django's."""
-    headers = {"Content-Length": str(len(response.body)), HEADER: head.request_id}
+    headers = {"Content-Length": str(len(response.body)), REQUEST_ID_HEADER: head.request_id}
     headers |= response.headers
     return HttpResponse(response.body, status=response.status, headers=headers)
 
@@ -75,12 +81,11 @@ def _respond(request: HttpRequest, head: RequestHead) -> Response:
         return handler.refuse(head, body)
     admitted = Request(head, body)
     if connections[conf.database].in_atomic_block:  # a test's, whose rows no other thread sees
-        return handler.answer(admitted)
+        return handler.record_directly(admitted)
     if not conf.group_commit:
         handler.start()
-        return handler.answer(admitted)
-    response = handler(admitted)
-    return response.result() if isinstance(response, Promise) else response
+        return handler.record_directly(admitted)
+    return handler(admitted)
 
 
 def _read_body(request: HttpRequest, head: RequestHead) -> bytes | Refusal:
@@ -90,6 +95,6 @@ def _read_body(request: HttpRequest, head: RequestHead) -> bytes | Refusal:
     """
     # Django's stubs lack this attribute, and no public one has the information.
     if isinstance(request, WSGIRequest) and not request._read_started:  # type: ignore[attr-defined] # noqa: SLF001
-        return wsgi.body(head, request.environ)
+        return wsgi.read_body(head, request.environ)
     body: bytes = request.read(LARGEST_BODY + 1)
     return Refusal.TOO_LARGE if len(body) > LARGEST_BODY else body

@@ -33,8 +33,6 @@ class MetricsEndpoint:
     If processes share their counts, it returns those of all processes.
     """
 
-    blocking = True
-
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
 

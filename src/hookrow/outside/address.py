@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from hookrow.errors import ConfigurationError
-from hookrow.receiver.receiver import ENDPOINT
+from hookrow.http import ENDPOINT
 
 _PORTS = {"http": 80, "https": 443}
 

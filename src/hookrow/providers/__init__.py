@@ -1,53 +1,32 @@
-"""The provider: who may come in, and what a body says."""
+"""The protocol of email providers: how requests are authenticated, and bodies parsed."""
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
 
-from hookrow.core.notification import Arrival, Notification, Unsupported
+from hookrow.core.notification import Notification, Unsupported
 from hookrow.http import RequestHead
+
+Parse: TypeAlias = Callable[[bytes], Notification | None]
+"""A provider's parser, `Provider.parse`, for code that needs no secret."""
 
 
 class Provider(Protocol):
-    """Knows what its requests are like; `Postmark` is one."""
+    """Authenticates requests and parses bodies; `Postmark` is one."""
 
     @property
     def name(self) -> str:
-        """What the log calls it: at most 32 characters."""
+        """Its name in the log, of at most 32 characters."""
 
     def authentic(self, head: RequestHead) -> bool:
-        """Tell whether the head proves where it comes from."""
+        """Return whether the head proves that the provider sent the request."""
 
     def challenge(self, head: RequestHead) -> str:
-        """Say what a head lacks that is not authentic (RFC 9110, section 11.6.1)."""
+        """Return the challenge to an unauthenticated request (RFC 9110, section 11.6.1)."""
 
     def parse(self, body: bytes) -> Notification | None:
-        """Read a body; None where it holds no supported notification. Never raises."""
+        """Return the notification in a body, or None if it is not supported. Never raises."""
 
     def describe(self, body: bytes) -> Unsupported:
-        """Say what an unsupported body is about, as far as it can be read. Never raises."""
-
-
-def read(
-    provider: Provider,
-    body: bytes,
-    received_at: datetime,
-    request_id: str = "",
-    context: object | None = None,
-) -> Arrival:
-    """Return what arrived with a body, supported or not."""
-    notification = provider.parse(body)
-    unsupported = _SUPPORTED if notification is not None else provider.describe(body)
-    return Arrival(
-        notification,
-        body,
-        received_at,
-        unsupported=unsupported,
-        provider=provider.name,
-        request_id=request_id,
-        context=context,
-    )
-
-
-_SUPPORTED = Unsupported()
+        """Return what an unsupported body says, as far as it is readable. Never raises."""

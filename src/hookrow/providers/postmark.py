@@ -1,7 +1,7 @@
-"""Postmark: who may come in, and what a body says.
+"""Postmark: authenticates its requests and parses its payloads.
 
-The payloads are those of https://postmarkapp.com/developer/webhooks, which
-signs nothing: a secret in a header of one's own is the only proof.
+The payloads are those of https://postmarkapp.com/developer/webhooks. Postmark signs nothing: a
+secret in a custom header is the only proof.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from hookrow.errors import ConfigurationError
 from hookrow.http import RequestHead
 
 SHORTEST_SECRET = 16
-"""In characters; a shorter secret works, but can be guessed: checks warn of it."""
+"""In characters; checks warn of a shorter secret, which can be guessed."""
 
 LONGEST_TEXT = 1000
-"""In characters; of an address or a message id, more than any row can hold."""
+"""In characters; a longer address or message id is cut: no row can hold it, but a queue might."""
 
 
 class _Payload(msgspec.Struct, rename="pascal", gc=False):
-    """The fields of a payload that count; None where one is missing or of another type."""
+    """The fields of a payload that are used; None if one is missing or of another type."""
 
     record_type: str | None = None
     recipient: str | None = None
@@ -52,11 +52,11 @@ _Untyped = msgspec.defstruct(
     rename={each.name: each.encode_name for each in _FIELDS},
     gc=False,
 )
-"""The same fields, each of whatever type it came as."""
+"""The same fields, of any type."""
 
 
-class _Said(msgspec.Struct, rename="pascal", gc=False):
-    """The fields by which any payload of the provider's can be told."""
+class _Summary(msgspec.Struct, rename="pascal", gc=False):
+    """The fields that identify any payload of the provider."""
 
     record_type: object = None
     recipient: object = None
@@ -66,23 +66,88 @@ class _Said(msgspec.Struct, rename="pascal", gc=False):
 
 _decode = msgspec.json.Decoder(_Payload).decode
 _decode_untyped = msgspec.json.Decoder(_Untyped).decode
-_decode_said = msgspec.json.Decoder(_Said).decode
+_decode_summary = msgspec.json.Decoder(_Summary).decode
+
+
+def parse(body: bytes) -> Notification | None:
+    """Return the notification in a body, or None if it is not supported. Never raises."""
+    try:
+        body.decode()  # msgspec does not check strings that it skips
+        try:
+            payload = _decode(body)
+        except msgspec.ValidationError:
+            payload = _decode_leniently(body)
+    except (ValueError, RecursionError):
+        return None
+    recipient, message_id = payload.recipient, payload.message_id
+    if recipient and len(recipient) > LONGEST_TEXT:
+        recipient = recipient[:LONGEST_TEXT]
+    if message_id and len(message_id) > LONGEST_TEXT:
+        message_id = message_id[:LONGEST_TEXT]
+    match payload.record_type:
+        case "Delivery":
+            delivered = _utc(payload.delivered_at)
+            return Delivered(recipient, message_id, delivered) if delivered else None
+        case "Open":
+            opened = _utc(payload.received_at)
+            return Opened(recipient, message_id, opened) if opened else None
+        case "SubscriptionChange":
+            return _subscription_change(payload, recipient, message_id)
+        case _:
+            return None
+
+
+def _decode_leniently(body: bytes) -> _Payload:
+    """Decode a body in which some fields are of another type, and leave those out."""
+    untyped, payload = _decode_untyped(body), _Payload()
+    for each in _FIELDS:
+        with suppress(msgspec.ValidationError):
+            value = msgspec.convert(getattr(untyped, each.name), each.type)
+            setattr(payload, each.name, value)
+    return payload
+
+
+def _subscription_change(
+    payload: _Payload, recipient: str | None, message_id: str | None
+) -> Notification | None:
+    changed_at, reason = _utc(payload.changed_at), payload.suppression_reason
+    if payload.suppress_sending is False:
+        return Reactivated(recipient, message_id, changed_at)
+    if not payload.suppress_sending or reason is None or not reason.strip() or "\0" in reason:
+        return None
+    return Suppressed(recipient, message_id, changed_at, reason)
+
+
+def _is_header_value(secret: str) -> bool:
+    return all("!" <= letter <= "~" for letter in secret)
+
+
+def _text(value: object) -> str | None:
+    return value[:LONGEST_TEXT] if isinstance(value, str) else None
+
+
+def _utc(at: datetime | None) -> datetime | None:
+    """Return a time in UTC, which it is without an offset; None if it is out of range."""
+    if at is None or at.tzinfo is UTC:
+        return at
+    try:
+        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except OverflowError:
+        return None
 
 
 class Postmark:
-    """The provider: knows its secrets and reads its payloads.
+    """Authenticates requests by a shared secret, and parses Postmark's payloads.
 
-    Several secrets are all accepted, so that one can be rotated: `Postmark(new,
-    old)`. A secret is visible ASCII without spaces, since nothing else survives
-    every proxy's handling of a header (RFC 9110, section 5.5).
+    Several secrets are accepted at a time, so that a secret can be rotated: `Postmark(new, old)`.
+    A secret consists of visible ASCII characters, because no others pass every proxy unchanged
+    (RFC 9110, section 5.5). `matched` counts the requests with each secret, by its position.
 
-    `matched` counts how often each was used, by its place among them, so that one
-    can see when the old one no longer is.
-
-    Raises `ConfigurationError` where there is no secret or an impossible one.
+    Raises `ConfigurationError` if there is no secret, or one that no header can contain.
     """
 
     name = "postmark"
+    parse = staticmethod(parse)
 
     def __init__(self, *secrets: str, header: str = "X-Provider-Secret") -> None:
         self._header = header
@@ -104,99 +169,26 @@ class Postmark:
         self._secrets = [secret.encode() for secret in secrets]
 
     def authentic(self, head: RequestHead) -> bool:
-        """Tell whether the head carries one of the secrets, in constant time."""
+        """Return whether the head contains one of the secrets, in constant time."""
         value = head.header(self._header) or b""
-        matches = [compare_digest(value, secret) for secret in self._secrets]
-        if not any(matches):
+        matched = None
+        for position, secret in enumerate(self._secrets):
+            if compare_digest(value, secret) and matched is None:
+                matched = position
+        if matched is None:
             return False
-        self.matched[matches.index(True)] += 1
+        self.matched[matched] += 1
         return True
 
     def challenge(self, head: RequestHead) -> str:
-        """Say whether the secret is missing or wrong: a proxy may have dropped the header.
-
-        Who sent it knows; what is right is not told.
-        """
+        """Return whether the secret is missing or wrong: a proxy may have removed the header."""
         return f'Secret error="{"wrong" if head.header(self._header) else "missing"}"'
 
     def describe(self, body: bytes) -> Unsupported:
-        """Say what an unsupported body is about, as far as it can be read. Never raises."""
+        """Return what an unsupported body says, as far as it is readable. Never raises."""
         try:
-            said = _decode_said(body)
+            summary = _decode_summary(body)
         except (ValueError, RecursionError):
             return Unsupported()
-        recipient = _text(said.recipient) or _text(said.email)
-        return Unsupported(_text(said.record_type), recipient, _text(said.message_id))
-
-    def parse(self, body: bytes) -> Notification | None:
-        """Read a body; None where it holds no supported notification. Never raises."""
-        return parse(body)
-
-
-def parse(body: bytes) -> Notification | None:
-    """Read a body; None where it holds no supported notification. Never raises."""
-    try:
-        body.decode()  # msgspec does not look at strings that it skips
-        payload = _read(body)
-    except (ValueError, RecursionError):
-        return None
-    match payload.record_type:
-        case "Delivery":
-            delivered = _utc(payload.delivered_at)
-            return Delivered(*_address(payload), delivered) if delivered else None
-        case "Open":
-            opened = _utc(payload.received_at)
-            return Opened(*_address(payload), opened) if opened else None
-        case "SubscriptionChange":
-            return _subscription_change(payload)
-        case _:
-            return None
-
-
-def _read(body: bytes) -> _Payload:
-    """Decode a body. Raises what msgspec does, for all but a field of another type."""
-    try:
-        return _decode(body)
-    except msgspec.ValidationError:
-        untyped, payload = _decode_untyped(body), _Payload()
-        for each in _FIELDS:
-            with suppress(msgspec.ValidationError):
-                value = msgspec.convert(getattr(untyped, each.name), each.type)
-                setattr(payload, each.name, value)
-        return payload
-
-
-def _is_header_value(secret: str) -> bool:
-    return all("!" <= letter <= "~" for letter in secret)
-
-
-def _subscription_change(payload: _Payload) -> Notification | None:
-    changed_at, reason = _utc(payload.changed_at), payload.suppression_reason
-    if payload.suppress_sending is False:
-        return Reactivated(*_address(payload), changed_at)
-    if not payload.suppress_sending or reason is None or not reason.strip() or "\0" in reason:
-        return None
-    return Suppressed(*_address(payload), changed_at, reason)
-
-
-def _address(payload: _Payload) -> tuple[str | None, str | None]:
-    return _cut(payload.recipient), _cut(payload.message_id)
-
-
-def _text(value: object) -> str | None:
-    return _cut(value) if isinstance(value, str) else None
-
-
-def _cut(text: str | None) -> str | None:
-    """Cut what no row could hold: a queue has to hold many of them."""
-    return text and text[:LONGEST_TEXT]
-
-
-def _utc(at: datetime | None) -> datetime | None:
-    """Return the time in UTC, which it is where it names no offset; None out of its range."""
-    if at is None or at.tzinfo is UTC:
-        return at
-    try:
-        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
-    except OverflowError:
-        return None
+        recipient = _text(summary.recipient) or _text(summary.email)
+        return Unsupported(_text(summary.record_type), recipient, _text(summary.message_id))

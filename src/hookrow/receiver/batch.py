@@ -1,155 +1,311 @@
-"""Group commit: one thread does the work of many callers, one group at a time.
+"""The hand-over: event loops and threads pass items to one writer thread, which works in groups.
 
-While one group is at work the next gathers, so that an idle caller never waits
-and a busy one shares its group's cost. It knows nothing of mail.
+While one group is being written, the next one accumulates: an item that arrives alone does not
+wait, and items that arrive together share the cost of a commit. Nothing here knows about mail.
 """
 
 from __future__ import annotations
 
 import atexit
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from threading import Condition, Thread, current_thread
-from typing import Generic, TypeVar
+from contextlib import suppress
+from itertools import count
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread, current_thread
+from time import monotonic
+from traceback import format_tb
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from weakref import WeakValueDictionary
 
-from hookrow.concurrency import LAST, reset_after_fork
-from hookrow.promise import Promise
-from hookrow.receiver.sizes import CAPACITY, leading
+import msgspec
+
+from hookrow.concurrency import close_thread_connections, reset_after_fork
+from hookrow.core.sizes import CAPACITY, LARGEST_GROUP
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, TimerHandle
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 EXIT_TIMEOUT = 10.0
-"""In seconds; how long an interpreter that exits waits for what is queued."""
+"""In seconds; how long an interpreter that exits waits for the items in all queues together."""
+
+log = logging.getLogger("hookrow")
 
 
 class QueueFull(Exception):
-    """No more can be taken just now."""
+    """No item can be accepted at the moment."""
 
 
-class GroupCommit(Generic[T, R]):
-    """Hands items to `work` in groups of at most `group`, in order, in one thread.
+class _Waiter(msgspec.Struct, eq=False):
+    """An item in the queue, its size in bytes, and where its result goes: None after it went."""
 
-    `work` returns one result an item. The thread starts with the first item,
-    hence after any fork that came before; a fork that comes later starts its own
-    and leaves what is queued to its parent. A thread that ended is started again by
-    the next item, and finds the queue as it was. At most `backlog` items wait.
+    item: Any
+    size: int
+    reply: Callable[[Any], object] | None
+    loop_queue: _LoopQueue | None = None
 
-    `size` is how many bytes an item takes while it waits, `work_size` how many while it
-    is at work: those that wait take at most `capacity` together, those of a group at
-    most `sizes.LARGEST_GROUP`.
+
+class _LoopQueue:
+    """The items of one event loop; only the thread of that loop uses `watched` and `timer`.
+
+    `accepted` are the items of the loop's current iteration, `watched` those that were handed
+    over in earlier ones, each with the time at which they are late.
     """
 
-    _changed: Condition
-    _queue: deque[tuple[T, Promise[R]]]
-    _held: int
-    _thread: Thread | None
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self.loop = loop
+        self.accepted: list[_Waiter] = []
+        self.watched: deque[tuple[float, list[_Waiter]]] = deque()
+        self.timer: TimerHandle | None = None
 
-    def __init__(
+
+class BatchWriter(Generic[T, R]):
+    """Passes items to `work` in groups of at most `group`, in order of arrival, in one thread.
+
+    `work` returns one result for each item. If it raises, or returns too few or too many, each
+    item of the group gets its `fallback`. So does an item that has no result `deadline` seconds
+    after it was accepted; `on_late` is called with it, and its group may complete nevertheless.
+
+    At most `backlog` items wait, with at most `capacity` bytes together. A group has at most
+    `largest` bytes, unless it is a single item. `size` returns the bytes of an item.
+
+    The thread starts with the first item, and is started again if it has ended. A child process
+    that is forked begins with an empty queue; the items stay the parent's.
+    """
+
+    _lock: Lock
+    _queue: SimpleQueue[list[_Waiter]]
+    _pending: deque[_Waiter]
+    _loops: dict[AbstractEventLoop, _LoopQueue]
+
+    def __init__(  # noqa: PLR0913 - keywords, each with a good default
         self,
         work: Callable[[Sequence[T]], Sequence[R]],
         *,
+        fallback: Callable[[T], R],
+        deadline: float,
         group: int = 256,
         backlog: int = 4096,
         capacity: int = CAPACITY,
+        largest: int = LARGEST_GROUP,
         size: Callable[[T], int] = lambda _: 0,
-        work_size: Callable[[T], int] = lambda _: 0,
+        on_late: Callable[[T], object] = lambda _: None,
     ) -> None:
-        self._work = work
-        self._group = group
-        self._backlog = backlog
-        self._capacity = capacity
+        self._work, self._fallback, self._on_late = work, fallback, on_late
+        self._deadline = deadline
+        self._group, self._largest = group, largest
+        self._backlog, self._capacity = backlog, capacity
         self._size = size
-        self._work_size = work_size
         self._closed = False
+        self._loops = {}
         self.reset()
         reset_after_fork(self)
+        _writers[next(_numbers)] = self
 
-    def submit(self, item: T) -> Promise[R]:
-        """Queue an item; the promise ends with its result, or what `work` raised.
+    def submit(self, item: T, loop: AbstractEventLoop, reply: Callable[[R], object]) -> None:
+        """Accept an item in the thread of a running event loop, which calls `reply` later.
 
-        Raises `QueueFull` where the backlog is full, after `close`, or where no
-        thread can be started.
+        Raises `QueueFull` if too much is waiting, if no thread can be started, and after `close`.
         """
         size = self._size(item)
-        promise: Promise[R] = Promise()
-        with self._changed:
-            if (
-                self._closed
-                or len(self._queue) >= self._backlog
-                or self._held + size > self._capacity
-            ):
-                raise QueueFull
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = self._start()
-            self._held += size
-            if not self._queue:  # else the thread is at work, or woken already
-                self._changed.notify()
-            self._queue.append((item, promise))
-        return promise
+        with self._lock:
+            self._reserve(size)
+            queue = self._loops.get(loop) or self._add_loop(loop)
+            if not queue.accepted:
+                loop.call_soon(self._hand_over, queue)
+            queue.accepted.append(_Waiter(item, size, reply, queue))
+
+    def put(self, item: T) -> None:
+        """Accept an item whose result is not needed. Raises `QueueFull` as `submit`."""
+        size = self._size(item)
+        with self._lock:
+            self._reserve(size)
+            self._queue.put([_Waiter(item, size, None)])
+
+    def wait(self, item: T) -> R:
+        """Accept an item, and block until its result is known. Raises `QueueFull` as `submit`."""
+        result = SimpleQueue[R]()
+        size = self._size(item)
+        with self._lock:
+            self._reserve(size)
+            self._queue.put([_Waiter(item, size, result.put)])
+        try:
+            return result.get(timeout=self._deadline)
+        except Empty:
+            self._on_late(item)
+            return self._fallback(item)
 
     def waiting(self) -> int:
-        """Return how many items are queued; those of the group at work are not."""
-        return len(self._queue)
+        """Return the number of items in the queue, without the group that is being written."""
+        return self._waiting
 
     def close(self, timeout: float | None = None) -> None:
-        """Take no more, finish what is queued, end the thread; wait `timeout` seconds."""
-        with self._changed:
+        """Accept nothing more, finish the queue and end the thread; wait `timeout` seconds."""
+        with self._lock:
             self._closed = True
-            self._changed.notify()
+            for queue in self._loops.values():
+                self._queue.put(queue.accepted)
+                queue.accepted = []
+            self._queue.put([])  # wakes the thread
             thread = self._thread
         if thread is not None and thread is not current_thread():
             thread.join(timeout)
-        if thread is not None and not thread.is_alive():
-            atexit.unregister(self.close)
 
     def reset(self) -> None:
-        """Begin anew: nothing queued, no thread."""
-        self._changed = Condition()
-        self._queue = deque()
-        self._held = 0
-        self._thread = None
+        """Begin with an empty queue and without a thread."""
+        for queue in self._loops.values():
+            queue.accepted = []
+            queue.watched.clear()
+        self._lock = Lock()
+        self._queue = SimpleQueue()
+        self._pending = deque()  # of which only the writer thread knows
+        self._loops = {}
+        self._waiting = self._bytes = 0
+        self._thread: Thread | None = None
+        self._running = False
 
-    def _start(self) -> Thread:
+    def _reserve(self, size: int) -> None:
+        """Count an item. The caller holds the lock."""
+        if self._closed or self._waiting >= self._backlog or self._bytes + size > self._capacity:
+            raise QueueFull
+        if not self._running:
+            self._start()
+        self._waiting += 1
+        self._bytes += size
+
+    def _add_loop(self, loop: AbstractEventLoop) -> _LoopQueue:
+        self._loops = {each: queue for each, queue in self._loops.items() if not each.is_closed()}
+        queue = self._loops[loop] = _LoopQueue(loop)
+        return queue
+
+    def _start(self) -> None:
         thread = Thread(target=self._run, name="hookrow", daemon=True)
+        self._running = True
         try:
             thread.start()
-        except RuntimeError as error:  # the system has none to give
+        except RuntimeError as error:  # the system has none left
+            self._running = False
             raise QueueFull from error
-        atexit.register(self.close, EXIT_TIMEOUT)
-        return thread
+        self._thread = thread
 
     def _run(self) -> None:
-        while self._do_group():
-            pass
-        for each in LAST:
-            each()
-
-    def _do_group(self) -> bool:
-        """Do the next group, and keep no reference to it; False where there will be none."""
-        members = self._next()
         try:
-            results = self._work([item for item, _ in members]) if members else ()
-            ended = list(zip(members, results, strict=True))
-        except BaseException as error:  # noqa: BLE001 - it belongs to who waits
-            for _, promise in members:
-                promise.set_exception(error)
-        else:
-            for (_, promise), result in ended:
-                promise.set_result(result)
-        return bool(members)
+            while self._write_group():
+                pass
+        finally:
+            self._running = False  # the next item starts another thread
+            close_thread_connections()
 
-    def _next(self) -> list[tuple[T, Promise[R]]]:
-        """Wait for items and take a group of them; empty when closed and drained."""
-        with self._changed:
-            while not self._queue and not self._closed:
-                self._changed.wait()
-            return self._take()
+    def _write_group(self) -> bool:
+        """Write the next group, and keep no reference to it; return whether there was one."""
+        group = self._next_group()
+        if not group:
+            return False
+        items = [waiter.item for waiter in group]
+        try:
+            results = self._work(items)
+            if len(results) != len(items):
+                raise ValueError(f"{len(results)} results for {len(items)} items")  # noqa: TRY301
+        except BaseException as error:  # noqa: BLE001 - the thread and the other groups go on
+            # The error's own text may quote an item.
+            place = "".join(format_tb(error.__traceback__))
+            log.error("A group failed: %s, a bug, raised at\n%s", type(error).__name__, place)
+            results = [self._fallback(item) for item in items]
+        self._reply(group, results)
+        return True
 
-    def _take(self) -> list[tuple[T, Promise[R]]]:
-        """Take the next group off the queue: at least one item, if there is any."""
-        members = leading(self._queue, lambda member: self._work_size(member[0]), most=self._group)
-        for item, _ in members:
-            self._queue.popleft()
-            self._held -= self._size(item)
-        return members
+    def _next_group(self) -> list[_Waiter]:
+        """Wait for items, and take a group; it is empty if there will be none."""
+        pending = self._pending
+        while not pending:
+            if self._closed and self._queue.empty():
+                return []
+            pending.extend(self._queue.get())
+        with suppress(Empty):
+            while len(pending) < self._group:
+                pending.extend(self._queue.get_nowait())
+        group = [pending.popleft()]
+        size = group[0].size
+        while pending and len(group) < self._group and size + pending[0].size <= self._largest:
+            size += pending[0].size
+            group.append(pending.popleft())
+        with self._lock:
+            self._waiting -= len(group)
+            self._bytes -= size
+        return group
+
+    def _reply(self, group: Sequence[_Waiter], results: Sequence[R]) -> None:
+        """Pass the results on: those of each event loop with one callback."""
+        of_loops: dict[_LoopQueue, list[tuple[_Waiter, R]]] = {}
+        for waiter, result in zip(group, results, strict=True):
+            if waiter.loop_queue is None:
+                _reply(waiter, result)
+            else:
+                of_loops.setdefault(waiter.loop_queue, []).append((waiter, result))
+        for queue, replies in of_loops.items():
+            with suppress(RuntimeError):  # the loop is closed, and nothing in it waits any more
+                queue.loop.call_soon_threadsafe(self._complete, queue, replies)
+
+    def _hand_over(self, queue: _LoopQueue) -> None:
+        """Put a loop's new items on the queue, and watch their deadline."""
+        with self._lock:
+            batch, queue.accepted = queue.accepted, []
+        if batch:
+            queue.watched.append((queue.loop.time() + self._deadline, batch))
+            self._set_timer(queue)
+            self._queue.put(batch)
+
+    def _complete(self, queue: _LoopQueue, replies: Sequence[tuple[_Waiter, R]]) -> None:
+        """Pass the results of a group on, in the thread of the loop."""
+        for waiter, result in replies:
+            _reply(waiter, result)
+        watched = queue.watched
+        while watched and watched[0][1][-1].reply is None:
+            watched.popleft()
+
+    def _expire(self, queue: _LoopQueue) -> None:
+        """Pass on the fallbacks of all items whose deadline has passed."""
+        queue.timer = None
+        watched, now = queue.watched, queue.loop.time()
+        while watched and watched[0][0] <= now:
+            for waiter in watched.popleft()[1]:
+                if waiter.reply is not None:
+                    _reply(waiter, self._fallback(waiter.item))
+                    self._on_late(waiter.item)
+        if watched:
+            self._set_timer(queue)
+
+    def _set_timer(self, queue: _LoopQueue) -> None:
+        """Check the deadlines again when the oldest one passes; a loop has one timer at most."""
+        if queue.timer is None:
+            queue.timer = queue.loop.call_at(queue.watched[0][0], self._expire, queue)
+
+
+def _reply(waiter: _Waiter, result: object) -> None:
+    """Pass a result on, unless its item had one. An error concerns no other item."""
+    reply, waiter.reply = waiter.reply, None
+    if reply is None:
+        return
+    try:
+        reply(result)
+    except Exception as error:  # noqa: BLE001 - of the host or its server
+        log.error("A response could not be sent: %s", type(error).__name__)
+
+
+_numbers = count()
+_writers: WeakValueDictionary[int, BatchWriter[Any, Any]] = WeakValueDictionary()
+"""All writers, in the order in which they were created."""
+
+
+def _close_all() -> None:
+    """Close the newest writer first: a receiver's own is newer than those of its hooks."""
+    until = monotonic() + EXIT_TIMEOUT
+    for _, writer in sorted(_writers.items(), reverse=True):
+        writer.close(max(until - monotonic(), 0.0))
+
+
+atexit.register(_close_all)

@@ -1,4 +1,4 @@
-"""Draining the spool: what waits there is recorded once the database is back."""
+"""Drain: the entries of the spool are recorded once the database works again."""
 
 from __future__ import annotations
 
@@ -14,36 +14,37 @@ from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, Sourc
 from hookrow.core.rules import fail
 from hookrow.observability.logging import describe_arrival
 from hookrow.receiver.recorder import is_reachable, keep_failed
-from hookrow.receiver.replay import GROUP, PAUSE, Tell, record_late
-from hookrow.receiver.spool import Spool, Spooled
+from hookrow.receiver.replay import GROUP, PAUSE, OutcomesCallback, replay
+from hookrow.receiver.spool import Spool, SpoolEntry
 from hookrow.stores import Store, StoreError
 
 log = logging.getLogger("hookrow")
 
+DRAIN_EVERY = 2.0
+"""In seconds; the interval between two attempts."""
+
 REST = 10.0
-"""In seconds; how long what has to stay is left alone."""
+"""In seconds; the pause after a drain that left entries in the spool."""
 
 FAILING = 5.0
-"""In seconds; the drain stops if it can record nothing for so long.
+"""In seconds; a drain that has recorded nothing for so long stops.
 
-The next call begins behind the entries that failed, so that they hold up no others.
+The next one begins behind the entry that failed last, so that failing entries delay no others.
 """
 
 FAILED_AFTER = timedelta(minutes=1)
-"""How long after its arrival an entry on which the database keeps failing is logged as failed."""
-
-DRAIN_EVERY = 2.0
-"""In seconds; how often the drain tries the database."""
+"""The age after which an entry on which the database keeps failing is logged as failed."""
 
 _UNAVAILABLE = Refusal.UNAVAILABLE.refused()
-"""How it ends where nothing keeps it, and so nothing has counted it."""
+"""The outcome of an entry that nothing else keeps or counts."""
 
 
 class Drain:
-    """Records what is in the spool, oldest first.
+    """Records the entries of a spool, oldest first, and removes them.
 
-    `read` makes an arrival of a body and when it came; `tell` hears how they end.
-    Where a sweep tries again what failed (`swept`), nothing that the log has stays here.
+    `read` makes an arrival of a body and its time of arrival; `on_outcomes` receives the outcomes
+    of each group. If a sweep retries the failed notifications of the log (`swept`), the spool
+    keeps none that the log has.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class Drain:
         spool: Spool,
         store: Store,
         read: Callable[[bytes, datetime], Arrival],
-        tell: Tell,
+        on_outcomes: OutcomesCallback,
         *,
         bodies: bool,
         swept: bool,
@@ -59,7 +60,7 @@ class Drain:
         self._spool = spool
         self._store = store
         self._read = read
-        self._tell = tell
+        self._on_outcomes = on_outcomes
         self._bodies = bodies
         self._swept = swept
         self._resting_until = 0.0
@@ -68,14 +69,14 @@ class Drain:
         self._fault: StoreError | None = None
 
     def __call__(self) -> None:
-        """Empty the spool, where no other process does.
+        """Empty the spool, unless another process is doing so.
 
-        Raises a `StoreError`, or what the spool raises, where it stops.
+        Raises a `StoreError` or one of `spool.FAULTS` if it stops early.
         """
         if monotonic() < self._resting_until or not self._spool.after(0, limit=1):
             return
         with self._store.transaction():
-            pass  # it raises where the database is still away
+            pass  # raises if the database is still unavailable
         with self._spool.drained() as alone:
             if alone:
                 self._drain()
@@ -83,14 +84,14 @@ class Drain:
     def _drain(self) -> None:
         """Record all groups, beginning where the last call stopped.
 
-        Raises a `StoreError` if the database is away, or if an entry failed and stays; those
-        behind it are recorded.
+        Raises a `StoreError` if the database is unavailable, or if an entry failed and stays; the
+        entries behind it are recorded.
         """
         last, self._stopped_at = self._stopped_at, 0
         self._fault, self._recorded_at = None, monotonic()
         while group := self._spool.after(last, limit=GROUP):
             try:
-                self._record(group, self._record_late)
+                self._record(group, self._replay)
             except StoreError:
                 for each in group:
                     self._record_alone(each)
@@ -99,27 +100,27 @@ class Drain:
         if self._fault is not None:
             raise self._fault
 
-    def _record_alone(self, spooled: Spooled) -> None:
-        """Record an entry, or log that it failed if it has kept failing in a database that works.
+    def _record_alone(self, entry: SpoolEntry) -> None:
+        """Record an entry, or log it as failed if a reachable database keeps failing on it.
 
-        Raises a `StoreError` if the database is away, or has recorded nothing for a while.
+        Raises a `StoreError` if the database is unavailable, or has recorded nothing for a while.
         """
         try:
-            self._record([spooled], self._record_late)
+            self._record([entry], self._replay)
         except StoreError as error:
             if not is_reachable(self._store):
                 raise
-            if datetime.now(UTC) - spooled.received_at > FAILED_AFTER:
+            if datetime.now(UTC) - entry.received_at > FAILED_AFTER:
                 with suppress(StoreError):
-                    self._record([spooled], self._keep_failed)
+                    self._record([entry], self._keep_failed)
                     return
-            self._fault = type(error)(f"{describe_arrival(self._arrival(spooled))}: {error}")
+            self._fault = type(error)(f"{describe_arrival(self._arrival(entry))}: {error}")
             if monotonic() > self._recorded_at + FAILING:
-                self._stopped_at = spooled.id
+                self._stopped_at = entry.id
                 raise self._fault from error
 
-    def _record_late(self, arrivals: Sequence[Arrival]) -> Sequence[Outcome]:
-        return record_late(self._store, arrivals, bodies=self._bodies)
+    def _replay(self, arrivals: Sequence[Arrival]) -> Sequence[Outcome]:
+        return replay(self._store, arrivals, bodies=self._bodies)
 
     def _keep_failed(self, arrivals: Sequence[Arrival]) -> Sequence[Outcome]:
         keep_failed(self._store, arrivals, bodies=self._bodies)
@@ -127,13 +128,13 @@ class Drain:
 
     def _record(
         self,
-        group: Sequence[Spooled],
+        group: Sequence[SpoolEntry],
         record: Callable[[Sequence[Arrival]], Sequence[Outcome]],
     ) -> None:
-        """Record a group, and remove what need not stay. Raises a `StoreError`.
+        """Record a group, and remove the entries that need not stay. Raises a `StoreError`.
 
-        Its attempts leave the spool first: a crash between may lose the count of some,
-        but counts none twice.
+        The attempts are taken from the spool first: after a crash some may be lost, but none is
+        counted twice.
         """
         arrivals = [self._arrival(each) for each in group]
         self._spool.take(group)
@@ -143,28 +144,28 @@ class Drain:
             self._spool.put_back(group)
             raise
         self._recorded_at = monotonic()
-        self._tell(arrivals, outcomes)
-        ended, uncounted = [], []
-        for spooled, arrival, outcome in zip(group, arrivals, outcomes, strict=True):
-            if self._ends(arrival, outcome):
-                ended.append(spooled)
+        self._on_outcomes(arrivals, outcomes)
+        done, uncounted = [], []
+        for entry, arrival, outcome in zip(group, arrivals, outcomes, strict=True):
+            if self._is_done(arrival, outcome):
+                done.append(entry)
             elif outcome == _UNAVAILABLE:
-                uncounted.append(spooled)
-        self._spool.remove(ended)
+                uncounted.append(entry)
+        self._spool.remove(done)
         self._spool.put_back(uncounted)
-        if len(ended) < len(group):
+        if len(done) < len(group):
             self._resting_until = monotonic() + REST
 
-    def _arrival(self, spooled: Spooled) -> Arrival:
+    def _arrival(self, entry: SpoolEntry) -> Arrival:
         return replace(
-            self._read(spooled.body, spooled.received_at),
+            self._read(entry.body, entry.received_at),
             source=Source.SPOOL,
-            attempts=spooled.attempts,
-            last_received_at=spooled.last_received_at,
+            attempts=entry.attempts,
+            last_received_at=entry.last_received_at,
         )
 
-    def _ends(self, arrival: Arrival, outcome: Outcome) -> bool:
-        """Tell whether the spool is done with it; where no log has it say what was refused."""
+    def _is_done(self, arrival: Arrival, outcome: Outcome) -> bool:
+        """Return whether an entry leaves the spool; without a log, log each refusal."""
         if isinstance(outcome, Recorded):
             return True
         match outcome.refusal:

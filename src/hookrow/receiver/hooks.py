@@ -1,4 +1,4 @@
-"""Hooks: the host's own functions, called when a notification has ended."""
+"""Hooks: functions of the host, called after a notification was recorded or refused."""
 
 from __future__ import annotations
 
@@ -18,35 +18,36 @@ from typing import Any, Generic, TypeVar
 from hookrow.core.log_entry import held_size
 from hookrow.core.notification import Arrival, Outcome
 from hookrow.errors import ConfigurationError
-from hookrow.receiver.batch import GroupCommit, QueueFull
+from hookrow.receiver.batch import BatchWriter, QueueFull
 
 log = logging.getLogger("hookrow")
 
 BACKLOG = 10_000
-"""How many calls of a hook may wait; what comes when so many do is left out."""
+"""The most calls of a hook that wait; further calls are left out."""
 
 SLOW = 30.0
-"""In seconds; a call that takes longer is counted as hung, and logged at the next one."""
+"""In seconds. A call that takes longer is counted as hung, and logged at the next call."""
 
 _ADVICE = (
     "Pass a plain function. To run a coroutine on an event loop of yours, call "
     "asyncio.run_coroutine_threadsafe(coroutine, loop) in it and return None."
 )
 
-End = TypeVar("End", bound=Outcome)
+OutcomeT = TypeVar("OutcomeT", bound=Outcome)
 
 
-class Hook(Generic[End]):
+class Hook(Generic[OutcomeT]):
     """Calls a function in a thread of its own, one call after the other.
 
-    What it raises is logged; where it is too slow, calls are left out. Neither
-    changes an answer. `failed`, `hung` and `left_out` count the calls.
+    An exception that the function raises is logged, and calls are left out if it is too slow.
+    Neither affects a response. `failed`, `hung` and `left_out` count the calls.
 
-    Raises `ConfigurationError` for an async function. If a call returns an awaitable or an async
-    generator all the same, that is logged as an error and counted in `failed`: it never runs.
+    Raises `ConfigurationError` for an async function. If a call of any other function returns an
+    awaitable or an async generator, it never runs: that is logged as an error and counted in
+    `failed`.
     """
 
-    def __init__(self, function: Callable[[Arrival, End], object], name: str) -> None:
+    def __init__(self, function: Callable[[Arrival, OutcomeT], object], name: str) -> None:
         if _is_async(function):
             raise ConfigurationError(
                 f"{name} is an async function and would never run: hooks are called in a "
@@ -54,18 +55,23 @@ class Hook(Generic[End]):
             )
         self._function = function
         self._name = name
-        self._calls: GroupCommit[tuple[Arrival, End], None] = GroupCommit(
-            self._call, group=1, backlog=BACKLOG, size=lambda call: held_size(call[0])
+        self._calls: BatchWriter[tuple[Arrival, OutcomeT], None] = BatchWriter(
+            self._call,
+            fallback=lambda _: None,
+            deadline=SLOW,
+            group=1,
+            backlog=BACKLOG,
+            size=_size,
         )
         self._began: float | None = None
         self.failed = 0
         self.hung = 0
         self.left_out = 0
 
-    def __call__(self, arrival: Arrival, outcome: End) -> None:
-        """Have the function called, soon. Never raises and never waits."""
+    def __call__(self, arrival: Arrival, outcome: OutcomeT) -> None:
+        """Queue a call of the function. Never raises and never waits."""
         try:
-            self._calls.submit((arrival, outcome))
+            self._calls.put((arrival, outcome))
         except QueueFull:
             self.left_out += 1
             log.warning(f"{self._name} is too slow, or closed: calls are left out.")
@@ -76,21 +82,21 @@ class Hook(Generic[End]):
             log.warning(f"A call of {self._name} takes more than %s s.", SLOW)
 
     def close(self, timeout: float | None = None) -> None:
-        """Take no more calls, make those that wait; wait `timeout` seconds for them."""
+        """Queue no more calls, and wait `timeout` seconds for the queued ones."""
         self._calls.close(timeout)
 
-    def _call(self, calls: Sequence[tuple[Arrival, End]]) -> Sequence[None]:
-        for arrival, outcome in calls:
-            self._began = monotonic()
-            try:
-                self._check(self._function(arrival, outcome))
-            except BaseException as error:  # noqa: BLE001 - it is the host's, and may exit
-                self.failed += 1
-                # No traceback: it may quote what the notification says.
-                log.error(f"{self._name} raised %s.", type(error).__name__)
-            finally:
-                self._began = None
-        return [None] * len(calls)
+    def _call(self, calls: Sequence[tuple[Arrival, OutcomeT]]) -> Sequence[None]:
+        [(arrival, outcome)] = calls
+        self._began = monotonic()
+        try:
+            self._check(self._function(arrival, outcome))
+        except BaseException as error:  # noqa: BLE001 - the function is the host's, and may exit
+            self.failed += 1
+            # Without a traceback, which may quote the notification.
+            log.error(f"{self._name} raised %s.", type(error).__name__)
+        finally:
+            self._began = None
+        return [None]
 
     def _check(self, result: object) -> None:
         """Log and count an async result, such as a coroutine, because nothing awaits it."""
@@ -104,6 +110,10 @@ class Hook(Generic[End]):
             self._name,
             type(result).__name__,
         )
+
+
+def _size(call: tuple[Arrival, Outcome]) -> int:
+    return held_size(call[0])
 
 
 def _is_async(function: Callable[..., object]) -> bool:

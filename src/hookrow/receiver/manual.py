@@ -1,6 +1,6 @@
-"""A suppression that somebody sets or lifts by hand.
+"""Manual suppression: a user of the host suppresses a subscriber, or lifts a suppression.
 
-It is a notification like any other: the same rules, the same log, the same replay.
+The change is a notification like any other: the same rules, log and replay apply to it.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from time import monotonic
 import msgspec
 
 from hookrow.core.notification import Arrival, Outcome, Refusal
-from hookrow.providers.postmark import parse
+from hookrow.providers import Parse
 from hookrow.receiver.recorder import PATIENCE, record, retry_on_conflict
 from hookrow.stores import Store
 
 ORIGIN = "Host"
-"""Of a change in the log; the provider's own are of Recipient, Customer and Admin."""
+"""The origin of a manual change in the log; the provider's are Recipient, Customer and Admin."""
 
 
-def change_by_hand(  # noqa: PLR0913 - keywords: what is changed, who did it and why
+def change_suppression(  # noqa: PLR0913 - keywords: the change, its author and the note
     store: Store,
+    parse: Parse,
     email: str,
     *,
     reason: str | None,
@@ -31,12 +32,12 @@ def change_by_hand(  # noqa: PLR0913 - keywords: what is changed, who did it and
     note: str | None = None,
     bodies: bool = True,
 ) -> Outcome:
-    """Suppress a subscriber for a reason, or lift the suppression where that is None.
+    """Suppress a subscriber for a reason, or lift the suppression if the reason is None.
 
-    With a message's id its dispatch, and the subscription to that one's list, change too.
-    The log's body says who did it and what they noted, unless no `bodies` are kept. A
-    reason without a word in it is refused as unsupported, and nothing is kept. Raises a
-    `StoreError` where it cannot be recorded just now.
+    If there is a message id, its dispatch and the subscription to the dispatch's list change too.
+    The log keeps `by` and `note` in the body, unless `bodies` is False. A reason that is blank is
+    refused as unsupported, and the log keeps nothing. Raises a `StoreError` if the change cannot
+    be recorded now.
     """
     body = msgspec.json.encode(
         {

@@ -1,12 +1,10 @@
-"""The receiver: takes authentic notifications and records them.
-
-It lets in, and does what has to be done besides; the intake takes what was let in to its end.
-"""
+"""The receiver: authenticates requests, and has their notifications recorded."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -15,66 +13,52 @@ from threading import TIMEOUT_MAX
 from traceback import format_tb
 from typing import TYPE_CHECKING, Any
 
-from hookrow.concurrency import PeriodicTask
-from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, Refused
-from hookrow.core.rules import is_probe
+from hookrow.concurrency import PeriodicTask, reset_after_fork
+from hookrow.core.log_entry import held_size
+from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, Refused, Unsupported
+from hookrow.core.sizes import CAPACITY, LARGEST_GROUP, TEXT_PER_BYTE
 from hookrow.errors import ConfigurationError
-from hookrow.http import Request, RequestHead, Response, refuse
+from hookrow.http import Request, RequestHead, Response, endpoint_path, refuse
 from hookrow.observability.logging import log_refusal
 from hookrow.observability.observer import COLLECT_EVERY, Gauges, Observer, Observers
-from hookrow.promise import Promise
-from hookrow.providers import Provider, read
-from hookrow.receiver.batch import QueueFull
+from hookrow.providers import Provider
+from hookrow.receiver.batch import BatchWriter, QueueFull
 from hookrow.receiver.hooks import Hook
-from hookrow.receiver.intake import Intake
-from hookrow.receiver.retry import SWEEP_EVERY, Parked
+from hookrow.receiver.responder import Responder, unavailable
+from hookrow.receiver.retry import SWEEP_EVERY, ParkedRetry
 from hookrow.stores import Store
+from hookrow.stores.timeouts import limited_to
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
     from hookrow.receiver.spool import Spool
-
-log = logging.getLogger("hookrow")
-
-ENDPOINT = "/provider/webhooks"
 
 COUNT_EVERY = 60.0
 """In seconds; how often the entries of the log are counted by hour."""
 
+RECORDING = 0.9
+"""The part of the deadline that recording in the calling thread may take; the spool needs time."""
 
-def endpoint_path(mount_path: str) -> str:
-    """Return the endpoint's path below a mount path, with or without slashes at its ends.
-
-    Raises `ConfigurationError` where no request could ever have it.
-    """
-    mount = mount_path.strip("/")
-    if any(letter in "?#%" or letter.isspace() for letter in mount):
-        raise ConfigurationError(
-            f"The mount path {mount_path!r} is no path: write for example /mail."
-        )
-    return f"/{mount}{ENDPOINT}" if mount else ENDPOINT
+log = logging.getLogger("hookrow")
 
 
 class Receiver:
-    """Answers `POST <mount path>/provider/webhooks`: mount it in any host.
+    """Responds to `POST <mount path>/provider/webhooks`; mount it in any host.
 
-    A host's mount tells where it is; `mount_path` ("/mail") is for one that does
-    not: a server of its own, or a route that keeps the whole path.
-    `group` is the most notifications that share a commit, `backlog` the most that
-    wait for one. Every answer of a queued notification comes within `deadline`
-    seconds; one that is 503 by then may yet be recorded.
+    `mount_path` ("/mail") is for hosts that pass the whole path: a server, or a plain route. A
+    host's mount reports its own path. At most `group` notifications share a commit, and at most
+    `backlog` wait for one. Each response is sent within `deadline` seconds; a notification that
+    gets a 503 then may yet be recorded.
 
-    With `sweep` what the log has parked is tried again every minute. `spool` names
-    a file for what comes while the database cannot be reached. `keep_bodies=False`
-    keeps no body in the log, so that nothing of it can be tried again.
-    `on_recorded` and `on_refused` are called after the commit with the `Arrival`
-    and its `Outcome`, in a thread of their own, whenever a notification ends so, hence
-    again for one that comes again; an answer of 503 is no end. An `observer` looks on.
+    With `sweep`, parked notifications are retried every minute. `spool` is the path of a file
+    that keeps notifications while the database is unavailable. Without `keep_bodies`, the log
+    keeps no bodies, and nothing in it can be retried. `on_recorded` and `on_refused` are called
+    with an `Arrival` and its `Outcome` after the commit, in a thread of their own, each time a
+    notification is processed; a 503 is not an outcome. `observer` collects metrics or traces.
 
-    Raises `ConfigurationError` where one of these cannot work, and for a mount path
-    that no request could have.
+    Raises `ConfigurationError` if one of the options cannot work.
     """
-
-    blocking = False
 
     def __init__(  # noqa: PLR0913 - keywords, each with a good default
         self,
@@ -97,39 +81,55 @@ class Receiver:
             _check_sweep(store, keep_bodies=keep_bodies)
         self._provider = provider
         self.endpoint = endpoint_path(mount_path)
-        """The path at which it answers, below that of its host's mount."""
+        """The path of the endpoint, below that of the host's mount."""
         self._hooks: dict[type[Outcome], Hook[Any]] = {}
         if on_recorded is not None:
             self._hooks[Recorded] = Hook(on_recorded, "on_recorded")
         if on_refused is not None:
             self._hooks[Refused] = Hook(on_refused, "on_refused")
-        self._observer = Observers(observer) if observer is not None else Observer()
-        self._tasks: list[PeriodicTask] = []
-        opened = None
-        if spool is not None:
-            opened = self._open(spool, store, bodies=keep_bodies, swept=sweep)
-        self._intake = Intake(
+        self._observer = None if observer is None else Observers(observer)
+        self._has_log = store.log is not None
+        opened = _open_spool(spool) if spool is not None else None
+        wants_outcomes = self._hooks or type(self).on_outcome is not Receiver.on_outcome
+        self._responder = Responder(
             store,
-            spool=opened,
+            keep_bodies=keep_bodies,
+            deadline=deadline,
+            spool=opened.put if opened else None,
             observer=self._observer,
-            tell=self._tell,
+            on_outcome=self.on_outcome if wants_outcomes else None,
+        )
+        writer = partial(
+            BatchWriter[Arrival, Response],
+            fallback=unavailable,
+            deadline=deadline,
             group=group,
             backlog=backlog,
-            deadline=deadline,
-            bodies=keep_bodies,
+            capacity=CAPACITY // 2 if opened else CAPACITY,
+            largest=LARGEST_GROUP // TEXT_PER_BYTE,
+            size=held_size,
+            on_late=self._responder.on_late,
         )
-        self._parked = Parked(store, store.log, provider.parse, self._tell) if store.log else None
-        if self._parked is not None and sweep:
-            self._tasks.append(PeriodicTask(self._parked.sweep, seconds=SWEEP_EVERY, name="sweep"))
+        self._deadline = deadline
+        self._writer = writer(self._responder.record)
+        # The second one keeps in the spool what finds the queue of the first one full.
+        self._writers = [self._writer, *([writer(self._responder.put_off)] if opened else [])]
+        self._tasks: list[PeriodicTask] = []
+        self._parked = None
         if store.log is not None:
-            count = store.log.count_hours
-            every = COUNT_EVERY
-            self._tasks.append(PeriodicTask(count, seconds=every, name="hourly count", later=True))
-        if observer is not None:
-            self._be_watched(store, opened)
+            self._parked = ParkedRetry(store, store.log, provider.parse, self._responder.notify)
+            self._add_task(store.log.count_hours, COUNT_EVERY, "hourly count", later=True)
+            if sweep:
+                self._add_task(self._parked.retry_due, SWEEP_EVERY, "sweep")
+        if opened is not None:
+            self._drain(opened, store, bodies=keep_bodies, swept=sweep)
+        if self._observer is not None:
+            self._start_observer(self._observer, store, opened)
+        self.reset()
+        reset_after_fork(self)
 
     def admit(self, head: RequestHead) -> Response | None:
-        """Refuse a head for its path, method or secret, in this order; None admits it."""
+        """Check the path, the method and the secret, in this order; None admits the request."""
         if not head.is_at(self.endpoint):
             return self.refuse(head, Refusal.NO_SUCH_PATH)
         if head.method != "POST":
@@ -141,111 +141,150 @@ class Receiver:
         return None
 
     def refuse(self, head: RequestHead, refusal: Refusal) -> Response:
-        """Return the response of a refusal for which there is nothing to record, and tell of it."""
-        self._observer.refused(head, refusal)
+        """Return the response to a request without a notification, and report the refusal."""
+        if self._observer is not None:
+            self._observer.refused(head, refusal)
         log_refusal(head, refusal)
         return refuse(refusal)
 
-    def __call__(self, request: Request) -> Response | Promise[Response]:
-        """Record an admitted request in the receiver's thread, with all that wait there."""
-        self.start()
-        return self._intake.submit(self._arrive(request))
+    def submit(
+        self, request: Request, loop: AbstractEventLoop, reply: Callable[[Response], object]
+    ) -> None:
+        """Record an admitted request; pass the response to `reply` in the thread of the loop."""
+        arrival = self._arrival(request)
+        if arrival.notification is None and not self._has_log:
+            reply(self._responder.refuse_unsupported(arrival))
+            return
+        for writer in self._writers:
+            try:
+                writer.submit(arrival, loop, reply)
+            except QueueFull:
+                continue
+            return
+        reply(self._responder.turn_away([arrival])[0])
 
-    def answer(self, request: Request) -> Response:
+    def __call__(self, request: Request) -> Response:
+        """Record an admitted request, together with those of other threads, and wait for it."""
+        arrival = self._arrival(request)
+        if arrival.notification is None and not self._has_log:
+            return self._responder.refuse_unsupported(arrival)
+        for writer in self._writers:
+            try:
+                return writer.wait(arrival)
+            except QueueFull:
+                continue
+        return self._responder.turn_away([arrival])[0]
+
+    def record_directly(self, request: Request) -> Response:
         """Record an admitted request in the calling thread, within the deadline.
 
-        In a transaction of the host's, which no store may cut, only each statement is limited:
-        a database that stopped without a word holds it for longer. To sweep, and to empty
-        the spool, call `start` besides.
+        In a transaction of the host, which no store may end, only each statement has a time
+        limit: a database that stopped responding blocks it for longer. No task is started.
         """
-        return self._intake.answer(self._arrive(request))
+        arrival = self._arrival(request, start=False)
+        if arrival.notification is None and not self._has_log:
+            return self._responder.refuse_unsupported(arrival)
+        try:
+            with limited_to(self._deadline * RECORDING):
+                return self._responder.record([arrival])[0]
+        except Exception as error:  # noqa: BLE001 - a 503 loses nothing, whatever it is
+            place = "".join(format_tb(error.__traceback__))  # its text may quote the notification
+            log.error("Returned 503: %s, a bug, raised at\n%s", type(error).__name__, place)
+            return unavailable(arrival)
 
     def start(self) -> None:
-        """Start to sweep and to empty the spool, where asked for: a queued request does so, too."""
-        for task in self._tasks:
-            task.start()
+        """Start to retry parked notifications and to empty the spool, if configured.
 
-    def revisit(self, *message_ids: str) -> Promise[int]:
-        """Try again what is parked for these messages: call it when their dispatches are committed.
+        The first queued request does so, too.
+        """
+        started = [task.start() for task in self._tasks]
+        self._started = all(started)
 
-        It is done in a thread of its own; the promise is how many were recorded, or a
-        `StoreError`. What cannot be done now, or is being refused at this moment, is
-        left to the sweep. Raises `ConfigurationError` where there is no log.
+    def retry_now(self, *message_ids: str) -> Future[int]:
+        """Retry what is parked for these messages; call it after their dispatches are committed.
+
+        The future's result is the number that were recorded, or a `StoreError`. Notifications
+        that cannot be recorded now are left to the sweep. Raises `ConfigurationError` if there
+        is no log.
         """
         if self._parked is None:
-            raise ConfigurationError("Without a log nothing is parked.")
-        try:
-            return self._parked.revisit(message_ids)
-        except QueueFull:
-            none: Promise[int] = Promise()
-            none.set_result(0)
-            return none
+            raise ConfigurationError("Without a log, nothing is parked.")
+        return self._parked.retry_now(message_ids)
 
     def close(self, timeout: float | None = None) -> None:
-        """Take no more, record what waits, end the threads; wait `timeout` seconds for each."""
-        for each in (self._intake, *self._tasks, self._parked, *self._hooks.values()):
+        """Accept nothing more, record what is queued, and end all threads.
+
+        Waits up to `timeout` seconds for each thread.
+        """
+        for each in (*self._writers, *self._tasks, self._parked, *self._hooks.values()):
             if each is not None:
                 each.close(timeout)
 
-    def ended(self, arrival: Arrival, outcome: Outcome) -> None:
-        """Hear how a notification ended, after the commit: calls the hook, off this thread.
+    def reset(self) -> None:
+        """Start the tasks again with the next request: threads do not survive a fork."""
+        self._started = False
 
-        It is the one place for a host that tells its own code in another way.
-        """
+    def on_outcome(self, arrival: Arrival, outcome: Outcome) -> None:
+        """Call the hook for an outcome, after the commit; a subclass may do something else."""
         hook = self._hooks.get(type(outcome))
         if hook is not None:
             hook(arrival, outcome)
 
-    def _tell(self, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> None:
-        """Tell how they ended. What is answered 503 has not: it comes again."""
-        for arrival, outcome in zip(arrivals, outcomes, strict=True):
-            match outcome:
-                case Refused(Refusal.FAILED | Refusal.UNAVAILABLE):
-                    pass
-                case Refused() if is_probe(arrival):
-                    pass  # `hookrow check URL` is refused on purpose
-                case _:
-                    self._try_ended(arrival, outcome)
-
-    def _try_ended(self, arrival: Arrival, outcome: Outcome) -> None:
-        """Call `ended`; log what it raises, because the notification is committed already."""
-        try:
-            self.ended(arrival, outcome)
-        except Exception as error:  # noqa: BLE001 - of a host that overrides it
-            place = "".join(format_tb(error.__traceback__))  # its text may quote a notification
-            log.error(
-                "Receiver.ended raised %s; responses are not affected. It was raised at\n%s",
-                type(error).__name__,
-                place,
-            )
-
-    def _arrive(self, request: Request) -> Arrival:
+    def _arrival(self, request: Request, *, start: bool = True) -> Arrival:
+        if start and not self._started:
+            self.start()
         head = request.head
-        context = self._observer.admitted(head)
+        context = None if self._observer is None else self._observer.admitted(head)
         return read(self._provider, request.body, datetime.now(UTC), head.request_id, context)
 
-    def _open(self, path: str | PathLike[str], store: Store, *, bodies: bool, swept: bool) -> Spool:
-        """Open the spool, and have it emptied."""
-        from hookrow.receiver.drain import DRAIN_EVERY, Drain  # noqa: PLC0415 - sqlite3 is loaded where asked
-        from hookrow.receiver.spool import Spool  # noqa: PLC0415 - as above
+    def _drain(self, spool: Spool, store: Store, *, bodies: bool, swept: bool) -> None:
+        """Empty the spool from time to time."""
+        from hookrow.receiver.drain import DRAIN_EVERY, Drain  # noqa: PLC0415 - loads sqlite3
 
-        spool, arrive = Spool(path), partial(read, self._provider)
-        drain = Drain(spool, store, arrive, self._tell, bodies=bodies, swept=swept)
-        self._tasks.append(PeriodicTask(drain, seconds=DRAIN_EVERY, name="emptying of the spool"))
-        return spool
+        arrive, notify = partial(read, self._provider), self._responder.notify
+        drain = Drain(spool, store, arrive, notify, bodies=bodies, swept=swept)
+        self._add_task(drain, DRAIN_EVERY, "emptying of the spool")
 
-    def _be_watched(self, store: Store, spool: Spool | None) -> None:
-        """Pass the gauges to the observer, and have it collect them."""
+    def _start_observer(self, observer: Observer, store: Store, spool: Spool | None) -> None:
         gauges = Gauges(
-            backlog=self._intake.waiting,
+            backlog=self._writer.waiting,
             spooled=spool.count if spool else int,
-            secret_matches=lambda: getattr(self._provider, "matched", {}),  # ours counts them
+            secret_matches=lambda: getattr(self._provider, "matched", {}),  # of Postmark
             log=store.log,
         )
-        self._observer.start(gauges)
-        self._tasks.append(
-            PeriodicTask(self._observer.collect, seconds=COLLECT_EVERY, name="observer")
-        )
+        observer.start(gauges)
+        self._add_task(observer.collect, COLLECT_EVERY, "observer")
+
+    def _add_task(
+        self, work: Callable[[], object], seconds: float, name: str, *, later: bool = False
+    ) -> None:
+        self._tasks.append(PeriodicTask(work, seconds=seconds, name=name, later=later))
+
+
+def read(
+    provider: Provider,
+    body: bytes,
+    received_at: datetime,
+    request_id: str = "",
+    context: object | None = None,
+) -> Arrival:
+    """Return the arrival of a body, supported or not."""
+    notification = provider.parse(body)
+    return Arrival(
+        notification,
+        body,
+        received_at,
+        unsupported=_SUPPORTED if notification is not None else provider.describe(body),
+        provider=provider.name,
+        request_id=request_id,
+        context=context,
+    )
+
+
+def _open_spool(path: str | PathLike[str]) -> Spool:
+    from hookrow.receiver.spool import Spool  # noqa: PLC0415 - loads sqlite3
+
+    return Spool(path)
 
 
 def _check_limits(*, group: object, backlog: object, deadline: object) -> None:
@@ -263,6 +302,9 @@ def _check_limits(*, group: object, backlog: object, deadline: object) -> None:
 
 def _check_sweep(store: Store, *, keep_bodies: bool) -> None:
     if store.log is None:
-        raise ConfigurationError("Without a log nothing is parked: leave out the sweep.")
+        raise ConfigurationError("Without a log, nothing is parked: leave out the sweep.")
     if not keep_bodies:
-        raise ConfigurationError("Without bodies nothing can be tried again: no sweep, then.")
+        raise ConfigurationError("Without bodies, nothing can be retried: leave out the sweep.")
+
+
+_SUPPORTED = Unsupported()

@@ -1,144 +1,121 @@
-"""Recording: find, decide and write, all of a group in one transaction."""
+"""Recording a group: find, decide and write in one transaction; and what follows if that fails.
+
+A failed transaction changed nothing. Each response is therefore either the outcome of a commit,
+or 503, after which the provider sends the notification again. It is kept nevertheless: in the
+log if the work failed, otherwise in the spool.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from random import uniform
 from threading import Lock
-from time import monotonic, perf_counter, sleep
+from time import monotonic, sleep
 from traceback import format_tb
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from hookrow.concurrency import reset_after_fork
 from hookrow.core.log_entry import LogEntry, entries, written_size
 from hookrow.core.notification import Arrival, Outcome, Refusal
 from hookrow.core.rules import affected_rows, decide, fail, fail_locked, lookup_keys, merge
-from hookrow.observability.logging import describe_arrival, log_group, request_ids
-from hookrow.observability.observer import Observer
-from hookrow.receiver.sizes import LARGEST_GROUP
+from hookrow.core.sizes import LARGEST_GROUP, TEXT_PER_BYTE
+from hookrow.observability.logging import describe_arrival, request_ids
 from hookrow.stores import Conflict, Locked, Rejected, Store, StoreError
-from hookrow.stores.timeouts import LOCK_TIMEOUT, left
+from hookrow.stores.timeouts import DEADLINE, LOCK_TIMEOUT, left
+
+PAUSES = (0.01, 0.03, 0.1, 0.3)
+"""In seconds; the pauses before a group that conflicted with another one is tried again."""
+
+PATIENCE = 5.0
+"""In seconds; how long manual operations retry on conflict."""
+
+PAUSE_AFTER_OUTAGE = 1.0
+"""In seconds; how long a store that could not be reached is not used."""
+
+OUTAGE = 3
+"""If the store is unavailable to so many notifications in succession, it is to all of them."""
+
+_UNAVAILABLE = Refusal.UNAVAILABLE.refused()
 
 log = logging.getLogger("hookrow")
-
-Work: TypeAlias = Callable[[Sequence[Arrival]], list[Outcome]]
-
-
-class _OneLarge:
-    """Lets one notification at a time be written that is larger than a group may be.
-
-    Its text takes some 50 MiB on its way to the database, in each thread that writes one.
-    """
-
-    _lock: Lock
-
-    def __init__(self) -> None:
-        self.reset()
-        reset_after_fork(self)
-
-    @contextmanager
-    def __call__(self, arrivals: Sequence[Arrival]) -> Iterator[None]:
-        """Wait until no other is written. Raises `Locked` if that takes too long."""
-        if len(arrivals) != 1 or written_size(arrivals[0]) <= LARGEST_GROUP:
-            yield
-            return
-        lock = self._lock  # a child process has another
-        if not lock.acquire(timeout=max(min(left(), LOCK_TIMEOUT), 0)):
-            raise Locked("Another large notification is being written.")
-        try:
-            yield
-        finally:
-            lock.release()
-
-    def reset(self) -> None:
-        """Begin anew: nothing is being written."""
-        self._lock = Lock()
-
-
-_one_large = _OneLarge()
 
 
 def record(
     store: Store, arrivals: Sequence[Arrival], *, skip_locked: bool = False, bodies: bool = True
 ) -> list[Outcome]:
-    """Find what the arrivals mention, decide on each, merge and save: one transaction.
+    """Record a group in one transaction: find its rows, decide on each arrival, write the changes.
 
-    With `skip_locked` those whose rows are held by others fail instead of waiting.
-    The log, where there is one, keeps them, with their `bodies` or without. Raises a
-    `StoreError`; then nothing is changed.
+    With `skip_locked`, arrivals whose rows are locked fail instead of waiting. The log, if there
+    is one, keeps all arrivals, with or without their `bodies`. Raises a `StoreError`; nothing is
+    changed then.
     """
     with _one_large(arrivals), store.transaction(skip_locked=skip_locked) as transaction:
         rows = transaction.find(lookup_keys(arrivals))
         outcomes = [decide(arrival, rows) for arrival in arrivals]
         if skip_locked:
             outcomes = fail_locked(outcomes, transaction.lock(affected_rows(outcomes)))
-        transaction.write(merge(outcomes), _kept(store, arrivals, outcomes, bodies=bodies))
+        transaction.write(merge(outcomes), _log_entries(store, arrivals, outcomes, bodies=bodies))
     return outcomes
 
 
 def keep_failed(store: Store, arrivals: Sequence[Arrival], *, bodies: bool = True) -> None:
-    """Keep in the log, where there is one, that the work on the arrivals failed.
-
-    It is evidence, and what is tried again. Raises a `StoreError`.
-    """
+    """Add arrivals to the log as failed, if there is a log. Raises a `StoreError`."""
     with _one_large(arrivals):
-        kept = _kept(store, arrivals, fail(arrivals), bodies=bodies)
+        kept = _log_entries(store, arrivals, fail(arrivals), bodies=bodies)
         if kept:
             with store.transaction() as transaction:
                 transaction.write((), kept)
 
 
 def is_reachable(store: Store) -> bool:
-    """Tell whether the store can begin a transaction and commit it."""
+    """Return whether the store can begin and commit a transaction."""
     try:
         with store.transaction() as transaction:
-            transaction.lock(())  # or PostgreSQL would be asked nothing
+            transaction.lock(())  # without a statement, PostgreSQL would not be asked at all
     except StoreError:
         return False
     return True
-
-
-def _kept(
-    store: Store, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome], *, bodies: bool
-) -> Sequence[LogEntry]:
-    if store.log is None:
-        return ()
-    return entries(arrivals, outcomes, datetime.now(UTC), bodies=bodies)
-
-
-PAUSES = (0.01, 0.03, 0.1, 0.3)
-"""In seconds; how long a group that met another waits before it tries again."""
-
-PATIENCE = 5.0
-"""In seconds; how long what is done by a command or by hand, and meets others, is tried again."""
-
-REST = 1.0
-"""In seconds; how long a store that could not be reached is left alone."""
-
-OUTAGE = 3
-"""In notifications; if the store is unavailable to so many in succession, it is to all."""
-
-_UNAVAILABLE = Refusal.UNAVAILABLE.refused()
-
-_ANSWERING = "Answering %d notifications 503%s: %s"
 
 
 class Attempt(Protocol):
     """Records a group in one transaction, or raises a `StoreError`."""
 
     def __call__(self, arrivals: Sequence[Arrival], *, skip_locked: bool = False) -> list[Outcome]:
-        """Record them all; with `skip_locked` refuse those whose rows are held."""
+        """Record all; with `skip_locked`, fail those whose rows are locked."""
 
 
-class Retry:
-    """Makes attempts at a group until it is recorded, refused, or out of time.
+def retry_on_conflict(
+    attempt: Attempt, arrivals: Sequence[Arrival], *, until: float, skip_locked: bool = False
+) -> list[Outcome]:
+    """Attempt to record a group until it succeeds, or until a time of `monotonic`.
 
-    A group begins no further attempt once `seconds` have passed. Arrivals whose work
-    failed are handed to `fail`, which may raise a `StoreError`; those for which there
-    is no database just now, to `spool`. If the store is unavailable to a group but
+    After a lock timeout, locked rows are skipped. Raises a `StoreError`.
+    """
+    pauses = iter(PAUSES)
+    while True:
+        try:
+            return attempt(arrivals, skip_locked=skip_locked)
+        except Conflict:
+            pause = next(pauses, None)
+            if pause is None or monotonic() > until:
+                raise
+            # Without jitter, two groups that conflicted would conflict again.
+            sleep(pause * uniform(0.5, 1.5))  # noqa: S311 - not cryptographic
+        except Locked:
+            if skip_locked or monotonic() > until:
+                raise
+            skip_locked = True
+
+
+class GroupRecorder:
+    """Records a group, and after a failure retries it, splits it or refuses it.
+
+    No attempt begins after `seconds`. Arrivals on which the store fails are passed to
+    `keep_failed`, which may raise a `StoreError`; those that cannot be recorded because the
+    store is unavailable are passed to `spool`. If the store is unavailable to a group but
     `reachable`, some of the arrivals must be the cause: they are recorded one by one.
     """
 
@@ -146,48 +123,51 @@ class Retry:
         self,
         attempt: Attempt,
         *,
-        fail: Callable[[Sequence[Arrival]], object],
+        keep_failed: Callable[[Sequence[Arrival]], object],
         reachable: Callable[[], bool],
         spool: Callable[[Sequence[Arrival]], object],
         seconds: float,
     ) -> None:
         self._attempt = attempt
-        self._fail = fail
+        self._keep_failed = keep_failed
         self._reachable = reachable
         self._spool = spool
         self._seconds = seconds
-        self._resting_until = 0.0
+        self._paused_until = 0.0
 
     def __call__(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
         """Return an outcome for each arrival. Never raises."""
-        return self._record(arrivals, until=monotonic() + min(self._seconds, left()))
+        return self._record(arrivals, until=min(monotonic() + self._seconds, DEADLINE.get()))
 
     def _record(self, arrivals: Sequence[Arrival], until: float) -> list[Outcome]:
         now = monotonic()
-        if now < self._resting_until or now > until:
+        if now < self._paused_until or now > until:
             return self._unavailable(arrivals)
         try:
             return retry_on_conflict(self._attempt, arrivals, until=until)
         except (Conflict, Locked) as error:
-            log.warning(
-                _ANSWERING, *_told(arrivals), error, extra={"request_ids": request_ids(arrivals)}
-            )
+            self._log_failure(logging.WARNING, arrivals, str(error))
         except Rejected as error:
             if len(arrivals) > 1:
                 return self._record_singly(arrivals, until)
-            self._refused(arrivals[0], error)
+            _log_rejected(arrivals[0], error)
         except StoreError as error:
-            if monotonic() > until or not self._reachable():
-                self._rest(arrivals, str(error))
-            elif len(arrivals) > 1:
-                return self._record_singly(arrivals, until)
-            else:
-                self._refused(arrivals[0], error)
-            return self._unavailable(arrivals)
-        except Exception as error:  # noqa: BLE001 - whatever it is, nothing is lost by a 503
+            return self._after_outage(arrivals, until, error)
+        except Exception as error:  # noqa: BLE001 - a 503 loses nothing, whatever it is
             place = "".join(format_tb(error.__traceback__))
-            self._rest(arrivals, f"{type(error).__name__}, a fault to be reported, at\n{place}")
+            self._pause(arrivals, f"{type(error).__name__}, a bug, raised at\n{place}")
         return self._failed(arrivals, until)
+
+    def _after_outage(
+        self, arrivals: Sequence[Arrival], until: float, error: StoreError
+    ) -> list[Outcome]:
+        if monotonic() > until or not self._reachable():
+            self._pause(arrivals, str(error))
+        elif len(arrivals) > 1:
+            return self._record_singly(arrivals, until)
+        else:
+            _log_rejected(arrivals[0], error)
+        return self._unavailable(arrivals)
 
     def _record_singly(self, arrivals: Sequence[Arrival], until: float) -> list[Outcome]:
         """Record one by one, unless the store is unavailable to several in succession."""
@@ -198,21 +178,12 @@ class Retry:
             outcomes += self._record([arrival], until)
         return outcomes
 
-    def _refused(self, arrival: Arrival, error: StoreError) -> None:
-        # No traceback: it may quote the row.
-        log.error(
-            "The database refuses %s: %s",
-            describe_arrival(arrival),
-            error,
-            extra={"request_id": arrival.request_id},
-        )
-
     def _failed(self, arrivals: Sequence[Arrival], until: float) -> list[Outcome]:
         if monotonic() > until:
             return self._unavailable(arrivals)
         try:
-            self._fail(arrivals)
-        except Exception as error:  # noqa: BLE001 - there is still the spool
+            self._keep_failed(arrivals)
+        except Exception as error:  # noqa: BLE001 - the spool can still keep them
             log.error("The log cannot be written: %s: %s", type(error).__name__, error)
             self._spool(arrivals)
         return fail(arrivals)
@@ -221,64 +192,75 @@ class Retry:
         self._spool(arrivals)
         return fail(arrivals, Refusal.UNAVAILABLE)
 
-    def _rest(self, arrivals: Sequence[Arrival], why: str) -> None:
-        self._resting_until = monotonic() + REST
-        log.error(_ANSWERING, *_told(arrivals), why, extra={"request_ids": request_ids(arrivals)})
+    def _pause(self, arrivals: Sequence[Arrival], why: str) -> None:
+        self._paused_until = monotonic() + PAUSE_AFTER_OUTAGE
+        self._log_failure(logging.ERROR, arrivals, why)
+
+    def _log_failure(self, level: int, arrivals: Sequence[Arrival], why: str) -> None:
+        requests = request_ids(arrivals)
+        named = f" (requests {', '.join(requests)})" if requests else ""
+        log.log(
+            level,
+            "Returned 503 to %s%s: %s",
+            "1 notification" if len(arrivals) == 1 else f"{len(arrivals)} notifications",
+            named,
+            why,
+            extra={"request_ids": requests},
+        )
 
 
-def retry_on_conflict(
-    attempt: Attempt, arrivals: Sequence[Arrival], *, until: float, skip_locked: bool = False
-) -> list[Outcome]:
-    """Attempt until it is done or `until` has come (of `monotonic`). Raises a `StoreError`."""
-    pauses = iter(PAUSES)
-    while True:
+def _log_rejected(arrival: Arrival, error: StoreError) -> None:
+    # Without a traceback, which may quote the row.
+    log.error(
+        "The database rejects %s: %s",
+        describe_arrival(arrival),
+        error,
+        extra={"request_id": arrival.request_id},
+    )
+
+
+def _log_entries(
+    store: Store, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome], *, bodies: bool
+) -> Sequence[LogEntry]:
+    if store.log is None:
+        return ()
+    return entries(arrivals, outcomes, datetime.now(UTC), bodies=bodies)
+
+
+class _LargeArrivals:
+    """Lets one thread at a time write an arrival whose text is larger than a group's.
+
+    The text takes some 50 MiB on its way to the database.
+    """
+
+    _lock: Lock
+
+    def __init__(self) -> None:
+        self.reset()
+        reset_after_fork(self)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Wait until no other thread writes one. Raises `Locked` if that takes too long."""
+        lock = self._lock  # a child process has another
+        if not lock.acquire(timeout=max(min(left(), LOCK_TIMEOUT), 0)):
+            raise Locked("Another large notification is being written.")
         try:
-            return attempt(arrivals, skip_locked=skip_locked)
-        except Conflict:
-            pause = next(pauses, None)
-            if pause is None or monotonic() > until:
-                raise
-            # Without jitter two groups that met would meet again.
-            sleep(pause * uniform(0.5, 1.5))  # noqa: S311 - no secret hangs on it
-        except Locked:
-            if skip_locked or monotonic() > until:
-                raise
-            skip_locked = True
+            yield
+        finally:
+            lock.release()
+
+    def reset(self) -> None:
+        """Create a lock that is free."""
+        self._lock = Lock()
 
 
-def _told(arrivals: Sequence[Arrival]) -> tuple[int, str]:
-    """Return how many there are, and which."""
-    named = ", ".join(request_ids(arrivals))
-    return len(arrivals), f", requests {named}" if named else ""
+_large_arrivals = _LargeArrivals()
+_no_lock = nullcontext()
 
 
-def observed(work: Work, observer: Observer) -> Work:
-    """Return the work on a group such that the observer, and the log at debug level, hear of it."""
-
-    def observed_work(arrivals: Sequence[Arrival]) -> list[Outcome]:
-        ended = observer.begin_group(arrivals, [each.context for each in arrivals])
-        began = perf_counter()
-        outcomes = work(arrivals)
-        if ended is not None:
-            ended(outcomes)
-        log_group(arrivals, outcomes, perf_counter() - began)
-        return outcomes
-
-    return observed_work
-
-
-def attempted(attempt: Attempt, observer: Observer) -> Attempt:
-    """Return the attempt such that the observer hears of each."""
-
-    def observed_attempt(
-        arrivals: Sequence[Arrival], *, skip_locked: bool = False
-    ) -> list[Outcome]:
-        try:
-            outcomes = attempt(arrivals, skip_locked=skip_locked)
-        except Exception as error:
-            observer.attempted(arrivals, error)
-            raise
-        observer.attempted(arrivals, None)
-        return outcomes
-
-    return observed_attempt
+def _one_large(arrivals: Sequence[Arrival]) -> AbstractContextManager[None]:
+    """Return the lock for a single large arrival, or none."""
+    if len(arrivals) != 1 or len(arrivals[0].body) * TEXT_PER_BYTE <= LARGEST_GROUP:
+        return _no_lock
+    return _large_arrivals.locked() if written_size(arrivals[0]) > LARGEST_GROUP else _no_lock

@@ -1,7 +1,7 @@
-"""Recording what came earlier: from the log, or from the spool.
+"""Replay: notifications from the log or the spool are recorded again.
 
-It goes the way of every notification, through `record()`; only that it is not live,
-so that it never takes the place of something newer.
+They take the path of every notification, `record()`, but they are not live, so that none of them
+overrides anything newer.
 """
 
 from __future__ import annotations
@@ -15,51 +15,42 @@ from time import monotonic, sleep
 from typing import TypeAlias
 
 from hookrow.core.log_entry import StoredEntry, body_of, written_size
-from hookrow.core.notification import (
-    Arrival,
-    Notification,
-    Outcome,
-    Recorded,
-    Refusal,
-    RowId,
-    Source,
-)
+from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, RowId, Source
 from hookrow.core.rules import affected_rows, decide, fail, lookup_keys, merge
+from hookrow.core.sizes import leading
 from hookrow.observability.logging import describe_arrival
+from hookrow.providers import Parse
 from hookrow.receiver.recorder import PATIENCE, Attempt, keep_failed, record, retry_on_conflict
-from hookrow.receiver.sizes import leading
 from hookrow.stores import Conflict, Locked, State, Store, StoreError, Unavailable
 from hookrow.stores.log import LogReader, Query
 
 log = logging.getLogger("hookrow")
 
 GROUP = 64
-"""How many notifications share a transaction: fewer than live ones, whom it must not hold up."""
+"""The most notifications in a transaction: fewer than live ones, which wait for its locks."""
 
 PAUSE = 0.02
-"""In seconds, between two groups: on SQLite a waiting writer polls, and may find it taken."""
+"""In seconds; the pause between two groups, in which SQLite lets other writers begin."""
 
-Parse: TypeAlias = Callable[[bytes], Notification | None]
-
-Tell: TypeAlias = Callable[[Sequence[Arrival], Sequence[Outcome]], object]
-"""Hears of arrivals, and how they ended."""
+OutcomesCallback: TypeAlias = Callable[[Sequence[Arrival], Sequence[Outcome]], object]
+"""Receives the arrivals of a group and their outcomes, after the commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """How a notification would end, and the rows before and after it, by what they are."""
+    """The outcome that a notification would have, and the affected rows before and after it."""
 
     outcome: Outcome
     before: Mapping[RowId, State]
     after: Mapping[RowId, State]
 
 
-class _Undone(Exception):
-    """Ends a transaction whose changes are not wanted."""
+class _Rollback(Exception):
+    """Rolls a transaction back."""
 
 
 def arrivals_of(entries: Iterable[StoredEntry], parse: Parse) -> list[Arrival]:
-    """Return notifications as they arrive again, but for those whose body is not there."""
+    """Return the arrivals of log entries, without those whose body is not kept as it came."""
     return [
         Arrival(
             parse(body),
@@ -75,60 +66,8 @@ def arrivals_of(entries: Iterable[StoredEntry], parse: Parse) -> list[Arrival]:
     ]
 
 
-def record_late(store: Store, arrivals: Sequence[Arrival], *, bodies: bool = True) -> list[Outcome]:
-    """Record arrivals that came earlier. What the database refuses is kept as failed.
-
-    Where the log refuses it, too, it ends as unavailable: nothing keeps it. Raises a
-    `StoreError` where nothing can be recorded just now.
-    """
-    outcomes: list[Outcome] = []
-    while group := leading(arrivals[len(outcomes) :], written_size):
-        outcomes += _record_group(store, group, bodies=bodies)
-    return outcomes
-
-
-def _record_group(store: Store, arrivals: Sequence[Arrival], *, bodies: bool) -> list[Outcome]:
-    attempt = partial(record, store, bodies=bodies)
-    try:
-        outcomes = retry_on_conflict(
-            attempt, arrivals, until=monotonic() + PATIENCE, skip_locked=True
-        )
-    except (Conflict, Locked, Unavailable):
-        raise
-    except Exception as error:  # noqa: BLE001 - the data, or a fault of ours: the others go on
-        if len(arrivals) > 1:
-            return _record_singly(store, arrivals, bodies=bodies)
-        fault = error if isinstance(error, StoreError) else type(error).__name__
-        log.error("Cannot record %s: %s", describe_arrival(arrivals[0]), fault)
-        return _kept(store, arrivals, bodies=bodies)
-    return _waited_for(attempt, arrivals, outcomes)
-
-
-def record_ready(
-    store: Store, arrivals: Sequence[Arrival]
-) -> tuple[Sequence[Arrival], Sequence[Outcome]]:
-    """Record those arrivals whose rows exist now; return them, and how they ended."""
-    with store.reading() as reading:
-        rows = reading.find(lookup_keys(arrivals))
-    ready = [each for each in arrivals if isinstance(decide(each, rows), Recorded)]
-    return ready, record_late(store, ready) if ready else []
-
-
-def dry_run(store: Store, arrival: Arrival) -> DryRun:
-    """Record an arrival and undo it: tell how it would end, and what it would change."""
-    with suppress(_Undone), store.transaction() as transaction:
-        outcome = decide(arrival, transaction.find(lookup_keys([arrival])))
-        rows = affected_rows([outcome])
-        transaction.lock(rows)
-        before = transaction.read(rows)
-        transaction.write(merge([outcome]))
-        rehearsal = DryRun(outcome, before, transaction.read(rows))
-        raise _Undone
-    return rehearsal
-
-
-def matching(reader: LogReader, query: Query) -> Iterator[Sequence[StoredEntry]]:
-    """Yield all entries that are meant, oldest first, in groups."""
+def matching_entries(reader: LogReader, query: Query) -> Iterator[Sequence[StoredEntry]]:
+    """Yield all entries that match the query in groups, oldest first."""
     last = 0
     while found := reader.oldest(query, after=last, limit=GROUP):
         yield found
@@ -136,33 +75,86 @@ def matching(reader: LogReader, query: Query) -> Iterator[Sequence[StoredEntry]]
         sleep(PAUSE)
 
 
-def _waited_for(
+def replay(store: Store, arrivals: Sequence[Arrival], *, bodies: bool = True) -> list[Outcome]:
+    """Record arrivals that are not live.
+
+    An arrival that the database refuses is kept in the log as failed. If the log refuses it too,
+    its outcome is unavailable, and it is kept nowhere. Raises a `StoreError` if the database
+    cannot record anything now.
+    """
+    outcomes: list[Outcome] = []
+    while group := leading(arrivals[len(outcomes) :], written_size):
+        outcomes += _replay_group(store, group, bodies=bodies)
+    return outcomes
+
+
+def replay_ready(
+    store: Store, arrivals: Sequence[Arrival]
+) -> tuple[Sequence[Arrival], Sequence[Outcome]]:
+    """Record the arrivals whose rows exist now; return these arrivals and their outcomes."""
+    with store.reading() as reading:
+        rows = reading.find(lookup_keys(arrivals))
+    ready = [each for each in arrivals if isinstance(decide(each, rows), Recorded)]
+    return ready, replay(store, ready) if ready else []
+
+
+def dry_run(store: Store, arrival: Arrival) -> DryRun:
+    """Record an arrival in a transaction that is rolled back; return what it changed."""
+    with suppress(_Rollback), store.transaction() as transaction:
+        outcome = decide(arrival, transaction.find(lookup_keys([arrival])))
+        rows = affected_rows([outcome])
+        transaction.lock(rows)
+        before = transaction.read(rows)
+        transaction.write(merge([outcome]))
+        result = DryRun(outcome, before, transaction.read(rows))
+        raise _Rollback
+    return result
+
+
+def _replay_group(store: Store, arrivals: Sequence[Arrival], *, bodies: bool) -> list[Outcome]:
+    attempt = partial(record, store, bodies=bodies)
+    try:
+        outcomes = retry_on_conflict(
+            attempt, arrivals, until=monotonic() + PATIENCE, skip_locked=True
+        )
+    except (Conflict, Locked, Unavailable):
+        raise
+    except Exception as error:  # noqa: BLE001 - bad data, or a bug: the other arrivals go on
+        if len(arrivals) > 1:
+            return _replay_singly(store, arrivals, bodies=bodies)
+        fault = error if isinstance(error, StoreError) else type(error).__name__
+        log.error("Cannot record %s: %s", describe_arrival(arrivals[0]), fault)
+        return _keep_failed(store, arrivals, bodies=bodies)
+    return _retry_locked(attempt, arrivals, outcomes)
+
+
+def _replay_singly(store: Store, arrivals: Sequence[Arrival], *, bodies: bool) -> list[Outcome]:
+    """Record arrivals one by one; those after a `StoreError` are unavailable."""
+    outcomes: list[Outcome] = []
+    with suppress(StoreError):
+        for each in arrivals:
+            outcomes += replay(store, [each], bodies=bodies)
+    return outcomes + fail(arrivals[len(outcomes) :], Refusal.UNAVAILABLE)
+
+
+def _retry_locked(
     attempt: Attempt, arrivals: Sequence[Arrival], outcomes: list[Outcome]
 ) -> list[Outcome]:
-    """Wait for the rows that others held: live traffic holds them for a moment only.
+    """Retry the arrivals whose rows were locked, waiting: live transactions are short.
 
-    By now this transaction holds no other row, for which live traffic might wait.
+    The first transaction has ended, so that no live one waits for its rows meanwhile.
     """
-    held = [n for n, outcome in enumerate(outcomes) if outcome == Refusal.FAILED.refused()]
-    if held:
+    locked = [n for n, outcome in enumerate(outcomes) if outcome == Refusal.FAILED.refused()]
+    if locked:
         with suppress(StoreError):  # the log has them as failed already
-            again = [replace(arrivals[n], attempts=0) for n in held]
-            ended = retry_on_conflict(attempt, again, until=monotonic() + PATIENCE)
-            for n, outcome in zip(held, ended, strict=True):
+            again = [replace(arrivals[n], attempts=0) for n in locked]
+            retried = retry_on_conflict(attempt, again, until=monotonic() + PATIENCE)
+            for n, outcome in zip(locked, retried, strict=True):
                 outcomes[n] = outcome
     return outcomes
 
 
-def _record_singly(store: Store, arrivals: Sequence[Arrival], *, bodies: bool) -> list[Outcome]:
-    """Record a group that failed one by one, as far as the database goes along."""
-    outcomes: list[Outcome] = []
-    with suppress(StoreError):
-        for each in arrivals:
-            outcomes += record_late(store, [each], bodies=bodies)
-    return outcomes + fail(arrivals[len(outcomes) :], Refusal.UNAVAILABLE)
-
-
-def _kept(store: Store, arrivals: Sequence[Arrival], *, bodies: bool) -> list[Outcome]:
+def _keep_failed(store: Store, arrivals: Sequence[Arrival], *, bodies: bool) -> list[Outcome]:
     try:
         keep_failed(store, arrivals, bodies=bodies)
     except StoreError:

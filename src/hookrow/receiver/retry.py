@@ -1,41 +1,55 @@
-"""Parked notifications: those that could not be recorded, tried again until they can."""
+"""Retry: parked notifications are recorded once their rows exist or the database works again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from datetime import UTC, datetime
+from math import inf
 from time import sleep
+from typing import TypeAlias
 
 from hookrow.core.log_entry import StoredEntry
 from hookrow.core.notification import Recorded
 from hookrow.core.rules import is_message_id
-from hookrow.promise import Promise
-from hookrow.receiver.batch import GroupCommit
-from hookrow.receiver.replay import GROUP, PAUSE, Parse, Tell, arrivals_of, record_ready
+from hookrow.providers import Parse
+from hookrow.receiver.batch import BatchWriter, QueueFull
+from hookrow.receiver.replay import GROUP, PAUSE, OutcomesCallback, arrivals_of, replay_ready
 from hookrow.stores import Store
 from hookrow.stores.log import LogReader
 
 SWEEP_EVERY = 60.0
-"""In seconds; how often a sweep looks for what is due."""
+"""In seconds; the interval between two sweeps."""
 
 MOST = 1000
-"""How many a sweep takes; what else is due waits for the next one."""
+"""The most notifications that a sweep retries; the others wait for the next sweep."""
+
+_Call: TypeAlias = tuple[Future[int], Sequence[str]]
+"""A call of `retry_now`: its result and the message ids."""
 
 
-class Parked:
-    """The parked notifications of a store. `tell` hears of those that are recorded."""
+class ParkedRetry:
+    """Retries the parked notifications of a log.
 
-    def __init__(self, store: Store, log: LogReader, parse: Parse, tell: Tell) -> None:
+    `parse` is that of the provider. `on_outcomes` receives the arrivals whose rows exist, and
+    their outcomes.
+    """
+
+    def __init__(
+        self, store: Store, log: LogReader, parse: Parse, on_outcomes: OutcomesCallback
+    ) -> None:
         self._store = store
         self._log = log
         self._parse = parse
-        self._tell = tell
-        self._asked = GroupCommit(self._revisit, group=1)
+        self._on_outcomes = on_outcomes
+        self._calls: BatchWriter[_Call, None] = BatchWriter(
+            self._run, fallback=lambda _: None, deadline=inf, group=1
+        )
 
-    def sweep(self) -> int:
-        """Try again what is due, where its rows exist now; return how many were recorded.
+    def retry_due(self) -> int:
+        """Retry the notifications that are due; return how many were recorded.
 
-        Raises a `StoreError`; what was taken by then is due again later.
+        Raises a `StoreError`. The notifications that were taken by then are due again later.
         """
         recorded = taken = 0
         while taken < MOST:
@@ -47,29 +61,41 @@ class Parked:
             sleep(PAUSE)
         return recorded
 
-    def revisit(self, message_ids: Sequence[str]) -> Promise[int]:
-        """Try again now, in a thread of its own, what is parked for these messages.
+    def retry_now(self, message_ids: Sequence[str]) -> Future[int]:
+        """Retry the parked notifications of these messages in a thread, one call at a time.
 
-        The promise is how many were recorded, or a `StoreError`. Raises `QueueFull`.
+        The result is how many were recorded, or a `StoreError`. It is 0 after `close`, or if no
+        thread can be started.
         """
-        return self._asked.submit([each for each in message_ids if is_message_id(each)])
+        future: Future[int] = Future()
+        try:
+            self._calls.put((future, [*filter(is_message_id, message_ids)]))
+        except QueueFull:
+            future.set_result(0)
+        return future
 
     def close(self, timeout: float | None = None) -> None:
-        """Try what was asked for, and no more; wait `timeout` seconds for it."""
-        self._asked.close(timeout)
+        """Accept no more calls of `retry_now`; wait `timeout` seconds for the earlier ones."""
+        self._calls.close(timeout)
 
-    def _revisit(self, asked: Sequence[Sequence[str]]) -> list[int]:
-        return [
-            sum(
-                self._record(found)
-                for start in range(0, len(message_ids), GROUP)
-                for found in self._found(message_ids[start : start + GROUP])
-            )
-            for message_ids in asked
-        ]
+    def _run(self, calls: Sequence[_Call]) -> Sequence[None]:
+        [(future, message_ids)] = calls
+        if future.set_running_or_notify_cancel():
+            try:
+                future.set_result(self._retry(message_ids))
+            except BaseException as error:  # noqa: BLE001 - passed on to the caller
+                future.set_exception(error)
+        return [None]
 
-    def _found(self, message_ids: Sequence[str]) -> Iterator[Sequence[StoredEntry]]:
-        """Yield what is parked for these messages, oldest first, in groups."""
+    def _retry(self, message_ids: Sequence[str]) -> int:
+        return sum(
+            self._record(found)
+            for start in range(0, len(message_ids), GROUP)
+            for found in self._find(message_ids[start : start + GROUP])
+        )
+
+    def _find(self, message_ids: Sequence[str]) -> Iterator[Sequence[StoredEntry]]:
+        """Yield the parked entries of these messages in groups, oldest first."""
         last = 0
         while found := self._log.parked(message_ids, after=last):
             yield found
@@ -79,6 +105,6 @@ class Parked:
         arrivals = arrivals_of(found, self._parse)
         if not arrivals:
             return 0
-        ready, outcomes = record_ready(self._store, arrivals)
-        self._tell(ready, outcomes)
+        ready, outcomes = replay_ready(self._store, arrivals)
+        self._on_outcomes(ready, outcomes)
         return sum(isinstance(outcome, Recorded) for outcome in outcomes)

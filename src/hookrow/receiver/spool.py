@@ -1,6 +1,6 @@
-"""The spool: where notifications wait for a database that cannot be reached.
+"""The spool: a file that keeps notifications while the database is unavailable.
 
-An SQLite file of this machine's own, synced to the disk before anything goes on.
+It is an SQLite file on this machine. Each write is synced to the disk before it returns.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from pathlib import Path
 
 from hookrow.core.log_entry import fingerprint, largest_written_size
 from hookrow.core.notification import Arrival
+from hookrow.core.sizes import leading
 from hookrow.errors import ConfigurationError
-from hookrow.receiver.sizes import leading
 from hookrow.stores.timeouts import left
 
 log = logging.getLogger("hookrow")
 
 LARGEST = 1024**3
-"""In bytes; how long the file may become."""
+"""In bytes; the largest size of the file."""
 
 LONGEST_WAIT = 5.0
 SHORTEST_WAIT = 0.3
-"""In seconds; how long it waits for other processes, and where no time is left for that."""
+"""In seconds; how long it waits for other processes, and at least, if no time is left."""
 
 _APPLICATION = 0x686F6F6B  # "hook": https://sqlite.org/pragma.html#pragma_application_id
 
 _VERSION = 1
-"""Of the table, in SQLite's `user_version`; 0 is that of hookrow 0.1.0, with the same table."""
+"""The version of the table, in SQLite's `user_version`; 0 is the same table in hookrow 0.1.0."""
 
 _PAGE = 4096
 
@@ -65,12 +65,12 @@ WHERE id > ? ORDER BY id LIMIT ?
 _COUNT = "UPDATE arrivals SET attempts = attempts + ? WHERE id = ?"
 
 FAULTS = (OSError, sqlite3.Error, ConfigurationError)
-"""What may go wrong with a file, or who took its place."""
+"""The errors of a file that fails, or that was replaced by another."""
 
 
 @dataclass(frozen=True, slots=True)
-class Spooled:
-    """One notification that waits, and how often and when it came. Times are UTC."""
+class SpoolEntry:
+    """A notification in the spool: its body, number of arrivals and their times, in UTC."""
 
     id: int
     body: bytes
@@ -80,32 +80,32 @@ class Spooled:
 
 
 class Spool:
-    """A file of arrivals, each notification once, of at most `limit` bytes.
+    """A file of at most `limit` bytes with an entry for each distinct notification.
 
-    Only its owner may read it. Processes may share it. Raises `ConfigurationError`
-    where there can be no such file. `count`, `after`, `take`, `remove` and `drained`
-    raise one of `FAULTS` where the file fails.
+    Only its owner may read it. Processes may share it. Raises `ConfigurationError` if the file
+    cannot be created or written. `count`, `after`, `take`, `remove` and `drained` raise one of
+    `FAULTS` if the file fails.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, limit: int = LARGEST) -> None:
-        self._path = Path(path).absolute()  # wherever the process goes
+        self._path = Path(path).absolute()  # the process may change its directory
         self._limit = limit
         try:
             with self._open() as connection:
                 connection.execute("SELECT count(*) FROM arrivals")
-        except (OSError, ValueError, sqlite3.Error) as error:  # a NUL in it is a ValueError
+        except (OSError, ValueError, sqlite3.Error) as error:  # of a NUL in the path
             raise ConfigurationError(
                 f"The spool {self._path} cannot be written: {error}. "
                 "Name a file of its own, in a folder that hookrow may write to."
             ) from error
 
     def put(self, arrivals: Sequence[Arrival]) -> None:
-        """Keep the arrivals, on the disk. Never raises: what it cannot keep is reported."""
+        """Write the arrivals to the disk. Never raises: arrivals that it cannot keep are logged."""
         try:
             with self._open() as connection:
                 connection.executemany(_PUT, [_row(arrival) for arrival in arrivals])
         except FAULTS as error:
-            if _is_full(error) and len(arrivals) > 1:  # for all of them: some may fit
+            if _is_full(error) and len(arrivals) > 1:  # some may fit
                 half = len(arrivals) // 2
                 self.put(arrivals[:half])
                 self.put(arrivals[half:])
@@ -118,48 +118,48 @@ class Spool:
             )
 
     def count(self) -> int:
-        """Return how many wait. Raises one of `FAULTS`."""
+        """Return the number of entries."""
         with self._open() as connection:
             (count,) = connection.execute("SELECT count(*) FROM arrivals").fetchone()
             return int(count)
 
-    def after(self, last: int, *, limit: int) -> Sequence[Spooled]:
-        """Return those of higher ids than `last`, the longest waiting first.
+    def after(self, last: int, *, limit: int) -> Sequence[SpoolEntry]:
+        """Return at most `limit` entries with ids above `last`, oldest first.
 
-        They are at most `limit`, and fewer if their text is larger than a group may be.
+        There are fewer if their text is larger than a group may be.
         """
         with self._open() as connection:
             rows = connection.execute(_AFTER, (last, limit))
             return [
-                Spooled(id_, body, attempts, *map(datetime.fromisoformat, times))
+                SpoolEntry(id_, body, attempts, *map(datetime.fromisoformat, times))
                 for id_, body, attempts, *times in leading(rows, _size, most=limit)
             ]
 
-    def take(self, spooled: Sequence[Spooled]) -> None:
-        """Take their attempts off, to be counted elsewhere."""
+    def take(self, entries: Sequence[SpoolEntry]) -> None:
+        """Subtract their attempts, which the log counts from now on."""
         with self._open() as connection:
-            connection.executemany(_COUNT, [(-each.attempts, each.id) for each in spooled])
+            connection.executemany(_COUNT, [(-each.attempts, each.id) for each in entries])
 
-    def put_back(self, spooled: Sequence[Spooled]) -> None:
-        """Put their attempts back. Never raises: if it cannot, they are not counted."""
+    def put_back(self, entries: Sequence[SpoolEntry]) -> None:
+        """Add their attempts again. Never raises: if it cannot, they are not counted."""
         try:
             with self._open() as connection:
-                connection.executemany(_COUNT, [(each.attempts, each.id) for each in spooled])
+                connection.executemany(_COUNT, [(each.attempts, each.id) for each in entries])
         except FAULTS as error:
             log.warning("The spool lost count of some notifications: %s", error)
 
-    def remove(self, spooled: Sequence[Spooled]) -> None:
-        """Remove them, once their attempts are taken, but for what came again meanwhile."""
+    def remove(self, entries: Sequence[SpoolEntry]) -> None:
+        """Remove entries whose attempts were taken, except those that came again meanwhile."""
         with self._open() as connection:
             connection.executemany(
                 "DELETE FROM arrivals WHERE id = ? AND attempts <= 0",
-                [(each.id,) for each in spooled],
+                [(each.id,) for each in entries],
             )
 
     @contextmanager
     def drained(self) -> Iterator[bool]:
-        """Yield whether the block is the only one, in all processes, that drains the spool."""
-        # A file of its own: to close the spool's would end SQLite's own locks on it.
+        """Lock the spool against other drains, in all processes; yield False if one has begun."""
+        # The lock has a file of its own, because closing the spool's would end SQLite's locks.
         descriptor = os.open(f"{self._path}.lock", os.O_CREAT | os.O_RDWR, 0o600)
         try:
             try:
@@ -168,13 +168,13 @@ class Spool:
                 yield False
             else:
                 yield True
-                flock(descriptor, LOCK_UN)  # a fork may have the descriptor still
+                flock(descriptor, LOCK_UN)  # a child process may still have the descriptor
         finally:
             os.close(descriptor)
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        """Open the file for one transaction: no connection is left for a fork to share."""
+        """Open the file for one transaction, so that a fork never shares a connection."""
         if not self._path.exists():
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
         timeout = max(min(LONGEST_WAIT, left()), SHORTEST_WAIT)
@@ -191,8 +191,8 @@ class Spool:
         connection.execute(f"PRAGMA max_page_count = {max(self._limit // _PAGE, 1)}")
 
     def _make(self, connection: sqlite3.Connection) -> None:
-        """Create or upgrade the table, unless another process has done so meanwhile."""
-        if not _is_ours(connection):  # on a spool, auto_vacuum would write to the file each time
+        """Create or upgrade the table, unless another process has just done so."""
+        if not _is_ours(connection):  # on a spool, this would write to the file
             connection.execute(f"PRAGMA page_size = {_PAGE}")
             connection.execute("PRAGMA auto_vacuum = FULL")
         connection.execute("BEGIN IMMEDIATE")

@@ -1,6 +1,6 @@
-"""The server: the receiver at its mount path, the health checks, and what is asked for besides.
+"""The ASGI application of `hookrow serve`: the receiver, health checks, metrics and the dashboard.
 
-It is an ASGI application; `processes` runs it.
+Processes, signals and uvicorn are in `run` and `workers`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from hookrow.observability.observer import Observer
 from hookrow.providers.postmark import Postmark
 from hookrow.receiver.receiver import Receiver
 from hookrow.retention import pruned
+from hookrow.server import RECEIVER
 from hookrow.server.health import DatabaseProbe, Liveness, Readiness
 from hookrow.server.settings import Settings, dashboard_path
 from hookrow.stores.log import LogReader
@@ -35,21 +36,21 @@ HOUR = 3600.0
 DAY = 24 * HOUR
 
 DRAIN = 20
-"""In seconds; how long a server that stops waits for what is in flight: a body, and its answer."""
+"""In seconds; how long a server that stops waits for requests in progress: bodies and responses."""
 
 
 class Server:
-    """The ASGI application, with the `receiver` that answers at its mount path by `webhook`.
+    """The application, with its `receiver`, which the server's protocol calls directly.
 
-    Raises `ConfigurationError` where the settings cannot work.
+    Raises `ConfigurationError` if the settings cannot work.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._provider = Postmark(*settings.accepted())
         self._store = store = SQLStore(settings.database_url, settings.schema)
-        readiness = Readiness(DatabaseProbe(store.database, settings.schema))
-        self._pages = {"/healthz": ASGI(Liveness()), "/readyz": ASGI(readiness)}
+        self._readiness = Readiness(DatabaseProbe(store.database, settings.schema))
+        self._pages = {"/healthz": ASGI(Liveness()), "/readyz": ASGI(self._readiness)}
         self.receiver = Receiver(
             self._provider,
             store,
@@ -59,48 +60,49 @@ class Server:
             keep_bodies=settings.bodies,
             observer=self._metrics() if settings.metrics else None,
         )
-        self._tasks = [PeriodicTask(self._count_secrets, seconds=HOUR, name="count of secrets")]
+        self._tasks = [PeriodicTask(self._log_secret_use, seconds=HOUR, name="count of secrets")]
         if store.log is not None:
             prune = partial(self._prune, store.log)
             self._tasks.append(PeriodicTask(prune, seconds=DAY, name="pruning of the log"))
-        self.webhook = ASGI(self.receiver)
+        self._webhook = ASGI(self.receiver)
         self._dashboard = _dashboard(settings, store) if settings.dashboard else None
-        self._drawn = ASGI(self._dashboard) if self._dashboard else self.webhook
-        self._drawn_at = f"{dashboard_path(settings.mount_path)}/"
+        self._dashboard_app = ASGI(self._dashboard) if self._dashboard else self._webhook
+        self._dashboard_path = f"{dashboard_path(settings.mount_path)}/"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request by its path; end when the server does."""
+        """Route a request by its path; start and stop with the server."""
         if scope["type"] == "lifespan":
-            await self._live(receive, send)
+            await self._live(scope, receive, send)
         else:
-            is_drawn = f"{scope['path']}/".startswith(self._drawn_at)
-            other = self._drawn if is_drawn else self.webhook
+            in_dashboard = f"{scope['path']}/".startswith(self._dashboard_path)
+            other = self._dashboard_app if in_dashboard else self._webhook
             await self._pages.get(scope["path"], other)(scope, receive, send)
 
     def reload(self) -> None:
-        """Accept from now on what the secret file says; where it is wrong, what it said before."""
-        rate_limit.reset()  # whoever reloads wants to see each warning again
-        self._count_secrets()
+        """Accept the secrets that are now in the secret file, unless the file is wrong."""
+        rate_limit.reset()  # so that each warning is logged again
+        self._log_secret_use()
         try:
             self._provider.accept(*self._settings.accepted())
         except ConfigurationError as error:
-            log.error(f"The secrets stay as they were. {error}")
+            log.error(f"The secrets were not reloaded. {error}")
         else:
-            log.info("The secrets were read anew.")
-            warn_of(check_secrets(self._settings))
+            log.info("The secrets were reloaded.")
+            warn_of_secret(check_secrets(self._settings))
 
     def close(self) -> None:
-        """Record what waits, then leave the database."""
+        """Record the notifications that wait, then close the connections to the database."""
         for task in self._tasks:
-            task.close(1.0)  # a batch of the log at most is left to the next start
+            task.close(1.0)  # the next start prunes the rest of the log
         if self._dashboard is not None:
             self._dashboard.close(1.0)
         self.receiver.close(DRAIN)
-        self._count_secrets()
+        self._readiness.close(1.0)
+        self._log_secret_use()
         self._store.close()
 
     def _metrics(self) -> Observer:
-        """Return what counts, and show the counts."""
+        """Return the observer that counts, and add the page with the counts."""
         from prometheus_client import CollectorRegistry  # noqa: PLC0415 - an extra of its own
 
         from hookrow.observability.endpoint import MetricsEndpoint  # noqa: PLC0415 - as above
@@ -110,36 +112,37 @@ class Server:
         self._pages["/metrics"] = ASGI(MetricsEndpoint(registry))
         return Metrics(registry)
 
-    async def _live(self, receive: Receive, send: Send) -> None:
+    async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
-        # What is loaded by now stays: without this the garbage collector goes through it
-        # again and again, and one notification in a hundred waits for 30 ms and more.
+        # The garbage collector would traverse the modules that are loaded by now again and
+        # again, and delay one notification in a hundred by 30 ms or more.
         gc.collect()
         gc.freeze()
         self.receiver.start()
         for task in self._tasks:
             task.start()
+        scope.get("state", {})[RECEIVER] = self.receiver
         await send({"type": "lifespan.startup.complete"})
         await receive()
         await asyncio.to_thread(self.close)
         await send({"type": "lifespan.shutdown.complete"})
 
-    def _count_secrets(self) -> None:
-        """Say how often each secret was used, where there is one to be given up."""
+    def _log_secret_use(self) -> None:
+        """Log how often each secret was used, if an old one is still accepted."""
         used = self._provider.matched
         if len(used) > 1:
-            told = ", ".join(map(str, used.values()))
-            log.info("How often each secret was used, the newest first: %s.", told)
+            counts = ", ".join(map(str, used.values()))
+            log.info("How often each secret was used, the newest first: %s.", counts)
 
     def _prune(self, entries: LogReader) -> None:
         settings = self._settings
         count = sum(pruned(entries, keep=settings.keep, keep_bodies=settings.keep_bodies))
         if count:
-            log.info("Pruned from the log, entries and bodies: %d.", count)
+            log.info("Pruned %d entries and bodies from the log.", count)
 
 
 def _dashboard(settings: Settings, store: SQLStore) -> Dashboard:
-    """Make the dashboard. Raises `ConfigurationError` where it would be open to everybody."""
+    """Build the dashboard. Raises `ConfigurationError` if it would be open to everybody."""
     from hookrow.dashboard import served  # noqa: PLC0415 - an extra of its own
 
     return served(
@@ -152,7 +155,7 @@ def _dashboard(settings: Settings, store: SQLStore) -> Dashboard:
     )
 
 
-def warn_of(secret: Finding) -> None:
-    """Log what the check of the secrets finds wanting."""
-    if secret.level is Level.WARNING:
-        log.warning(f"The webhook secret: {secret.text}")
+def warn_of_secret(finding: Finding) -> None:
+    """Log the warning of the check of the secrets, if there is one."""
+    if finding.level is Level.WARNING:
+        log.warning(f"The webhook secret: {finding.text}")

@@ -1,4 +1,4 @@
-"""SIGHUP while a process starts: it is blocked until the handler is installed.
+"""SIGHUP: it reloads the secrets, and must not end a process that is still starting.
 
 By default SIGHUP ends a process. Ignoring it during the start would lose a reload: the secret
 file may have been read just before the signal arrived. A blocked signal stays pending instead,
@@ -9,6 +9,7 @@ across exec too, and so is protected before its first instruction.
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 
 _SIGNALS = {signal.SIGHUP}
 
@@ -32,3 +33,28 @@ def consume_pending() -> bool:
         return False
     signal.sigwait(_SIGNALS)
     return True
+
+
+def handle(call: Callable[[], object]) -> None:
+    """Install a handler, and unblock SIGHUP. Exceptions that `call` raises are logged.
+
+    A thread makes the calls, because a handler that interrupts a log line cannot log.
+    """
+    # Blocking SIGHUP is the first thing that a process does, so that import must be a fast one.
+    import logging  # noqa: PLC0415
+    from queue import SimpleQueue  # noqa: PLC0415
+    from threading import Thread  # noqa: PLC0415
+
+    hangups = SimpleQueue[None]()
+
+    def run() -> None:
+        while True:
+            hangups.get()
+            try:
+                call()
+            except Exception:
+                logging.getLogger("hookrow").exception("The secrets were not reloaded.")
+
+    Thread(target=run, name="hookrow-reload", daemon=True).start()
+    signal.signal(signal.SIGHUP, lambda *_: hangups.put(None))  # `put` is reentrant
+    release()

@@ -1,20 +1,22 @@
-"""Health checks: whether the process lives, and whether it can do its work."""
+"""Health checks: /healthz, whether the process responds, and /readyz, whether it can record."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from hookrow import migrations
 from hookrow.check import check_database
 from hookrow.core.schema import Schema
-from hookrow.deadline import Deadline
 from hookrow.finding import Level
 from hookrow.http import Request, RequestHead, Response, plain
-from hookrow.promise import Promise
-from hookrow.receiver.batch import GroupCommit, QueueFull
+from hookrow.receiver.batch import BatchWriter, QueueFull
 from hookrow.stores import StoreError
 from hookrow.stores.sql.connections import Database
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 VERIFIED_FOR = 60.0
 """In seconds; how long a successful verification of the tables is valid."""
@@ -22,60 +24,84 @@ VERIFIED_FOR = 60.0
 WRONG_FOR = 1.0
 """In seconds; how long a failed verification is valid."""
 
+BACKLOG = 4096
+"""How many requests may wait for a probe."""
+
 _ALIVE = plain(200, "ok\n")
 _READY = plain(200, "ready\n")
 _SILENT = plain(503, "The database does not answer.\n")
 
 
 class Liveness:
-    """Answers 200: that it answers at all is what is asked."""
-
-    blocking = False
+    """Responds with 200 to every request."""
 
     def admit(self, head: RequestHead) -> Response | None:
-        """Take every request."""
+        """Admit every request."""
 
     def __call__(self, request: Request) -> Response:
-        """Answer."""
+        """Respond."""
         del request
         return _ALIVE
 
+    def submit(
+        self, request: Request, loop: AbstractEventLoop, reply: Callable[[Response], object]
+    ) -> None:
+        """Respond at once."""
+        del request, loop
+        reply(_ALIVE)
+
 
 class Readiness:
-    """Answers 200, or 503 with what `probe` says is in the way, within `deadline` seconds.
+    """Responds with 200, or with 503 and the fault that `probe` returns, within `deadline` seconds.
 
-    All that ask while a probe is at work share the next one, so that nobody can
-    make the database busy by asking.
+    All requests that arrive during a probe share the next one, so that requests cannot overload
+    the database.
     """
-
-    blocking = False
 
     def __init__(self, probe: Callable[[], str | None], *, deadline: float = 5.0) -> None:
         self._probe = probe
-        self._commit = GroupCommit(self._answer)
-        self._deadline = Deadline[Response](deadline)
+        self._writer = BatchWriter[Request, Response](
+            self._respond,
+            fallback=lambda _: _SILENT,
+            deadline=deadline,
+            group=BACKLOG,
+            backlog=BACKLOG,
+        )
 
     def admit(self, head: RequestHead) -> Response | None:
-        """Take every request."""
+        """Admit every request."""
 
-    def __call__(self, request: Request) -> Response | Promise[Response]:
-        """Answer when the probe has."""
+    def __call__(self, request: Request) -> Response:
+        """Wait for the result of a probe."""
         try:
-            return self._deadline.watch(self._commit.submit(request), late=_SILENT)
+            return self._writer.wait(request)
         except QueueFull:
             return _SILENT
 
-    def _answer(self, requests: Sequence[Request]) -> list[Response]:
+    def submit(
+        self, request: Request, loop: AbstractEventLoop, reply: Callable[[Response], object]
+    ) -> None:
+        """Respond after a probe."""
+        try:
+            self._writer.submit(request, loop, reply)
+        except QueueFull:
+            reply(_SILENT)
+
+    def close(self, timeout: float | None = None) -> None:
+        """End the thread; wait `timeout` seconds for it."""
+        self._writer.close(timeout)
+
+    def _respond(self, requests: Sequence[Request]) -> list[Response]:
         try:
             fault = self._probe()
-        except Exception as error:  # noqa: BLE001 - whatever it is, we are not ready
-            fault = f"The database could not be looked at: {type(error).__name__}."
-        answer = plain(503, f"{fault}\n") if fault else _READY
-        return [answer] * len(requests)
+        except Exception as error:  # noqa: BLE001 - no error makes the server ready
+            fault = f"The check of the database failed: {type(error).__name__}."
+        response = plain(503, f"{fault}\n") if fault else _READY
+        return [response] * len(requests)
 
 
 class DatabaseProbe:
-    """Returns what prevents the database from taking notifications, or None.
+    """Returns the fault that prevents notifications from being recorded, or None.
 
     Requests are not authenticated, and verifying the tables takes many queries. A call therefore
     reads only the revision of our tables; it verifies them all if the revision has changed, if the

@@ -1,4 +1,4 @@
-"""Preparing to serve: what would make every notification fail is found before the first comes."""
+"""Checks before the server starts: mistakes that would make every notification fail stop it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hookrow.core.schema import Schema
 from hookrow.errors import ConfigurationError
 from hookrow.finding import Finding, Level
 from hookrow.receiver.spool import Spool
-from hookrow.server.app import warn_of
+from hookrow.server.app import warn_of_secret
 from hookrow.server.settings import Settings
 from hookrow.stores import Unavailable
 from hookrow.stores.sql.connections import Database
@@ -23,46 +23,49 @@ log = logging.getLogger("hookrow")
 
 
 def prepare(settings: Settings) -> None:
-    """Look at the secrets, the extras, the spool and the database; warn of what is wanting.
+    """Check the secrets, the extras, the spool and the database; upgrade an SQLite file.
 
-    Raises a `HookrowError` where the server could not work.
+    Logs a warning for what could be better. Raises a `HookrowError` if the server could not work.
     """
-    secret = check_secrets(settings)
-    if secret.level is Level.ERROR:
-        raise ConfigurationError(secret.text)
-    warn_of(secret)
-    _prepare_extras(settings)
+    secrets = check_secrets(settings)
+    if secrets.level is Level.ERROR:
+        raise ConfigurationError(secrets.text)
+    warn_of_secret(secrets)
+    _check_extras(settings)
     if settings.spool is not None:
-        Spool(settings.spool)  # or it would be reported by each worker
+        Spool(settings.spool)  # raises here once, instead of in each worker
     if not settings.bodies:
-        log.warning("No body is kept: what cannot be recorded is not tried again.")
+        log.warning("No body is kept: notifications that cannot be recorded are not retried.")
     with closing(open_database(settings.database_url)) as database:
         _prepare_database(database, settings)
 
 
-def _prepare_extras(settings: Settings) -> None:
-    """Import what is an extra of its own: it says what to install."""
+def _check_extras(settings: Settings) -> None:
+    """Import the modules that need an extra: without it, the error says what to install."""
     if settings.metrics:
         importlib.import_module("hookrow.observability.metrics")
     if settings.dashboard:
-        from hookrow.dashboard import visitor  # noqa: PLC0415 - as said above
+        from hookrow.dashboard import visitor  # noqa: PLC0415 - an extra
 
         password = settings.dashboard_password
         visitor.require_password(password, host=settings.host)
         if password and len(password) < visitor.SHORTEST_PASSWORD:
             log.warning(
-                "The dashboard's password has %d characters and can be guessed: take %d or more.",
+                "The dashboard's password has %d characters and can be guessed: use %d or more.",
                 len(password),
                 visitor.SHORTEST_PASSWORD,
             )
 
 
 def _prepare_database(database: Database, settings: Settings) -> None:
-    """Make or upgrade tables of ours in an SQLite file; one that is away may come back."""
+    """Create or upgrade hookrow's tables in an SQLite file; check those of other databases.
+
+    A database that cannot be reached is only a warning, because it may start later.
+    """
     schema = settings.schema
-    ours = database.dialect.name == "sqlite" and schema.ours
-    # Nothing is wrong with tables that migrations of the host's made.
-    if ours and any(_errors(database, schema)):
+    upgradable = database.dialect.name == "sqlite" and schema.ours
+    # Tables that the host's own migrations created have no errors, and are left alone.
+    if upgradable and any(_errors(database, schema)):
         try:
             migrations.upgrade(database, schema)
         except Unavailable as error:

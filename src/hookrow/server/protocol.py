@@ -1,124 +1,235 @@
-"""HTTP as the server of our own speaks it: uvicorn's protocol, with limits.
+"""The protocol of `hookrow serve`: notifications go from the connection straight to the receiver.
 
-uvicorn waits for a head as long as the connection lasts, takes one of any length, and
-goes on to read what comes of a body that is answered already.
+ASGI's messages and a task for each request cost more than all else that the server does for a
+notification. This protocol handles a notification that arrives in one piece by itself. It passes
+all other data to uvicorn's protocol, unchanged.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from itertools import chain
+import logging
+from contextlib import closing
+from functools import partial
+from http import HTTPStatus
+from math import inf
+from operator import attrgetter
+from traceback import format_tb
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-from httptools import HttpParserError
-from uvicorn.protocols.http.httptools_impl import (
-    STATUS_LINE,
-    HttpToolsProtocol,
-    RequestResponseCycle,
+import httptools
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from hookrow.core.notification import Refusal
+from hookrow.http import REQUEST_ID_HEADER, Request, RequestHead, Response, refuse, request_id
+from hookrow.server import RECEIVER
+from hookrow.server.limits import LARGEST_HEAD, LimitedProtocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hookrow.receiver.receiver import Receiver
+
+log = logging.getLogger("hookrow")
+
+UVICORN = (
+    "cycle",
+    "loop.time",
+    "on_response_complete",
+    "send_400_response",
+    "server_state.default_headers",
+    "shutdown",
+    "timeout_keep_alive",
+    "timeout_keep_alive_handler",
+    "transport",
 )
+"""The undocumented attributes of uvicorn's protocol on which hookrow's depends."""
 
-LARGEST_HEAD = 64 * 1024
-"""In bytes; a longer head is answered 431 (RFC 6585, section 5), and so is what comes in a body
-without being a part of it, such as a trailer. What is read at once with the end of a body,
-or of a part of it, does not count: nobody says where that was."""
-
-LARGEST_REST = 1024 * 1024
-"""In bytes; of what still comes after the answer, so that the client can read that."""
-
-SLOWEST = 15.0
-"""In seconds; a connection on which a head, or that rest, takes longer is closed."""
-
-_NOWHERE: deque[tuple[bytes, bytes]] = deque(maxlen=0)
+_FRONT = "hookrow.front"
+_REQUEST_ID = REQUEST_ID_HEADER.lower().encode()
+_UNAVAILABLE = refuse(Refusal.UNAVAILABLE)
 
 
-class LimitedProtocol(HttpToolsProtocol):
-    """One connection: uvicorn's own, closed where a head or a rest is too long or too slow.
+def check_uvicorn() -> None:
+    """Raise `AttributeError` or `TypeError` if uvicorn's protocol is not the one that is known."""
+    config = uvicorn.Config(
+        object, factory=True, interface="asgi3", ws="none", lifespan="off", log_config=None
+    )
+    with closing(asyncio.new_event_loop()) as loop:
+        protocol = HttpToolsProtocol(config, ServerState(), {}, loop)
+    attrgetter(*UVICORN)(protocol)
 
-    `_in_head` is whether the next head is what comes, or is waited for; `_left`, in bytes, how
-    much may come until it ends, or a part of a body that is wanted, or the rest of one that is not.
+
+class NotificationProtocol(LimitedProtocol):
+    """One connection. The application names its receiver in ASGI's lifespan state.
+
+    While the receiver works on a request (`_pending`), data that follows is kept (`_behind`).
     """
 
-    _in_head = True
-    _left = LARGEST_HEAD
-    _timer: asyncio.TimerHandle | None = None
+    _pending: RequestHead | None = None
+    _behind = b""
+    _is_stopping = False
 
-    def connection_made(  # type: ignore[override] # as uvicorn has it
-        self, transport: asyncio.Transport
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        """Wait for a head."""
-        super().connection_made(transport)
-        self._limit_time()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no longer."""
-        self._end_limit()
-        super().connection_lost(exc)
+        super().__init__(config, server_state, app_state, _loop)
+        if _FRONT not in app_state and RECEIVER in app_state:
+            app_state[_FRONT] = _Front(app_state[RECEIVER])
+        self._front: _Front | None = app_state.get(_FRONT)
 
     def data_received(self, data: bytes) -> None:
-        """Read on, within the limits."""
-        self._left -= len(data)
-        super().data_received(data)
-        if self._left < 0:
-            self._refuse()
-        # Whatever came behind the answer has ended the idling, were it an empty line.
-        if self._timer is None and self._in_head and self.cycle.response_complete:
-            self._limit_time()
-
-    def on_headers_complete(self) -> None:
-        """Answer."""
-        # What has come may be the body as well: the head alone is counted only then.
-        if self._left < 0 and self._length_of_head() > LARGEST_HEAD:
-            raise HttpParserError("The head is too long.")
-        self._in_head, self._left = False, LARGEST_HEAD
-        self._end_limit()
-        super().on_headers_complete()
-        self.headers = _NOWHERE  # type: ignore[assignment] # for the trailers, which nobody reads
-
-    def on_body(self, body: bytes) -> None:
-        """Take a part of a body; what is none, as the line of a trailer, has a limit."""
-        if not self.cycle.response_complete:
-            self._left = LARGEST_HEAD
-        super().on_body(body)
-
-    def on_message_complete(self) -> None:
-        """Wait for the next head, as long as a connection may idle."""
-        self._in_head, self._left = True, LARGEST_HEAD
-        self._end_limit()
-        super().on_message_complete()
-
-    def on_response_complete(self) -> None:
-        """Wait for what still comes of the request."""
-        super().on_response_complete()
-        # Else it is another request's body, or the next one's head.
-        if not self._in_head and self.cycle.response_complete:
-            self._left = LARGEST_REST
-            self._limit_time()
-
-    def send_400_response(self, msg: str) -> None:
-        """Refuse what the parser stopped at, for its form or for its length."""
-        if self._left < 0:
-            self._refuse()
+        """Submit a whole notification to the receiver; pass all other data to uvicorn."""
+        if self._pending is not None:
+            self._behind += data
+            self.transport.pause_reading()
+        elif self._front and self._is_free() and (request := self._front.parse(data)):
+            self._submit(self._front, request)
         else:
-            super().send_400_response(msg)
+            super().data_received(data)
 
-    def _limit_time(self) -> None:
-        self._end_limit()
-        self._timer = self.loop.call_later(SLOWEST, self.transport.close)
+    def shutdown(self) -> None:
+        """Close the connection, after the response if one is due."""
+        if self._pending is None:
+            super().shutdown()
+        else:
+            self._is_stopping = True
 
-    def _end_limit(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def _is_free(self) -> bool:
+        """Return whether no request has begun, and no response is unsent."""
+        return (
+            not self._in_head
+            and not self._in_body
+            and self._is_answered()
+            and not self.transport.get_write_buffer_size()
+        )
 
-    def _length_of_head(self) -> int:
-        return len(self.url) + sum(map(len, chain.from_iterable(self.headers)))
+    def _submit(self, front: _Front, request: Request) -> None:
+        self._pending = head = request.head
+        self._expire_in(inf)
+        reply = partial(self._reply, front, head)
+        try:
+            refusal = front.receiver.admit(head)
+            if refusal is None:
+                front.receiver.submit(request, self.loop, reply)
+        except Exception as error:  # noqa: BLE001 - a bug, but the provider retries after a 503
+            refusal = _failed(error, head.request_id)
+        if refusal is not None:
+            reply(refusal)
 
-    def _refuse(self) -> None:
+    def _reply(self, front: _Front, head: RequestHead, response: Response) -> None:
+        if response.delay:
+            self.loop.call_later(response.delay, self._write, front, head, response)
+        else:
+            self._write(front, head, response)
+
+    def _write(self, front: _Front, head: RequestHead, response: Response) -> None:
+        """Write the response to the pending request, then handle the data that followed it."""
+        if self._pending is not head:
+            return
+        self._pending = None
+        behind, self._behind = self._behind, b""
         if self.transport.is_closing():
             return
-        # Not where the answer was given, nor in the place of that to an earlier request.
-        before: RequestResponseCycle | None = self.cycle  # uvicorn begins with None
-        if self._in_head == (before is None or before.response_complete):
-            head = STATUS_LINE[431] + b"content-length: 0\r\nconnection: close\r\n\r\n"
-            self.transport.write(head)
-        self.transport.close()
+        start = front.encode(response, self.server_state.default_headers)
+        end = b"\r\nconnection: close\r\n\r\n" if self._is_stopping else b"\r\n\r\n"
+        self.transport.write(b"".join((start, head.request_id.encode(), end, response.body)))
+        if self._is_stopping:
+            self.transport.close()
+            return
+        self._idle()
+        if behind:
+            self.transport.resume_reading()
+            self.data_received(behind)
+
+
+class _Front:
+    """What the connections of one server share: the receiver, a parser, an encoded response."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self.receiver = receiver
+        self._request_line = f"POST {quote(receiver.endpoint)} HTTP/1.1\r\n".encode()
+        self._parser = _Parser()
+        self._encoded: tuple[Response | None, object, bytes] = (None, None, b"")
+
+    def parse(self, data: bytes) -> Request | None:
+        """Return a notification if the data is one and needs only a response, or None."""
+        if len(data) > LARGEST_HEAD or not data.startswith(self._request_line):
+            return None
+        if not self._parser.parse(data):
+            self._parser = _Parser()  # the present one may have stopped anywhere
+            return None
+        headers = self._parser.headers
+        id_ = request_id(headers)
+        head = RequestHead("POST", self.receiver.endpoint, headers, request_id=id_)
+        return Request(head, self._parser.body)
+
+    def encode(self, response: Response, default_headers: Sequence[tuple[bytes, bytes]]) -> bytes:
+        """Return a response as far as its request id; the last one is encoded only once."""
+        if self._encoded[0] is not response or self._encoded[1] is not default_headers:
+            self._encoded = response, default_headers, _encode(response, default_headers)
+        return self._encoded[2]
+
+
+class _Parser:
+    """Parses data that may be a whole request, and keeps its `headers` and its `body`."""
+
+    def __init__(self) -> None:
+        self._parser = httptools.HttpRequestParser(self)
+        self._is_simple = True
+
+    def parse(self, data: bytes) -> bool:
+        """Return whether the data is one request, to which only a response is due."""
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.body = b""
+        self._is_complete = False
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            return False
+        return (
+            self._is_complete
+            and self._is_simple
+            and len(data) == data.index(b"\r\n\r\n") + 4 + len(self.body)
+        )
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header, with its name as ASGI has it."""
+        name = name.lower()
+        if name in {b"expect", b"transfer-encoding"}:
+            self._is_simple = False
+        self.headers.append((name, value))
+
+    def on_body(self, body: bytes) -> None:
+        """Keep the body."""
+        self.body += body
+
+    def on_message_complete(self) -> None:
+        """Note the end of a request that is not the last one of its connection."""
+        self._is_complete = self._parser.should_keep_alive()
+
+
+def _encode(response: Response, default_headers: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """Encode a response as far as its request id, as uvicorn encodes those of `asgi`."""
+    status = HTTPStatus(response.status)
+    lines = [
+        f"HTTP/1.1 {status.value} {status.phrase}".encode(),
+        *(b"%s: %s" % header for header in default_headers),
+        *(f"{name.lower()}: {value}".encode() for name, value in response.headers.items()),
+        b"content-length: %d" % len(response.body),
+        b"%s: " % _REQUEST_ID,
+    ]
+    return b"\r\n".join(lines)
+
+
+def _failed(error: Exception, id_: str) -> Response:
+    place = "".join(format_tb(error.__traceback__))  # its text may quote the notification
+    log.error("Returned 503, request %s: %s, a bug, at\n%s", id_, type(error).__name__, place)
+    return _UNAVAILABLE

@@ -1,7 +1,7 @@
 """The settings of `hookrow serve`, and the file `hookrow.toml` that may hold them.
 
-A flag beats the environment, which beats the file, which beats the default: the
-command line's parser does that. The file is read here, and checked whole.
+The file is read and checked here. The command line's parser decides which source of a setting
+takes precedence: a flag, the environment, the file, the default.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 
 from hookrow.core.schema import Fold, Role, Schema, nearest
 from hookrow.errors import ConfigurationError
-from hookrow.receiver.receiver import ENDPOINT, endpoint_path
+from hookrow.http import ENDPOINT, endpoint_path
 
 DEFAULT_FILE = Path("hookrow.toml")
 
@@ -46,10 +46,10 @@ class DashboardAccess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What `hookrow serve` hands to its workers, which are processes of their own.
+    """The settings of a server, which its worker processes get as JSON.
 
-    Entries of the log are kept for `keep`, their bodies for `keep_bodies` (zero: none
-    are); None is for ever. The `dashboard` requires a password or `dashboard_access`.
+    The log keeps entries for `keep`, and their bodies for `keep_bodies` (zero: no bodies); None
+    means forever. The `dashboard` requires a password or `dashboard_access`.
     """
 
     secrets: tuple[str, ...] = ()
@@ -73,14 +73,14 @@ class Settings:
         return self.keep_bodies != timedelta(0)
 
     def accepted(self) -> Sequence[str]:
-        """Return the secrets, read anew where they are in a file.
+        """Return the secrets; if they are in a file, read it at each call.
 
-        Raises `ConfigurationError` where it cannot be read, or others are set besides.
+        Raises `ConfigurationError` if the file cannot be read, or if secrets are set besides it.
         """
         if self.secret_file is None:
             return self.secrets
         if self.secrets:
-            raise ConfigurationError("There are secrets in a file and others: keep one of the two.")
+            raise ConfigurationError("Both secret_file and HOOKROW_SECRET are set; use only one.")
         try:
             lines = Path(self.secret_file).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeError) as error:
@@ -89,14 +89,14 @@ class Settings:
 
 
 Value: TypeAlias = str | int | bool
-"""What a file may give for a setting."""
+"""The types that a setting may have in a file."""
 
 
 def read(path: Path, known: Collection[str]) -> tuple[Mapping[str, Value], Schema]:
-    """Read a file; return its plain settings and the schema that its tables make.
+    """Read a file; return its plain settings and its schema.
 
-    Raises `ConfigurationError` for a file that cannot be read, a name that is not
-    `known`, and a value that is neither text nor a whole number, true or false.
+    Raises `ConfigurationError` if the file cannot be read, a name is not `known`, or a value is
+    neither text nor a whole number, true or false.
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -118,20 +118,20 @@ def read(path: Path, known: Collection[str]) -> tuple[Mapping[str, Value], Schem
 
 
 def endpoint(host: str, port: int, mount_path: str) -> str:
-    """Return the web address at which `hookrow serve` takes notifications."""
+    """Return the URL to which the provider posts."""
     return f"http://{f'[{host}]' if ':' in host else host}:{port}{endpoint_path(mount_path)}"
 
 
 def dashboard_path(mount_path: str) -> str:
-    """Return where `hookrow serve` has the dashboard, without the slash at its end."""
+    """Return the path of the dashboard, without a trailing slash."""
     return f"{endpoint_path(mount_path).removesuffix(ENDPOINT)}/dashboard"
 
 
 def schema_of(tables: object) -> Schema:
-    """Make a schema of plain values, in which False stands for None.
+    """Build a schema from plain values, in which False stands for None.
 
-    Not so in `where`: there it depends on the column, which the store knows. Raises
-    `ConfigurationError` for what no schema has.
+    In `where`, the meaning of False depends on the column, so it stays. Raises
+    `ConfigurationError` for anything that a schema does not have.
     """
     _refuse_unknown("role", tables, Schema.__slots__)
     for name, role in tables.items() if isinstance(tables, Mapping) else ():
@@ -152,7 +152,7 @@ def _check_role(name: str, role: Mapping[str, object]) -> None:
 
 
 def _check_form(tables: object) -> None:
-    """Refuse a role that is its table's name alone, in the words of the file."""
+    """Refuse a role that is only the name of a table, with the lines to write instead."""
     given = tables if isinstance(tables, Mapping) else {"subscribers": tables}
     for name, role in given.items():
         if name in _ROLES and not isinstance(role, Mapping) and role is not False:

@@ -18,7 +18,7 @@ from hookrow.core.log_entry import (
     stored_recipient,
     stored_record_type,
 )
-from hookrow.receiver.sizes import leading
+from hookrow.core.sizes import leading
 
 HIGHEST = 2**63 - 1
 """The highest possible id."""

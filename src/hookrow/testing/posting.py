@@ -12,9 +12,8 @@ from wsgiref.types import WSGIApplication
 import msgspec
 
 from hookrow.errors import ConfigurationError
-from hookrow.http import Handler, Request, RequestHead
-from hookrow.promise import Promise
-from hookrow.receiver.receiver import ENDPOINT, Receiver
+from hookrow.http import ENDPOINT, Handler, Request, RequestHead
+from hookrow.receiver.receiver import Receiver
 from hookrow.testing.applications import (
     Answer,
     ASGIApplication,
@@ -61,7 +60,7 @@ def post(
     raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
     request = Request(RequestHead("POST", path or ENDPOINT, raw), body)
     if _is_handler(target):
-        return _call(target, request, timeout)
+        return _call(target, request)
     if _is_wsgi(target):
         return call_wsgi(target, request)
     if _is_asgi(target):
@@ -110,14 +109,10 @@ def _connect(url: str, timeout: float) -> tuple[HTTPConnection, str]:
     return connection, quote(target, safe="/%?&=+:;,@!$'()*~")
 
 
-def _call(handler: Handler, request: Request, timeout: float) -> Answer:
+def _call(handler: Handler, request: Request) -> Answer:
     # A test may be in a transaction, and on a connection, that is its own thread's.
-    answers = handler.answer if isinstance(handler, Receiver) else handler
-    answer = handler.admit(request.head) or answers(request)
-    try:
-        response = answer.result(timeout) if isinstance(answer, Promise) else answer
-    except TimeoutError as error:
-        raise NotPosted(f"No answer within {timeout} seconds.") from error
+    respond = handler.record_directly if isinstance(handler, Receiver) else handler
+    response = handler.admit(request.head) or respond(request)
     return response.status, response.body.decode(errors="replace")
 
 

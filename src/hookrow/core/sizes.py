@@ -1,4 +1,4 @@
-"""How many bytes may wait, and how many a group may hold. It knows nothing of mail."""
+"""How many bytes may wait to be recorded, and how many one group may hold."""
 
 from __future__ import annotations
 
@@ -12,14 +12,21 @@ CAPACITY = 64 * 1024 * 1024
 """In bytes; the most that waits to be recorded."""
 
 LARGEST_GROUP = 8 * 1024 * 1024
-"""In bytes; the most that a group holds, unless a single item is larger.
+"""In bytes; the longest text of a group's statements, unless a single item is longer.
 
-A statement's text is copied about four times on its way to the database.
+A driver copies it about four times on its way to the database.
 """
+
+TEXT_PER_BYTE = 28
+"""The largest possible size of the text that is written of an arrival, per byte of its body: 16 of
+the body in the log, and 4 of the reason in each of three rows. See `log_entry.written_size`."""
 
 
 def leading(items: Iterable[T], size: Callable[[T], int], *, most: float = inf) -> list[T]:
-    """Return the leading items that make one group: `most` at most, and at least one if any."""
+    """Return the leading items that form one group.
+
+    They are at most `most`, and together at most `LARGEST_GROUP` bytes, but at least one if any.
+    """
     group: list[T] = []
     total = 0
     for item in items:

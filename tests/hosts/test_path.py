@@ -1,0 +1,86 @@
+"""The path of one notification: how much of hookrow runs between ASGI and the commit."""
+
+import asyncio
+import json
+import sys
+import threading
+from collections import Counter
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from types import FrameType
+
+import hookrow
+import world
+from hookrow import Postmark, Receiver, testing
+from hookrow.asgi import ASGI, Message
+from hookrow.stores.sql import SQLStore
+from wire import ADA, ADAS, AT, SECRET
+
+MOST_MODULES = 14
+MOST_CALLS = 90
+
+SOURCE = str(Path(hookrow.__file__).parent)
+
+
+BODIES = [
+    json.dumps(testing.delivery(ADA, ADAS, at=AT + timedelta(seconds=number))).encode()
+    for number in range(4)
+]
+
+
+async def deliver(app: ASGI, body: bytes) -> None:
+    """Post a delivery, and check that it is recorded."""
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/provider/webhooks",
+        "headers": [
+            (b"host", b"example.com"),
+            (b"user-agent", b"Postmark"),
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+            (b"x-provider-secret", SECRET.encode()),
+        ],
+    }
+    messages: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Message) -> None:
+        messages.append(message)
+
+    await app(scope, receive, send)
+    assert messages[0]["status"] == 200
+
+
+def test_one_delivery_passes_few_modules_in_few_calls(sqlite_url: str) -> None:
+    """Counted over all threads, for the fourth delivery on SQLite with the log."""
+    world.fill(sqlite_url)
+    calls: list[str] = []
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(SOURCE):
+            calls.append(frame.f_code.co_filename.removeprefix(SOURCE))
+
+    async def talk(app: ASGI) -> list[str]:
+        for body in BODIES:
+            calls.clear()
+            await deliver(app, body)
+        return list(calls)
+
+    before = sys.getprofile()
+    store = SQLStore(sqlite_url)
+    with closing(store), closing(Receiver(Postmark(SECRET), store)) as receiver:
+        threading.setprofile(count)
+        sys.setprofile(count)
+        try:
+            counted = asyncio.run(talk(ASGI(receiver)))
+        finally:
+            sys.setprofile(before)
+            threading.setprofile(before)
+    modules = Counter(counted)
+    assert "/core/rules.py" in modules
+    assert len(modules) <= MOST_MODULES, modules
+    assert len(counted) <= MOST_CALLS, modules

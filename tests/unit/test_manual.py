@@ -1,0 +1,68 @@
+"""Manual suppression: a change by the host is recorded and logged as a notification."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from receiving import Database, people
+
+from hookrow import Recorded
+from hookrow.core.log_entry import Result
+from hookrow.core.notification import Refusal, Suppressible
+from hookrow.providers.postmark import parse
+from hookrow.receiver.manual import change_suppression
+from hookrow.stores import Conflict, Locked
+
+ADA = "ada@example.com"
+HELD = (Suppressible.SUBSCRIBER, 1)
+AT = datetime(2026, 3, 4, 5, 6, 7, 123456, tzinfo=UTC)
+
+
+@pytest.fixture
+def database() -> Database:
+    return people("Ada")
+
+
+def test_a_change_is_logged_with_its_author(database: Database) -> None:
+    outcome = change_suppression(
+        database, parse, ADA, reason="a letter", by="eve", at=AT, message_id="m-Ada", note="torn"
+    )
+    assert isinstance(outcome, Recorded)
+    expected = {"suppressed_at": AT, "suppression_reason": "a letter", "suppression_changed_at": AT}
+    assert database.subscribers[1] == {"email": "Ada@example.com"} | expected
+    assert database.dispatches[1].items() >= expected.items()
+    [entry] = database.logged()
+    assert (entry.outcome, entry.recipient, entry.occurred_at) == (Result.RECORDED, ADA, AT)
+    body = json.loads(entry.body or "")
+    assert (body["Origin"], body["ChangedBy"], body["Note"]) == ("Host", "eve", "torn")
+    assert body["SuppressionReason"] == "a letter"
+
+
+@pytest.mark.parametrize(
+    ("email", "reason", "refusal", "kept"),
+    [
+        ("eve@example.com", "a letter", Refusal.SUBSCRIBER_NOT_FOUND, 1),
+        (ADA, " ", Refusal.UNSUPPORTED, 0),
+    ],
+)
+def test_a_change_that_is_refused(
+    database: Database, email: str, reason: str, refusal: Refusal, kept: int
+) -> None:
+    outcome = change_suppression(database, parse, email, reason=reason, by="eve", at=AT)
+    assert outcome == refusal.refused()
+    assert len(database.logged()) == kept
+
+
+def test_a_change_that_conflicts_with_live_notifications_is_retried(database: Database) -> None:
+    database.faults = iter([Conflict("40001")])
+    outcome = change_suppression(database, parse, ADA, reason="x", by="eve", at=AT)
+    assert isinstance(outcome, Recorded)
+    database.held.add(HELD)
+    assert (
+        change_suppression(database, parse, ADA, reason="y", by="eve", at=AT)
+        == Refusal.FAILED.refused()
+    )
+    database.faults = iter([Locked("57014")] * 2)
+    database.held.clear()
+    with pytest.raises(Locked):
+        change_suppression(database, parse, ADA, reason="z", by="eve", at=AT)
