@@ -52,7 +52,7 @@ def main() -> None:
 def compare(given: argparse.Namespace) -> None:
     """Let the commit and this tree take turns; print medians, ratios and all ratios by turn."""
     costs: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
-    with _checkout(given.against) as old:
+    with checkout(given.against) as old:
         for turn in range(given.turns):
             before, now = _run(old, given), _run(ROOT, given)
             for name in now:
@@ -172,7 +172,8 @@ def _run(tree: Path, given: argparse.Namespace) -> Mapping[str, float]:
 
 
 @contextmanager
-def _checkout(commit: str) -> Iterator[Path]:
+def checkout(commit: str) -> Iterator[Path]:
+    """Check out a commit in a folder, which is yielded."""
     with TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         git = ["git", "-C", str(ROOT), "worktree"]
