@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import getrandbits
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import msgspec
 
 from hookrow.core.notification import Outcome, Recorded, Refusal
 from hookrow.errors import ConfigurationError
@@ -33,8 +35,7 @@ REQUEST_ID_HEADER = "X-Request-Id"
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHead:
+class RequestHead(msgspec.Struct, frozen=True):
     """Everything in a request except its body.
 
     `path` is the decoded path as the host received it, `root` the part of it that belongs to
@@ -51,8 +52,8 @@ class RequestHead:
     root: str = ""
     query: str = ""
     secure: bool = False
-    request_id: str = field(default="", compare=False)
-    context: dict[object, Any] = field(default_factory=dict, repr=False, compare=False)
+    request_id: str = ""
+    context: dict[object, Any] = msgspec.field(default_factory=dict)
 
     def is_at(self, endpoint: str) -> bool:
         """Return whether the path is the endpoint's, with or without a trailing slash.
@@ -81,8 +82,7 @@ class RequestHead:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """A head and the complete body, in bytes."""
 
     head: RequestHead

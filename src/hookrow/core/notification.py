@@ -6,7 +6,6 @@ Nothing here decides, reads a clock or uses a database.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from types import MappingProxyType
@@ -78,8 +77,7 @@ class Source(Enum):
     REPLAY = "replay"
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(msgspec.Struct, frozen=True):
     """One authentic request: its notification, or None if the body contains no supported one.
 
     `body` is the request's, in bytes, and `received_at` the time of its first arrival, in UTC.
@@ -93,13 +91,13 @@ class Arrival:
     body: bytes
     received_at: datetime
     source: Source = Source.LIVE
-    unsupported: Unsupported = field(default=Unsupported())
+    unsupported: Unsupported = Unsupported()
     attempts: int = 1
     last_received_at: datetime | None = None
     fingerprint: bytes | None = None
     provider: str | None = None
-    request_id: str = field(default="", compare=False)
-    context: object | None = field(default=None, compare=False)
+    request_id: str = ""
+    context: object | None = None
 
 
 class LookupKeys(msgspec.Struct, frozen=True):

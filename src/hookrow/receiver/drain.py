@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from time import monotonic, sleep
+
+from msgspec.structs import replace
 
 from hookrow.core.log_entry import retry_at
 from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, Source

@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from time import monotonic, sleep
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from hookrow.core.log_entry import StoredEntry, body_of, written_size
 from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, RowId, Source

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from traceback import format_tb
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from hookrow.core.notification import Arrival, Outcome, Refusal, Refused
 from hookrow.core.rules import fail, is_probe
