@@ -61,7 +61,8 @@ log = logging.getLogger("hookrow")
 class ASGI:
     """An ASGI application that responds by a handler: `app.mount("/mail", ASGI(receiver))`.
 
-    A blocking handler is called in threads of this application.
+    A `LoopHandler`, such as a receiver, is called in the event loop, any other handler in threads
+    of this application.
     """
 
     _threads: ThreadPoolExecutor
@@ -130,7 +131,7 @@ class ASGI:
 
 
 def _set_result(future: asyncio.Future[R], result: R) -> None:
-    if not future.done():  # it is cancelled if the client has disconnected
+    if not future.done():  # the server or the framework may have cancelled the request
         future.set_result(result)
 
 

@@ -134,7 +134,7 @@ def test_little_is_loaded_and_public_names_need_no_extra(loaded: dict[str, set[s
         "hookrow.__main__",
         "hookrow.errors",
         "hookrow.server",
-        "hookrow.server.hangup",
+        "hookrow.server.sighup",
     }
     assert not script & {"asyncio", "dataclasses", "logging", "typing"}
     # msgspec looks at `typing_extensions` if something else installed it.

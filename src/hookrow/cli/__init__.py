@@ -26,7 +26,7 @@ from hookrow.cli.serve import serve
 from hookrow.cli.simulate import simulate
 from hookrow.cli.source import Tables
 from hookrow.cli.stats import stats
-from hookrow.server import hangup
+from hookrow.server import sighup
 from hookrow.server.settings import DEFAULT_FILE
 
 EXTRAS = {
@@ -69,7 +69,7 @@ def hookrow(context: click.Context, config: Path | None) -> None:
     beats the default.
     """
     if context.invoked_subcommand != serve.name:
-        hangup.release()
+        sighup.release()
     context.obj = Tables()
     file = config or DEFAULT_FILE
     if config is not None or file.exists():

@@ -205,7 +205,7 @@ Change: TypeAlias = SetTime | SetSuppression
 
 
 class Refusal(Enum):
-    """Every response but 200: its status, text and further headers. They are defined only here.
+    """Every response of the receiver but 200: its status, text and further headers.
 
     The texts of 400, 401, 404 and 422 are the contract's, to the byte.
     """

@@ -69,7 +69,7 @@ class UTCDateTimeField(_Time):
 
 
 class Folded(_Text):
-    """`Folded("email")`: ASCII letters in lower case, as `decide.fold` has them.
+    """`Folded("email")`: ASCII letters in lower case, as `rules.fold` has them.
 
     A query uses an index only if both have the same expression.
     """

@@ -68,7 +68,8 @@ class BatchWriter(Generic[T, R]):
 
     `work` returns one result for each item. If it raises, or returns too few or too many, each
     item of the group gets its `fallback`. So does an item that has no result `deadline` seconds
-    after it was accepted; `on_late` is called with it, and its group may complete nevertheless.
+    after its loop handed it over; `on_late` is called with it, and its group may complete
+    nevertheless.
 
     At most `backlog` items wait, with at most `capacity` bytes together. A group has at most
     `largest` bytes, unless it is a single item. `size` returns the bytes of an item.
@@ -93,6 +94,7 @@ class BatchWriter(Generic[T, R]):
         capacity: int = CAPACITY,
         largest: int = LARGEST_GROUP,
         size: Callable[[T], int] = lambda _: 0,
+        name: str = "writer",
         on_late: Callable[[T], object] = lambda _: None,
     ) -> None:
         self._work, self._fallback, self._on_late = work, fallback, on_late
@@ -100,6 +102,7 @@ class BatchWriter(Generic[T, R]):
         self._group, self._largest = group, largest
         self._backlog, self._capacity = backlog, capacity
         self._size = size
+        self._name = name
         self._closed = False
         self._loops = {}
         self.reset()
@@ -114,10 +117,10 @@ class BatchWriter(Generic[T, R]):
         size = self._size(item)
         with self._lock:
             self._reserve(size)
-            queue = self._loops.get(loop) or self._add_loop(loop)
-            if not queue.accepted:
-                loop.call_soon(self._hand_over, queue)
-            queue.accepted.append(_Waiter(item, size, reply, queue))
+            of_loop = self._loops.get(loop) or self._add_loop(loop)
+            if not of_loop.accepted:
+                loop.call_soon(self._hand_over, of_loop)
+            of_loop.accepted.append(_Waiter(item, size, reply, of_loop))
 
     def put(self, item: T) -> None:
         """Accept an item whose result is not needed. Raises `QueueFull` as `submit`."""
@@ -183,7 +186,7 @@ class BatchWriter(Generic[T, R]):
         return queue
 
     def _start(self) -> None:
-        thread = Thread(target=self._run, name="hookrow", daemon=True)
+        thread = Thread(target=self._run, name=f"hookrow-{self._name}", daemon=True)
         self._running = True
         try:
             thread.start()
@@ -215,7 +218,7 @@ class BatchWriter(Generic[T, R]):
             place = "".join(format_tb(error.__traceback__))
             log.error("A group failed: %s, a bug, raised at\n%s", type(error).__name__, place)
             results = [self._fallback(item) for item in items]
-        self._reply(group, results)
+        self._deliver(group, results)
         return True
 
     def _next_group(self) -> list[_Waiter]:
@@ -238,7 +241,7 @@ class BatchWriter(Generic[T, R]):
             self._bytes -= size
         return group
 
-    def _reply(self, group: Sequence[_Waiter], results: Sequence[R]) -> None:
+    def _deliver(self, group: Sequence[_Waiter], results: Sequence[R]) -> None:
         """Pass the results on: those of each event loop with one callback."""
         of_loops: dict[_LoopQueue, list[tuple[_Waiter, R]]] = {}
         for waiter, result in zip(group, results, strict=True):
@@ -250,39 +253,39 @@ class BatchWriter(Generic[T, R]):
             with suppress(RuntimeError):  # the loop is closed, and nothing in it waits any more
                 queue.loop.call_soon_threadsafe(self._complete, queue, replies)
 
-    def _hand_over(self, queue: _LoopQueue) -> None:
+    def _hand_over(self, of_loop: _LoopQueue) -> None:
         """Put a loop's new items on the queue, and watch their deadline."""
         with self._lock:
-            batch, queue.accepted = queue.accepted, []
+            batch, of_loop.accepted = of_loop.accepted, []
         if batch:
-            queue.watched.append((queue.loop.time() + self._deadline, batch))
-            self._set_timer(queue)
+            of_loop.watched.append((of_loop.loop.time() + self._deadline, batch))
+            self._set_timer(of_loop)
             self._queue.put(batch)
 
-    def _complete(self, queue: _LoopQueue, replies: Sequence[tuple[_Waiter, R]]) -> None:
+    def _complete(self, of_loop: _LoopQueue, replies: Sequence[tuple[_Waiter, R]]) -> None:
         """Pass the results of a group on, in the thread of the loop."""
         for waiter, result in replies:
             _reply(waiter, result)
-        watched = queue.watched
+        watched = of_loop.watched
         while watched and watched[0][1][-1].reply is None:
             watched.popleft()
 
-    def _expire(self, queue: _LoopQueue) -> None:
+    def _expire(self, of_loop: _LoopQueue) -> None:
         """Pass on the fallbacks of all items whose deadline has passed."""
-        queue.timer = None
-        watched, now = queue.watched, queue.loop.time()
+        of_loop.timer = None
+        watched, now = of_loop.watched, of_loop.loop.time()
         while watched and watched[0][0] <= now:
             for waiter in watched.popleft()[1]:
                 if waiter.reply is not None:
                     _reply(waiter, self._fallback(waiter.item))
                     self._on_late(waiter.item)
         if watched:
-            self._set_timer(queue)
+            self._set_timer(of_loop)
 
-    def _set_timer(self, queue: _LoopQueue) -> None:
+    def _set_timer(self, of_loop: _LoopQueue) -> None:
         """Check the deadlines again when the oldest one passes; a loop has one timer at most."""
-        if queue.timer is None:
-            queue.timer = queue.loop.call_at(queue.watched[0][0], self._expire, queue)
+        if of_loop.timer is None:
+            of_loop.timer = of_loop.loop.call_at(of_loop.watched[0][0], self._expire, of_loop)
 
 
 def _reply(waiter: _Waiter, result: object) -> None:

@@ -62,6 +62,7 @@ class Hook(Generic[OutcomeT]):
             group=1,
             backlog=BACKLOG,
             size=_size,
+            name=name,
         )
         self._began: float | None = None
         self.failed = 0

@@ -44,12 +44,12 @@ log = logging.getLogger("hookrow")
 
 
 class Receiver:
-    """Responds to `POST <mount path>/provider/webhooks`; mount it in any host.
+    """Responds to `POST <mount path>/provider/webhooks`: a `LoopHandler` for any host.
 
     `mount_path` ("/mail") is for hosts that pass the whole path: a server, or a plain route. A
     host's mount reports its own path. At most `group` notifications share a commit, and at most
-    `backlog` wait for one. Each response is sent within `deadline` seconds; a notification that
-    gets a 503 then may yet be recorded.
+    `backlog` wait for one. Each response is sent within `deadline` seconds after the body was read;
+    a notification that gets a 503 then may yet be recorded.
 
     With `sweep`, parked notifications are retried every minute. `spool` is the path of a file
     that keeps notifications while the database is unavailable. Without `keep_bodies`, the log
@@ -111,7 +111,7 @@ class Receiver:
             on_late=self._responder.on_late,
         )
         self._deadline = deadline
-        self._writer = writer(self._responder.record)
+        self._writer = writer(self._responder.respond)
         # The second one keeps in the spool what finds the queue of the first one full.
         self._writers = [self._writer, *([writer(self._responder.put_off)] if opened else [])]
         self._tasks: list[PeriodicTask] = []
@@ -164,7 +164,7 @@ class Receiver:
         reply(self._responder.turn_away([arrival])[0])
 
     def __call__(self, request: Request) -> Response:
-        """Record an admitted request, together with those of other threads, and wait for it."""
+        """Record an admitted request, together with those of other threads, and wait: for WSGI."""
         arrival = self._arrival(request)
         if arrival.notification is None and not self._has_log:
             return self._responder.refuse_unsupported(arrival)
@@ -186,7 +186,7 @@ class Receiver:
             return self._responder.refuse_unsupported(arrival)
         try:
             with limited_to(self._deadline * RECORDING):
-                return self._responder.record([arrival])[0]
+                return self._responder.respond([arrival])[0]
         except Exception as error:  # noqa: BLE001 - a 503 loses nothing, whatever it is
             place = "".join(format_tb(error.__traceback__))  # its text may quote the notification
             log.error("Returned 503: %s, a bug, raised at\n%s", type(error).__name__, place)

@@ -92,7 +92,8 @@ def retry_on_conflict(
 ) -> list[Outcome]:
     """Attempt to record a group until it succeeds, or until a time of `monotonic`.
 
-    After a lock timeout, locked rows are skipped. Raises a `StoreError`.
+    A conflict, such as a deadlock or a busy SQLite file, is retried four times at most. After a
+    lock timeout, locked rows are skipped. Raises a `StoreError`.
     """
     pauses = iter(PAUSES)
     while True:
@@ -113,7 +114,7 @@ def retry_on_conflict(
 class GroupRecorder:
     """Records a group, and after a failure retries it, splits it or refuses it.
 
-    No attempt begins after `seconds`. Arrivals on which the store fails are passed to
+    No attempt begins `seconds` after the first one. Arrivals on which the store fails are passed to
     `keep_failed`, which may raise a `StoreError`; those that cannot be recorded because the
     store is unavailable are passed to `spool`. If the store is unavailable to a group but
     `reachable`, some of the arrivals must be the cause: they are recorded one by one.

@@ -55,7 +55,7 @@ class Responder:
             seconds=deadline,
         )
 
-    def record(self, arrivals: Sequence[Arrival]) -> list[Response]:
+    def respond(self, arrivals: Sequence[Arrival]) -> list[Response]:
         """Record a group, and return the responses."""
         if self._observer is None and not log.isEnabledFor(logging.DEBUG):
             outcomes = self._recorder(arrivals)

@@ -43,7 +43,7 @@ class ParkedRetry:
         self._parse = parse
         self._on_outcomes = on_outcomes
         self._calls: BatchWriter[_Call, None] = BatchWriter(
-            self._run, fallback=lambda _: None, deadline=inf, group=1
+            self._run, fallback=lambda _: None, deadline=inf, group=1, name="retry"
         )
 
     def retry_due(self) -> int:

@@ -27,7 +27,7 @@ from hookrow import __version__
 from hookrow.errors import ConfigurationError
 from hookrow.http import ENDPOINT
 from hookrow.observability import logging as logs
-from hookrow.server import hangup
+from hookrow.server import sighup
 from hookrow.server.app import DRAIN, Server
 from hookrow.server.preflight import prepare
 from hookrow.server.settings import DashboardAccess, Settings, endpoint
@@ -110,7 +110,7 @@ def _run(settings: Settings, configure: partial[uvicorn.Config]) -> None:
     signal.signal(signal.SIGTERM, _exit)
     signal.signal(signal.SIGINT, _exit)
     server = Server(settings)
-    hangup.handle(server.reload)
+    sighup.handle(server.reload)
     running = uvicorn.Server(configure(server))
     running.run()
     if not running.started:

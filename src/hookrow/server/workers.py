@@ -25,7 +25,7 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from hookrow.errors import ConfigurationError
-from hookrow.server import hangup
+from hookrow.server import sighup
 from hookrow.server.app import DRAIN, Server
 from hookrow.server.settings import Settings
 
@@ -50,7 +50,7 @@ _RESTART_INTERVAL = 0.5
 
 def run_workers(settings: Settings, config: uvicorn.Config) -> None:
     """Run workers with these settings until SIGTERM or SIGINT."""
-    hangup.hold()  # never released here: workers inherit it, whenever they start
+    sighup.hold()  # never released here: workers inherit it, whenever they start
     # This handles SIGTERM and SIGINT from now on, so that the file is always deleted.
     workers = _Workers(config, sockets=[config.bind_socket()])
     with settings_file(settings), _shared_counts(workers) if settings.metrics else nullcontext():
@@ -64,7 +64,7 @@ def application() -> Server:
     except ConfigurationError as error:
         log.error(f"This worker cannot start. {error}")
         sys.exit(1)  # not uvicorn's STARTUP_FAILURE, which would end all other workers too
-    hangup.handle(server.reload)
+    sighup.handle(server.reload)
     return server
 
 
@@ -157,7 +157,7 @@ class _Workers(Multiprocess):
 
     def handle_signals(self) -> None:
         """Handle the signals that have arrived, among them SIGHUP, which has no handler here."""
-        if hangup.consume_pending():
+        if sighup.consume_pending():
             self.handle_hup()
         super().handle_signals()
 

@@ -34,7 +34,7 @@ _FREE_SPACE: dict[str, Any] = (
 
 
 class folded(GenericFunction[str]):  # noqa: N801 - it reads as the SQL function it is
-    """`folded(email)`: ASCII letters lowered, as `decide.fold` does it.
+    """`folded(email)`: ASCII letters lowered, as `rules.fold` does it.
 
     Index and query must use the same expression, or the index is not used.
     """

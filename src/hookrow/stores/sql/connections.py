@@ -111,7 +111,8 @@ class Database(Protocol):
 class Upgradable(Database, Protocol):
     """A database whose tables hookrow's migrations can change.
 
-    The connections of both methods are new ones without time limits, and are closed at the end.
+    On PostgreSQL, the connections of both methods are new ones without time limits, which are
+    closed at the end.
     """
 
     def upgrading(self) -> AbstractContextManager[Connection]:

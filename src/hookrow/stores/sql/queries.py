@@ -61,7 +61,7 @@ class Queries:
         self.finds_subscriptions = self.has("subscriptions") and self.list_id() is not None
         self.find = self._find()
         self.pairs = self._keyed(Suppressible.SUBSCRIPTION) if self.has("subscriptions") else None
-        self.keep = log_insert(dialect, schema.log) if schema.log else None
+        self.log_insert = log_insert(dialect, schema.log) if schema.log else None
         self.lock = cache(self._lock)
         self.state = cache(self._state)
         self.updates = Updates(self)
@@ -106,7 +106,7 @@ class Queries:
     def email_is_any(self, fold: Fold) -> str:
         """Compare the subscribers' emails with those of a parameter, by the index of a fold.
 
-        This may find more rows than `decide.fold` considers equal, and then decides.
+        This may find more rows than `rules.fold` considers equal; `rules.decide` then chooses.
         """
         type_ = self._columns["subscribers"]["email"].type
         return self.dialect.email_is_any(fold, self.column("subscribers", "email"), type_)

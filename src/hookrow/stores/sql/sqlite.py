@@ -78,7 +78,7 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
                 if is_short:
                     execute(f"PRAGMA busy_timeout = {LOCK_TIMEOUT * 1000}")
 
-    session = transaction
+    session = transaction  # SQLite locks the file before the first statement
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:

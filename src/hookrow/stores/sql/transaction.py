@@ -35,7 +35,7 @@ from hookrow.stores.sql.updates import Statement, Update
 
 @dataclass(eq=False)
 class SQLReading:
-    """Finds rows with at most two SELECTs, and reads them with one for each kind."""
+    """Finds and reads rows with a fixed number of SELECTs; SQLite needs one for each key."""
 
     _connection: Connection
     _queries: Queries
@@ -123,7 +123,7 @@ class _Step(NamedTuple):
 
 
 class SQLTransaction(SQLReading):
-    """A transaction that writes everything in one statement if possible.
+    """A transaction that writes everything in one statement if the database can.
 
     If the connection autocommits, it begins only if one statement is not enough. Until then the
     statement is pending until the end of the block, and commits by itself.
@@ -161,10 +161,10 @@ class SQLTransaction(SQLReading):
         # One statement cannot change a row twice.
         single = queries.single_statement and len(rows) == len(changes) and not self._pending
         steps += self._updates(changes, at_once=single)
-        if entries and queries.keep is not None:
+        if entries and queries.log_insert is not None:
             self.has_entries = True
             parameters = dialect.encode_entries(entries)
-            steps.append(_Step(queries.keep, parameters, not dialect.takes_rows))
+            steps.append(_Step(queries.log_insert, parameters, not dialect.takes_rows))
         if single:
             self._run_at_once(steps)
             return
@@ -173,7 +173,10 @@ class SQLTransaction(SQLReading):
         self._run(*steps)
 
     def end(self) -> None:
-        """Run the pending statement, and commit if the transaction began here."""
+        """Run the pending statement, and commit if the transaction began here.
+
+        On SQLite, and if the host began it, the database commits at the end of its block.
+        """
         if self._pending:
             self._flush()
         if self._commits:
