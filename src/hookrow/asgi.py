@@ -48,7 +48,7 @@ THREADS = 8
 SLOWEST_CALL = 5.0
 """In seconds; how long such a call may take, including its wait for a thread."""
 
-_LATE = plain(503, "This takes too long, and may yet be done.\n", {"Retry-After": "30"})
+_LATE = plain(503, "The request took too long; it may still be processed.\n", {"Retry-After": "30"})
 
 _REQUEST_ID = REQUEST_ID_HEADER.lower().encode()
 
@@ -118,16 +118,21 @@ class ASGI:
         """Call a blocking handler in a thread. A call that is too late does not begin any more."""
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(SLOWEST_CALL):
-                return await loop.run_in_executor(self._threads, function, argument)
-        except (TimeoutError, RuntimeError):  # the latter if the system has no thread left
-            log.warning(
-                "Returned 503: the request took longer than %s s (request %s).",
-                SLOWEST_CALL,
-                head.request_id,
-                extra={"request_id": head.request_id},
-            )
-            return _LATE
+            call = loop.run_in_executor(self._threads, function, argument)
+        except RuntimeError:  # the system has no thread left
+            return self._unavailable("no thread could be started", head)
+        try:
+            async with asyncio.timeout(SLOWEST_CALL) as limit:
+                return await call
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return self._unavailable(f"the request took longer than {SLOWEST_CALL} s", head)
+
+    def _unavailable(self, why: str, head: RequestHead) -> Response:
+        id_ = head.request_id
+        log.warning(f"Returned 503: {why} (request %s).", id_, extra={"request_id": id_})
+        return _LATE
 
 
 def _set_result(future: asyncio.Future[R], result: R) -> None:

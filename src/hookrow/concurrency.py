@@ -26,7 +26,7 @@ PAUSE = 0.05
 
 
 class PeriodicTask:
-    """Calls `work` in a thread of its own, every so many `seconds`, once it is started.
+    """Calls `work` in a thread of its own, every `seconds` seconds, once it is started.
 
     The first call comes immediately, or with `later` after the first interval. If `work` returns
     True, it has more to do and is called again after a short pause. If it raises, this is logged,
@@ -58,7 +58,7 @@ class PeriodicTask:
         return self._thread is not None or self._closed
 
     def close(self, timeout: float | None = None) -> None:
-        """Call it no more; wait up to `timeout` seconds for a call that is in progress."""
+        """Stop calling it; wait up to `timeout` seconds for a call that is in progress."""
         self._closed = True
         self._closing.set()
         if self._thread is not None and self._thread is not current_thread():
@@ -104,7 +104,10 @@ def reset_after_fork(thing: Resettable) -> None:
 def close_thread_connections() -> None:
     """Close the connections that belong to the current thread."""
     for callback in AT_THREAD_END:
-        callback()
+        try:
+            callback()
+        except Exception as error:  # noqa: BLE001 - of the host's database driver
+            log.warning("A thread could not close its connections: %s", type(error).__name__)
 
 
 def _reset_all() -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from threading import Barrier, Event
+from threading import Barrier, Event, Thread
 
 import pytest
 from drivers import GatedStore, receiving
@@ -205,6 +205,27 @@ class TestBlocking:
 
         # Neither passes the barrier before the other arrives.
         assert asyncio.run(talk()) == [200, 200]
+
+    @pytest.mark.parametrize("error", [RuntimeError("a fault"), TimeoutError("a fault")])
+    def test_error(self, error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+        """An error of the handler is raised, and not taken for a lack of time or threads."""
+
+        def fail(_: Request) -> Response:
+            raise error
+
+        with pytest.raises(type(error), match="a fault"):
+            asyncio.run(ask(ASGI(Responding(fail))))
+        assert caplog.messages == []
+
+    def test_no_thread(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def start(_: Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(Thread, "start", start)
+        assert asyncio.run(ask(ASGI(Responding(lambda _: DONE)))) == 503
+        assert caplog.messages[0].startswith("Returned 503: no thread could be started (request")
 
     def test_all_threads_busy(
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

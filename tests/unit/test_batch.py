@@ -295,6 +295,35 @@ def test_closing_records_what_a_loop_has_not_handed_over() -> None:
     assert gate.groups == [[1]]
 
 
+def test_a_loop_that_ends_before_its_items_are_handed_over_loses_only_their_replies() -> None:
+    """They are written when another loop comes, and do not count for ever."""
+    gate = _Gate()
+    gate.opened.set()
+    with closing(writer(gate, backlog=1)) as batch:
+        for item in range(3):
+            loop = asyncio.new_event_loop()
+            batch.submit(item, loop, lambda _: None)  # its loop never runs
+            loop.close()
+            with closing(asyncio.new_event_loop()) as other, suppress(QueueFull):
+                batch.submit(item, other, lambda _: None)
+            eventually(lambda: batch.waiting() == 0)
+    assert gate.groups == [[0], [1], [2]]
+
+
+def test_the_rest_of_a_queue_can_be_taken_out() -> None:
+    gate = _Gate()
+    batch = writer(gate, group=1, size=lambda item: item, capacity=10)
+    batch.put(0)
+    assert gate.reached.wait(LIMIT)
+    for item in (1, 2, 3):
+        batch.put(item)
+    batch.close(0.01)
+    assert (batch.take_rest(), batch.waiting()) == ([1, 2, 3], 0)
+    gate.opened.set()
+    batch.close()
+    assert gate.groups == [[0]]
+
+
 def test_close_finishes_the_queue() -> None:
     gate, results = _Gate(), list[int]()
 

@@ -115,7 +115,7 @@ def test_too_many_or_large_calls_are_left_out(
         recording.opened.set()
     assert len(recording.calls) == 1 + room
     assert counts(hook) == (0, 0, 20 - room)
-    assert caplog.messages == ["on_refused is too slow, or closed: calls are left out."]
+    assert caplog.messages == ["on_refused is too slow, or closed: calls are dropped."]
 
 
 def test_call_that_hangs(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:

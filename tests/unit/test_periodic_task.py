@@ -38,6 +38,20 @@ def test_more_to_do(rests: SimpleQueue[str]) -> None:
         assert done.qsize() == 3
 
 
+def test_a_connection_that_cannot_be_closed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged, and the work goes on."""
+    monkeypatch.setattr(periodic, "LONG_PAUSE", 0.0)
+    monkeypatch.setattr(periodic, "AT_THREAD_END", {lambda: 1 / 0})
+    done: SimpleQueue[None] = SimpleQueue()
+    with closing(PeriodicTask(lambda: done.put(None), seconds=0.001, name="work")) as task:
+        task.start()
+        for _ in range(3):
+            done.get(timeout=LIMIT)
+    assert caplog.messages == ["A thread could not close its connections: ZeroDivisionError"]
+
+
 def test_later(rests: SimpleQueue[str]) -> None:
     """Work that comes later is not done in a process that ends before."""
     done: list[float] = []

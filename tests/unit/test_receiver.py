@@ -146,6 +146,23 @@ def test_what_finds_the_backlog_full_is_kept_in_the_spool(tmp_path: Path) -> Non
     assert kept == [encode(delivery("carl")), encode(CLICK)]
 
 
+def test_what_a_receiver_has_not_recorded_when_it_stops_is_in_the_spool(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    database, spool = people("ada", "bea", "carl"), tmp_path / "spool.db"
+    receiver = receive(database, group=1, spool=spool)
+    receiver._tasks.clear()
+    answers = [fill_one_transaction(receiver, database)]
+    waiting = [delivery(name) for name in ("bea", "carl")]
+    for each in waiting:
+        queue(receiver, each)
+    receiver.close(0.01)
+    assert [each.body for each in Spool(spool).after(0, limit=9)] == [*map(encode, waiting)]
+    assert caplog.messages == ["Stopped with 2 notifications in the queue."]
+    database.opened.set()
+    assert [*map(status, answers)] == [200]
+
+
 def test_closing_records_what_waits_and_ends_all_threads(tmp_path: Path) -> None:
     before = set(threading.enumerate())
     database = people("ada", "bea", "carl")

@@ -41,7 +41,7 @@ class QueueFull(Exception):
 
 
 class _Waiter(msgspec.Struct, eq=False):
-    """An item in the queue, its size in bytes, and where its result goes: None after it went."""
+    """An item in the queue, its size in bytes, and what its result is passed to, once."""
 
     item: Any
     size: int
@@ -75,7 +75,7 @@ class BatchWriter(Generic[T, R]):
     `largest` bytes, unless it is a single item. `size` returns the bytes of an item.
 
     The thread starts with the first item, and is started again if it has ended. A child process
-    that is forked begins with an empty queue; the items stay the parent's.
+    that is forked begins with an empty queue; the items remain with the parent.
     """
 
     _lock: Lock
@@ -116,8 +116,8 @@ class BatchWriter(Generic[T, R]):
         """
         size = self._size(item)
         with self._lock:
-            self._reserve(size)
             of_loop = self._loops.get(loop) or self._add_loop(loop)
+            self._reserve(size)
             if not of_loop.accepted:
                 loop.call_soon(self._hand_over, of_loop)
             of_loop.accepted.append(_Waiter(item, size, reply, of_loop))
@@ -158,6 +158,17 @@ class BatchWriter(Generic[T, R]):
         if thread is not None and thread is not current_thread():
             thread.join(timeout)
 
+    def take_rest(self) -> list[T]:
+        """Remove the items that wait, and return them: those that `close` did not wait for."""
+        with self._lock:
+            with suppress(Empty):
+                while True:
+                    self._pending.extend(self._queue.get_nowait())
+            rest = list(self._pending)
+            self._pending.clear()
+            self._release(rest)
+        return [waiter.item for waiter in rest]
+
     def reset(self) -> None:
         """Begin with an empty queue and without a thread."""
         for queue in self._loops.values():
@@ -165,7 +176,7 @@ class BatchWriter(Generic[T, R]):
             queue.watched.clear()
         self._lock = Lock()
         self._queue = SimpleQueue()
-        self._pending = deque()  # of which only the writer thread knows
+        self._pending = deque()
         self._loops = {}
         self._waiting = self._bytes = 0
         self._thread: Thread | None = None
@@ -180,7 +191,16 @@ class BatchWriter(Generic[T, R]):
         self._waiting += 1
         self._bytes += size
 
+    def _release(self, waiters: Sequence[_Waiter]) -> None:
+        """Count items no more. The caller holds the lock."""
+        self._waiting -= len(waiters)
+        self._bytes -= sum([waiter.size for waiter in waiters])
+
     def _add_loop(self, loop: AbstractEventLoop) -> _LoopQueue:
+        """Begin to serve a loop, and hand over what closed loops have left."""
+        for queue in self._loops.values():
+            if queue.loop.is_closed():
+                self._queue.put(queue.accepted)
         self._loops = {each: queue for each, queue in self._loops.items() if not each.is_closed()}
         queue = self._loops[loop] = _LoopQueue(loop)
         return queue
@@ -231,14 +251,15 @@ class BatchWriter(Generic[T, R]):
         with suppress(Empty):
             while len(pending) < self._group:
                 pending.extend(self._queue.get_nowait())
-        group = [pending.popleft()]
-        size = group[0].size
-        while pending and len(group) < self._group and size + pending[0].size <= self._largest:
-            size += pending[0].size
-            group.append(pending.popleft())
+        group: list[_Waiter] = []
+        size = 0
         with self._lock:
-            self._waiting -= len(group)
-            self._bytes -= size
+            while pending and len(group) < self._group:
+                size += pending[0].size
+                if group and size > self._largest:
+                    break
+                group.append(pending.popleft())
+            self._release(group)
         return group
 
     def _deliver(self, group: Sequence[_Waiter], results: Sequence[R]) -> None:
@@ -255,12 +276,12 @@ class BatchWriter(Generic[T, R]):
 
     def _hand_over(self, of_loop: _LoopQueue) -> None:
         """Put a loop's new items on the queue, and watch their deadline."""
-        with self._lock:
+        with self._lock:  # so that the thread does not end in between
             batch, of_loop.accepted = of_loop.accepted, []
+            self._queue.put(batch)
         if batch:
             of_loop.watched.append((of_loop.loop.time() + self._deadline, batch))
             self._set_timer(of_loop)
-            self._queue.put(batch)
 
     def _complete(self, of_loop: _LoopQueue, replies: Sequence[tuple[_Waiter, R]]) -> None:
         """Pass the results of a group on, in the thread of the loop."""

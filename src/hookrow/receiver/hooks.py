@@ -23,7 +23,7 @@ from hookrow.receiver.batch import BatchWriter, QueueFull
 log = logging.getLogger("hookrow")
 
 BACKLOG = 10_000
-"""The most calls of a hook that wait; further calls are left out."""
+"""The most calls of a hook that wait; further calls are dropped."""
 
 SLOW = 30.0
 """In seconds. A call that takes longer is counted as hung, and logged at the next call."""
@@ -39,7 +39,7 @@ OutcomeT = TypeVar("OutcomeT", bound=Outcome)
 class Hook(Generic[OutcomeT]):
     """Calls a function in a thread of its own, one call after the other.
 
-    An exception that the function raises is logged, and calls are left out if it is too slow.
+    An exception that the function raises is logged, and calls are dropped if it is too slow.
     Neither affects a response. `failed`, `hung` and `left_out` count the calls.
 
     Raises `ConfigurationError` for an async function. If a call of any other function returns an
@@ -75,7 +75,7 @@ class Hook(Generic[OutcomeT]):
             self._calls.put((arrival, outcome))
         except QueueFull:
             self.left_out += 1
-            log.warning(f"{self._name} is too slow, or closed: calls are left out.")
+            log.warning(f"{self._name} is too slow, or closed: calls are dropped.")
         began = self._began
         if began is not None and monotonic() - began > SLOW:
             self._began = None

@@ -49,7 +49,7 @@ class Receiver:
     `mount_path` ("/mail") is for hosts that pass the whole path: a server, or a plain route. A
     host's mount reports its own path. At most `group` notifications share a commit, and at most
     `backlog` wait for one. Each response is sent within `deadline` seconds after the body was read;
-    a notification that gets a 503 then may yet be recorded.
+    a notification that gets a 503 then may still be recorded.
 
     With `sweep`, parked notifications are retried every minute. `spool` is the path of a file
     that keeps notifications while the database is unavailable. Without `keep_bodies`, the log
@@ -112,7 +112,7 @@ class Receiver:
         )
         self._deadline = deadline
         self._writer = writer(self._responder.respond)
-        # The second one keeps in the spool what finds the queue of the first one full.
+        # The second one spools notifications if the queue of the first one is full.
         self._writers = [self._writer, *([writer(self._responder.put_off)] if opened else [])]
         self._tasks: list[PeriodicTask] = []
         self._parked = None
@@ -214,9 +214,12 @@ class Receiver:
     def close(self, timeout: float | None = None) -> None:
         """Accept nothing more, record what is queued, and end all threads.
 
-        Waits up to `timeout` seconds for each thread.
+        Waits up to `timeout` seconds for each thread. What is still queued then is kept in the
+        spool, if there is one.
         """
-        for each in (*self._writers, *self._tasks, self._parked, *self._hooks.values()):
+        self._writer.close(timeout)
+        self._responder.keep_rest(self._writer.take_rest())
+        for each in (*self._writers[1:], *self._tasks, self._parked, *self._hooks.values()):
             if each is not None:
                 each.close(timeout)
 

@@ -36,7 +36,7 @@ PAUSE_AFTER_OUTAGE = 1.0
 """In seconds; how long a store that could not be reached is not used."""
 
 OUTAGE = 3
-"""If the store is unavailable to so many notifications in succession, it is to all of them."""
+"""After so many unavailable outcomes in succession, the rest of the group is not tried."""
 
 _UNAVAILABLE = Refusal.UNAVAILABLE.refused()
 
@@ -74,7 +74,7 @@ def is_reachable(store: Store) -> bool:
     """Return whether the store can begin and commit a transaction."""
     try:
         with store.transaction() as transaction:
-            transaction.lock(())  # without a statement, PostgreSQL would not be asked at all
+            transaction.lock(())  # without a statement, PostgreSQL would not be contacted
     except StoreError:
         return False
     return True

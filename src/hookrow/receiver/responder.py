@@ -72,10 +72,16 @@ class Responder:
         self._spool(arrivals)
         return self.turn_away(arrivals)
 
+    def keep_rest(self, arrivals: Sequence[Arrival]) -> None:
+        """Keep in the spool what is still queued when the receiver stops."""
+        if arrivals:
+            log.warning(f"Stopped with {len(arrivals)} notifications in the queue.")
+            self._spool(arrivals)
+
     def turn_away(self, arrivals: Sequence[Arrival]) -> list[Response]:
-        """Refuse arrivals that find the queue full, which is not their outcome."""
+        """Refuse arrivals because the queue is full or closed. No hook is called."""
         log.warning(
-            "The queue is full; returned 503 (request %s).",
+            "The queue is full or closed; returned 503 (request %s).",
             arrivals[0].request_id,
             extra={"request_ids": request_ids(arrivals)},
         )

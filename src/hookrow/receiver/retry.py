@@ -64,8 +64,8 @@ class ParkedRetry:
     def retry_now(self, message_ids: Sequence[str]) -> Future[int]:
         """Retry the parked notifications of these messages in a thread, one call at a time.
 
-        The result is how many were recorded, or a `StoreError`. It is 0 after `close`, or if no
-        thread can be started.
+        The result is how many were recorded, or a `StoreError`. It is 0 after `close`, if
+        too many calls wait, or if no thread can be started.
         """
         future: Future[int] = Future()
         try:
