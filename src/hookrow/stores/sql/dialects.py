@@ -11,17 +11,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
-from functools import cache, lru_cache
+from functools import cache
 from itertools import count
-from operator import attrgetter
 from typing import Any, ClassVar
 from uuid import UUID
 
 import msgspec
-from msgspec.structs import astuple
 
-from hookrow.core.log_entry import LogEntry, Result
-from hookrow.core.notification import Source
+from hookrow.core.log_entry import LogEntry
 from hookrow.core.schema import Fold, Given
 from hookrow.stores.log import Grain
 
@@ -224,9 +221,34 @@ class SQLite(Dialect):
 
     def encode_entries(self, entries: Sequence[LogEntry]) -> Sequence[Any]:
         """Return the fields of each entry, and its outcome once more: the first outcome."""
-        rows = self.encode_rows(map(astuple, entries))
-        for row in rows:
-            row.append(row[_OUTCOME])
+        rows, ended_at, ended_at_text = [], None, ""
+        for entry in entries:
+            if entry.ended_at is not ended_at:  # the entries of a group share it
+                ended_at, ended_at_text = entry.ended_at, _time_as_text(entry.ended_at)
+            received_at = last_received_at = _time_as_text(entry.received_at)
+            if entry.last_received_at is not entry.received_at:
+                last_received_at = _time_as_text(entry.last_received_at)
+            outcome = entry.outcome._value_  # `value` is a property written in Python
+            row = (
+                entry.fingerprint,
+                entry.record_type,
+                entry.message_id,
+                entry.recipient,
+                entry.occurred_at and _time_as_text(entry.occurred_at),
+                outcome,
+                entry.status,
+                entry.attempts,
+                received_at,
+                last_received_at,
+                ended_at_text,
+                entry.retry_at and _time_as_text(entry.retry_at),
+                entry.body,
+                entry.reason,
+                entry.provider,
+                entry.source and entry.source._value_,
+                outcome,
+            )
+            rows.append(row)
         return rows
 
     def write(self, value: Any) -> Any:  # noqa: ANN401 - as above
@@ -245,8 +267,6 @@ _KEY_TYPES = {
     *("text", "character varying", "uuid"),
 }
 """PostgreSQL's types whose values are a `Key`."""
-
-_OUTCOME = LogEntry.__struct_fields__.index("outcome")
 
 _LENGTHS: Mapping[Grain, int] = {"hour": len("2026-03-04 05"), "minute": len("2026-03-04 05:06")}
 
@@ -276,9 +296,8 @@ def count_parameters(sql: str) -> int:
 _MARK = re.compile("%(.)")
 
 
-@lru_cache(maxsize=1024)
 def _time_as_text(time: datetime) -> str:
-    """Return a time for SQLite. Most times of a group are written more than once."""
+    """Return a time for SQLite."""
     at = time if time.tzinfo is UTC else time.astimezone(UTC)
     return at.isoformat(" ", "microseconds")[: -len("+00:00")]
 
@@ -286,7 +305,6 @@ def _time_as_text(time: datetime) -> str:
 _CONVERTERS: Mapping[type[object], Callable[[Any], str] | None] = {
     **dict.fromkeys((type(None), str, int, bytes)),
     datetime: _time_as_text,
-    **dict.fromkeys((Result, Source), attrgetter("_value_")),  # `value` is written in Python
 }
 """By the type of a value for SQLite; None if it is written as it is."""
 
