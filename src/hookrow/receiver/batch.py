@@ -160,12 +160,13 @@ class BatchWriter(Generic[T, R]):
 
     def take_rest(self) -> list[T]:
         """Remove the items that wait, and return them: those that `close` did not wait for."""
+        rest: list[_Waiter] = []
         with self._lock:
+            while self._pending:
+                rest.append(self._pending.popleft())
             with suppress(Empty):
                 while True:
-                    self._pending.extend(self._queue.get_nowait())
-            rest = list(self._pending)
-            self._pending.clear()
+                    rest += self._queue.get_nowait()
             self._release(rest)
         return [waiter.item for waiter in rest]
 
