@@ -2,8 +2,8 @@
 
 `python bench/record.py [--group N] [--django] [--against COMMIT --turns N]`. It measures the thread
 that records, and PostgreSQL's own processes, over 20,000 notifications in groups; of four parts,
-the cheapest counts. With --against, a commit and this tree take turns, and medians are compared:
-the only figures that mean something on a machine that does other work, too.
+the cheapest counts. With --against, a commit and this tree take turns, each with its own copy of
+this file, and medians are compared: only these figures are valid if the machine has other work.
 """
 
 from __future__ import annotations
@@ -157,8 +157,12 @@ def _store(url: str, *, django: bool) -> Iterator[Any]:
 
 
 def _run(tree: Path, given: argparse.Namespace) -> Mapping[str, float]:
-    """Measure the package of a tree with this file, in a process of its own."""
-    command = [sys.executable, __file__, "--json", "--group", str(given.group)]
+    """Measure the package of a tree with the tree's own file, in a process of its own.
+
+    Modules and functions may have other names in another commit.
+    """
+    file = os.fspath(tree / "bench" / "record.py")
+    command = [sys.executable, file, "--json", "--group", str(given.group)]
     environment = os.environ | {"PYTHONPATH": str(tree / "src")}
     done = subprocess.run(
         command + ["--django"] * given.django,
