@@ -234,6 +234,25 @@ def test_the_rate_limit_applies_to_a_template(clock: Clock) -> None:
     assert passes(logging.WARNING, "bad %d", 3)
 
 
+def test_different_messages_use_bounded_memory(clock: Clock) -> None:
+    """After 1,000 messages the limits start again, but the current message keeps its count."""
+
+    def filtered(message: str) -> str | None:
+        record = logging.LogRecord("hookrow", logging.ERROR, "", 0, message, (), None)
+        return record.getMessage() if limit.filter(record) else None
+
+    limit = RateLimitFilter()
+    messages = [f"bad {number}" for number in range(1000)]
+    assert [*map(filtered, messages)] == messages
+    assert not any(map(filtered, messages))
+    assert len(limit._limited_until) == len(limit._dropped) == 1000
+    clock.now += 10.0
+    assert filtered("bad 7") == "bad 7 (1 more since the last one)"
+    assert len(limit._limited_until) == 1
+    assert not limit._dropped
+    assert filtered("bad 8") == "bad 8"
+
+
 def test_a_periodic_task_continues_after_a_failure(caplog: pytest.LogCaptureFixture) -> None:
     times: list[int] = []
 

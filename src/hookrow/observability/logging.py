@@ -34,7 +34,8 @@ class RateLimitFilter(logging.Filter):
 
     The next line that passes contains the number of dropped ones. Two messages are the same if
     their level and template are, whatever their arguments: arguments that distinguish messages
-    belong in the template. Lower levels are not limited.
+    belong in the template. Lower levels are not limited. After 1,000 different messages, all
+    limits and numbers start again.
     """
 
     def __init__(self) -> None:
@@ -59,10 +60,12 @@ class RateLimitFilter(logging.Filter):
             if now < self._limited_until.get(key, 0.0):
                 self._dropped[key] += 1
                 return False
+            dropped = self._dropped.pop(key, 0)
             if len(self._limited_until) >= _MOST:
                 self._limited_until.clear()
+                self._dropped.clear()
             self._limited_until[key] = now + INTERVAL
-            if dropped := self._dropped.pop(key, 0):
+            if dropped:
                 record.msg = f"{record.msg} ({dropped} more since the last one)"
             return True
 
