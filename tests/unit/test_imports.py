@@ -63,6 +63,15 @@ def _imports(module: str) -> Iterator[str]:
             assert node.level == 0, "imports are absolute"
             assert node.module is not None
             yield node.module
+            yield from (_loaded(node.module, name.name) for name in node.names)
+
+
+def _loaded(module: str, name: str) -> str:
+    """Return the module in which `from module import name` finds the name."""
+    folder = SOURCE.parent / module.replace(".", "/")
+    if (folder / f"{name}.py").exists() or (folder / name / "__init__.py").exists():
+        return f"{module}.{name}"
+    return hookrow._MODULES.get(name, module) if module == "hookrow" else module
 
 
 @pytest.mark.parametrize("module", CORE)
@@ -87,6 +96,24 @@ def test_imports_go_one_way() -> None:
         and name.split(".")[1] not in ORDER[: ORDER.index(part[0]) + 1]
     }
     assert not wrong
+
+
+PROVIDER_USERS = {
+    *("__init__", "providers.postmark"),
+    *("cli.source", "dashboard.handler", "django.conf", "django.receiver", "server.app"),
+    *("check", "django.checks", "outside.__init__"),
+    *("testing.ground", "testing.memory"),
+}
+"""Postmark itself, the edges that choose it, the checks of its secrets, and its test doubles."""
+
+
+def test_only_the_edges_know_a_provider() -> None:
+    """All other modules take a `Provider` or a `Parse` as an argument."""
+    modules = {
+        ".".join(path.relative_to(SOURCE).with_suffix("").parts) for path in SOURCE.rglob("*.py")
+    }
+    users = {name for name in modules if "hookrow.providers.postmark" in _imports(name)}
+    assert users | {"providers.postmark"} == PROVIDER_USERS
 
 
 STEPS = (
