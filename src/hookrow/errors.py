@@ -1,25 +1,26 @@
-"""Mistakes of configuration, raised when a thing is built; each says what to do.
+"""The exceptions of hookrow: mostly configuration mistakes, raised by constructors.
 
-How a notification ends is no error but a value: see `notification.Outcome`.
+Each message contains the solution. The result of a notification is not an exception, but a value:
+`core.notification.Outcome`.
 """
 
 from __future__ import annotations
 
 
 class HookrowError(Exception):
-    """Anything that hookrow raises on purpose."""
+    """The base class of all exceptions that hookrow raises intentionally."""
 
 
 class ConfigurationError(HookrowError):
-    """What hookrow was given cannot work. The message says what to do about it."""
+    """An argument or a setting cannot be used. The message contains the solution."""
 
 
 class SchemaMismatch(ConfigurationError):
-    """The database lacks a table or column that the schema names."""
+    """The tables in the database do not fit the schema."""
 
 
 class MissingExtra(ConfigurationError, ImportError):
-    """An optional dependency is not installed. The message is the line that installs it."""
+    """An optional dependency is not installed. The message contains the command to install it."""
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs an extra: pip install 'hookrow[{extra}]'")

@@ -1,4 +1,4 @@
-"""FastAPI: the endpoint as a router, for `app.include_router`, shown on the OpenAPI page."""
+"""FastAPI: the endpoint as a router for `app.include_router`, documented on the OpenAPI page."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _REQUEST: Mapping[str, Any] = {
             "name": "X-Provider-Secret",
             "in": "header",
             "required": True,
-            "description": "The secret that the provider was given.",
+            "description": "The secret that is configured at the provider.",
             "schema": {"type": "string"},
         }
     ],
     "requestBody": {
         "required": True,
-        "description": "One notification, as the provider writes it.",
+        "description": "One notification, in the provider's format.",
         "content": {
             "application/json": {
                 "schema": {
@@ -56,16 +56,16 @@ _REQUEST: Mapping[str, Any] = {
 
 
 def router(receiver: Handler) -> APIRouter:
-    """Return what `app.include_router(router(receiver), prefix="/mail")` takes.
+    """Return a router for `app.include_router(router(receiver), prefix="/mail")`.
 
-    The prefix is the mount: the receiver has no `mount_path`. All answers are the
-    receiver's own, and FastAPI reads no body. Dependencies of the host come first.
+    The prefix is the mount path, so the receiver needs no `mount_path`. All responses are the
+    receiver's, and FastAPI does not read the body. Dependencies of the host run first.
     """
     app = ASGI(receiver)
 
     async def webhook(request: Request) -> Response:
         """Record a notification of the email provider."""
-        return _Answer(app, request)
+        return _ReceiverResponse(app, request)
 
     made = APIRouter()
     made.add_api_route(
@@ -73,7 +73,7 @@ def router(receiver: Handler) -> APIRouter:
         webhook,
         methods=["POST"],
         response_class=PlainTextResponse,
-        responses=_answers(),
+        responses=_responses(),
         openapi_extra=dict(_REQUEST),
     )
     others: list[str] = [method for method in HTTPMethod if method is not HTTPMethod.POST]
@@ -82,8 +82,8 @@ def router(receiver: Handler) -> APIRouter:
     return made
 
 
-class _Answer(Response):
-    """A response that lets the ASGI application answer, as if it were mounted at the prefix."""
+class _ReceiverResponse(Response):
+    """Calls the ASGI application, as if it were mounted at the prefix, to send its response."""
 
     def __init__(self, webhook: ASGI, request: Request) -> None:
         super().__init__()
@@ -91,16 +91,16 @@ class _Answer(Response):
         self._request = request
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, and then do what the host's dependencies left to be done."""
+        """Send the response, then run the background tasks of the host's dependencies."""
         del receive
         scope = {**scope, "path": ENDPOINT, "root_path": ""}
-        await self._webhook(scope, _receiving(self._request), send)
+        await self._webhook(scope, _replay_body(self._request), send)
         if self.background is not None:
             await self.background()
 
 
-def _receiving(request: Request) -> Receive:
-    """Return what brings the body piece by piece, from its beginning if a dependency read it."""
+def _replay_body(request: Request) -> Receive:
+    """Return an ASGI `receive` for the whole body, even if a dependency has read it already."""
     pieces = request.stream()
 
     async def receive() -> Message:
@@ -113,22 +113,22 @@ def _receiving(request: Request) -> Receive:
     return receive
 
 
-def _answers() -> dict[int | str, dict[str, Any]]:
-    """Return what is answered, by status, as FastAPI's `responses` has it."""
+def _responses() -> dict[int | str, dict[str, Any]]:
+    """Return the descriptions of all responses, by status, for FastAPI's `responses`."""
     texts = defaultdict(list)
     for refusal in Refusal:
-        if refusal not in _ELSEWHERE:
+        if refusal not in _IMPOSSIBLE:
             texts[refusal.status].append(refusal.text)
     return {
-        200: {"description": "It is recorded and committed."},
+        200: {"description": "The notification is recorded and committed."},
         **{
-            status: {"description": " | ".join(dict.fromkeys(told)), "content": _TEXT}
-            for status, told in sorted(texts.items())
+            status: {"description": " | ".join(dict.fromkeys(each)), "content": _TEXT}
+            for status, each in sorted(texts.items())
         },
     }
 
 
-_ELSEWHERE = (Refusal.NO_SUCH_PATH, Refusal.METHOD_NOT_ALLOWED, Refusal.LENGTH_REQUIRED)
-"""What a POST to the endpoint is never answered on ASGI."""
+_IMPOSSIBLE = (Refusal.NO_SUCH_PATH, Refusal.METHOD_NOT_ALLOWED, Refusal.LENGTH_REQUIRED)
+"""The refusals that a POST to the endpoint never gets on ASGI."""
 
 _TEXT = {"text/plain": {"schema": {"type": "string"}}}

@@ -1,4 +1,4 @@
-"""Flask: the endpoint as a blueprint, for `app.register_blueprint`."""
+"""Flask: the endpoint as a blueprint for `app.register_blueprint`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ except ModuleNotFoundError as error:
 
 
 def blueprint(receiver: Handler) -> Blueprint:
-    """Return what `app.register_blueprint(blueprint(receiver), url_prefix="/mail")` takes.
+    """Return a blueprint for `app.register_blueprint(blueprint(receiver), url_prefix="/mail")`.
 
-    The prefix is the mount: the receiver has no `mount_path`. All answers are the
-    receiver's own. An extension that looks at a form before the view does, as CSRF
-    protection, has to be told to leave the blueprint alone.
+    The prefix is the mount path, so the receiver needs no `mount_path`. All responses are the
+    receiver's. Exempt the blueprint from extensions that check forms before the view is called,
+    such as CSRF protection.
     """
     webhook = WSGI(receiver)
     made = Blueprint("hookrow", __name__)
@@ -34,22 +34,22 @@ def blueprint(receiver: Handler) -> Blueprint:
         provide_automatic_options=False,
     )
     def notification() -> Response:
-        """Let the receiver answer, as if it were mounted at the prefix."""
+        """Return the receiver's response, as if it were mounted at the prefix."""
         body = _Body(request)
-        answer = Response.from_app(
+        response = Response.from_app(
             webhook, {**request.environ, "PATH_INFO": ENDPOINT, "wsgi.input": body}
         )
-        body.leave()
-        return answer
+        body.cache()
+        return response
 
     return made
 
 
 class _Body:
-    """The body that functions of the host may read, too, before the view and after it.
+    """The body, which functions of the host may read as well, before the view or after it.
 
-    `Request.get_data` keeps what it has read in `_cached_data`, and returns what is there:
-    nothing public tells whether it has read, or keeps what somebody else read.
+    `Request.get_data` caches the body in `_cached_data`. No public attribute returns whether
+    the cache is filled, or fills it.
     """
 
     def __init__(self, request: Request) -> None:
@@ -61,12 +61,12 @@ class _Body:
         self._read = bytearray()
 
     def read(self, size: int) -> bytes:
-        """Read up to `size` bytes, of what the host has read or else from the server."""
+        """Read up to `size` bytes, from the cache if the host has read the body."""
         piece = self._input.read(size)
         self._read += piece
         return piece
 
-    def leave(self) -> None:
-        """Leave to the host what was read. Where nothing was, it may still read for itself."""
+    def cache(self) -> None:
+        """Cache what was read for the host. If nothing was read, the host can still read it."""
         if self._read:
-            self._request._cached_data = bytes(self._read)  # noqa: SLF001 - as said above
+            self._request._cached_data = bytes(self._read)  # noqa: SLF001 - no public attribute

@@ -1,6 +1,6 @@
-"""The little of HTTP that hosts and handlers share: request heads, requests, responses.
+"""The parts of HTTP that hosts and handlers share: request heads, requests, responses.
 
-No server and no framework: host modules such as `asgi` translate.
+No server and no framework belongs here: host modules such as `asgi` convert their own types.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SLOWEST_BODY = 15.0
 """In seconds; a body that is not complete by then results in 408."""
 
 REQUEST_ID_HEADER = "X-Request-Id"
-"""Of requests, from a proxy that assigns ids, and of all responses."""
+"""The header of requests from a proxy that assigns ids, and of all responses."""
 
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
@@ -40,8 +40,8 @@ class RequestHead(msgspec.Struct, frozen=True):
 
     `path` is the decoded path as the host received it, `root` the part of it that belongs to
     the host's mount (ASGI's `root_path`, WSGI's `SCRIPT_NAME`), and `query` the query string,
-    not decoded. Header values are bytes as they were received. `secure` is whether the request
-    came over https, as far as the host knows. `request_id` identifies the request in the log
+    not decoded. Header values are bytes as they were received. `secure` is True if, as far as
+    the host knows, the request was sent over https. `request_id` identifies the request in the log
     and in the response. `context` holds values that a handler computes in `admit` and reuses
     in its call; the key is the handler itself.
     """
@@ -58,8 +58,8 @@ class RequestHead(msgspec.Struct, frozen=True):
     def is_at(self, endpoint: str) -> bool:
         """Return whether the path is the endpoint's, with or without a trailing slash.
 
-        If the root is a prefix of the path, it is removed. A host behind a proxy may have a
-        root that is none (FastAPI's `root_path`); then the end of the path is compared.
+        If the root is a prefix of the path, it is removed. A host behind a proxy may have a root
+        that is not a prefix (FastAPI's `root_path`); then the end of the path is compared.
         """
         path = self.path.removesuffix("/")
         root = self.root.rstrip("/")
@@ -70,7 +70,7 @@ class RequestHead(msgspec.Struct, frozen=True):
     def header(self, name: str) -> bytes | None:
         """Return the value of a header; the values of a repeated header are joined with a comma.
 
-        Whitespace around a value does not belong to it. None if there is no such header.
+        Whitespace around a value is removed. Returns None if there is no such header.
         RFC 9110, sections 5.3 and 5.5.
         """
         lowered = name.lower().encode()
@@ -140,9 +140,9 @@ def endpoint_path(mount_path: str) -> str:
 
 
 def request_id(headers: Sequence[tuple[bytes, bytes]]) -> str:
-    """Return the request's own id if it is short and harmless, otherwise a new one.
+    """Return the id in the request's header if it is short and safe to log, otherwise a new id.
 
-    An id is no secret, and proves nothing.
+    An id is not a secret, and does not authenticate anything.
     """
     found = None
     for name, value in headers:
@@ -164,7 +164,7 @@ def respond(outcome: Outcome) -> Response:
 
 
 def refuse(refusal: Refusal) -> Response:
-    """Return the response of a refusal whose text contains no names."""
+    """Return the response of a refusal whose text has no placeholders."""
     return respond(refusal.refused())
 
 

@@ -1,4 +1,4 @@
-"""Retention: how long the log keeps what it holds."""
+"""Retention: deletes entries and bodies of the log after a time."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from hookrow.stores.log import LogReader
 def pruned(
     log: LogReader, *, keep: timedelta | None, keep_bodies: timedelta | None
 ) -> Iterator[int]:
-    """Delete entries and bodies that last came longer ago; yield how many, batch by batch.
+    """Delete entries and bodies by the age of their last arrival; yield the number in each batch.
 
-    None keeps them for ever. Raises a `StoreError`.
+    None keeps them forever. Parked notifications are kept until their retries end. Raises a
+    `StoreError`.
     """
     now = datetime.now(UTC)
     for age, bodies_only in ((keep, False), (keep_bodies, True)):

@@ -26,14 +26,14 @@ from hookrow.http import (
 )
 
 PIECE = 64 * 1024
-"""In bytes; how much is read at a time between two checks of the time limit."""
+"""In bytes; the most that is read between two checks of the time limit."""
 
 _SOCKETS = ("gunicorn.socket", "werkzeug.socket")
 """The keys under which servers provide the connection. Other servers have their own timeouts."""
 
 
 class WSGI:
-    """A WSGI application that responds by a handler.
+    """A WSGI application that passes requests to a handler.
 
     To mount it in another application: `DispatcherMiddleware(app, {"/mail": WSGI(receiver)})`.
     """
@@ -83,7 +83,7 @@ def request_head(environ: WSGIEnvironment) -> RequestHead:
 
 
 def read_body(head: RequestHead, environ: WSGIEnvironment) -> bytes | Refusal:
-    """Read the body, at most 1 MiB in 15 seconds; return it, or why it is refused.
+    """Read the body, at most 1 MiB within 15 seconds; return it, or the reason to refuse it.
 
     A body without a length is read if the server marks its end (`wsgi.input_terminated`).
     Otherwise it is empty, or refused if it is chunked: 411 (RFC 9110, section 15.5.12). A body
@@ -102,7 +102,7 @@ def read_body(head: RequestHead, environ: WSGIEnvironment) -> bytes | Refusal:
 
 
 def _read(environ: WSGIEnvironment, size: int) -> bytes | None:
-    """Read up to `size` bytes; return None if they were not received in time, or malformed."""
+    """Read up to `size` bytes; return None if they do not arrive in time or are malformed."""
     stream = environ["wsgi.input"]
     connection = next((environ[name] for name in _SOCKETS if name in environ), None)
     if connection is None:

@@ -1,4 +1,4 @@
-"""Who may look at the dashboard, and whether a form that comes is one of ours."""
+"""Authentication for the dashboard, and the protection of its forms against CSRF."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from hookrow.http import RequestHead, Response, plain
 log = logging.getLogger("hookrow")
 
 Authorize: TypeAlias = Callable[[RequestHead], bool | str | Response]
-"""Says who comes: their name or True, False for nobody who may, or what to answer instead.
+"""Returns the user's name or True, False to deny access, or the response to send.
 
-To delay a response, return a promise of it. The name is kept in the log with what they do.
+To delay a response, set its `delay`. The log keeps the name with each action of the user.
 """
 
 COOKIE = "hookrow_dashboard"
 
 USER = "hookrow"
-"""Whom `hookrow serve` asks for."""
+"""The user name that `hookrow serve` requires."""
 
 SHORTEST_PASSWORD = 12
 """In characters; `hookrow serve` warns of a shorter one."""
@@ -52,10 +52,10 @@ _TOO_MANY = plain(
 
 
 def basic(user: str, password: str) -> Authorize:
-    """Ask for a user and a password, as RFC 7617 says; compared in constant time.
+    """Require a user and a password (RFC 7617), which are compared in constant time.
 
-    Wrong passwords are logged, without their text, and answered after a second; while 32 such
-    responses are delayed, others are 429. The right password is never delayed. Raises
+    Wrong passwords are logged, without their text, and get a 401 after a second; while 32 such
+    responses are delayed, others get a 429. The right password is never delayed. Raises
     `ConfigurationError` if user or password is empty, or if the user contains a colon.
     """
     if not user or not password or ":" in user:
@@ -122,20 +122,20 @@ def require_password(password: str | None, *, host: str) -> None:
 
 
 def new_token() -> str:
-    """Make a token for the forms of a visitor."""
+    """Return a new token for the forms of a visitor."""
     return secrets.token_urlsafe()
 
 
 def token(head: RequestHead) -> str | None:
-    """Return the token that the visitor's cookie has, or None."""
+    """Return the token in the visitor's cookie, or None."""
     return cookie(head, COOKIE)
 
 
 def cookie(head: RequestHead, name: str) -> str | None:
     """Return the value of a cookie, or None if it is missing or empty.
 
-    The host's own cookies stand beside it, written as it likes; in HTTP/2 each may have a
-    header of its own.
+    The host's cookies may be in the same header, in any format. In HTTP/2, each cookie may have
+    a header of its own.
     """
     headers = [value for name, value in head.headers if name.lower() == b"cookie"]
     for each in b";".join(headers).decode("latin-1").split(";"):
@@ -146,9 +146,9 @@ def cookie(head: RequestHead, name: str) -> str | None:
 
 
 def is_ours(head: RequestHead, sent: str) -> bool:
-    """Tell whether a form came from a page of ours: its token is the cookie's, and its origin here.
+    """Return whether a page of the dashboard sent a form: its token matches the cookie's.
 
-    Browsers say the latter in `Sec-Fetch-Site`, over HTTP in `Origin`.
+    The origin has to match, too: browsers send it in `Sec-Fetch-Site`, over HTTP in `Origin`.
     """
     kept = token(head)
     if not kept or not compare_digest(kept.encode(), sent.encode()):

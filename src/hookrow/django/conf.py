@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Settings:
-    """The settings. A property raises `ConfigurationError` if the value cannot be used."""
+    """The settings. A property raises `ConfigurationError` if its value cannot be used."""
 
     @property
     def secret(self) -> str | None:
@@ -70,7 +70,7 @@ class Settings:
 
     @property
     def keep_bodies(self) -> bool:
-        """Whether the log keeps their bodies, which a replay needs."""
+        """Whether the log keeps their bodies, which a retry or a replay needs."""
         return self._flag("KEEP_BODIES", default=True)
 
     @property
@@ -112,7 +112,7 @@ class Settings:
         return [each for each in (self.secret, self.previous_secret) if each]
 
     def parse(self, body: bytes) -> Notification | None:
-        """Read a body of the provider; return None if it has no supported notification."""
+        """Parse a body of the provider; return None if it has no supported notification."""
         return postmark.parse(body)
 
     def check_names(self) -> None:

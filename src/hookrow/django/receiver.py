@@ -47,7 +47,7 @@ class SyncReceiver(Receiver):
         self._using = store.using
 
     def on_outcome(self, arrival: Arrival, outcome: Outcome) -> None:
-        """Send the signal, or inside a transaction of the project when that is committed."""
+        """Send the signal: inside a transaction of the project, after its commit."""
         if connections[self._using].in_atomic_block:
             on_commit(partial(send, arrival, outcome), using=self._using)
         else:
@@ -58,7 +58,10 @@ class BatchReceiver(SyncReceiver):
     """Records in a thread of its own; a thread for hooks sends the signals that have listeners."""
 
     def on_outcome(self, arrival: Arrival, outcome: Outcome) -> None:
-        """Have the signal sent, unless a transaction of the project recorded in its own thread."""
+        """Queue the signal for the thread for hooks, if it has listeners.
+
+        Inside a transaction of the project, which records in its own thread, send it as usual.
+        """
         if connections[self._using].in_atomic_block:
             super().on_outcome(arrival, outcome)
         elif has_listeners(outcome):
@@ -98,7 +101,7 @@ class _Observers(Observers):
     """Closes the connections of the thread that collects metrics."""
 
     def collect(self) -> None:
-        """Let each observer read the gauges."""
+        """Collect the gauges of each observer."""
         with _own_connections():
             super().collect()
 
@@ -111,7 +114,7 @@ def _send(arrival: Arrival, outcome: Outcome) -> None:
 
 @contextmanager
 def _own_connections() -> Iterator[None]:
-    """Replace and close connections as Django does for a request, in a thread that has none."""
+    """Close connections as Django does before and after a request, in a thread without requests."""
     close_old_connections()
     try:
         yield
@@ -120,7 +123,7 @@ def _own_connections() -> Iterator[None]:
 
 
 def _rebuild(*, setting: str, **_: object) -> None:
-    """Build everything again after a test has overridden a setting."""
+    """Discard the receiver and the store after a test has overridden a setting."""
     if setting not in {"HOOKROW", "DATABASES", "INSTALLED_APPS"}:
         return
     with _lock:

@@ -33,7 +33,7 @@ log = logging.getLogger("hookrow")
 @csrf_exempt
 @login_not_required
 def webhooks(request: HttpRequest) -> HttpResponse:
-    """Respond to a notification, outside of `ATOMIC_REQUESTS`.
+    """Respond to a notification, without the transaction of `ATOMIC_REQUESTS`.
 
     On WSGI, the secret is checked before any byte of the body is read. On ASGI, Django reads the
     body first.
@@ -48,7 +48,7 @@ for _alias in connections:
 
 
 def django_response(response: Response, head: RequestHead) -> HttpResponse:
-    """Return a response as an object of Django's."""
+    """Convert a response to Django's type."""
     headers = {"Content-Length": str(len(response.body)), REQUEST_ID_HEADER: head.request_id}
     headers |= response.headers
     return HttpResponse(response.body, status=response.status, headers=headers)
@@ -89,7 +89,7 @@ def _respond(request: HttpRequest, head: RequestHead) -> Response:
 
 
 def _read_body(request: HttpRequest, head: RequestHead) -> bytes | Refusal:
-    """Read the body, without the limits of the project, or return why it is refused.
+    """Read the body, without the project's limits; return it, or the reason to refuse it.
 
     If a middleware has read it already, Django returns it again.
     """

@@ -1,4 +1,4 @@
-"""For a host's tests: sample payloads, a way to post them, and the contract of a mapping."""
+"""For the tests of hosts: sample payloads, `post`, and the contract of a mapping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calling an application of the host in this process: ASGI and WSGI, without a server."""
+"""Calls an ASGI or WSGI application of the host in this process, without a server."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ Answer: TypeAlias = tuple[int, str]
 """Status and text."""
 
 HOST = "testserver"
-"""Whom a request is for: the name that Django admits in every run of tests."""
+"""The `Host` header of requests: the one that Django allows in tests."""
 
 
 class NotPosted(HookrowError):
-    """No answer came: nobody listens there, or what answers does not speak HTTP."""
+    """There was no response: no server is listening, or it does not speak HTTP."""
 
 
 def call_asgi(application: ASGIApplication, request: Request, timeout: float) -> Answer:
-    """Call an ASGI application in an event loop of its own; return what it answers.
+    """Call an ASGI application in an event loop of its own; return its response.
 
-    Raises `NotPosted` where that is nothing, or nothing within `timeout` seconds, and
-    `ConfigurationError` in a thread that runs an event loop, which would have to wait.
+    Raises `NotPosted` if there is no response within `timeout` seconds, and `ConfigurationError`
+    in a thread that runs an event loop, because the call would block it.
     """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        # With a factory the thread's current event loop, which may be a test's, stays as it is.
+        # With a factory, the runner does not replace the thread's event loop, which a test may use.
         with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
             return runner.run(_ask(application, request, timeout))
     raise ConfigurationError("An event loop runs here: write `await asyncio.to_thread(post, ...)`.")
 
 
 def call_wsgi(application: WSGIApplication, request: Request) -> Answer:
-    """Call a WSGI application (PEP 3333) in this thread; return what it answers.
+    """Call a WSGI application (PEP 3333) in this thread; return its response.
 
-    Raises `NotPosted` where that is nothing.
+    Raises `NotPosted` if there is none.
     """
     statuses: list[str] = []
     sent = bytearray()
@@ -66,7 +66,7 @@ def call_wsgi(application: WSGIApplication, request: Request) -> Answer:
 
 
 async def _ask(application: ASGIApplication, request: Request, timeout: float) -> Answer:  # noqa: ASYNC109 - `post` has it
-    """Send one request into the application, and gather what it sends back."""
+    """Pass one request to the application, and collect the messages that it sends."""
     messages = iter([{"type": "http.request", "body": request.body, "more_body": False}])
     ended = asyncio.Event()
     statuses: list[int] = []
@@ -99,7 +99,7 @@ async def _ask(application: ASGIApplication, request: Request, timeout: float) -
 
 
 def _scope(request: Request) -> dict[str, Any]:
-    """Return what an ASGI server says of the request: the specification's version 2.4."""
+    """Return the scope of the request, in version 2.4 of the ASGI specification."""
     return {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.4"},

@@ -1,4 +1,4 @@
-"""The contract of a mapping: what has to hold between a store and the tables of a host."""
+"""The contract of a mapping: tests of a store on the tables of a host."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ HOUR = timedelta(hours=1)
 
 
 class StoreContract(Ground):
-    """Tests that prove a mapping of your own: subclass it, and say how rows are saved.
+    """Tests of a mapping of your own: subclass it, and define how rows are saved.
 
-    A subclass sets `store` and defines `add_subscriber`, `add_dispatch` and, where there
-    are lists, `add_list` and `add_subscription`. It runs under pytest and, beside
-    `unittest.TestCase`, under unittest and Django. Each test saves rows of its own,
-    whatever is there already, and deletes none.
+    A subclass sets `store` and defines `add_subscriber`, `add_dispatch` and, if there are lists,
+    `add_list` and `add_subscription`. It runs under pytest and, together with
+    `unittest.TestCase`, under unittest and Django. Each test saves rows of its own, and neither
+    depends on other rows nor deletes any.
     """
 
     def test_a_delivery_sets_its_time(self) -> None:
@@ -49,27 +49,27 @@ class StoreContract(Ground):
         self._expect("an open", before, {mail.dispatch: {"opened_at": NOON}})
 
     def test_the_last_time_to_arrive_counts(self) -> None:
-        """A time takes the place of one that arrived before it, also of a later one."""
+        """A time replaces the one that arrived before it, even if that is later."""
         mail, before = self._mails()
         for at in (NOON, NOON + HOUR, NOON - HOUR):
             self._post(delivery(mail.email, mail.message_id, at=at))
             self._expect("one more delivery", before, {mail.dispatch: {"delivered_at": at}})
 
     def test_a_suppression_reaches_its_rows(self) -> None:
-        """It reaches the subscriber, the dispatch and the subscription, as far as they keep it."""
+        """It changes the subscriber, dispatch and subscription, if they have columns for it."""
         mail, before = self._mails()
         self._post(suppression(mail.email, mail.message_id, at=NOON, reason="SpamComplaint"))
         self._expect("a suppression", before, self._suppressed(mail.rows, NOON, "SpamComplaint"))
 
     def test_a_suppression_without_a_message_reaches_the_subscriber(self) -> None:
-        """It names no message: no dispatch and no subscription is suppressed."""
+        """Without a message id, no dispatch and no subscription is suppressed."""
         mail, before = self._mails()
         self._post(suppression(mail.email, None, at=NOON))
         changes = self._suppressed([mail.subscriber], NOON, "HardBounce")
         self._expect("a suppression without a message", before, changes)
 
     def test_a_suppression_takes_the_dispatch_of_anybody(self) -> None:
-        """Of a message to somebody else: their dispatch, and the Recipient's own subscription."""
+        """It suppresses another subscriber's dispatch, and the Recipient's own subscription."""
         list_ = self.add_list()
         mail, other = self._mail(list_), self._mail(list_)
         before = self._states([*mail.rows, *other.rows])
@@ -79,14 +79,14 @@ class StoreContract(Ground):
         self._expect("a suppression that names somebody else's message", before, changes)
 
     def test_a_suppression_is_lifted(self) -> None:
-        """A reactivation lifts the suppression from all that it was on."""
+        """A reactivation lifts the suppression of all rows."""
         mail, before = self._mails()
         self._post(suppression(mail.email, mail.message_id, at=NOON))
         self._post(reactivation(mail.email, mail.message_id, at=NOON + HOUR))
         self._expect("a reactivation", before, self._suppressed(mail.rows, NOON + HOUR, None))
 
     def test_a_late_change_undoes_nothing_newer(self) -> None:
-        """An older change leaves a row alone, unless there is neither a date of it nor a log."""
+        """An older change does not change a row, unless the row has no date and there is no log."""
         mail, before = self._mails()
         self._post(reactivation(mail.email, mail.message_id, at=NOON))
         self._post(suppression(mail.email, mail.message_id, at=NOON - HOUR))
@@ -96,14 +96,14 @@ class StoreContract(Ground):
         self._expect("a suppression that came late", before, changes)
 
     def test_a_stranger_is_refused(self) -> None:
-        """Nobody has the email: 404, and nothing is changed."""
+        """No subscriber has the email: 404, and nothing is changed."""
         mail, before = self._mails()
         payload = delivery(f"not-{mail.email}", mail.message_id, at=NOON)
         self._refuse(payload, Refusal.SUBSCRIBER_NOT_FOUND)
         self._expect("a delivery to a stranger", before)
 
     def test_an_unknown_message_is_refused(self) -> None:
-        """No dispatch has the id, which counts to the letter: 404, and nothing is changed."""
+        """No dispatch has exactly this id: 404, and nothing is changed."""
         mail, before = self._mails()
         for message_id in (None, "", f"{mail.message_id}0", mail.message_id.upper()):
             payload = delivery(mail.email, message_id, at=NOON)
@@ -111,7 +111,7 @@ class StoreContract(Ground):
         self._expect("deliveries of unknown messages", before)
 
     def test_another_recipient_is_refused(self) -> None:
-        """The dispatch belongs to somebody else: 400, which says to whom; nothing is changed."""
+        """The dispatch belongs to another subscriber, whom the 400 names; nothing is changed."""
         mail, before = self._mails()
         other = self._mail(self.add_list())
         payload = opening(other.email, mail.message_id, at=NOON)
@@ -120,20 +120,20 @@ class StoreContract(Ground):
         self._expect("an open by somebody else", before)
 
     def test_what_is_not_supported_is_refused(self) -> None:
-        """Another record type is answered 422, and changes nothing."""
+        """Another record type gets a 422, and nothing is changed."""
         mail, before = self._mails()
         self._refuse(bounce(mail.email, mail.message_id, at=NOON), Refusal.UNSUPPORTED)
         self._expect("a bounce", before)
 
     def test_nobody_comes_in_without_the_secret(self) -> None:
-        """A wrong secret is answered 401, and changes nothing."""
+        """A wrong secret gets a 401, and nothing is changed."""
         mail, before = self._mails()
         payload = delivery(mail.email, mail.message_id, at=NOON)
         self._refuse(payload, Refusal.UNAUTHENTIC, secret=SECRET[::-1])
         self._expect("a delivery with a wrong secret", before)
 
     def test_an_email_is_found_whatever_its_case(self) -> None:
-        """ASCII letters match in either case; an email that is spelled as the row always does."""
+        """ASCII letters match in either case; the exact spelling of the row always matches."""
         mail, before = self._mails()
         self._post(opening(mail.email.upper(), mail.message_id, at=NOON))
         self._expect("an open in upper case", before, {mail.dispatch: {"opened_at": NOON}})
@@ -141,7 +141,7 @@ class StoreContract(Ground):
         self._post(opening(mixed.email, mixed.message_id, at=NOON))
 
     def test_a_message_id_that_is_null_matches_nothing(self) -> None:
-        """A dispatch that is not sent yet is nobody's message, also not of one without an id."""
+        """No notification matches a dispatch that is not sent yet, even one without an id."""
         mail, before = self._mails()
         unsent = self.add_dispatch(None, mail.owner, mail.list)
         before |= self._states([(Suppressible.DISPATCH, unsent)])
@@ -154,8 +154,8 @@ class StoreContract(Ground):
     def test_a_replay_takes_the_place_of_nothing_newer(self) -> None:
         """A late notification sets a time only if there is none or an older one.
 
-        A late change of a suppression applies only if the row's last one is not newer. Without
-        a log, this is not known of a row that has no date of its last change.
+        A late change of a suppression applies only if the row's last change is not newer. If there
+        is no log, that is unknown for a row without a date of its last change.
         """
         mail, before = self._mails()
         who = (mail.email, mail.message_id)

@@ -1,4 +1,4 @@
-"""What a contract test stands on: rows that the host saves, posted to and read back."""
+"""The base of the contract tests: rows that the host saves, and how they are read and compared."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ States: TypeAlias = dict[RowId, State]
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """A dispatch that a subscriber was sent, with the keys of its rows."""
+    """A dispatch to a subscriber, with the keys of its rows."""
 
     email: str
     message_id: str
@@ -41,7 +41,7 @@ class Mail:
 
     @property
     def rows(self) -> Sequence[RowId]:
-        """All rows that a suppression reaches, the subscription where there are lists."""
+        """All rows that a suppression changes, with the subscription if there are lists."""
         rows = [self.subscriber, self.dispatch]
         if self.list is not None:
             rows.append((Suppressible.SUBSCRIPTION, (self.list, self.owner)))
@@ -49,14 +49,14 @@ class Mail:
 
 
 class Ground:
-    """The mapping of a host: a subclass says how its rows are saved."""
+    """The mapping of a host: a subclass defines how rows are saved."""
 
     store: Store
 
-    if not TYPE_CHECKING:  # to a checker of types every name would be there
+    if not TYPE_CHECKING:  # a type checker would accept any name
 
         def __getattr__(self, name: str) -> Never:
-            """Say what to do where a test asks for the store that a subclass did not set."""
+            """Explain what to do if the subclass has not set the store."""
             if name == "store":
                 raise NotImplementedError(
                     "Set self.store, in a fixture with autouse=True or in setUp: "
@@ -69,44 +69,44 @@ class Ground:
         raise NotImplementedError("Define add_subscriber(email): save one, return its key.")
 
     def add_dispatch(self, message_id: str | None, subscriber: Key, list_: Key | None, /) -> Key:
-        """Save a dispatch to the subscriber, on the list if any; return its key.
+        """Save a dispatch to the subscriber, on the list if there is one; return its key.
 
-        None for `message_id` is one that is not sent yet.
+        If `message_id` is None, the dispatch is not sent yet.
         """
         raise NotImplementedError(
             "Define add_dispatch(message_id, subscriber, list_): save one, return its key."
         )
 
     def add_list(self) -> Key | None:
-        """Save a list; return its key. None, unless it is overridden: there are no lists."""
+        """Save a list; return its key. By default, return None: there are no lists."""
         return None
 
     def add_subscription(self, list_: Key, subscriber: Key, /) -> None:
-        """Save the subscriber's subscription to the list; needed where there are lists."""
+        """Save the subscriber's subscription to the list; required if there are lists."""
         raise NotImplementedError("Define add_subscription(list_, subscriber): save one.")
 
     def reason(self, word: str, /) -> object:
-        """Return what is kept for a reason of the provider's: itself, unless overridden."""
+        """Return the value that rows keep for a reason of the provider: by default, the reason."""
         return word
 
     def read(self, row: RowId, /) -> State | None:
-        """Read what notifications set in a row, by our names; None where there is no such row.
+        """Return the columns of a row that notifications set, by hookrow's names, or None.
 
-        It asks the store. Override it to read by a way of your own: that sees, too, two
-        columns that are taken for each other.
+        By default, the store reads them. Override it to read them independently of the mapping,
+        which also detects two columns that are swapped.
         """
         with self.store.reading() as reading:
             return reading.read([row]).get(row)
 
     def _mails(self) -> tuple[Mail, States]:
-        """Save two mails to the same list; return one, and the states of the rows of both."""
+        """Save two mails on the same list; return the first, and the states of the rows of both."""
         list_ = self.add_list()
         mail, other = self._mail(list_), self._mail(list_)
         return mail, self._states([*mail.rows, *other.rows])
 
     def _mail(self, list_: Key | None, name: str = "ada") -> Mail:
-        """Save a subscriber, a dispatch and, on a list, a subscription, each a new one."""
-        message_id = str(uuid4())  # a GUID as the provider's are: a column may take nothing else
+        """Save a new subscriber, dispatch and, if there is a list, subscription."""
+        message_id = str(uuid4())  # a UUID like the provider's, because the column may be one
         email = f"{name}-{message_id}@example.com"
         subscriber = self.add_subscriber(email)
         if list_ is not None:
@@ -128,7 +128,7 @@ class Ground:
         return state
 
     def _suppressed(self, rows: Iterable[RowId], at: datetime, reason: str | None) -> States:
-        """Return what a change of suppression leaves in the rows."""
+        """Return the states of rows after a change of their suppression."""
         state = {
             "suppressed_at": at if reason else None,
             "suppression_reason": self.reason(reason) if reason else None,
@@ -137,18 +137,18 @@ class Ground:
         return dict.fromkeys(rows, state)
 
     def _undated(self) -> Collection[Suppressible]:
-        """Return the kinds of row that take the last change to arrive, for lack of any date."""
+        """Return the kinds of row without a date, to which the last change to arrive applies."""
         with self.store.reading() as reading:
             return reading.find(LookupKeys((), (), ())).undated
 
     def _post(self, payload: Payload) -> None:
-        """Post what has to be recorded."""
+        """Post a payload that must be recorded."""
         self._answered(payload, (200, ""))
 
     def _refuse(
         self, payload: Payload, refusal: Refusal, *, secret: str = SECRET, **names: str
     ) -> None:
-        """Post what has to be refused so."""
+        """Post a payload that must be refused with this refusal."""
         self._answered(payload, (refusal.status, refusal.refused(**names).text), secret)
 
     def _answered(self, payload: Payload, expected: Answer, secret: str = SECRET) -> None:
@@ -157,17 +157,17 @@ class Ground:
         who = f"of {payload['MessageID']!r} to {payload.get('Recipient', payload.get('Email'))!r}"
         same(f"The answer to a {payload['RecordType']} {who}", answer, expected, hint)
 
-    def _expect(self, told: str, before: States, changes: States | None = None) -> None:
-        """Read the rows again: these changes are there, as far as there are columns; no others."""
+    def _expect(self, event: str, before: States, changes: States | None = None) -> None:
+        """Read the rows again; assert that exactly these changes were made, if columns exist."""
         for row, state in before.items():
             found, wanted = self._state(row), {**state, **(changes or {}).get(row, {})}
             for column in state:
-                what = f"After {told}, {column} of the {row[0].value}' row {row[1]!r}"
+                what = f"After {event}, {column} of the {row[0].value}' row {row[1]!r}"
                 same(what, found[column], wanted[column])
 
 
 def same(what: str, found: object, expected: object, hint: str = "") -> None:
-    """Raise an `AssertionError` that says what it is, unless the two are equal."""
+    """Raise an `AssertionError` that describes the value, unless the two are equal."""
     __tracebackhide__ = True
     if found != expected:
         raise AssertionError(f"{what} is {found!r}, and has to be {expected!r}.{hint}")
@@ -187,4 +187,4 @@ _HINTS = {
     ),
     Refusal.FAILED.text: " The log of `hookrow` says what went wrong.",
 }
-"""What may be amiss with a mapping, by how an answer begins."""
+"""Possible mistakes in a mapping, by the beginning of the response."""

@@ -1,4 +1,4 @@
-"""A receiver in memory: for what a host does when a notification has been recorded."""
+"""A receiver with a store in memory, for tests of a host's hooks."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def memory_receiver(
     on_recorded: Callable[[Arrival, Recorded], object] | None = None,
     on_refused: Callable[[Arrival, Refused], object] | None = None,
 ) -> Iterator[Receiver]:
-    """Receive into a store whose rows are dicts, with the secret that `post` sends.
+    """Build a receiver that accepts the secret of `post` and records in the store's dicts.
 
-    At the end of the block the hooks have been called for all that was posted.
+    At the end of the block, all hooks have been called for the notifications posted in it.
     """
     receiver = Receiver(Postmark(SECRET), store, on_recorded=on_recorded, on_refused=on_refused)
     try:

@@ -1,6 +1,6 @@
-"""Sample payloads, as the provider writes them: what is recorded, and what is answered 422.
+"""Sample payloads in the provider's format: supported ones, and some that get a 422.
 
-The shapes are those of https://postmarkapp.com/developer/webhooks/webhooks-overview.
+The format is that of https://postmarkapp.com/developer/webhooks/webhooks-overview.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from email.utils import format_datetime
 from typing import Any, TypeAlias
 
 Payload: TypeAlias = dict[str, Any]
-"""A JSON object: any client can post it."""
+"""A JSON object, which any client can post."""
 
 
 def delivery(recipient: str, message_id: str | None, *, at: datetime) -> Payload:
@@ -116,7 +116,7 @@ def click(recipient: str, message_id: str | None, *, at: datetime) -> Payload:
 
 
 def inbound(recipient: str, message_id: str | None, *, at: datetime) -> Payload:
-    """Return a mail that the recipient wrote back at `at`: it has no record type, no support."""
+    """Return the payload of a reply at `at`, which has no record type and is not supported."""
     return {
         "MessageStream": "inbound",
         "MessageID": message_id,

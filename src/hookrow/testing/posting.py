@@ -1,4 +1,4 @@
-"""Posting a payload as the provider would: what the target is decides the way."""
+"""Posts a payload as the provider would, to a URL, a receiver or an application."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from hookrow.testing.applications import (
     call_wsgi,
 )
 
-SECRET = "a-secret-for-tests"  # noqa: S105 - everybody may know it
-"""What `post` sends unless it is told another, and what a `memory_receiver` expects."""
+SECRET = "a-secret-for-tests"  # noqa: S105 - it protects nothing
+"""The default secret of `post`, which a `memory_receiver` accepts."""
 
 Target: TypeAlias = str | Handler | ASGIApplication | WSGIApplication
 """A web address, a receiver, or an application of the host."""
@@ -37,16 +37,16 @@ def post(
     path: str | None = None,
     timeout: float = 10.0,
 ) -> Answer:
-    """Post a payload as the provider would; return the answer's status and text.
+    """Post a payload as the provider would; return the status and the text of the response.
 
-    Without a secret the header is left out. A web address says the path itself; a
-    receiver or an application is asked for `path`, by default `/provider/webhooks`.
-    A receiver records in the calling thread, where a test's own transaction is.
-    An application is called here, without a server or lifespan events, and what it
-    raises comes through. No redirect is followed and no proxy asked.
+    If the secret is None, the header is omitted. A URL contains the path; for a receiver or an
+    application, `path` is the path of the request, by default `/provider/webhooks`. A receiver
+    records in the calling thread, so that a test's own transaction contains the changes. An
+    application is called in this process, without a server and lifespan events; its exceptions
+    propagate. Redirects are not followed, and proxies are not used.
 
-    Raises `ConfigurationError` for what cannot be posted, and `NotPosted` where no
-    answer comes within `timeout` seconds (which a WSGI application may exceed).
+    Raises `ConfigurationError` if the arguments cannot be used, and `NotPosted` if there is no
+    response within `timeout` seconds (a WSGI application may take longer).
     """
     headers = _headers(secret)
     try:
@@ -72,7 +72,7 @@ def post(
 
 
 def _headers(secret: str | None) -> Mapping[str, str]:
-    """Return the headers that the provider sends. Raises without quoting the secret."""
+    """Return the headers that the provider sends. No error message contains the secret."""
     headers = {"Content-Type": "application/json", "User-Agent": "Postmark"}
     if secret is None:
         return headers
@@ -94,7 +94,7 @@ def _post(url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> 
 
 
 def _connect(url: str, timeout: float) -> tuple[HTTPConnection, str]:
-    """Return a connection that is not open yet, and the path to ask it for."""
+    """Return a connection that is not open yet, and the path to request."""
     try:
         parts = urlsplit(url)
         kind = {"http": HTTPConnection, "https": HTTPSConnection}[parts.scheme]
@@ -110,7 +110,7 @@ def _connect(url: str, timeout: float) -> tuple[HTTPConnection, str]:
 
 
 def _call(handler: Handler, request: Request) -> Answer:
-    # A test may be in a transaction, and on a connection, that is its own thread's.
+    # A test may have a transaction on the connection of its own thread.
     respond = handler.record_directly if isinstance(handler, Receiver) else handler
     response = handler.admit(request.head) or respond(request)
     return response.status, response.body.decode(errors="replace")
@@ -129,15 +129,15 @@ def _is_asgi(target: object) -> TypeGuard[ASGIApplication]:
 
 
 def _is_async(target: object) -> bool:
-    """Tell whether a call is awaited: of a function, or an instance, or what either wraps."""
-    called = unwrap(target)  # type: ignore[arg-type] # it has been found to be callable
+    """Return whether a function, an instance or what it wraps is a coroutine function."""
+    called = unwrap(target)  # type: ignore[arg-type] # `_takes` has checked that it is callable
     return iscoroutinefunction(called) or iscoroutinefunction(type(called).__call__)
 
 
 def _takes(target: object, arguments: int) -> bool:
-    """Tell whether it can be called with so many arguments."""
+    """Return whether an object can be called with this number of positional arguments."""
     try:
         signature(target).bind(*range(arguments))  # type: ignore[arg-type] # it may be anything
-    except (TypeError, ValueError):  # no callable; none whose signature is known
+    except (TypeError, ValueError):  # not callable, or without a known signature
         return False
     return True
