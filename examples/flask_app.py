@@ -1,4 +1,4 @@
-"""hookrow in Flask: this saves what it sends, hookrow records what became of it.
+"""hookrow in Flask: the application saves dispatches, and hookrow records notifications.
 
 pip install 'hookrow[serve,sqlalchemy]' flask gunicorn
 export HOOKROW_SECRET=the-secret-of-this-example
@@ -20,7 +20,7 @@ from hookrow.stores.sql import SQLStore
 from hookrow.stores.tables import dispatches, folded, subscribers
 
 engine = create_engine(os.environ.get("HOOKROW_DATABASE_URL", "sqlite:///hookrow.db"))
-upgrade(engine, Schema())  # makes the tables, for this application has none of its own
+upgrade(engine, Schema())  # creates the tables, because this application has none
 secrets = map(os.environ.get, ("HOOKROW_SECRET", "HOOKROW_PREVIOUS_SECRET"))
 receiver = Receiver(Postmark(*filter(None, secrets)), SQLStore(engine))
 
@@ -30,10 +30,10 @@ app.register_blueprint(blueprint(receiver), url_prefix="/mail")  # POST /mail/pr
 
 @app.post("/dispatches")
 def send() -> tuple[str, int]:
-    """Save whom a message goes to, and its dispatch."""
+    """Save the subscriber and the dispatch of a message."""
     email, message_id = request.args["email"], request.args["message_id"]
     with engine.begin() as connection:
-        same = folded(subscribers.c.email) == folded(email)  # Ada@ is ada@, as for hookrow
+        same = folded(subscribers.c.email) == folded(email)  # Ada@ is ada@, as in hookrow
         known = select(subscribers.c.id).where(same)
         new = insert(subscribers).values(email=email).returning(subscribers.c.id)
         owner = connection.scalar(known) or connection.scalar(new)
@@ -44,7 +44,7 @@ def send() -> tuple[str, int]:
 
 @app.get("/dispatches/<message_id>")
 def show(message_id: str) -> dict[str, str | None]:
-    """Tell what became of a message."""
+    """Return when a message was delivered and opened."""
     wanted = dispatches.c.provider_message_id == message_id
     with engine.connect() as connection:
         times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(wanted)

@@ -1,4 +1,4 @@
-"""hookrow in Litestar: this saves what it sends, hookrow records what became of it.
+"""hookrow in Litestar: the application saves dispatches, and hookrow records notifications.
 
 pip install 'hookrow[serve,sqlalchemy]' litestar granian
 export HOOKROW_SECRET=the-secret-of-this-example
@@ -22,16 +22,16 @@ from hookrow.stores.sql import SQLStore
 from hookrow.stores.tables import dispatches, folded, subscribers
 
 engine = create_engine(os.environ.get("HOOKROW_DATABASE_URL", "sqlite:///hookrow.db"))
-upgrade(engine, Schema())  # makes the tables, for this application has none of its own
+upgrade(engine, Schema())  # creates the tables, because this application has none
 secrets = map(os.environ.get, ("HOOKROW_SECRET", "HOOKROW_PREVIOUS_SECRET"))
 receiver = Receiver(Postmark(*filter(None, secrets)), SQLStore(engine))
 
 
 @post("/dispatches", sync_to_thread=True)
 def send(email: str, message_id: str) -> None:
-    """Save whom a message goes to, and its dispatch."""
+    """Save the subscriber and the dispatch of a message."""
     with engine.begin() as connection:
-        same = folded(subscribers.c.email) == folded(email)  # Ada@ is ada@, as for hookrow
+        same = folded(subscribers.c.email) == folded(email)  # Ada@ is ada@, as in hookrow
         known = select(subscribers.c.id).where(same)
         new = insert(subscribers).values(email=email).returning(subscribers.c.id)
         owner = connection.scalar(known) or connection.scalar(new)
@@ -41,7 +41,7 @@ def send(email: str, message_id: str) -> None:
 
 @get("/dispatches/{message_id:str}", sync_to_thread=True)
 def show(message_id: str) -> dict[str, datetime | None]:
-    """Tell what became of a message."""
+    """Return when a message was delivered and opened."""
     wanted = dispatches.c.provider_message_id == message_id
     with engine.connect() as connection:
         times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(wanted)

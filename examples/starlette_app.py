@@ -1,4 +1,4 @@
-"""hookrow in Starlette: this saves what it sends, hookrow records what became of it.
+"""hookrow in Starlette: the application saves dispatches, and hookrow records notifications.
 
 pip install 'hookrow[serve,sqlalchemy]' starlette
 export HOOKROW_SECRET=the-secret-of-this-example
@@ -24,16 +24,16 @@ from hookrow.stores.sql import SQLStore
 from hookrow.stores.tables import dispatches, folded, subscribers
 
 engine = create_engine(os.environ.get("HOOKROW_DATABASE_URL", "sqlite:///hookrow.db"))
-upgrade(engine, Schema())  # makes the tables, for this application has none of its own
+upgrade(engine, Schema())  # creates the tables, because this application has none
 secrets = map(os.environ.get, ("HOOKROW_SECRET", "HOOKROW_PREVIOUS_SECRET"))
 receiver = Receiver(Postmark(*filter(None, secrets)), SQLStore(engine))
 
 
 def send(request: Request) -> Response:
-    """Save whom a message goes to, and its dispatch."""
+    """Save the subscriber and the dispatch of a message."""
     email, message_id = request.query_params["email"], request.query_params["message_id"]
     with engine.begin() as connection:
-        same = folded(subscribers.c.email) == folded(email)  # Ada@ is ada@, as for hookrow
+        same = folded(subscribers.c.email) == folded(email)  # Ada@ is ada@, as in hookrow
         known = select(subscribers.c.id).where(same)
         new = insert(subscribers).values(email=email).returning(subscribers.c.id)
         owner = connection.scalar(known) or connection.scalar(new)
@@ -43,7 +43,7 @@ def send(request: Request) -> Response:
 
 
 def show(request: Request) -> Response:
-    """Tell what became of a message."""
+    """Return when a message was delivered and opened."""
     message_id = request.path_params["message_id"]
     wanted = dispatches.c.provider_message_id == message_id
     with engine.connect() as connection:

@@ -1,4 +1,4 @@
-"""hookrow in plain WSGI: this saves what it sends, hookrow records what became of it.
+"""hookrow in plain WSGI: the application saves dispatches, and hookrow records notifications.
 
 pip install 'hookrow[serve,sqlalchemy]' gunicorn
 export HOOKROW_SECRET=the-secret-of-this-example
@@ -23,30 +23,30 @@ from hookrow.stores.tables import dispatches, folded, subscribers
 from hookrow.wsgi import WSGI
 
 engine = create_engine(os.environ.get("HOOKROW_DATABASE_URL", "sqlite:///hookrow.db"))
-upgrade(engine, Schema())  # makes the tables, for this application has none of its own
+upgrade(engine, Schema())  # creates the tables, because this application has none
 secrets = map(os.environ.get, ("HOOKROW_SECRET", "HOOKROW_PREVIOUS_SECRET"))
 receiver = Receiver(Postmark(*filter(None, secrets)), SQLStore(engine), mount_path="/mail")
 webhook = WSGI(receiver)
 
 
 def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-    """Answer at /dispatches; all else is for the webhook: POST /mail/provider/webhooks."""
+    """Respond at /dispatches, and pass all other paths to POST /mail/provider/webhooks."""
     if not environ["PATH_INFO"].startswith("/dispatches"):
         return webhook(environ, start_response)
     if environ["REQUEST_METHOD"] == "POST":
         save(**dict(parse_qsl(environ["QUERY_STRING"])))
         start_response("201 Created", [("Content-Length", "0")])
         return []
-    told = look(environ["PATH_INFO"].removeprefix("/dispatches/"))
-    headers = [("Content-Type", "application/json"), ("Content-Length", str(len(told)))]
-    start_response("200 OK" if told else "404 Not Found", headers)
-    return [told]
+    text = look(environ["PATH_INFO"].removeprefix("/dispatches/"))
+    headers = [("Content-Type", "application/json"), ("Content-Length", str(len(text)))]
+    start_response("200 OK" if text else "404 Not Found", headers)
+    return [text]
 
 
 def save(email: str, message_id: str) -> None:
-    """Save whom a message goes to, and its dispatch."""
+    """Save the subscriber and the dispatch of a message."""
     with engine.begin() as connection:
-        same = folded(subscribers.c.email) == folded(email)  # Ada@ is ada@, as for hookrow
+        same = folded(subscribers.c.email) == folded(email)  # Ada@ is ada@, as in hookrow
         known = select(subscribers.c.id).where(same)
         new = insert(subscribers).values(email=email).returning(subscribers.c.id)
         owner = connection.scalar(known) or connection.scalar(new)
@@ -55,7 +55,7 @@ def save(email: str, message_id: str) -> None:
 
 
 def look(message_id: str) -> bytes:
-    """Tell what became of a message; nothing where there is none."""
+    """Return when a message was delivered and opened, or nothing if it does not exist."""
     wanted = dispatches.c.provider_message_id == message_id
     with engine.connect() as connection:
         times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(wanted)

@@ -1,4 +1,4 @@
-"""hookrow in Django: this saves what it sends, hookrow records what became of it.
+"""hookrow in Django: the application saves dispatches, and hookrow records notifications.
 
 pip install 'hookrow[django]'
 export HOOKROW_SECRET=the-secret-of-this-example

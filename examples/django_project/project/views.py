@@ -15,7 +15,7 @@ from hookrow.django.tables.models import Dispatch, Subscriber
 @login_not_required
 @require_POST
 def send(request: HttpRequest) -> HttpResponse:
-    """Save whom a message goes to, and its dispatch."""
+    """Save the subscriber and the dispatch of a message."""
     email = request.GET["email"]
     same = Subscriber.objects.alias(folded=Folded("email")).filter(folded=Folded(Value(email)))
     subscriber = same.first() or Subscriber.objects.create(email=email)  # Ada@ is ada@
@@ -25,6 +25,6 @@ def send(request: HttpRequest) -> HttpResponse:
 
 @login_not_required
 def show(_: HttpRequest, message_id: str) -> JsonResponse:
-    """Tell what became of a message."""
+    """Return when a message was delivered and opened."""
     sent = get_object_or_404(Dispatch, provider_message_id=message_id)
     return JsonResponse({"delivered_at": sent.delivered_at, "opened_at": sent.opened_at})
