@@ -1,1 +1,1 @@
-"""A newsletter whose dispatches are told what became of them."""
+"""A newsletter: hookrow records when its dispatches are delivered and opened."""

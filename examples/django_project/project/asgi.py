@@ -1,4 +1,4 @@
-"""For servers of ASGI: `uvicorn project.asgi:application`."""
+"""For ASGI servers: `uvicorn project.asgi:application`."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""A project as `startproject` makes it, behind a login; what hookrow needs stands at the end."""
+"""The settings of `startproject`, with a required login; those of hookrow are at the end."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the newsletter does itself: it saves what it sends, and shows what became of it."""
+"""The views of the newsletter, which save a dispatch and show its times."""
 
 from django.contrib.auth.decorators import login_not_required
 from django.db.models import Value

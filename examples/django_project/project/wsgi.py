@@ -1,4 +1,4 @@
-"""For servers of WSGI: `gunicorn --threads 64 project.wsgi`."""
+"""For WSGI servers: `gunicorn --threads 64 project.wsgi`."""
 
 import os
 

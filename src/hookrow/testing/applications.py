@@ -53,13 +53,13 @@ def call_wsgi(application: WSGIApplication, request: Request) -> Answer:
         statuses.append(status)
         return sent.extend
 
-    said = application(_environ(request), start_response)
+    parts = application(_environ(request), start_response)
     try:
-        for part in said:
+        for part in parts:
             sent.extend(part)
     finally:
-        if hasattr(said, "close"):
-            said.close()
+        if hasattr(parts, "close"):
+            parts.close()
     if not statuses:
         raise NotPosted("The application ended without an answer.")
     return int(statuses[-1].partition(" ")[0]), sent.decode(errors="replace")

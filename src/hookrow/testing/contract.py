@@ -173,32 +173,32 @@ class StoreContract(Ground):
         self._expect("a replay of something newer", before, changes)
 
     def test_a_group_ends_as_one_by_one(self) -> None:
-        """Notifications that share a transaction end as they would have, each by itself."""
+        """Notifications in one transaction have the same results as in separate transactions."""
         together, alone = self._mail(self.add_list()), self._mail(self.add_list())
-        grouped = record(self.store, _story(together))
-        single = [record(self.store, [arrival])[0] for arrival in _story(alone)]
+        grouped = record(self.store, _shuffled(together))
+        single = [record(self.store, [arrival])[0] for arrival in _shuffled(alone)]
         same("The ends of a group", [*map(type, grouped)], [*map(type, single)])
         for row, twin in zip(together.rows, alone.rows, strict=True):
             same(f"After a group, the {row[0].value}' row", self.read(row), self.read(twin))
 
     def test_an_error_leaves_nothing_half_done(self) -> None:
-        """Where a transaction fails, all that was saved in it is undone."""
+        """If a transaction fails, all its changes are rolled back."""
         mail, before = self._mails()
-        told = [_arrival(Suppressed(mail.email, mail.message_id, NOON, "HardBounce"))]
+        arrivals = [_arrival(Suppressed(mail.email, mail.message_id, NOON, "HardBounce"))]
         with suppress(_Undone), self.store.transaction() as transaction:
-            rows = transaction.find(lookup_keys(told))
-            outcomes = [decide(each, rows) for each in told]
+            rows = transaction.find(lookup_keys(arrivals))
+            outcomes = [decide(each, rows) for each in arrivals]
             transaction.write(merge(outcomes))
             raise _Undone
         self._expect("a transaction that failed", before)
 
     def _replay(self, *notifications: Notification) -> None:
-        """Record what came earlier."""
+        """Record notifications that arrived earlier."""
         record(self.store, [_arrival(each, live=False) for each in notifications])
 
 
 class _Undone(Exception):
-    """Ends a transaction whose changes are not wanted."""
+    """Makes a transaction fail."""
 
 
 def _arrival(notification: Notification, *, live: bool = True) -> Arrival:
@@ -207,8 +207,8 @@ def _arrival(notification: Notification, *, live: bool = True) -> Arrival:
     )
 
 
-def _story(mail: Mail) -> Sequence[Arrival]:
-    """Return notifications that are about the same rows, and come in no good order."""
+def _shuffled(mail: Mail) -> Sequence[Arrival]:
+    """Return notifications about the same rows, out of order."""
     who = (mail.email, mail.message_id)
     return [
         _arrival(Delivered(*who, NOON)),
