@@ -6,6 +6,8 @@ from hashlib import blake2b
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import astuple
 
 from copying import replace
@@ -23,6 +25,7 @@ from hookrow.core.log_entry import (
 )
 from hookrow.core.notification import Notification, Outcome, Refusal, Source, Unsupported
 from hookrow.core.rules import PROBE
+from hookrow.core.sizes import TEXT_PER_BYTE
 
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -285,3 +288,15 @@ def test_stored_texts(
 
 def test_an_address_is_searched_for_as_bodies_have_it_plain_or_escaped() -> None:
     assert rules.quoted("zoë@x") == {'"zoë@x"', r'"zo\xc3\xab@x"'}
+
+
+@given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
+def test_no_text_is_larger_than_its_body_allows(body: bytes) -> None:
+    """The recorder and the batch compare the bound, which takes no time, with their limits."""
+    reason = body.decode(errors="replace")[: len(body)]
+    for notification in (None, OPEN, Suppressed("a@b", None, NOON, reason)):
+        assert rules.written_size(arrival(notification, body)) <= TEXT_PER_BYTE * len(body)
+
+
+def test_the_largest_text_of_a_byte() -> None:
+    assert rules.largest_written_size(b"\xff" * 1000) == TEXT_PER_BYTE * 1000

@@ -330,6 +330,13 @@ def test_other_places_are_kept_apart() -> None:
     assert rules.merge([Recorded(changes)]) == changes
 
 
+def test_pairs_are_of_changed_subscribers_and_of_dispatches_with_a_list() -> None:
+    group = lookup_keys([_arrival(Suppressed(ADA, each, NOW, "x")) for each in ("m-2", "no-list")])
+    opened = lookup_keys([_arrival(Opened(ADA, "m-1", NOW))])
+    assert rules.pairs(group, ROWS.subscribers, ROWS.dispatches) == {(7, 1)}
+    assert rules.pairs(opened, ROWS.subscribers, ROWS.dispatches) == set()
+
+
 def test_each_row_to_be_changed_is_wanted_once() -> None:
     notifications = [*_each(ADA, "m-1"), Delivered(BEA, "m-1", NOW), Opened("eve@x", "m-1", NOW)]
     found = rules.affected_rows(map(_decide, notifications))
