@@ -120,7 +120,13 @@ class Echo(Receiver):
 
 
 class Transport(asyncio.Transport):
-    """A connection that keeps what is written, and ends as those of asyncio do."""
+    """A connection that keeps what is written, and ends as those of asyncio do.
+
+    `unread` is how many bytes its client does not read.
+    """
+
+    unread = 0
+    is_aborted = False
 
     def __init__(self, protocol: asyncio.Protocol) -> None:
         super().__init__()
@@ -142,7 +148,11 @@ class Transport(asyncio.Transport):
         return self._is_closing
 
     def get_write_buffer_size(self) -> int:
-        return 0
+        return self.unread
+
+    def abort(self) -> None:
+        self.is_aborted = True
+        self.close()
 
     def pause_reading(self) -> None:
         self.is_paused = True

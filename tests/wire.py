@@ -62,6 +62,10 @@ class Connection:
     def send(self, data: bytes) -> None:
         self._socket.sendall(data)
 
+    def end(self) -> None:
+        """Send nothing more, as a client that closes its half of the connection."""
+        self._socket.shutdown(socket.SHUT_WR)
+
     def interim(self, status: int) -> None:
         assert self._file.readline().startswith(b"HTTP/1.1 %d " % status)
         for _ in iter(self._file.readline, b"\r\n"):

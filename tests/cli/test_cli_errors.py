@@ -62,7 +62,7 @@ MISTAKES = {
             ("--database-url sqlite:////nonexistent/hookrow.db", "unable to open database file"),
             ("--spool host.toml", "cannot be written"),
             ("--host nowhere.invalid", "nowhere.invalid"),
-            ("--host bücher..x", "it is no address"),
+            ("--host bücher..x", "it is not an address"),
             ("--host ''", "write 127.0.0.1"),
             ("--dashboard --host 0.0.0.0", "set HOOKROW_DASHBOARD_PASSWORD"),
         )

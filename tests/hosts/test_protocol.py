@@ -1,10 +1,10 @@
 """HTTP as `hookrow serve` speaks it: limits, and data before and after a notification."""
 
-import ast
 import asyncio
 import inspect
 import json
 import logging
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -19,7 +19,14 @@ import wire
 from hookrow import Postmark, Receiver, Request, RequestHead, Response
 from hookrow.http import LARGEST_BODY, plain
 from hookrow.server import limits
-from hookrow.server.limits import LARGEST_HEAD, LARGEST_REST, LimitedProtocol
+from hookrow.server.limits import (
+    LARGEST_HEAD,
+    LARGEST_REST,
+    LAST_REQUEST,
+    PIECE,
+    SLOWEST,
+    LimitedProtocol,
+)
 from hookrow.server.protocol import UVICORN, NotificationProtocol
 from hookrow.server.run import choose_protocol
 from hookrow.stores.memory import MemoryStore
@@ -42,6 +49,9 @@ HTTPTOOLS = {
     "on_url",
 }
 """The callbacks that httptools documents."""
+
+ASYNCIO = {"loop", "transport"}
+"""The objects that asyncio documents."""
 
 CLOSING = b"connection: close\r\n\r\n"
 
@@ -164,6 +174,27 @@ class TestNotifications:
             assert (first.answer().status, other.answer().status) == (200, 404)
             if breaks_off:
                 assert [gone.answer().status for _ in range(2)] == [200, 400]
+
+    @pytest.mark.parametrize(
+        "sent",
+        [wire.request(b"{"), wire.head("/", method="GET"), CHUNKS + b"0\r\n\r\n"],
+        ids=["direct", "without a body", "chunked"],
+    )
+    def test_half_closed(self, port: int, sent: bytes) -> None:
+        """A client may close its half of the connection right after its request."""
+        with Connection(port) as connection:
+            connection.send(sent)
+            connection.end()
+            assert connection.answer().status in {404, 422}
+            assert connection.is_over()
+
+    @pytest.mark.parametrize("begin", [b"", b"POST /", wire.head(length=2) + b"{"])
+    def test_half_closed_within_a_request(self, port: int, begin: bytes) -> None:
+        """A request that cannot be completed any more ends with its connection."""
+        with Connection(port) as connection:
+            connection.send(begin)
+            connection.end()
+            assert connection.is_over()
 
     @pytest.mark.parametrize(
         "last",
@@ -453,6 +484,126 @@ class TestPending:
 
         asyncio.run(test())
 
+    def test_half_closed(self, receiver: Waiting) -> None:
+        """A client that sends no more gets the response, and the connection is closed after it."""
+
+        async def test() -> None:
+            connection, transport = streams.connect(NotificationProtocol, receiver)
+            connection.data_received(wire.request(b"{}"))
+            assert connection.eof_received()
+            receiver.replies[0](plain(200, ""))
+            assert transport.sent.endswith(CLOSING)
+            assert transport.is_closing()
+
+        asyncio.run(test())
+
+
+class TestPipeline:
+    """Requests that arrive before the responses to others."""
+
+    @pytest.mark.parametrize("each", [wire.head("/", method="GET"), wire.request(b"x")])
+    def test_many(self, each: bytes) -> None:
+        """Few of them are parsed at once, and no data is read until they have their responses."""
+
+        async def test() -> None:
+            connection, transport = streams.connect(NotificationProtocol, streams.Echo())
+            connection.data_received(each * 2000)
+            while transport.sent.count(b"HTTP/1.1 ") < 2000:
+                assert len(connection.pipeline) <= PIECE // len(each) + 1
+                assert transport.is_paused == bool(connection.pipeline)
+                await asyncio.sleep(0)
+            assert not transport.is_paused
+
+        asyncio.run(test())
+
+    def test_client_that_does_not_read(
+        self, port: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """It is cut off, after the server has read no more than sockets and its buffers hold.
+
+        The request whose response waits then ends without an error.
+        """
+        monkeypatch.setattr(limits, "SLOWEST", 0.5)
+        requests, sent = wire.head("/", method="GET") * 1000, 0
+        with Connection(port) as connection, suppress(ConnectionError):
+            while sent < BUFFERED:
+                connection.send(requests)
+                sent += len(requests)
+        assert sent < BUFFERED
+        assert wire.get(port, "/").status == 404
+        assert caplog.messages == []
+
+
+class TestUnread:
+    """A connection whose client does not read its responses."""
+
+    def test_progress(self) -> None:
+        """It is cut off when the client has read nothing for 15 seconds, even if it was closed."""
+
+        async def test() -> None:
+            connection, transport = streams.connect(NotificationProtocol, streams.Echo())
+            now = connection.loop.time()
+            for seconds, unread in ((0, 9), (14, 8), (28, 7), (42, 7)):
+                transport.unread = unread
+                connection.check(now + seconds)
+                assert not transport.is_aborted
+            assert transport.is_closing()
+            connection.check(now + 28 + SLOWEST)
+            assert transport.is_aborted
+
+        asyncio.run(test())
+
+    def test_stop(self) -> None:
+        """A server that stops waits for 5 seconds."""
+
+        async def test() -> None:
+            connection, transport = streams.connect(NotificationProtocol, streams.Echo())
+            connection.data_received(wire.head("/", method="GET"))
+            transport.unread = 9
+            connection.shutdown()
+            now = connection.loop.time()
+            connection.check(now + LAST_REQUEST - 1)
+            assert not transport.is_aborted
+            connection.check(now + LAST_REQUEST)
+            assert transport.is_aborted
+
+        asyncio.run(test())
+
+
+class TestStop:
+    """A server that stops gives requests in progress a last moment."""
+
+    def test_body(self) -> None:
+        """A body that is not complete in time ends with its connection."""
+
+        async def test() -> None:
+            connection, transport = streams.connect(NotificationProtocol, streams.Echo())
+            connection.data_received(wire.head(length=100))
+            await streams.settle()
+            connection.shutdown()
+            now = connection.loop.time()
+            connection.check(now + LAST_REQUEST - 1)
+            assert not transport.is_closing()
+            connection.check(now + LAST_REQUEST)
+            assert transport.is_closing()
+
+        asyncio.run(test())
+
+    @pytest.mark.parametrize(("seconds", "number"), [(60.0, 3), (0.0, 1)])
+    def test_pipeline(self, seconds: float, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Pipelined requests have their responses, except those that begin too late."""
+        monkeypatch.setattr(limits, "LAST_REQUEST", seconds)
+
+        async def test() -> None:
+            connection, transport = streams.connect(NotificationProtocol, streams.Echo())
+            connection.data_received(wire.head("/", method="GET") * 3)
+            connection.shutdown()
+            await streams.settle()
+            assert transport.sent.count(b"HTTP/1.1 404") == number
+            assert transport.is_closing()
+
+        asyncio.run(test())
+
 
 class TestUvicorn:
     """What hookrow needs of uvicorn, whose protocol is not documented."""
@@ -467,14 +618,23 @@ class TestUvicorn:
 
         async def attributes() -> set[str]:
             connection, _ = streams.connect(HttpToolsProtocol, streams.Echo())
-            return {*dir(connection)} - {*dir(asyncio.Protocol)}
+            return {*dir(connection)} - {*dir(asyncio.Protocol)} - HTTPTOOLS
 
-        ours: set[str] = set()
+        used: set[str] = set()
         for each in (LimitedProtocol, NotificationProtocol):
-            nodes = ast.walk(ast.parse(inspect.getsource(each)))
-            ours |= {node.attr for node in nodes if isinstance(node, ast.Attribute)} | {*vars(each)}
-        theirs = {name for name in asyncio.run(attributes()) & ours if name not in HTTPTOOLS}
-        assert theirs == {path.partition(".")[0] for path in UVICORN}
+            used |= {*vars(each)}
+            source = inspect.getsource(each)
+            for path in re.findall(r"\b(?:self|super\(\)|connection)\.([\w.]*\w)", source):
+                first, _, rest = path.partition(".")
+                used.add(first)
+                if rest and first not in ASYNCIO:
+                    used.add(path)
+        theirs = asyncio.run(attributes())
+        paths = {path for path in used if path.partition(".")[0] in theirs}
+        # A path that goes on needs no mention of its begin.
+        assert {
+            path for path in paths if not any(each.startswith(f"{path}.") for each in paths)
+        } == {*UVICORN}
 
     def test_another_uvicorn(
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -21,7 +21,7 @@ import wire
 import world
 from engines import opened
 from hookrow.server.app import Server
-from hookrow.server.preflight import prepare
+from hookrow.server.preflight import check_and_prepare
 from hookrow.server.protocol import NotificationProtocol
 from hookrow.server.settings import Settings
 from wire import ADAS, AT, DELIVERY, ENDPOINT, SECRET, STRANGER, TEXT, Answer
@@ -45,7 +45,7 @@ class Served:
 def serving(url: str, **options: Any) -> Iterator[Served]:  # noqa: ANN401 - as `Settings` types them
     secrets = () if "secret_file" in options else (SECRET,)
     settings = Settings(database_url=url, secrets=secrets, **options)
-    prepare(settings)
+    check_and_prepare(settings)
     server = Server(settings)
     with wire.uvicorn_serving(server, lifespan="on", http=NotificationProtocol) as port:
         yield Served(port, server.reload)

@@ -16,7 +16,7 @@ from wire import PATIENCE, TEXT, eventually
 
 REQUEST = Request(RequestHead("GET", "/readyz", ()), b"")
 READY = Response(200, b"ready\n", {"Content-Type": TEXT})
-SILENT = Response(503, b"The database does not answer.\n", {"Content-Type": TEXT})
+SILENT = Response(503, b"The database does not respond.\n", {"Content-Type": TEXT})
 NOW = 1_800_000_000.0
 
 

@@ -35,8 +35,15 @@ log = logging.getLogger("hookrow")
 HOUR = 3600.0
 DAY = 24 * HOUR
 
-DRAIN = 20
-"""In seconds; how long a server that stops waits for requests in progress: bodies and responses."""
+DRAIN = 12
+"""In seconds; how long a server that stops waits for requests in progress: 5 for the rest of a
+body, 5 for the response to it, and the interval of the sweep that closes other connections."""
+
+RECORD = 5.0
+"""In seconds; how long it then records what is queued, before it writes the rest to the spool."""
+
+END = 0.5
+"""In seconds; how long it waits for a thread whose work the next start continues."""
 
 
 class Server:
@@ -93,11 +100,11 @@ class Server:
     def close(self) -> None:
         """Record the notifications that wait, then close the connections to the database."""
         for task in self._tasks:
-            task.close(1.0)  # the next start prunes the rest of the log
+            task.close(END)
         if self._dashboard is not None:
-            self._dashboard.close(1.0)
-        self.receiver.close(DRAIN)
-        self._readiness.close(1.0)
+            self._dashboard.close(END)
+        self.receiver.close(RECORD)
+        self._readiness.close(END)
         self._log_secret_use()
         self._store.close()
 

@@ -29,7 +29,7 @@ BACKLOG = 4096
 
 _ALIVE = plain(200, "ok\n")
 _READY = plain(200, "ready\n")
-_SILENT = plain(503, "The database does not answer.\n")
+_SILENT = plain(503, "The database does not respond.\n")
 
 
 class Liveness:

@@ -22,10 +22,10 @@ from hookrow.stores.sql.urls import missing_file, open_database
 log = logging.getLogger("hookrow")
 
 
-def prepare(settings: Settings) -> None:
+def check_and_prepare(settings: Settings) -> None:
     """Check the secrets, the extras, the spool and the database; upgrade an SQLite file.
 
-    Logs a warning for what could be better. Raises a `HookrowError` if the server could not work.
+    Logs warnings about weak settings. Raises a `HookrowError` if the server could not work.
     """
     secrets = check_secrets(settings)
     if secrets.level is Level.ERROR:

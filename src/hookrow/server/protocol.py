@@ -1,7 +1,7 @@
 """The protocol of `hookrow serve`: notifications go from the connection straight to the receiver.
 
 ASGI's messages and a task for each request cost more than all else that the server does for a
-notification. This protocol handles a notification that arrives in one piece by itself. It passes
+notification. This protocol itself handles a notification that arrives in one piece. It passes
 all other data to uvicorn's protocol, unchanged.
 """
 
@@ -12,6 +12,7 @@ import logging
 from contextlib import closing
 from functools import partial
 from http import HTTPStatus
+from inspect import signature
 from math import inf
 from operator import attrgetter
 from traceback import format_tb
@@ -20,13 +21,14 @@ from urllib.parse import quote
 
 import httptools
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from hookrow.core.notification import Refusal
 from hookrow.http import REQUEST_ID_HEADER, Request, RequestHead, Response, refuse, request_id
 from hookrow.server import RECEIVER
-from hookrow.server.limits import LARGEST_HEAD, LimitedProtocol
+from hookrow.server.limits import LARGEST_HEAD, LAST_REQUEST, LimitedProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,9 +38,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("hookrow")
 
 UVICORN = (
-    "cycle",
-    "loop.time",
+    "cycle.response_complete",
+    "flow.resume_reading",
+    "loop",
     "on_response_complete",
+    "pipeline",
     "send_400_response",
     "server_state.default_headers",
     "shutdown",
@@ -48,30 +52,35 @@ UVICORN = (
 )
 """The undocumented attributes of uvicorn's protocol on which hookrow's depends."""
 
-_FRONT = "hookrow.front"
+_ENDPOINT = "hookrow.endpoint"
 _REQUEST_ID = REQUEST_ID_HEADER.lower().encode()
 _UNAVAILABLE = refuse(Refusal.UNAVAILABLE)
 
 
 def check_uvicorn() -> None:
-    """Raise `AttributeError` or `TypeError` if uvicorn's protocol is not the one that is known."""
+    """Raise an `AttributeError` or `TypeError` if uvicorn's protocol lacks one of `UVICORN`."""
     config = uvicorn.Config(
         object, factory=True, interface="asgi3", ws="none", lifespan="off", log_config=None
     )
     with closing(asyncio.new_event_loop()) as loop:
         protocol = HttpToolsProtocol(config, ServerState(), {}, loop)
+    # A connection and a request would create these; both only keep their arguments.
+    nothing: Any = None
+    protocol.flow = FlowControl(nothing)
+    protocol.cycle = RequestResponseCycle(
+        **dict.fromkeys(signature(RequestResponseCycle).parameters, nothing)
+    )
     attrgetter(*UVICORN)(protocol)
 
 
 class NotificationProtocol(LimitedProtocol):
     """One connection. The application names its receiver in ASGI's lifespan state.
 
-    While the receiver works on a request (`_pending`), data that follows is kept (`_behind`).
+    While the receiver works on a request (`_pending`), data that follows is buffered.
     """
 
     _pending: RequestHead | None = None
-    _behind = b""
-    _is_stopping = False
+    _is_last = False
 
     def __init__(
         self,
@@ -81,26 +90,31 @@ class NotificationProtocol(LimitedProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        if _FRONT not in app_state and RECEIVER in app_state:
-            app_state[_FRONT] = _Front(app_state[RECEIVER])
-        self._front: _Front | None = app_state.get(_FRONT)
+        if _ENDPOINT not in app_state and RECEIVER in app_state:
+            app_state[_ENDPOINT] = DirectEndpoint(app_state[RECEIVER])
+        self._endpoint: DirectEndpoint | None = app_state.get(_ENDPOINT)
 
     def data_received(self, data: bytes) -> None:
         """Submit a whole notification to the receiver; pass all other data to uvicorn."""
         if self._pending is not None:
-            self._behind += data
-            self.transport.pause_reading()
-        elif self._front and self._is_free() and (request := self._front.parse(data)):
-            self._submit(self._front, request)
+            self._buffer(data)
+        elif self._endpoint and self._is_free() and (request := self._endpoint.parse(data)):
+            self._submit(self._endpoint, request)
         else:
             super().data_received(data)
+
+    def eof_received(self) -> bool:  # type: ignore[override] # as in `LimitedProtocol`
+        """Keep a connection whose client sends no more, if a response is due on it."""
+        self._is_last = self._pending is not None
+        return self._is_last or super().eof_received()
 
     def shutdown(self) -> None:
         """Close the connection, after the response if one is due."""
         if self._pending is None:
             super().shutdown()
         else:
-            self._is_stopping = True
+            self._is_last = True
+            self._last_call = self.loop.time() + LAST_REQUEST
 
     def _is_free(self) -> bool:
         """Return whether no request has begun, and no response is unsent."""
@@ -111,47 +125,45 @@ class NotificationProtocol(LimitedProtocol):
             and not self.transport.get_write_buffer_size()
         )
 
-    def _submit(self, front: _Front, request: Request) -> None:
+    def _submit(self, endpoint: DirectEndpoint, request: Request) -> None:
         self._pending = head = request.head
         self._expire_in(inf)
-        reply = partial(self._reply, front, head)
+        reply = partial(self._reply, endpoint, head)
         try:
-            refusal = front.receiver.admit(head)
+            refusal = endpoint.receiver.admit(head)
             if refusal is None:
-                front.receiver.submit(request, self.loop, reply)
+                endpoint.receiver.submit(request, self.loop, reply)
         except Exception as error:  # noqa: BLE001 - a bug, but the provider retries after a 503
             refusal = _failed(error, head.request_id)
         if refusal is not None:
             reply(refusal)
 
-    def _reply(self, front: _Front, head: RequestHead, response: Response) -> None:
+    def _reply(self, endpoint: DirectEndpoint, head: RequestHead, response: Response) -> None:
         if response.delay:
-            self.loop.call_later(response.delay, self._write, front, head, response)
+            self.loop.call_later(response.delay, self._write, endpoint, head, response)
         else:
-            self._write(front, head, response)
+            self._write(endpoint, head, response)
 
-    def _write(self, front: _Front, head: RequestHead, response: Response) -> None:
+    def _write(self, endpoint: DirectEndpoint, head: RequestHead, response: Response) -> None:
         """Write the response to the pending request, then handle the data that followed it."""
         if self._pending is not head:
             return
         self._pending = None
-        behind, self._behind = self._behind, b""
         if self.transport.is_closing():
             return
-        start = front.encode(response, self.server_state.default_headers)
-        end = b"\r\nconnection: close\r\n\r\n" if self._is_stopping else b"\r\n\r\n"
+        start = endpoint.encode(response, self.server_state.default_headers)
+        end = b"\r\nconnection: close\r\n\r\n" if self._is_last else b"\r\n\r\n"
         self.transport.write(b"".join((start, head.request_id.encode(), end, response.body)))
-        if self._is_stopping:
+        if self._is_last:
             self.transport.close()
             return
         self._idle()
-        if behind:
-            self.transport.resume_reading()
-            self.data_received(behind)
+        if self._buffered:
+            self._resume()
 
 
-class _Front:
-    """What the connections of one server share: the receiver, a parser, an encoded response."""
+class DirectEndpoint:
+    """The endpoint that connections of one server share: a receiver, a parser, a response."""
 
     def __init__(self, receiver: Receiver) -> None:
         self.receiver = receiver
@@ -231,5 +243,6 @@ def _encode(response: Response, default_headers: Sequence[tuple[bytes, bytes]]) 
 
 def _failed(error: Exception, id_: str) -> Response:
     place = "".join(format_tb(error.__traceback__))  # its text may quote the notification
-    log.error("Returned 503, request %s: %s, a bug, at\n%s", id_, type(error).__name__, place)
+    name = type(error).__name__
+    log.error("Returned 503: %s, a bug, raised at\n%s(request %s)", name, place, id_)
     return _UNAVAILABLE

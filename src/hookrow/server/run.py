@@ -29,7 +29,7 @@ from hookrow.http import ENDPOINT
 from hookrow.observability import logging as logs
 from hookrow.server import sighup
 from hookrow.server.app import DRAIN, Server
-from hookrow.server.preflight import prepare
+from hookrow.server.preflight import check_and_prepare
 from hookrow.server.settings import DashboardAccess, Settings, endpoint
 from hookrow.server.workers import APPLICATION, run_workers
 
@@ -46,11 +46,11 @@ def serve(settings: Settings, *, port: int, workers: int, log_level: str, log_fo
     """
     log_config = logs.configuration(log_level, log_format)
     logging.config.dictConfig(log_config)
-    prepare(settings)
+    check_and_prepare(settings)
     _raise_file_limit()
     _check_address(settings.host, port)
     address = endpoint(settings.host, port, settings.mount_path)
-    log.info("hookrow %s takes notifications at %s", __version__, address)
+    log.info("hookrow %s receives notifications at %s", __version__, address)
     if settings.dashboard:
         if not settings.dashboard_password:
             settings = replace(settings, dashboard_access=DashboardAccess.generate(port))
@@ -126,14 +126,14 @@ def _exit(signum: int, frame: FrameType | None) -> None:
 def _check_address(host: str, port: int) -> None:
     """Bind the address once, because uvicorn reports one that is in use only in its log."""
     if not host:
-        raise ConfigurationError("There is no --host: write 127.0.0.1, or 0.0.0.0 for all.")
+        raise ConfigurationError("--host is empty: use 127.0.0.1, or 0.0.0.0 for all.")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.socket(family) as trial:  # without `listen`, so that nobody can connect
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             trial.bind((host, port))
     except (OSError, TypeError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no address"
+        reason = getattr(error, "strerror", None) or "it is not an address"
         raise ConfigurationError(
             f"Cannot listen at {host}:{port}: {reason}. Choose another --host or --port."
         ) from error

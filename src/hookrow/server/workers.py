@@ -26,7 +26,7 @@ from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from hookrow.errors import ConfigurationError
 from hookrow.server import sighup
-from hookrow.server.app import DRAIN, Server
+from hookrow.server.app import Server
 from hookrow.server.settings import Settings
 
 log = logging.getLogger("hookrow")
@@ -36,8 +36,10 @@ APPLICATION = f"{__name__}:application"
 VARIABLE = "HOOKROW_SERVE"
 """The environment variable with the path of the file from which workers read the settings."""
 
-STOP_TIMEOUT = DRAIN + 5.0
-"""In seconds; how long the parent waits for its workers to stop before it kills them."""
+STOP_TIMEOUT = 25.0
+"""In seconds; how long the parent waits for its workers to stop before it kills them: longer than
+they need (`DRAIN` and `RECORD` in `app`), and shorter than its own time (deploy/hookrow@.service).
+"""
 
 _STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
