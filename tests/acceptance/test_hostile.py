@@ -35,10 +35,11 @@ LINES = 40
 
 GUESSES = 8_000
 
-# A body may take 3 seconds instead of 15.
+# A body may take 3 seconds instead of 15, and so may responses that are not read.
 HASTY = """
 import hookrow.http
-hookrow.http.SLOWEST_BODY = 3.0
+import hookrow.server.limits
+hookrow.http.SLOWEST_BODY = hookrow.server.limits.SLOWEST = 3.0
 
 from hookrow.__main__ import main
 main()
@@ -139,6 +140,28 @@ def test_endless_bodies(service: Service) -> None:
             over.set()
         assert len(list(attack)) == 20
     print(f"{len(begun)} bodies were cut off")
+
+
+def test_unread_responses(service: Service) -> None:
+    """20 clients pipeline requests without end, read no response, and come back when cut off."""
+    requests, over = head("/", method="GET") * 1000, Event()
+    begun: list[Connection] = []
+
+    def pipeline(_: int) -> None:
+        while not over.is_set():
+            with suppress(OSError), Connection(service.port) as connection:
+                begun.append(connection)
+                while not over.is_set():
+                    connection.send(requests)
+
+    with service.besieged(), ThreadPoolExecutor(20) as threads:
+        attack = threads.map(pipeline, range(20))
+        try:
+            eventually(lambda: len(begun) > 60, seconds=60)
+        finally:
+            over.set()
+        assert len(list(attack)) == 20
+    print(f"{len(begun) - 20} connections were cut off")
 
 
 def test_requests_without_the_secret(service: Service) -> None:

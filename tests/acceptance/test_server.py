@@ -11,9 +11,10 @@ import signal
 import socket
 import sqlite3
 import sys
+import time
 from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -22,9 +23,13 @@ from traffic import spooled
 
 import world
 from command import Command, Serving
+from hookrow.server.app import DRAIN, END, RECORD
+from hookrow.server.limits import LAST_REQUEST, SWEEP_EVERY
+from hookrow.server.workers import STOP_TIMEOUT
 from nginx import fronting
 from postgres import Server
 from wire import (
+    ADAS,
     AT,
     DELIVERY,
     ENDPOINT,
@@ -43,6 +48,11 @@ from wire import (
 NEW, OLD, OLDER = "the-secret-of-next-year", SECRET, "the-secret-of-last-year"
 
 PASSWORD = "the-right-password"
+
+DEADLINE, LONGEST_STOP = 5.0, 20.0
+"""In seconds; a receiver's deadline for responses, and the time that docs/deploy.md states."""
+
+UNIT = (Path(__file__).parents[2] / "deploy" / "hookrow@.service").read_text(encoding="utf-8")
 
 METRICS = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
 
@@ -251,6 +261,53 @@ def test_stop(command: Command, filled: str, workers: int) -> None:
     assert not any(Path(f"/proc/{child}").exists() for child in children)
     assert delivered_at(filled) == AT
     assert "Traceback" not in server.log
+
+
+def test_longest_stop(command: Command, filled: str) -> None:
+    """SIGTERM ends the server within 20 seconds, and what is not recorded is in the spool.
+
+    The database is locked, one client does not read its responses, and another never ends its body.
+    """
+    assert LAST_REQUEST + DEADLINE + SWEEP_EVERY <= DRAIN
+    assert DRAIN + RECORD + 4 * END <= LONGEST_STOP < STOP_TIMEOUT < _systemd_timeout()
+    (command.folder / "patient.py").write_text("from hookrow.__main__ import main\nmain()\n")
+    patient = Command(command.folder, (sys.executable, command.folder / "patient.py"))
+    spool = command.folder / "spool.db"
+    with patient.serving("--spool", spool) as server, ExitStack() as stack:
+        unread, stuck, *posting = [stack.enter_context(Connection(server.port)) for _ in range(50)]
+        database = stack.enter_context(closing(sqlite3.connect(command.folder / "hookrow.db")))
+        database.execute("BEGIN IMMEDIATE")
+        with ThreadPoolExecutor(1) as thread:
+            sending = thread.submit(send_until_cut_off, unread)
+            stuck.send(head(length=1000) + b"{")
+            bodies = [DELIVERY.replace(ADAS.encode(), b"m-%d" % each) for each in range(48)]
+            for connection, body in zip(posting, bodies, strict=True):
+                connection.send(request(body))
+            assert {get(server.port, "/healthz").status for _ in range(20)} == {200}
+            server.send(signal.SIGTERM)
+            began = time.monotonic()
+            assert server.ended() == 0
+            seconds = time.monotonic() - began
+            sending.result()
+        assert [connection.answer().status for connection in posting] == [503] * 48
+    print(f"stopped after {seconds:.1f} s")
+    assert seconds < LONGEST_STOP
+    assert spooled(spool) == 48
+    assert delivered_at(filled) is None
+    assert "Traceback" not in server.log
+
+
+def send_until_cut_off(connection: Connection) -> None:
+    """Pipeline requests without an end, and read no response."""
+    with suppress(ConnectionError):
+        while True:
+            connection.send(head("/", method="GET") * 1000)
+
+
+def _systemd_timeout() -> int:
+    """Return after how many seconds systemd kills a server that stops."""
+    (seconds,) = re.findall(r"^TimeoutStopSec=(\d+)$", UNIT, re.MULTILINE)
+    return int(seconds)
 
 
 @pytest.mark.usefixtures("filled")

@@ -63,7 +63,7 @@ MISTAKES = {
             ("--spool host.toml", "cannot be written"),
             ("--host nowhere.invalid", "nowhere.invalid"),
             ("--host bücher..x", "it is not an address"),
-            ("--host ''", "write 127.0.0.1"),
+            ("--host ''", "use 127.0.0.1"),
             ("--dashboard --host 0.0.0.0", "set HOOKROW_DASHBOARD_PASSWORD"),
         )
     },

@@ -8,11 +8,12 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from typing import TypeVar
+from functools import wraps
+from typing import Any, TypeVar
 
 import pytest
 from drivers import GatedStore, Webhook
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 import streams
 import wire
@@ -531,7 +532,7 @@ class TestPipeline:
                 sent += len(requests)
         assert sent < BUFFERED
         assert wire.get(port, "/").status == 404
-        assert caplog.messages == []
+        assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
 
 
 class TestUnread:
@@ -648,3 +649,19 @@ class TestUvicorn:
         assert "timeout_keep_alive_handler" in record.getMessage()
         with wire.uvicorn_serving(Webhook(streams.Echo()), http=chosen) as port:
             assert wire.ask(port, wire.request(b"{}")).status == 200
+
+    def test_another_cycle(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """The same if an object that uvicorn creates for each request lacks something."""
+        init = RequestResponseCycle.__init__
+
+        @wraps(init)
+        def other_init(cycle: RequestResponseCycle, **arguments: Any) -> None:  # noqa: ANN401 - any
+            init(cycle, **arguments)
+            del cycle.response_complete
+
+        monkeypatch.setattr(RequestResponseCycle, "__init__", other_init)
+        assert choose_protocol() == "auto"
+        (message,) = caplog.messages
+        assert "response_complete" in message
