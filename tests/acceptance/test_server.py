@@ -26,6 +26,7 @@ from command import Command, Serving
 from hookrow.server.app import DRAIN, END, RECORD
 from hookrow.server.limits import LAST_REQUEST, SWEEP_EVERY
 from hookrow.server.workers import STOP_TIMEOUT
+from hookrow.stores.watch import TRANSACTION_TIMEOUT
 from nginx import fronting
 from postgres import Server
 from wire import (
@@ -294,6 +295,32 @@ def test_longest_stop(command: Command, filled: str) -> None:
     assert seconds < LONGEST_STOP
     assert spooled(spool) == 48
     assert delivered_at(filled) is None
+    assert "Traceback" not in server.log
+
+
+def test_stop_while_postgres_is_frozen(
+    command: Command, own_postgres: Server, own_postgres_url: str
+) -> None:
+    """Everything is in the spool, also the group on which the receiver works."""
+    assert DEADLINE + RECORD > TRANSACTION_TIMEOUT
+    world.fill(own_postgres_url)
+    spool = command.folder / "spool.db"
+    variables = {"HOOKROW_DATABASE_URL": own_postgres_url}
+    with command.serving("--spool", spool, **variables) as server, ExitStack() as stack:
+        assert post(server).status == 200
+        posting = [stack.enter_context(Connection(server.port)) for _ in range(600)]
+        with own_postgres.frozen():
+            for number, connection in enumerate(posting):
+                connection.send(request(DELIVERY.replace(ADAS.encode(), b"m-%d" % number)))
+            assert get(server.port, "/healthz").status == 200
+            server.send(signal.SIGTERM)
+            began = time.monotonic()
+            assert server.ended() == 0
+            seconds = time.monotonic() - began
+        assert {connection.answer().status for connection in posting} == {503}
+    print(f"stopped after {seconds:.1f} s")
+    assert seconds < LONGEST_STOP
+    assert spooled(spool) == 600
     assert "Traceback" not in server.log
 
 

@@ -35,12 +35,14 @@ log = logging.getLogger("hookrow")
 HOUR = 3600.0
 DAY = 24 * HOUR
 
-DRAIN = 12
+DRAIN = 11
 """In seconds; how long a server that stops waits for requests in progress: 5 for the rest of a
-body, 5 for the response to it, and the interval of the sweep that closes other connections."""
+body, 5 for the response to it, and 1 until the sweep closes the other connections."""
 
-RECORD = 5.0
-"""In seconds; how long it then records what is queued, before it writes the rest to the spool."""
+RECORD = 7.0
+"""In seconds; how long it then records what is queued, before it writes the rest to the spool. A
+database that stopped responding is given up in this time, so that the group that waits for it, too,
+goes to the spool."""
 
 END = 0.5
 """In seconds; how long it waits for a thread whose work the next start continues."""
