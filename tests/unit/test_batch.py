@@ -318,10 +318,11 @@ def test_the_rest_of_a_queue_can_be_taken_out() -> None:
     for item in (1, 2, 3):
         batch.put(item)
     batch.close(0.01)
-    assert (batch.take_rest(), batch.waiting()) == ([1, 2, 3], 0)
+    assert (batch.take_rest(), batch.waiting()) == ([0, 1, 2, 3], 0)
     gate.opened.set()
     batch.close()
     assert gate.groups == [[0]]
+    assert batch.take_rest() == []
 
 
 def test_close_finishes_the_queue() -> None:

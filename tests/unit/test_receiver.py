@@ -153,12 +153,12 @@ def test_what_a_receiver_has_not_recorded_when_it_stops_is_in_the_spool(
     receiver = receive(database, group=1, spool=spool)
     receiver._tasks.clear()
     answers = [fill_one_transaction(receiver, database)]
-    waiting = [delivery(name) for name in ("bea", "carl")]
-    for each in waiting:
+    waiting = [delivery(name) for name in ("ada", "bea", "carl")]
+    for each in waiting[1:]:
         queue(receiver, each)
     receiver.close(0.01)
     assert [each.body for each in Spool(spool).after(0, limit=9)] == [*map(encode, waiting)]
-    assert caplog.messages == ["Stopped with 2 notifications in the queue."]
+    assert caplog.messages == ["Stopped before 3 notifications were recorded."]
     database.opened.set()
     assert [*map(status, answers)] == [200]
 

@@ -103,7 +103,8 @@ class BatchWriter(Generic[T, R]):
         self._backlog, self._capacity = backlog, capacity
         self._size = size
         self._name = name
-        self._closed = False
+        self.closed = False
+        """Whether `close` was called."""
         self._loops = {}
         self.reset()
         reset_after_fork(self)
@@ -149,7 +150,7 @@ class BatchWriter(Generic[T, R]):
     def close(self, timeout: float | None = None) -> None:
         """Accept nothing more, finish the queue and end the thread; wait `timeout` seconds."""
         with self._lock:
-            self._closed = True
+            self.closed = True
             for queue in self._loops.values():
                 self._queue.put(queue.accepted)
                 queue.accepted = []
@@ -159,7 +160,10 @@ class BatchWriter(Generic[T, R]):
             thread.join(timeout)
 
     def take_rest(self) -> list[T]:
-        """Remove the items that wait, and return them: those that `close` did not wait for."""
+        """Return the items for which `close` did not wait, and remove them from the queue.
+
+        The first ones are those of the group that is being written, which may yet succeed.
+        """
         rest: list[_Waiter] = []
         with self._lock:
             while self._pending:
@@ -168,7 +172,7 @@ class BatchWriter(Generic[T, R]):
                 while True:
                     rest += self._queue.get_nowait()
             self._release(rest)
-        return [waiter.item for waiter in rest]
+        return [*self._in_progress, *(waiter.item for waiter in rest)]
 
     def reset(self) -> None:
         """Begin with an empty queue and without a thread."""
@@ -179,13 +183,14 @@ class BatchWriter(Generic[T, R]):
         self._queue = SimpleQueue()
         self._pending = deque()
         self._loops = {}
+        self._in_progress: Sequence[T] = ()
         self._waiting = self._bytes = 0
         self._thread: Thread | None = None
         self._running = False
 
     def _reserve(self, size: int) -> None:
         """Count an item. The caller holds the lock."""
-        if self._closed or self._waiting >= self._backlog or self._bytes + size > self._capacity:
+        if self.closed or self._waiting >= self._backlog or self._bytes + size > self._capacity:
             raise QueueFull
         if not self._running:
             self._start()
@@ -229,7 +234,7 @@ class BatchWriter(Generic[T, R]):
         group = self._next_group()
         if not group:
             return False
-        items = [waiter.item for waiter in group]
+        self._in_progress = items = [waiter.item for waiter in group]
         try:
             results = self._work(items)
             if len(results) != len(items):
@@ -239,6 +244,7 @@ class BatchWriter(Generic[T, R]):
             place = "".join(format_tb(error.__traceback__))
             log.error("A group failed: %s, a bug, raised at\n%s", type(error).__name__, place)
             results = [self._fallback(item) for item in items]
+        self._in_progress = ()
         self._deliver(group, results)
         return True
 
@@ -246,7 +252,7 @@ class BatchWriter(Generic[T, R]):
         """Wait for items, and take a group; it is empty if there will be none."""
         pending = self._pending
         while not pending:
-            if self._closed and self._queue.empty():
+            if self.closed and self._queue.empty():
                 return []
             pending.extend(self._queue.get())
         with suppress(Empty):
@@ -330,7 +336,8 @@ def _close_all() -> None:
     """Close the newest writer first: a receiver's own is newer than those of its hooks."""
     until = monotonic() + EXIT_TIMEOUT
     for _, writer in sorted(_writers.items(), reverse=True):
-        writer.close(max(until - monotonic(), 0.0))
+        if not writer.closed:  # its owner has waited for it already
+            writer.close(max(until - monotonic(), 0.0))
 
 
 atexit.register(_close_all)

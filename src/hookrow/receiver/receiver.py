@@ -214,7 +214,7 @@ class Receiver:
     def close(self, timeout: float | None = None) -> None:
         """Accept nothing more, record what is queued, and end all threads.
 
-        Waits up to `timeout` seconds for each thread. What is still queued then is kept in the
+        Waits up to `timeout` seconds for each thread. What is not recorded by then is kept in the
         spool, if there is one.
         """
         self._writer.close(timeout)

@@ -73,9 +73,9 @@ class Responder:
         return self.turn_away(arrivals)
 
     def keep_rest(self, arrivals: Sequence[Arrival]) -> None:
-        """Keep in the spool what is still queued when the receiver stops."""
+        """Keep in the spool what is not recorded when the receiver stops, as far as is known."""
         if arrivals:
-            log.warning(f"Stopped with {len(arrivals)} notifications in the queue.")
+            log.warning(f"Stopped before {len(arrivals)} notifications were recorded.")
             self._spool(arrivals)
 
     def turn_away(self, arrivals: Sequence[Arrival]) -> list[Response]:
