@@ -26,7 +26,7 @@ PAUSE = 0.05
 
 
 class PeriodicTask:
-    """Calls `work` in a thread of its own, every `seconds` seconds, once it is started.
+    """Calls `work` in a separate thread every `seconds` seconds, once it is started.
 
     The first call comes immediately, or with `later` after the first interval. If `work` returns
     True, it has more to do and is called again after a short pause. If it raises, this is logged,

@@ -67,6 +67,6 @@ class _Body:
         return piece
 
     def cache(self) -> None:
-        """Cache what was read for the host. If nothing was read, the host can still read it."""
+        """Cache the body for the host, if it was read; otherwise the host can still read it."""
         if self._read:
             self._request._cached_data = bytes(self._read)  # noqa: SLF001 - no public attribute

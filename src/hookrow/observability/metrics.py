@@ -173,7 +173,7 @@ class Metrics(Observer):
         self._newest.set(self._newest_at)
 
     def _count_secret_matches(self, matches: Mapping[int, int]) -> None:
-        """Add what is new since the last call; a rotation of secrets resets the count to zero."""
+        """Add the matches since the last call; a rotation of secrets resets them to zero."""
         for position, count in matches.items():
             counted = self._counted_matches.get(position, 0)
             self._secret_matches.labels(str(position + 1)).inc(

@@ -54,7 +54,7 @@ class Receiver:
     With `sweep`, parked notifications are retried every minute. `spool` is the path of a file
     that keeps notifications while the database is unavailable. Without `keep_bodies`, the log
     keeps no bodies, and nothing in it can be retried. `on_recorded` and `on_refused` are called
-    with an `Arrival` and its `Outcome` after the commit, in a thread of their own, each time a
+    with an `Arrival` and its `Outcome` after the commit, in a separate thread, each time a
     notification is processed; a 503 is not an outcome. `observer` collects metrics or traces.
 
     Raises `ConfigurationError` if one of the options cannot work.
@@ -201,7 +201,7 @@ class Receiver:
         self._started = all(started)
 
     def retry_now(self, *message_ids: str) -> Future[int]:
-        """Retry what is parked for these messages; call it after their dispatches are committed.
+        """Retry the parked notifications of these messages, after their dispatches are committed.
 
         The future's result is the number that were recorded, or a `StoreError`. Notifications
         that cannot be recorded now are left to the sweep. Raises `ConfigurationError` if there
@@ -212,10 +212,10 @@ class Receiver:
         return self._parked.retry_now(message_ids)
 
     def close(self, timeout: float | None = None) -> None:
-        """Accept nothing more, record what is queued, and end all threads.
+        """Accept no more notifications, record those in the queue, and end all threads.
 
-        Waits up to `timeout` seconds for each thread. What is not recorded by then is kept in the
-        spool, if there is one.
+        Waits up to `timeout` seconds for each thread. Notifications that are not recorded by
+        then are kept in the spool, if there is one.
         """
         self._writer.close(timeout)
         self._responder.keep_rest(self._writer.take_rest())

@@ -73,7 +73,7 @@ class Responder:
         return self.turn_away(arrivals)
 
     def keep_rest(self, arrivals: Sequence[Arrival]) -> None:
-        """Keep in the spool what is not recorded when the receiver stops, as far as is known."""
+        """Spool the arrivals that may not be recorded when the receiver stops."""
         if arrivals:
             log.warning(f"Stopped before {len(arrivals)} notifications were recorded.")
             self._spool(arrivals)
