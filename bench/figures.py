@@ -17,9 +17,9 @@ from sqlalchemy import Engine, delete, func, select, update
 
 from data import SMALL
 from hookrow.core.log_entry import Result
-from hookrow.figures import Figures, Period
-from hookrow.figures.counting import counted
-from hookrow.figures.tally import Tally
+from hookrow.statistics import Figures, Period
+from hookrow.statistics.counting import counted
+from hookrow.statistics.tally import Tally
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.tables import notifications

@@ -16,11 +16,11 @@ from time import sleep
 import uvicorn
 
 from data import SECRET
-from hookrow.figures import Figures, Period
 from hookrow.receiver import receiver
 from hookrow.server import app as server
 from hookrow.server.protocol import NotificationProtocol
 from hookrow.server.settings import Settings
+from hookrow.statistics import Figures, Period
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 

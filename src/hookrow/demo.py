@@ -27,13 +27,13 @@ import uvicorn
 
 from hookrow import migrations, testing
 from hookrow.core.schema import Schema
+from hookrow.describe import describe_outcome
 from hookrow.http import ENDPOINT
 from hookrow.receiver.receiver import Receiver
 from hookrow.server.app import Server
 from hookrow.server.settings import DashboardAccess, Settings
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
-from hookrow.story import story
 
 EARLY = "message-saved-too-late"
 
@@ -202,7 +202,9 @@ def _show_parked(database: Path, receiver: Receiver) -> Iterator[None]:
 def _tell(database: Path, message_id: str) -> None:
     with closing(SQLStore(f"sqlite:///{database}")) as store:
         for entry in store.log.newest(Query(message_id=message_id), limit=1) if store.log else ():
-            text = textwrap.fill(story(entry), 100, initial_indent="  ", subsequent_indent="  ")
+            text = textwrap.fill(
+                describe_outcome(entry), 100, initial_indent="  ", subsequent_indent="  "
+            )
             click.echo(text)
 
 

@@ -26,7 +26,7 @@ def test_receiver(postgres_url: str) -> None:
         import os, sys, warnings
         from datetime import UTC, datetime
         from hookrow import RequestHead, Postmark, Receiver, Request
-        from hookrow.figures import Figures, Period
+        from hookrow.statistics import Figures, Period
         from hookrow.stores.memory import MemoryStore
         from hookrow.stores.sql import SQLStore
 

@@ -19,7 +19,7 @@ import process
 import world
 from command import Serving
 from django_project.manage import Manage, runserver
-from hookrow.finding import Explained, Level
+from hookrow.diagnostics.result import Explained, Level
 from hookrow.http import LARGEST_BODY
 from hookrow.outside import look
 from wire import (

@@ -15,8 +15,8 @@ from command import Command
 from copying import replace
 from engines import opened
 from hookrow import Role, Schema
-from hookrow.check import check
-from hookrow.finding import Finding, Level
+from hookrow.diagnostics.check import check
+from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.migrations import upgrade
 from hookrow.server.settings import Settings
 from hookrow.stores import Locked
@@ -63,11 +63,11 @@ def host_postgres_url(empty_postgres_url: str) -> str:
     return empty_postgres_url
 
 
-def found(url: str, schema: Schema = HOST) -> list[Finding]:
+def found(url: str, schema: Schema = HOST) -> list[CheckResult]:
     return list(check(Settings(secrets=(SECRET,), database_url=url, schema=schema)))
 
 
-def about(name: str, url: str, schema: Schema = HOST) -> Finding:
+def about(name: str, url: str, schema: Schema = HOST) -> CheckResult:
     """Return the one finding about a subject."""
     (finding,) = (finding for finding in found(url, schema) if finding.about == name)
     return finding
@@ -166,7 +166,7 @@ def test_clock(
     says: str,
 ) -> None:
     """A clock that stands in 1970, or cannot be read, is a warning; the other checks follow."""
-    monkeypatch.setattr("hookrow.clocks.time", clock)
+    monkeypatch.setattr("hookrow.diagnostics.clock.time", clock)
     execute(
         postgres_url,
         "CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS "
@@ -243,7 +243,9 @@ class TestRows:
         execute(host_url, f"INSERT INTO people (id, address) VALUES {values}")
         [warning] = warnings("emails", host_url)
         assert "of 1 email, such as a***@example.com" in warning
-        monkeypatch.setattr("hookrow.check.repeated_emails", Mock(side_effect=Locked("slow")))
+        monkeypatch.setattr(
+            "hookrow.diagnostics.check.repeated_emails", Mock(side_effect=Locked("slow"))
+        )
         uncompared = ["They could not be compared: slow"]
         assert warnings("emails", host_url) == uncompared
         assert warnings("indexes", host_url)

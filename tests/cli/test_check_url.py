@@ -21,7 +21,7 @@ from werkzeug import Response
 
 from command import Command
 from hookrow import Postmark, Receiver
-from hookrow.finding import Explained, Level
+from hookrow.diagnostics.result import Explained, Level
 from hookrow.outside import look, reach
 from hookrow.outside.address import read
 from hookrow.outside.reach import check_addresses, check_port

@@ -83,7 +83,7 @@ def test_text(command: Command) -> None:
 @pytest.mark.parametrize(("period", "total"), [("hour", 2), ("WEEK", 5)])
 def test_json(command: Command, monkeypatch: pytest.MonkeyPatch, period: str, total: int) -> None:
     """Each period has its totals, also if it is counted in ranges; the output is one object."""
-    monkeypatch.setattr("hookrow.figures.reading.WIDEST", 2)
+    monkeypatch.setattr("hookrow.statistics.reading.WIDEST", 2)
     found = json.loads(command.call("stats", "--json", "--period", period).stdout)
     assert (found["period"], found["total"]) == (period.lower(), total)
     assert sum(map(sum, found["by_type"].values())) == total

@@ -171,8 +171,8 @@ class TestNotifications:
 
     def test_a_long_log(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A search stops at its budget: the page says so and links to the rest."""
-        monkeypatch.setattr("hookrow.figures.searching.BUDGET", 0)
-        monkeypatch.setattr("hookrow.figures.searching.NARROWEST", 1)
+        monkeypatch.setattr("hookrow.statistics.searching.BUDGET", 0)
+        monkeypatch.setattr("hookrow.statistics.searching.NARROWEST", 1)
         monkeypatch.setattr("hookrow.dashboard.listing.WIDEST", 1)
         store = MemoryStore()
         rare = testing.delivery("eve@example.com", "old", at=AT)

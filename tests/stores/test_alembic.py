@@ -18,8 +18,8 @@ from sqlalchemy import Engine, inspect
 from alembic_host import AlembicHost
 from engines import opened
 from hookrow import Arrival, Recorded, Schema, Suppressed
-from hookrow.check import check
-from hookrow.finding import Level
+from hookrow.diagnostics.check import check
+from hookrow.diagnostics.result import Level
 from hookrow.migrations import upgrade
 from hookrow.receiver.recorder import record
 from hookrow.server.settings import Settings

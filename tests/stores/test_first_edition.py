@@ -16,9 +16,9 @@ import world
 from command import Command
 from engines import opened
 from hookrow import Postmark, Receiver, Request, RequestHead, Schema, testing
-from hookrow.check import check_database
 from hookrow.core.log_entry import Result
-from hookrow.finding import Level
+from hookrow.diagnostics.check import check_database
+from hookrow.diagnostics.result import Level
 from hookrow.migrations import upgrade
 from hookrow.receiver.spool import Spool
 from hookrow.stores import Unavailable

@@ -8,8 +8,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from hookrow import Request, RequestHead, Response, clocks
-from hookrow.finding import Explained
+from hookrow import Request, RequestHead, Response
+from hookrow.diagnostics import clock
+from hookrow.diagnostics.result import Explained
 from hookrow.http import LoopHandler
 from hookrow.server.health import BACKLOG, Liveness, Readiness
 from wire import PATIENCE, TEXT, eventually
@@ -99,8 +100,8 @@ def test_all_requests_during_a_probe_share_the_next_one_and_too_many_get_503() -
     ],
 )
 def test_wrong_clock(monkeypatch: pytest.MonkeyPatch, ahead: float, text: str, risk: str) -> None:
-    monkeypatch.setattr(clocks, "time", lambda: NOW)
-    [finding] = clocks.compare(lambda: NOW + ahead)
+    monkeypatch.setattr(clock, "time", lambda: NOW)
+    [finding] = clock.compare(lambda: NOW + ahead)
     assert isinstance(finding, Explained)
     assert finding.text == f"This machine's clock is {text} the database's."
     assert risk in finding.means
@@ -109,5 +110,5 @@ def test_wrong_clock(monkeypatch: pytest.MonkeyPatch, ahead: float, text: str, r
 
 @pytest.mark.parametrize(("before", "after"), [(-60, -60), (60, 60), (-600, 600)])
 def test_tolerated_clocks(monkeypatch: pytest.MonkeyPatch, before: float, after: float) -> None:
-    monkeypatch.setattr(clocks, "time", Mock(side_effect=[NOW + before, NOW + after]))
-    assert not list(clocks.compare(lambda: NOW))
+    monkeypatch.setattr(clock, "time", Mock(side_effect=[NOW + before, NOW + after]))
+    assert not list(clock.compare(lambda: NOW))

@@ -43,8 +43,8 @@ ORDER = (
     *("errors", "core", "http", "concurrency"),
     *("stores", "observability", "providers"),
     *("metrics", "tracing", "receiver"),
-    *("figures", "migrations", "finding", "clocks", "story", "retention", "outside"),
-    *("diagnostics", "check", "asgi", "wsgi", "fastapi", "flask"),
+    *("describe", "statistics", "migrations"),
+    *("diagnostics", "outside", "asgi", "wsgi", "fastapi", "flask"),
     *("testing", "pytest_plugin", "dashboard"),
     *("server", "demo", "cli", "__main__", "django"),
 )
@@ -101,7 +101,7 @@ def test_imports_go_one_way() -> None:
 PROVIDER_USERS = {
     *("__init__", "providers.postmark"),
     *("cli.source", "dashboard.handler", "django.conf", "django.receiver", "server.app"),
-    *("check", "django.checks", "outside.__init__"),
+    *("diagnostics.check", "django.checks", "outside.__init__"),
     *("testing.ground", "testing.memory"),
 }
 """Postmark itself, the edges that choose it, the checks of its secrets, and its test doubles."""

@@ -7,7 +7,7 @@ from receiving import people
 
 from hookrow import Arrival, Opened, Recorded, Refusal
 from hookrow.core.log_entry import entries
-from hookrow.retention import pruned
+from hookrow.stores.log import prune_old
 
 DAY = timedelta(days=1)
 AGES = (0, 1, 10, 100)
@@ -36,7 +36,7 @@ def test_old_entries_or_bodies_are_deleted_unless_parked(
             with database.transaction() as transaction:
                 transaction.write((), entries([arrival], [outcome], arrival.received_at))
     assert database.log is not None
-    counts = list(pruned(database.log, keep=keep, keep_bodies=keep_bodies))
+    counts = list(prune_old(database.log, keep=keep, keep_bodies=keep_bodies))
     kept = database.logged()
     assert len(kept) == left
     assert sum(entry.body is not None for entry in kept) == with_body

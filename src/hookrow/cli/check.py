@@ -11,7 +11,7 @@ import msgspec
 from hookrow.cli.options import DATABASE_URL, JSON, PREVIOUS_SECRET, SECRET, SECRET_FILE, given
 from hookrow.cli.origins import Origin, origins, summed_up
 from hookrow.cli.serve import serve
-from hookrow.finding import Explained, Finding, Level
+from hookrow.diagnostics.result import CheckResult, Explained, Level
 from hookrow.server.settings import Settings
 
 
@@ -54,13 +54,13 @@ def check(
     told = origins(context, serve, found.schema)
     if url is not None:
         context.exit(report(_outside(url, found.accepted(), told), as_json=as_json))
-    from hookrow.check import check
+    from hookrow.diagnostics.check import check
 
     findings = chain(check(found), told if as_json else summed_up(told))
     context.exit(report(findings, as_json=as_json))
 
 
-def _outside(url: str, secrets: Sequence[str], told: Iterable[Origin]) -> Iterator[Finding]:
+def _outside(url: str, secrets: Sequence[str], told: Iterable[Origin]) -> Iterator[CheckResult]:
     """Look from outside with the newest of the secrets, and say where that came from."""
     from hookrow.outside import look
 
@@ -68,7 +68,7 @@ def _outside(url: str, secrets: Sequence[str], told: Iterable[Origin]) -> Iterat
     yield from look(url, next(iter(secrets), None))
 
 
-def report(findings: Iterable[Finding], *, as_json: bool) -> int:
+def report(findings: Iterable[CheckResult], *, as_json: bool) -> int:
     """Print what was found; return the exit status, which is 1 where there is an error."""
     worst = 0
     for finding in findings:

@@ -15,21 +15,21 @@ from hookrow.cli.options import DATABASE_URL, ID, JSON, KEEP, KEEP_BODIES, F, Mo
 from hookrow.cli.source import Source, log_of
 from hookrow.core.log_entry import Result, StoredEntry
 from hookrow.core.notification import Outcome, Recorded, Refusal
+from hookrow.describe import (
+    describe_change,
+    describe_dry_run,
+    describe_outcome,
+    format_result,
+    format_time,
+    other_changes,
+    pluralize,
+    printable,
+    superseding,
+)
 from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.providers import Parse
 from hookrow.stores import Locked, Store, StoreError
 from hookrow.stores.log import Query, with_bodies
-from hookrow.story import (
-    at,
-    change,
-    dry_run_changes,
-    ended,
-    many,
-    other_changes,
-    printable,
-    story,
-    superseding,
-)
 
 _COLUMNS = "{:>8}  {:20}  {:18}  {:28}  {:36}  {}"
 
@@ -134,22 +134,22 @@ def show(source: Source, *, id_: int, as_json: bool, database_url: str) -> None:
         newer = superseding(entry, reader.newest(query, limit=_CHANGES)) if query else None
         again = arrivals_of([entry], source.parse)
         try:
-            changes = dry_run_changes(dry_run(store, *again)) if again else [_NO_BODY]
+            changes = describe_dry_run(dry_run(store, *again)) if again else [_NO_BODY]
         except StoreError as error:
             changes = [f"A replay could not be tested, because the database reported: {error}"]
-    came = at(entry.received_at)
+    came = format_time(entry.received_at)
     if entry.last_received_at != entry.received_at:
-        came += f", last {at(entry.last_received_at)}"
+        came += f", last {format_time(entry.last_received_at)}"
     for name, value in (
         ("type", entry.record_type or "unknown"),
         ("recipient", entry.recipient or "none"),
         ("message id", entry.message_id or "none"),
         *([("reason", entry.reason)] if entry.reason else []),
-        ("happened", at(entry.occurred_at)),
+        ("happened", format_time(entry.occurred_at)),
         ("came", came),
-        ("ended", f"{entry.outcome.value}, {entry.status}, {ended(entry)}"),
-        ("why", story(entry)),
-        *([("superseded", f"by {change(newer, source.parse)}")] if newer else []),
+        ("ended", f"{entry.outcome.value}, {entry.status}, {format_result(entry)}"),
+        ("why", describe_outcome(entry)),
+        *([("superseded", f"by {describe_change(newer, source.parse)}")] if newer else []),
         ("once more", "; ".join(changes)),
         ("body", entry.body or "not kept"),
     ):
@@ -168,7 +168,7 @@ def forget(source: Source, *, email: str, database_url: str) -> None:
     if "@" not in email:
         raise click.UsageError(f"{email!r} is no address.")
     with source.opened(database_url) as store:
-        click.echo(f"Erased in {many(log_of(store).forget(email), 'notification')}.")
+        click.echo(f"Erased in {pluralize(log_of(store).forget(email), 'notification')}.")
 
 
 @click.command()
@@ -222,7 +222,7 @@ def replay(
             counts.update(map(_ending, outcomes))
     ends = ", ".join(f"{number} {name}" for name, number in counts.items() if number)
     done = "would be replayed" if dry_run else "replayed"
-    click.echo(f"{many(counts.total(), 'notification')} {done}{': ' if ends else ''}{ends}.")
+    click.echo(f"{pluralize(counts.total(), 'notification')} {done}{': ' if ends else ''}{ends}.")
 
 
 def _try(store: Store, entries: Sequence[StoredEntry], parse: Parse) -> Sequence[Outcome]:
@@ -238,7 +238,7 @@ def _try(store: Store, entries: Sequence[StoredEntry], parse: Parse) -> Sequence
                 click.echo(f"{_line(entry)}\n    one of its rows is held just now")
                 outcomes.append(Refusal.FAILED.refused())
             else:
-                click.echo(f"{_line(entry)}\n    {'; '.join(dry_run_changes(result))}")
+                click.echo(f"{_line(entry)}\n    {'; '.join(describe_dry_run(result))}")
                 outcomes.append(result.outcome)
     return outcomes
 
@@ -264,12 +264,12 @@ def prune(
     database_url: str,
 ) -> None:
     """Delete from the log what last came long ago; what is parked stays until it is too old."""
-    from hookrow.retention import pruned
+    from hookrow.stores.log import prune_old
 
     with (
         source.opened(database_url) as store,
         click.progressbar(
-            pruned(log_of(store), keep=keep, keep_bodies=keep_bodies),
+            prune_old(log_of(store), keep=keep, keep_bodies=keep_bodies),
             label="Pruning",
             file=sys.stderr,
         ) as batches,
@@ -280,10 +280,10 @@ def prune(
 
 def _line(entry: StoredEntry) -> str:
     times = f", {entry.attempts} attempts" if entry.attempts > 1 else ""
-    more = f", tried again {at(entry.retry_at)}" if entry.retry_at else ""
+    more = f", tried again {format_time(entry.retry_at)}" if entry.retry_at else ""
     return _COLUMNS.format(
         entry.id,
-        at(entry.received_at),
+        format_time(entry.received_at),
         printable(entry.record_type or "-"),
         printable(entry.recipient or "-"),
         printable(entry.message_id or "-"),

@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from hookrow.core.schema import Schema
-from hookrow.finding import Finding, Level
+from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.server.settings import DEFAULT_FILE
 
 _HIDDEN = re.compile(r"(^|_)(secret|password|token)$")
@@ -27,7 +27,7 @@ _QUERIED = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Origin(Finding):
+class Origin(CheckResult):
     """A setting: its value as it may be shown, None where it has none, and its `source`.
 
     `name` is that of the flag, the variable or the file; empty for the default.
@@ -56,7 +56,7 @@ def origins(context: click.Context, command: click.Command, schema: Schema) -> I
         yield _told("tables", _tables(schema), "file", file)
 
 
-def summed_up(told: Iterable[Origin]) -> Iterator[Finding]:
+def summed_up(told: Iterable[Origin]) -> Iterator[CheckResult]:
     """Tell each setting that was made, and in a line each the defaults and those without one."""
     defaults, unset = [], []
     for origin in told:
@@ -67,9 +67,9 @@ def summed_up(told: Iterable[Origin]) -> Iterator[Finding]:
         else:
             defaults.append(f"{origin.setting} {origin.value}")
     if defaults:
-        yield Finding(Level.OK, "setting", f"By default: {', '.join(defaults)}.")
+        yield CheckResult(Level.OK, "setting", f"By default: {', '.join(defaults)}.")
     if unset:
-        yield Finding(Level.OK, "setting", f"Not set: {', '.join(unset)}.")
+        yield CheckResult(Level.OK, "setting", f"Not set: {', '.join(unset)}.")
 
 
 def concealed(setting: str, value: str) -> str:

@@ -14,11 +14,11 @@ import msgspec
 
 from hookrow.cli.options import DATABASE_URL, JSON
 from hookrow.cli.source import Source
-from hookrow.figures.period import Period
-from hookrow.story import at, printable
+from hookrow.describe import format_time, printable
+from hookrow.statistics.period import Period
 
 if TYPE_CHECKING:
-    from hookrow.figures import Counts, Overview
+    from hookrow.statistics import Counts, Overview
     from hookrow.stores.census import ListCount
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -45,7 +45,7 @@ _LISTS = 10
 @click.pass_obj
 def stats(source: Source, *, period: Period, as_json: bool, database_url: str) -> None:
     """Show what came, how it ended, and how many were delivered, opened and suppressed."""
-    from hookrow.figures.reading import read
+    from hookrow.statistics.reading import read
 
     with source.opened(database_url) as store:
         seen = read(store, period, datetime.now(UTC))
@@ -61,7 +61,8 @@ def _lines(seen: Overview, levels: str) -> Iterator[str]:
     yield seen.health
     if seen.logged:
         yield ""
-        yield f"{seen.total:,} notifications from {at(seen.starts[0])} to {at(seen.now)}"
+        start, end = format_time(seen.starts[0]), format_time(seen.now)
+        yield f"{seen.total:,} notifications from {start} to {end}"
     if seen.total:
         yield from _series("type", seen.by_type, levels)
         outcomes = {each.value: counts for each, counts in seen.by_outcome.items()}

@@ -9,12 +9,12 @@ from hookrow.core.notification import Outcome, Recorded
 from hookrow.dashboard import listing
 from hookrow.dashboard.asking import Fields, Mistake, fields, linked
 from hookrow.dashboard.site import Site
+from hookrow.describe import printable
 from hookrow.http import RequestHead
 from hookrow.observability.logging import mask_email
 from hookrow.receiver.manual import change_suppression
 from hookrow.receiver.replay import arrivals_of
 from hookrow.receiver.replay import replay as replay_arrivals
-from hookrow.story import printable
 
 log = logging.getLogger("hookrow")
 

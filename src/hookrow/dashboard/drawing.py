@@ -14,9 +14,9 @@ from hookrow import __version__
 from hookrow.core.log_entry import Result
 from hookrow.core.notification import RowId
 from hookrow.dashboard.asking import linked
-from hookrow.figures.overview import ago
+from hookrow.describe import format_body, format_time, pluralize, printable
 from hookrow.http import Response
-from hookrow.story import at, laid_out, many, printable
+from hookrow.statistics.overview import ago
 
 LONGEST = 400
 """In characters; what is longer is cut where it is shown among others."""
@@ -54,7 +54,7 @@ def _environment() -> Environment:
 def shown(value: object, longest: int = LONGEST) -> str:
     """Write a value in one line: cut, and what would hide or turn a text escaped."""
     if isinstance(value, datetime):
-        return at(value)
+        return format_time(value)
     text = "none" if value is None else str(value)
     more = f" ... ({len(text):,} characters)" if len(text) > longest else ""
     cut = text[:longest]
@@ -98,6 +98,6 @@ def iso(time: datetime) -> str:
 
 
 _FILTERS: Sequence[Callable[..., str | None]] = (
-    *(ago, at, iso, laid_out, linked, many, percent),
+    *(ago, format_time, iso, format_body, linked, pluralize, percent),
     *(row, sentence, series_name, shown, words),
 )

@@ -15,9 +15,9 @@ from hookrow.dashboard.drawing import Drawn, draw
 from hookrow.dashboard.site import Site
 from hookrow.dashboard.visitor import COOKIE, Authorize, is_ours, new_token, token
 from hookrow.errors import ConfigurationError
-from hookrow.figures import Figures
 from hookrow.http import Request, RequestHead, Response, plain
 from hookrow.providers import Parse, postmark
+from hookrow.statistics import Figures
 from hookrow.stores import Store, StoreError
 from hookrow.stores.timeouts import limited_to
 

@@ -14,9 +14,9 @@ from hookrow.dashboard.asking import FILTERS, TYPES, Fields, Mistake, fields, nu
 from hookrow.dashboard.drawing import Drawn, shown
 from hookrow.dashboard.said import CHANGES, said
 from hookrow.dashboard.site import Site
-from hookrow.figures import Period
+from hookrow.describe import describe_change, describe_outcome, other_changes, superseding
+from hookrow.statistics import Period
 from hookrow.stores.log import Query, with_bodies
-from hookrow.story import change, other_changes, story, superseding
 
 LISTS = 500
 """How many lists a page has: those to which the most was sent."""
@@ -97,9 +97,9 @@ def notification(site: Site, asked: str) -> Drawn:
     values = {
         "title": f"Notification {entry.id}",
         "entry": entry,
-        "story": story(entry),
+        "story": describe_outcome(entry),
         "said": said(entry, site.parse),
-        "superseded": (newer.id, change(newer, site.parse)) if newer else None,
+        "superseded": (newer.id, describe_change(newer, site.parse)) if newer else None,
         "effects": found.effects(site.store, entry, site.parse),
         "done": DONE.get(wanted.get("done", "")),
     }

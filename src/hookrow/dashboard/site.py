@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hookrow.dashboard.asking import Mistake
-from hookrow.figures import Figures
 from hookrow.providers import Parse
+from hookrow.statistics import Figures
 from hookrow.stores import Store
 from hookrow.stores.log import LogReader
 

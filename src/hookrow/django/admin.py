@@ -23,6 +23,7 @@ from hookrow.core.log_entry import (
     stored_recipient,
 )
 from hookrow.core.notification import Outcome, Recorded
+from hookrow.describe import describe_outcome, format_body, pluralize, printable
 from hookrow.django.conf import conf
 from hookrow.django.large_table import LargeTableAdmin, condition_filter
 from hookrow.django.models import Notification
@@ -31,7 +32,6 @@ from hookrow.django.suppression import SuppressionAdmin
 from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.receiver.replay import arrivals_of, matching_entries, replay
 from hookrow.stores.log import Query
-from hookrow.story import laid_out, many, printable, story
 
 __all__ = ["NotificationAdmin", "SuppressionAdmin"]
 
@@ -98,14 +98,16 @@ class NotificationAdmin(LargeTableAdmin):
     @admin.display(description="history")
     def history(self, entry: Notification) -> str:
         """Return the attempts and their result, in a sentence."""
-        return printable(story(msgspec.convert(entry, StoredEntry, from_attributes=True)))
+        return printable(
+            describe_outcome(msgspec.convert(entry, StoredEntry, from_attributes=True))
+        )
 
     @admin.display(description="body", empty_value="not kept")
     def formatted_body(self, entry: Notification) -> SafeString | None:
         """Return the body, indented if it is JSON and truncated if it is long."""
         if entry.body is None:
             return None
-        return format_html('<pre style="white-space: pre-wrap">{}</pre>', laid_out(entry.body))
+        return format_html('<pre style="white-space: pre-wrap">{}</pre>', format_body(entry.body))
 
     @admin.action(description="Replay: record them again", permissions=["replay"])
     def replay(self, request: HttpRequest, queryset: QuerySet[Notification]) -> None:
@@ -130,7 +132,9 @@ class NotificationAdmin(LargeTableAdmin):
             self.message_user(request, "None of them is in the log any more.", messages.WARNING)
             return
         results = ", ".join(f"{number} {name}" for name, number in counts.items())
-        self.message_user(request, f"{many(counts.total(), 'notification')} replayed: {results}.")
+        self.message_user(
+            request, f"{pluralize(counts.total(), 'notification')} replayed: {results}."
+        )
 
     def search(self, queryset: QuerySet[Notification], term: str) -> QuerySet[Notification]:
         """Return the entries of an address or a message, or with that number."""

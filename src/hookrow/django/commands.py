@@ -14,20 +14,20 @@ from django.db import Error, connections
 from django.db.migrations.executor import MigrationExecutor
 from django.urls import NoReverseMatch, reverse
 
-from hookrow.check import check_encoding, check_fit, check_mapping
 from hookrow.cli import Commands
 from hookrow.cli.check import report
 from hookrow.cli.log import log, prune, replay
 from hookrow.cli.options import JSON
 from hookrow.cli.simulate import simulate
 from hookrow.cli.stats import stats
-from hookrow.clocks import SECONDS, compare
 from hookrow.diagnostics.advice import repeated_emails
+from hookrow.diagnostics.check import check_encoding, check_fit, check_mapping
+from hookrow.diagnostics.clock import SECONDS, compare
+from hookrow.diagnostics.result import CheckResult, Level, several_rows
 from hookrow.django.conf import conf
 from hookrow.django.models import Notification
 from hookrow.django.receiver import store
 from hookrow.errors import ConfigurationError
-from hookrow.finding import Finding, Level, several_rows
 from hookrow.observability.logging import mask_email
 from hookrow.outside import look
 from hookrow.stores import Store, StoreError
@@ -89,14 +89,14 @@ def check(context: click.Context, *, url: str | None, as_json: bool) -> None:
     context.exit(report(findings, as_json=as_json))
 
 
-def _findings() -> Iterator[Finding]:
+def _findings() -> Iterator[CheckResult]:
     """Run Django's system checks, and then check the database."""
     messages = run_checks(tags=["hookrow"])
     for message in messages:
         text = " ".join(filter(None, (message.msg, message.hint)))
-        yield Finding(_level(message.level), str(message.id), text)
+        yield CheckResult(_level(message.level), str(message.id), text)
     if not messages:
-        yield Finding(Level.OK, "settings", "Every system check of hookrow passes.")
+        yield CheckResult(Level.OK, "settings", "Every system check of hookrow passes.")
     if any(message.id == "hookrow.E004" for message in messages):
         return
     migrations = _migrations()
@@ -105,7 +105,7 @@ def _findings() -> Iterator[Finding]:
         yield from _tables()
 
 
-def _tables() -> Iterator[Finding]:
+def _tables() -> Iterator[CheckResult]:
     """Check that the tables are what the models say, and what works and could be better."""
     database, schema = store().database, store().mapping.schema
     fit = check_fit(database, schema)
@@ -124,17 +124,17 @@ def _level(level: int) -> Level:
     return Level.WARNING if level >= WARNING else Level.OK
 
 
-def _migrations() -> Finding:
+def _migrations() -> CheckResult:
     try:
         executor = MigrationExecutor(connections[conf.database])
     except Error as error:
-        return Finding(Level.ERROR, "database", f"It cannot be reached: {error}".strip())
+        return CheckResult(Level.ERROR, "database", f"It cannot be reached: {error}".strip())
     leaves = [leaf for leaf in executor.loader.graph.leaf_nodes() if leaf[0] in _APPS]
     missing = [migration for migration, _ in executor.migration_plan(leaves)]
     if not missing:
-        return Finding(Level.OK, "migrations", "All are applied.")
+        return CheckResult(Level.OK, "migrations", "All are applied.")
     names = ", ".join(map(str, missing))
-    return Finding(Level.ERROR, "migrations", f"Not applied: {names}. Run: manage.py migrate")
+    return CheckResult(Level.ERROR, "migrations", f"Not applied: {names}. Run: manage.py migrate")
 
 
 def _seconds() -> SupportsFloat:
@@ -144,11 +144,11 @@ def _seconds() -> SupportsFloat:
         return seconds
 
 
-def _emails() -> Iterator[Finding]:
+def _emails() -> Iterator[CheckResult]:
     try:
         count, example = repeated_emails(store().database, store().queries)
     except StoreError as error:
-        yield Finding(Level.WARNING, "emails", f"They could not be compared: {error}")
+        yield CheckResult(Level.WARNING, "emails", f"They could not be compared: {error}")
         return
     if count:
         yield several_rows(count, mask_email(example))

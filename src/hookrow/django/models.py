@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from django.db import models
 
+from hookrow.describe import printable
 from hookrow.django.fields import UTCDateTimeField
-from hookrow.story import printable
 
 if TYPE_CHECKING:
     _Text = models.CharField[str, str]

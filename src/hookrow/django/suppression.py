@@ -18,11 +18,11 @@ from django.template.response import TemplateResponse
 
 from hookrow.core.notification import Arrival, Key, Reactivated, Recorded
 from hookrow.core.rules import decide, lookup_keys
+from hookrow.describe import pluralize
 from hookrow.django.conf import conf
 from hookrow.django.receiver import store
 from hookrow.errors import HookrowError
 from hookrow.receiver.manual import change_suppression
-from hookrow.story import many
 
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[Any]
@@ -80,7 +80,7 @@ class SuppressionAdmin(_Admin):
         except HookrowError as error:
             self.message_user(request, f"Stopped after {done}: {error}", messages.ERROR)
             return None
-        text = f"{many(done, 'suppression')} {'set' if suppress else 'lifted'}."
+        text = f"{pluralize(done, 'suppression')} {'set' if suppress else 'lifted'}."
         if done < len(rows):
             text += f" {len(rows) - done} could not be: see the log of notifications."
         self.message_user(request, text, messages.SUCCESS if done else messages.WARNING)

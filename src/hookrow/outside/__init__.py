@@ -11,7 +11,7 @@ from dataclasses import replace
 from secrets import token_urlsafe
 
 from hookrow.core.notification import Refusal
-from hookrow.finding import Explained, Finding, Level
+from hookrow.diagnostics.result import CheckResult, Explained, Level
 from hookrow.outside.address import Address, is_public, read
 from hookrow.outside.asking import PATIENCE, Answer, Caller
 from hookrow.outside.proof import (
@@ -29,7 +29,7 @@ SLOW = 5.0
 """In seconds; hookrow's own deadline, so that what takes longer is not its doing alone."""
 
 
-def look(url: str, secret: str | None, *, patience: float = PATIENCE) -> Iterator[Finding]:
+def look(url: str, secret: str | None, *, patience: float = PATIENCE) -> Iterator[CheckResult]:
     """Look at everything in order; what cannot be seen for an error before is left out.
 
     Raises `ConfigurationError` for what is no web address, or no secret.
@@ -38,7 +38,7 @@ def look(url: str, secret: str | None, *, patience: float = PATIENCE) -> Iterato
     if secret is not None:
         Postmark(secret)
     ips = resolve(address)
-    if isinstance(ips, Finding):
+    if isinstance(ips, CheckResult):
         yield ips
         return
     yield check_addresses(address.host, ips)
@@ -53,14 +53,16 @@ def look(url: str, secret: str | None, *, patience: float = PATIENCE) -> Iterato
         yield from _until_error(_ask(caller, address, secret, safe=channel.safe))
 
 
-def _until_error(findings: Iterator[Finding]) -> Iterator[Finding]:
+def _until_error(findings: Iterator[CheckResult]) -> Iterator[CheckResult]:
     for finding in findings:
         yield finding
         if finding.level is Level.ERROR:
             return
 
 
-def _ask(caller: Caller, address: Address, secret: str | None, *, safe: bool) -> Iterator[Finding]:
+def _ask(
+    caller: Caller, address: Address, secret: str | None, *, safe: bool
+) -> Iterator[CheckResult]:
     """Post one thing after the other; nothing more is posted once an error is taken."""
     made_up = caller.post(address, token_urlsafe())
     yield _check_path(caller, address, made_up)
@@ -73,7 +75,7 @@ def _ask(caller: Caller, address: Address, secret: str | None, *, safe: bool) ->
     yield _check_speed(caller.slowest)
 
 
-def _not_sent(secret: str | None) -> Finding:
+def _not_sent(secret: str | None) -> CheckResult:
     seen = "The secret was not sent, for others could have read it."
     change = "Mend what stands above about TLS, and run this again."
     if secret is None:
@@ -83,7 +85,7 @@ def _not_sent(secret: str | None) -> Finding:
     return Explained(Level.WARNING, "secret", seen, means, change)
 
 
-def _check_path(caller: Caller, address: Address, made_up: Answer) -> Finding:
+def _check_path(caller: Caller, address: Address, made_up: Answer) -> CheckResult:
     """Say what answered, and where hookrow does instead; who is slow is not asked so often."""
     if made_up.tells(Refusal.UNAUTHENTIC):
         return Explained(Level.OK, "path", f"hookrow answers at {address}.")
@@ -101,7 +103,7 @@ _SEARCHED = {"path", "redirect", "page"}
 """Faults that leave it open that hookrow is at another path."""
 
 
-def _check_speed(slowest: float) -> Finding:
+def _check_speed(slowest: float) -> CheckResult:
     seen = f"The slowest answer took {slowest:.2f} s."
     if slowest < SLOW:
         return Explained(Level.OK, "speed", seen)

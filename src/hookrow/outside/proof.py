@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from http import HTTPStatus
 
 from hookrow.core.notification import Refusal
-from hookrow.finding import Explained, Finding, Level
+from hookrow.diagnostics.result import CheckResult, Explained, Level
 from hookrow.http import LARGEST_BODY
 from hookrow.outside.address import Address
 from hookrow.outside.asking import HEADER, Answer, Caller, filled
@@ -32,7 +32,7 @@ def explain_unrefused(address: Address, answer: Answer, how: str) -> Explained:
     )
 
 
-def check_missing(caller: Caller, address: Address, made_up: Answer) -> Finding:
+def check_missing(caller: Caller, address: Address, made_up: Answer) -> CheckResult:
     """Look whether no secret is refused, as a made-up one has been, and each for what it is."""
     if made_up.blames("missing"):
         return _DROPPED
@@ -62,7 +62,7 @@ _ADDED = Explained(
 )
 
 
-def check_right(caller: Caller, address: Address, secret: str) -> Iterator[Finding]:
+def check_right(caller: Caller, address: Address, secret: str) -> Iterator[CheckResult]:
     """Post what can change nothing, with the secret."""
     answer = caller.post(address, secret)
     if answer.tells(Refusal.SUBSCRIBER_NOT_FOUND):
@@ -74,7 +74,7 @@ def check_right(caller: Caller, address: Address, secret: str) -> Iterator[Findi
         yield _odd(address, answer)
 
 
-def _refused(answer: Answer) -> Finding:
+def _refused(answer: Answer) -> CheckResult:
     means = f"The server has another secret, or something in front drops the header {HEADER}."
     return Explained(
         Level.ERROR,
@@ -86,7 +86,7 @@ def _refused(answer: Answer) -> Finding:
     )
 
 
-def _odd(address: Address, answer: Answer) -> Finding:
+def _odd(address: Address, answer: Answer) -> CheckResult:
     level = Level.ERROR
     if answer.tells(Refusal.UNAVAILABLE):
         about = "database"
@@ -110,7 +110,7 @@ def _odd(address: Address, answer: Answer) -> Finding:
     return Explained(level, about, seen, means, change)
 
 
-def check_bodies(caller: Caller, address: Address, secret: str) -> Iterator[Finding]:
+def check_bodies(caller: Caller, address: Address, secret: str) -> Iterator[CheckResult]:
     """Post a body that is just within the limit, and one just over it.
 
     hookrow takes 1 MiB, what is in front of it perhaps less. It is the status that counts:
@@ -133,7 +133,7 @@ def check_bodies(caller: Caller, address: Address, secret: str) -> Iterator[Find
         )
 
 
-def _limited(*, passes: bool) -> Finding:
+def _limited(*, passes: bool) -> CheckResult:
     """Say that less than 1 MiB is taken, and whether 64 KiB are."""
     if passes:
         level, small = Level.WARNING, "one of 64 KiB is not"
@@ -149,7 +149,7 @@ def _limited(*, passes: bool) -> Finding:
     )
 
 
-def _too_large(answer: Answer) -> Finding:
+def _too_large(answer: Answer) -> CheckResult:
     """Look at how it is refused: a proxy, whom a server hangs up on, may say so by a 502."""
     refused = (0, Refusal.TOO_LARGE.status)
     if answer.status in refused or answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:

@@ -6,7 +6,7 @@ import errno
 import socket
 from collections.abc import Sequence
 
-from hookrow.finding import Explained, Finding, Level
+from hookrow.diagnostics.result import CheckResult, Explained, Level
 from hookrow.outside.address import Address, is_public
 from hookrow.outside.asking import said
 
@@ -14,7 +14,7 @@ _WAIT = 5.0
 """In seconds; how long one of the addresses is tried."""
 
 
-def resolve(address: Address) -> Sequence[str] | Finding:
+def resolve(address: Address) -> Sequence[str] | CheckResult:
     """Return the IP addresses of the name, or what to do where it has none."""
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
@@ -29,7 +29,7 @@ def resolve(address: Address) -> Sequence[str] | Finding:
     return list(dict.fromkeys(str(to[0]) for *_, to in found))
 
 
-def check_addresses(host: str, ips: Sequence[str]) -> Finding:
+def check_addresses(host: str, ips: Sequence[str]) -> CheckResult:
     """Look whether the provider could reach them."""
     seen = f"{host} is {', '.join(ips)}."
     if not any(map(is_public, ips)):
@@ -41,7 +41,7 @@ def check_addresses(host: str, ips: Sequence[str]) -> Finding:
     return Explained(Level.OK, "dns", seen)
 
 
-def check_port(address: Address, ips: Sequence[str]) -> Finding:
+def check_port(address: Address, ips: Sequence[str]) -> CheckResult:
     """Connect to each of the addresses: the provider may choose any."""
     faults = {ip: fault for ip in ips if (fault := _fault(ip, address.port))}
     seen = "; ".join(f"{ip}: {said(fault)}" for ip, fault in faults.items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from http import HTTPStatus
 
-from hookrow.finding import Explained, Level
+from hookrow.diagnostics.result import Explained, Level
 from hookrow.outside.address import Address
 from hookrow.outside.asking import Answer, shown
 

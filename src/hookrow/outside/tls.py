@@ -7,7 +7,7 @@ import ssl
 from dataclasses import dataclass
 from time import time
 
-from hookrow.finding import Explained, Finding, Level
+from hookrow.diagnostics.result import CheckResult, Explained, Level
 from hookrow.outside.address import Address
 from hookrow.outside.asking import said
 
@@ -27,7 +27,7 @@ class Channel:
     others may read it, and the context checks no certificate.
     """
 
-    finding: Finding
+    finding: CheckResult
     context: ssl.SSLContext | None = None
     usable: bool = True
     safe: bool = False
@@ -84,7 +84,7 @@ def _shake_hands(address: Address, context: ssl.SSLContext) -> tuple[str, float]
         return secured.version() or "?", float(seconds)
 
 
-def _trusted(version: str, ends: float) -> Finding:
+def _trusted(version: str, ends: float) -> CheckResult:
     left = ends - time()
     seen = f"{version}; the certificate is trusted and ends in {left / 86_400:.0f} days."
     if left >= SOON:
@@ -120,14 +120,14 @@ _UNTRUSTED = {
 """By OpenSSL's codes: https://docs.openssl.org/3.0/man3/X509_STORE_CTX_get_error/"""
 
 
-def _untrusted(address: Address, error: ssl.SSLCertVerificationError) -> Finding:
+def _untrusted(address: Address, error: ssl.SSLCertVerificationError) -> CheckResult:
     how = f"is not trusted: {said(Exception(error.verify_message))}"
     seen, (means, change) = _UNTRUSTED.get(error.verify_code, (how, _CHAIN))
     seen = f"The certificate {seen.format(host=address.host)}."
     return Explained(Level.ERROR, "tls", seen, means, change)
 
 
-def _failed(address: Address, error: Exception) -> Finding:
+def _failed(address: Address, error: Exception) -> CheckResult:
     if "WRONG_VERSION_NUMBER" in str(error):
         seen = f"Port {address.port} does not speak TLS."
         means = "It is a plain http server, or no web server."

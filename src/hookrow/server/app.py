@@ -12,19 +12,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hookrow.asgi import ASGI, Receive, Scope, Send
-from hookrow.check import check_secrets
 from hookrow.concurrency import PeriodicTask
+from hookrow.diagnostics.check import check_secrets
+from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.errors import ConfigurationError
-from hookrow.finding import Finding, Level
 from hookrow.observability.logging import rate_limit
 from hookrow.observability.observer import Observer
 from hookrow.providers.postmark import Postmark
 from hookrow.receiver.receiver import Receiver
-from hookrow.retention import pruned
 from hookrow.server import RECEIVER
 from hookrow.server.health import DatabaseProbe, Liveness, Readiness
 from hookrow.server.settings import Settings, dashboard_path
-from hookrow.stores.log import LogReader
+from hookrow.stores.log import LogReader, prune_old
 from hookrow.stores.sql import SQLStore
 
 if TYPE_CHECKING:
@@ -145,7 +144,7 @@ class Server:
 
     def _prune(self, entries: LogReader) -> None:
         settings = self._settings
-        count = sum(pruned(entries, keep=settings.keep, keep_bodies=settings.keep_bodies))
+        count = sum(prune_old(entries, keep=settings.keep, keep_bodies=settings.keep_bodies))
         if count:
             log.info("Pruned %d entries and bodies from the log.", count)
 
@@ -164,7 +163,7 @@ def _dashboard(settings: Settings, store: SQLStore) -> Dashboard:
     )
 
 
-def warn_of_secret(finding: Finding) -> None:
+def warn_of_secret(finding: CheckResult) -> None:
     """Log the warning of the check of the secrets, if there is one."""
     if finding.level is Level.WARNING:
         log.warning(f"The webhook secret: {finding.text}")

@@ -7,9 +7,9 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from hookrow import migrations
-from hookrow.check import check_database
 from hookrow.core.schema import Schema
-from hookrow.finding import Level
+from hookrow.diagnostics.check import check_database
+from hookrow.diagnostics.result import Level
 from hookrow.http import Request, RequestHead, Response, plain
 from hookrow.receiver.batch import BatchWriter, QueueFull
 from hookrow.stores import StoreError

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from hookrow import migrations
-from hookrow.check import check_database, check_secrets
 from hookrow.core.schema import Schema
+from hookrow.diagnostics.check import check_database, check_secrets
+from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.errors import ConfigurationError
-from hookrow.finding import Finding, Level
 from hookrow.receiver.spool import Spool
 from hookrow.server.app import warn_of_secret
 from hookrow.server.settings import Settings
@@ -78,5 +78,5 @@ def _prepare_database(database: Database, settings: Settings) -> None:
         log.warning(f"The database cannot be reached yet; responses are 503. {finding.text}")
 
 
-def _errors(database: Database, schema: Schema) -> Iterator[Finding]:
+def _errors(database: Database, schema: Schema) -> Iterator[CheckResult]:
     return (each for each in check_database(database, schema) if each.level is Level.ERROR)

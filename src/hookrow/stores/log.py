@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from hookrow.core.log_entry import (
+    PARKED_FOR,
     Result,
     StoredEntry,
     stored_message_id,
@@ -239,3 +240,19 @@ def with_bodies(log: LogReader, listed: Sequence[StoredEntry]) -> Iterator[Store
         found = log.newest(Query(ids=ids[:PORTION]), limit=PORTION)
         yield from found
         ids = [each for each in ids if each < found[-1].id] if found else ids[PORTION:]
+
+
+def prune_old(
+    log: LogReader, *, keep: timedelta | None, keep_bodies: timedelta | None
+) -> Iterator[int]:
+    """Delete entries and bodies by the age of their last arrival; yield the number in each batch.
+
+    None keeps them forever. Parked notifications are kept until their retries end. Raises a
+    `StoreError`.
+    """
+    now = datetime.now(UTC)
+    for age, bodies_only in ((keep, False), (keep_bodies, True)):
+        if age is not None:
+            yield from log.prune(
+                before=now - age, parked_before=now - PARKED_FOR, bodies_only=bodies_only
+            )

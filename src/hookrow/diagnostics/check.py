@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Protocol, SupportsFloat
 
 from hookrow import migrations
-from hookrow.clocks import SECONDS, compare
 from hookrow.core.schema import Schema
 from hookrow.diagnostics.advice import (
     Relation,
@@ -18,8 +17,9 @@ from hookrow.diagnostics.advice import (
     naive_times,
     repeated_emails,
 )
+from hookrow.diagnostics.clock import SECONDS, compare
+from hookrow.diagnostics.result import CheckResult, Level, several_rows
 from hookrow.errors import ConfigurationError, HookrowError
-from hookrow.finding import Finding, Level, several_rows
 from hookrow.observability.logging import mask_email
 from hookrow.providers.postmark import SHORTEST_SECRET, Postmark
 from hookrow.stores import AccessDenied, StoreError, Unavailable
@@ -51,7 +51,7 @@ class Configuration(Protocol):
         """Return the accepted secrets. Raises `ConfigurationError`."""
 
 
-def check(settings: Configuration) -> Iterator[Finding]:
+def check(settings: Configuration) -> Iterator[CheckResult]:
     """Look at everything; what cannot be looked at for an error before is left out."""
     yield check_secrets(settings)
     try:
@@ -61,46 +61,48 @@ def check(settings: Configuration) -> Iterator[Finding]:
             if all(finding.level is Level.OK for finding in findings):
                 yield from _check_tables(database, verify(database, settings.schema))
     except ConfigurationError as error:
-        yield Finding(Level.ERROR, "database", str(error))
+        yield CheckResult(Level.ERROR, "database", str(error))
 
 
-def check_secrets(settings: Configuration) -> Finding:
+def check_secrets(settings: Configuration) -> CheckResult:
     """Look at the secrets, without showing any."""
     try:
         secrets = settings.accepted()
         Postmark(*secrets)
     except ConfigurationError as error:
-        return Finding(Level.ERROR, "secret", str(error))
+        return CheckResult(Level.ERROR, "secret", str(error))
     shortest = min(map(len, secrets))
     if shortest < SHORTEST_SECRET:
-        return Finding(
+        return CheckResult(
             Level.WARNING,
             "secret",
             f"It has {shortest} characters and can be guessed: take {SHORTEST_SECRET} or more.",
         )
     if settings.secret_file and Path(settings.secret_file).stat().st_mode & 0o077:
-        return Finding(
+        return CheckResult(
             Level.WARNING,
             "secret",
             f"Others may read the file: chmod 600 {settings.secret_file}",
         )
-    return Finding(Level.OK, "secret", "It is set.")
+    return CheckResult(Level.OK, "secret", "It is set.")
 
 
-def check_database(database: Database, schema: Schema) -> Iterator[Finding]:
+def check_database(database: Database, schema: Schema) -> Iterator[CheckResult]:
     """Look whether the database answers, is migrated, and has what the schema names."""
     if file := missing_file(database):
-        yield Finding(Level.ERROR, "database", f"There is no {file}. Run: hookrow db upgrade")
+        yield CheckResult(Level.ERROR, "database", f"There is no {file}. Run: hookrow db upgrade")
         return
     try:
         current = migrations.current(database)
     except AccessDenied as error:
-        yield Finding(Level.ERROR, "access", str(error))
+        yield CheckResult(Level.ERROR, "access", str(error))
         return
     except Unavailable as error:
-        yield Finding(Level.ERROR, "database", f"{error}. Start it, or set HOOKROW_DATABASE_URL.")
+        yield CheckResult(
+            Level.ERROR, "database", f"{error}. Start it, or set HOOKROW_DATABASE_URL."
+        )
         return
-    yield Finding(Level.OK, "database", f"{database} answers.")
+    yield CheckResult(Level.OK, "database", f"{database} answers.")
     fit = check_fit(database, schema)
     if wanted := migrations.needed(schema):
         by_the_host = not current and fit.level is Level.OK
@@ -111,32 +113,32 @@ def check_database(database: Database, schema: Schema) -> Iterator[Finding]:
     yield fit
 
 
-_THEIR_OWN = Finding(Level.OK, "migrations", "Your own migrations created hookrow's tables.")
+_THEIR_OWN = CheckResult(Level.OK, "migrations", "Your own migrations created hookrow's tables.")
 
 
-def check_fit(database: Database, schema: Schema) -> Finding:
+def check_fit(database: Database, schema: Schema) -> CheckResult:
     """Look whether the database has the tables and columns, of types that can work."""
     try:
         verify(database, schema)
     except HookrowError as error:
-        return Finding(Level.ERROR, "tables", str(error))
-    return Finding(Level.OK, "tables", "All tables and columns are there.")
+        return CheckResult(Level.ERROR, "tables", str(error))
+    return CheckResult(Level.OK, "tables", "All tables and columns are there.")
 
 
-def _check_revision(current: Sequence[str], wanted: Sequence[str]) -> Finding:
+def _check_revision(current: Sequence[str], wanted: Sequence[str]) -> CheckResult:
     newest, at = ", ".join(wanted), ", ".join(current)
     for revision in current:
         if not migrations.is_known(revision):
-            return Finding(Level.ERROR, "migrations", migrations.UNKNOWN.format(revision))
+            return CheckResult(Level.ERROR, "migrations", migrations.UNKNOWN.format(revision))
     if set(wanted) <= set(current):
-        return Finding(Level.OK, "migrations", f"They are up to date (revisions {newest}).")
+        return CheckResult(Level.OK, "migrations", f"They are up to date (revisions {newest}).")
     found = f"at {at}, not at {newest}" if current else "not created yet"
-    return Finding(
+    return CheckResult(
         Level.ERROR, "migrations", f"hookrow's tables are {found}. Run: hookrow db upgrade"
     )
 
 
-def _check_tables(database: Database, queries: Queries) -> Iterator[Finding]:
+def _check_tables(database: Database, queries: Queries) -> Iterator[CheckResult]:
     """Look at what works, and could be better."""
     if database.dialect.name == "postgresql":
         yield from compare(partial(_seconds, database))
@@ -146,7 +148,7 @@ def _check_tables(database: Database, queries: Queries) -> Iterator[Finding]:
         hours = Hours(database.dialect, queries.schema)
         counted = queries.schema.log is None or hours.are_there(connection)
     for column, statement in naive:
-        yield Finding(
+        yield CheckResult(
             Level.WARNING,
             "times",
             f"{column} holds no time zone; it is given UTC. To keep one, run: {statement}",
@@ -154,34 +156,34 @@ def _check_tables(database: Database, queries: Queries) -> Iterator[Finding]:
     yield from check_encoding(database)
     yield from check_mapping(database, queries.schema)
     if cached:
-        yield Finding(
+        yield CheckResult(
             Level.WARNING,
             "log",
             f"Its sequence caches ids, so hourly counts may miss entries. Run: {cached}",
         )
     if not counted:
         text = f"Notifications are not counted by hour. {hours.missing}"
-        yield Finding(Level.WARNING, "counts", text)
+        yield CheckResult(Level.WARNING, "counts", text)
     yield from _check_emails(database, queries)
     yield from _check_indexes(database, queries)
 
 
-def check_encoding(database: Database) -> Iterator[Finding]:
+def check_encoding(database: Database) -> Iterator[CheckResult]:
     """Look whether the database can store every character. Raises a `StoreError`."""
     with database.reading() as connection:
         fault = encoding_fault(connection, database.dialect)
     if fault:
-        yield Finding(Level.WARNING, "encoding", fault)
+        yield CheckResult(Level.WARNING, "encoding", fault)
 
 
-def check_mapping(database: Database, schema: Schema) -> Iterator[Finding]:
+def check_mapping(database: Database, schema: Schema) -> Iterator[CheckResult]:
     """Look whether the log was written for the same tables. Raises nothing."""
     try:
         difference = mapping_difference(database, schema)
     except StoreError as error:
         difference = f"The record of the mapping cannot be read: {message(error)}"
     if difference:
-        yield Finding(Level.WARNING, "mapping", difference)
+        yield CheckResult(Level.WARNING, "mapping", difference)
 
 
 def _seconds(database: Database) -> SupportsFloat:
@@ -191,19 +193,19 @@ def _seconds(database: Database) -> SupportsFloat:
         return seconds
 
 
-def _check_indexes(database: Database, queries: Queries) -> Iterator[Finding]:
+def _check_indexes(database: Database, queries: Queries) -> Iterator[CheckResult]:
     try:
         with database.reading() as connection:
             lacking = list(missing_indexes(connection, queries))
     except StoreError as error:
-        yield Finding(Level.ERROR, "indexes", f"A lookup fails: {message(error)}")
+        yield CheckResult(Level.ERROR, "indexes", f"A lookup fails: {message(error)}")
         return
     for each in lacking:
         other = f' There is an index for fold="{each.fold}": write that, or another.'
         how = f"{other if each.fold else ''} {_HOW[each.on]}: {each.statement}"
-        yield Finding(Level.WARNING, "indexes", f"A lookup reads a whole table.{how}")
+        yield CheckResult(Level.WARNING, "indexes", f"A lookup reads a whole table.{how}")
     if not lacking:
-        yield Finding(Level.OK, "indexes", "Every lookup has an index.")
+        yield CheckResult(Level.OK, "indexes", "Every lookup has an index.")
 
 
 _HOW = {
@@ -217,11 +219,11 @@ _HOW = {
 """How an index is made, by what it is to be made on."""
 
 
-def _check_emails(database: Database, queries: Queries) -> Iterator[Finding]:
+def _check_emails(database: Database, queries: Queries) -> Iterator[CheckResult]:
     try:
         count, example = repeated_emails(database, queries)
     except StoreError as error:
-        yield Finding(Level.WARNING, "emails", f"They could not be compared: {message(error)}")
+        yield CheckResult(Level.WARNING, "emails", f"They could not be compared: {message(error)}")
         return
     if count:
         yield several_rows(count, mask_email(example))

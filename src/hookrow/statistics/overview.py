@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from statistics import median, quantiles
 
 from hookrow.core.log_entry import Result
-from hookrow.figures.period import Period
+from hookrow.statistics.period import Period
 from hookrow.stores.census import ListCount
 from hookrow.stores.log import Cell
 

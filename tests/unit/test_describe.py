@@ -12,8 +12,15 @@ from copying import replace
 from hookrow import Arrival, Opened, Reactivated, Recorded, Suppressed, testing
 from hookrow.core.log_entry import Result, StoredEntry, entries
 from hookrow.core.notification import Notification
+from hookrow.describe import (
+    LONGEST_BODY,
+    describe_change,
+    describe_outcome,
+    format_body,
+    other_changes,
+    superseding,
+)
 from hookrow.providers.postmark import parse
-from hookrow.story import LONGEST_BODY, change, laid_out, other_changes, story, superseding
 
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 LATER = {"ended_at": NOON + timedelta(seconds=64), "attempts": 3}
@@ -56,7 +63,7 @@ def test_explanation(first: Result, last: Result, fields: dict[str, Any], senten
     opened = Arrival(Opened("ada@example.com", "m-1", NOON), b"{}", NOON)
     [entry] = entries([opened], [Recorded(())], NOON + timedelta(milliseconds=20))
     logged = StoredEntry(*(*astuple(entry), 1, first))
-    assert story(replace(logged, outcome=last, **fields)) == sentence
+    assert describe_outcome(replace(logged, outcome=last, **fields)) == sentence
 
 
 ADA = "ada@example.com"
@@ -129,7 +136,7 @@ def test_other_changes() -> None:
 )
 def test_names_of_changes(entry: StoredEntry, named: str) -> None:
     """It is named by its reason or its body, as far as they are kept."""
-    assert change(entry, parse) == named
+    assert describe_change(entry, parse) == named
 
 
 @pytest.mark.parametrize(
@@ -142,7 +149,7 @@ def test_names_of_changes(entry: StoredEntry, named: str) -> None:
 )
 def test_json_is_indented_whatever_its_white_space_was(value: object) -> None:
     for body in (json.dumps(value), json.dumps(value, indent=7), json.dumps(value) + " \r\n"):
-        assert laid_out(body) == msgspec.json.format(json.dumps(value), indent=2)
+        assert format_body(body) == msgspec.json.format(json.dumps(value), indent=2)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +157,7 @@ def test_json_is_indented_whatever_its_white_space_was(value: object) -> None:
     [("no JSON\n{", "no JSON\n{"), ('{"a":\u202e1}', '{"a":\\u202e1}'), ("", ""), ("\0", "\\x00")],
 )
 def test_in_other_bodies_what_hides_or_turns_text_is_escaped(body: str, shown: str) -> None:
-    assert laid_out(body) == shown
+    assert format_body(body) == shown
 
 
 @pytest.mark.parametrize(
@@ -160,7 +167,7 @@ def test_bodies_that_are_or_become_large_are_cut(length: int, *, indented: bool)
     depth = 900
     body = "[" * depth + "1," * (length // 2 - depth - 1) + "1 " + "]" * depth
     assert len(body) == length
-    shown, _, end = laid_out(body).rpartition("\n")
+    shown, _, end = format_body(body).rpartition("\n")
     assert len(shown) <= LONGEST_BODY
     assert shown.startswith("[\n  [\n    [") is indented
     assert end == f"... (cut: the body has {length:,} characters)"
@@ -168,4 +175,4 @@ def test_bodies_that_are_or_become_large_are_cut(length: int, *, indented: bool)
 
 def test_a_body_nested_too_deep_for_the_json_library_is_shown_as_it_is() -> None:
     body = "[" * (LONGEST_BODY // 2) + "]" * (LONGEST_BODY // 2)
-    assert laid_out(body) == body
+    assert format_body(body) == body

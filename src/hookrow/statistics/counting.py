@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from itertools import islice
 
-from hookrow.figures.overview import Counts, Delays, delays
+from hookrow.statistics.overview import Counts, Delays, delays
 from hookrow.stores import Store
 from hookrow.stores.census import Census
 from hookrow.stores.log import LogReader

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from time import time
 from typing import SupportsFloat
 
-from hookrow.finding import Explained, Finding, Level
+from hookrow.diagnostics.result import CheckResult, Explained, Level
 from hookrow.stores import StoreError
 
 SECONDS = "SELECT extract(epoch FROM clock_timestamp())"
@@ -16,7 +16,7 @@ TOLERANCE = 60.0
 """In seconds; clocks that differ by no more than this are considered equal."""
 
 
-def compare(ask: Callable[[], SupportsFloat]) -> Iterator[Finding]:
+def compare(ask: Callable[[], SupportsFloat]) -> Iterator[CheckResult]:
     """Warn if the two clocks differ, or if `ask` raises a `StoreError`.
 
     `ask` returns the database's time, in seconds since 1970.
@@ -25,7 +25,7 @@ def compare(ask: Callable[[], SupportsFloat]) -> Iterator[Finding]:
     try:
         theirs = float(ask())
     except StoreError as error:
-        yield Finding(Level.WARNING, "clock", f"It could not be compared: {error}")
+        yield CheckResult(Level.WARNING, "clock", f"It could not be compared: {error}")
         return
     after = time()
     # Exclude the duration of the query.
@@ -34,7 +34,7 @@ def compare(ask: Callable[[], SupportsFloat]) -> Iterator[Finding]:
         yield _differ(behind)
 
 
-def _differ(behind: float) -> Finding:
+def _differ(behind: float) -> CheckResult:
     if behind > 0:
         side = "behind"
         means = (

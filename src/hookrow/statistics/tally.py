@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from threading import Event, Lock
 from time import monotonic
 
-from hookrow.figures.overview import Heard
+from hookrow.statistics.overview import Heard
 from hookrow.stores.log import Cell, LogReader, Query
 
 CHUNK = 10_000

@@ -8,11 +8,11 @@ from functools import partial
 from time import monotonic
 
 from hookrow.concurrency import PeriodicTask, reset_after_fork
-from hookrow.figures.counting import Counting
-from hookrow.figures.overview import Counts, Delays, Heard, Overview, overview
-from hookrow.figures.period import Period
-from hookrow.figures.searching import Found, search
-from hookrow.figures.tally import Tally
+from hookrow.statistics.counting import Counting
+from hookrow.statistics.overview import Counts, Delays, Heard, Overview, overview
+from hookrow.statistics.period import Period
+from hookrow.statistics.searching import Found, search
+from hookrow.statistics.tally import Tally
 from hookrow.stores import Store, StoreError
 from hookrow.stores.log import Query
 

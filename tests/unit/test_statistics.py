@@ -11,12 +11,12 @@ from unittest.mock import Mock
 import pytest
 
 from copying import replace
-from hookrow import Arrival, Opened, Recorded, figures
+from hookrow import Arrival, Opened, Recorded, statistics
 from hookrow.core.log_entry import LogEntry, Result, entries
-from hookrow.figures import Counts, Figures, Heard, Period, searching, tally
-from hookrow.figures.overview import OTHER, TYPES, ago, delays, health, overview
-from hookrow.figures.searching import search
-from hookrow.figures.tally import Tally
+from hookrow.statistics import Counts, Figures, Heard, Period, searching, tally
+from hookrow.statistics.overview import OTHER, TYPES, ago, delays, health, overview
+from hookrow.statistics.searching import search
+from hookrow.statistics.tally import Tally
 from hookrow.stores import Unavailable
 from hookrow.stores.census import ListCount
 from hookrow.stores.log import Cell, Query
@@ -115,7 +115,7 @@ def test_delays_and_rates_are_never_of_nothing() -> None:
 
 
 def test_in_an_outage_the_overview_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "LOOK", 0.01)
+    monkeypatch.setattr(statistics, "LOOK", 0.01)
     monkeypatch.setattr(MemoryLog, "bounds", Mock(side_effect=Unavailable))
     with closing(Figures(MemoryStore())) as made:
         seen = made.overview(Period.DAY, NOW)

@@ -15,7 +15,7 @@ class Level(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """One thing that was looked at; `text` says how it is, and where it is not well what to do."""
 
     level: Level
@@ -24,16 +24,16 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Explained(Finding):
+class Explained(CheckResult):
     """What was seen, as the text; what it `means` and what to `change` where it is not well."""
 
     means: str = ""
     change: str = ""
 
 
-def several_rows(count: int, example: str) -> Finding:
+def several_rows(count: int, example: str) -> CheckResult:
     """Warn of emails that more than one row has; the example as it may be shown."""
-    return Finding(
+    return CheckResult(
         Level.WARNING,
         "emails",
         f"There are several rows of {count} email{'s' if count > 1 else ''}, such as {example}, "

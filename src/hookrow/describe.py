@@ -30,28 +30,28 @@ _WHY = {
 }
 
 
-def story(entry: StoredEntry) -> str:
+def describe_outcome(entry: StoredEntry) -> str:
     """Tell how it ended and why, in a sentence."""
     parts = []
     if entry.first_outcome in _WHY:
         parts.append(f"{_why(entry.first_outcome, entry)} when it came")
-    parts.append(many(entry.attempts, "attempt"))
+    parts.append(pluralize(entry.attempts, "attempt"))
     took = _long(entry.ended_at - entry.received_at)
     if entry.outcome is Result.RECORDED:
         parts.append(f"recorded {took} later" if len(parts) > 1 else f"recorded within {took}")
     elif entry.outcome is not entry.first_outcome:
         parts.append(f"{took} later {_why(entry.outcome, entry)}")
     if entry.retry_at:
-        parts.append(f"tried again {at(entry.retry_at)}")
+        parts.append(f"tried again {format_time(entry.retry_at)}")
     elif entry.outcome not in {Result.RECORDED, Result.UNSUPPORTED}:
         parts.append("not tried again any more")
     return "; ".join(parts)
 
 
-def ended(entry: StoredEntry) -> str:
+def format_result(entry: StoredEntry) -> str:
     """Tell when it ended so, and from where it came then unless in a request."""
     by = {Source.SPOOL: ", from the spool", Source.REPLAY: ", from the log"}
-    return at(entry.ended_at) + by.get(entry.source or Source.LIVE, "")
+    return format_time(entry.ended_at) + by.get(entry.source or Source.LIVE, "")
 
 
 def other_changes(entry: StoredEntry) -> Query | None:
@@ -72,16 +72,16 @@ def superseding(entry: StoredEntry, changes: Iterable[StoredEntry]) -> StoredEnt
     return newest
 
 
-def change(entry: StoredEntry, parse: Parse) -> str:
+def describe_change(entry: StoredEntry, parse: Parse) -> str:
     """Name an entry that changes a suppression, with its time.
 
     Without a reason and a body, it is unknown whether it was a suppression.
     """
     kind = Suppressed if entry.reason else type(parse((entry.body or "").encode()))
-    return f"entry {entry.id}, {_KINDS.get(kind, 'a change')} of {at(_changed_at(entry))}"
+    return f"entry {entry.id}, {_KINDS.get(kind, 'a change')} of {format_time(_changed_at(entry))}"
 
 
-def dry_run_changes(dry_run: DryRun) -> list[str]:
+def describe_dry_run(dry_run: DryRun) -> list[str]:
     """Describe the changes of a dry run, row by row."""
     if not isinstance(dry_run.outcome, Recorded):
         return [f"would be refused: {dry_run.outcome.text}"]
@@ -112,7 +112,7 @@ def _name(row: RowId) -> str:
 
 
 def _shown(value: object) -> str:
-    return at(value) if isinstance(value, datetime) else str(value or "null")
+    return format_time(value) if isinstance(value, datetime) else str(value or "null")
 
 
 def printable(text: str) -> str:
@@ -120,7 +120,7 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
-def laid_out(body: str) -> str:
+def format_body(body: str) -> str:
     """Return the beginning of a body, printable, with a line for each value if it is JSON.
 
     A body longer than `LONGEST_BODY` is not laid out.
@@ -174,12 +174,12 @@ def _compact(body: str) -> str | None:
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\{\}|\[\]|[{}\[\],:]|[^"{}\[\],:]+')
 
 
-def at(time: datetime | None) -> str:
+def format_time(time: datetime | None) -> str:
     """Write a time in UTC, to the second."""
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}" if time else "unknown"
 
 
-def many(number: int, what: str) -> str:
+def pluralize(number: int, what: str) -> str:
     """Write a number of things."""
     return f"{number} {what}{'' if number == 1 else 's'}"
 

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 
-from hookrow.figures.counting import counted
-from hookrow.figures.overview import Overview, overview
-from hookrow.figures.period import Period
-from hookrow.figures.tally import listened
+from hookrow.statistics.counting import counted
+from hookrow.statistics.overview import Overview, overview
+from hookrow.statistics.period import Period
+from hookrow.statistics.tally import listened
 from hookrow.stores import Store
 from hookrow.stores.log import WIDEST, Cell, Grain, LogReader
 
