@@ -39,8 +39,8 @@ define install
 	fi && $$pip install --quiet --disable-pip-version-check $(3)
 endef
 
-.PHONY: help setup demo test test-all acceptance environments erase report test-oldest test-newest check format mutants \
-	bench bench-full clean
+.PHONY: help setup demo test test-all acceptance environments erase report test-oldest test-newest check format \
+	mutants bench clean
 
 help: ## Show what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -105,16 +105,11 @@ format: $(READY) ## Format, and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(PEERS) ## Compare with what one would write instead, in three minutes
+bench: $(PEERS) ## Compare hookrow with common alternatives, in three minutes
 	$(BIN)/python bench/compare.py
 
-bench-full: $(PEERS) ## Compare all, measure growth and every part, write docs/performance.md and scale.md
-	@failed=; for each in "compare.py --full" scale.py run.py observing.py; do \
-		$(BIN)/python bench/$$each || failed="$$failed $$each"; \
-	done; test -z "$$failed" || { echo "Failed:$$failed" >&2; exit 1; }
-
 mutants: $(MUTANTS) ## Measure how many faults in the core the tests detect, in at most 40 minutes
-	$(BIN)/python bench/mutants.py
+	$(BIN)/python tests/mutants.py
 
 # The file is named after the extra.
 $(PEERS) $(MUTANTS): $(READY)

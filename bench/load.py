@@ -1,7 +1,6 @@
-"""The load: wrk, which posts new notifications over a number of connections.
+"""The load: wrk posts new notifications, with one request in flight on each connection.
 
-Each connection has one request in flight. wrk runs on the same cores as what it measures,
-whoever that is.
+wrk shares the machine's cores with the server and the database.
 """
 
 from __future__ import annotations
@@ -18,39 +17,38 @@ from tempfile import NamedTemporaryFile
 from time import time
 from typing import IO
 
-from data import BASE, KINDS, SECRET, SMALL, Size, form, numbers, payload
+from data import BASE, ROWS, SECRET, WEIGHTS, payload, subscribers, targets, template
 
 SCRIPT = Path(__file__).with_name("post.lua")
 
-TIMEOUT = 10
-"""In seconds; an answer that takes longer is an error."""
+RESPONSE_TIMEOUT = 10
+"""In seconds; a later response is an error."""
 
-PATIENCE = 60
-"""In seconds; how much longer than it should wrk may take."""
+EXTRA_TIME = 60
+"""In seconds; how much longer than the load wrk may run."""
 
-AHEAD = 15_000
-"""A second; so many requests are made before the load begins."""
+PREPARED = 15_000
+"""Requests for each second of a load that are built before it begins."""
 
-
-GOLDEN = 0.6180339887
-"""Its multiples, of which only the fractions are taken, keep away from each other."""
+GOLDEN_RATIO = 0.6180339887
+"""The fractions of its multiples are far apart, and so are the places where loads begin."""
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
-    """Where notifications are posted: a path, and the header that proves who posts."""
+class Endpoint:
+    """A path, and the header with the secret."""
 
     path: str = "/provider/webhooks"
-    proof: str = f"X-Provider-Secret: {SECRET}"
+    header: str = f"X-Provider-Secret: {SECRET}"
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What became of a load.
+    """The result of a load.
 
-    Its notifications tell of the second that begins `at`, and those of no other load do.
-    p50 and p99 are in milliseconds, `cores` is for how long wrk itself kept cores busy with
-    it, in seconds. What was in flight at the end is not `answered`.
+    All its events happened in the second that begins `at`, and no event of another load did.
+    `seconds` is the duration, p50 and p99 are in milliseconds. Requests in flight at the end are
+    not `answered`. `errors` counts failed connections, timeouts and statuses of 400 or more.
     """
 
     at: datetime
@@ -60,27 +58,6 @@ class Load:
     p50: float
     p99: float
     errors: int
-    cores: float
-
-    @property
-    def rate(self) -> float:
-        """Notifications answered a second."""
-        return self.answered / self.seconds
-
-
-def load(
-    port: int,
-    connections: int,
-    seconds: int = 2,
-    *,
-    warm_up: int = 1,
-    size: Size = SMALL,
-    door: Door = Door(),
-) -> Load:
-    """Put a server under load; what is posted in the seconds of warming up does not count."""
-    if warm_up:
-        post(port, connections, warm_up, size=size, door=door)
-    return post(port, connections, seconds, size=size, door=door)
 
 
 def post(
@@ -88,67 +65,61 @@ def post(
     connections: int,
     seconds: int,
     *,
-    size: Size,
-    door: Door = Door(),
-    rate: float | None = None,
+    rows: int = ROWS,
+    endpoint: Endpoint = Endpoint(),
 ) -> Load:
-    """Run wrk once. It begins far from where the last loads did: each has other dispatches.
-
-    With a `rate` it posts no more than so many a second, and makes up for what was late.
-    """
+    """Run wrk once. Each load begins at other dispatches than the previous ones."""
     serial = next(_SERIALS)
     at = datetime.fromtimestamp(serial, UTC)
     threads = min(2, connections)
-    told = (
-        *(
-            _requests(door, short=size.short),
-            _lines(size),
-            size.subscribers,
-            BASE,
-            f"{at:%Y-%m-%dT%H:%M:%S}",
-        ),
-        *(int(serial * GOLDEN % 1 * size.dispatches), threads),
-        *(0 if rate else AHEAD * seconds // threads, rate or 0),
+    flags = (
+        *("-t", threads, "-c", connections, "-d", seconds),
+        *("--timeout", RESPONSE_TIMEOUT, "-s", SCRIPT),
     )
-    flags = ("-t", threads, "-c", connections, "-d", seconds, "--timeout", TIMEOUT, "-s", SCRIPT)
-    command = ["wrk", *map(str, flags), f"http://127.0.0.1:{port}/", "--", *map(str, told)]
+    arguments = (
+        *(_request_file(endpoint, rows), _target_file(rows), subscribers(rows), BASE),
+        *(f"{at:%Y-%m-%dT%H:%M:%S}", int(serial * GOLDEN_RATIO % 1 * rows)),
+        *(threads, PREPARED * seconds // threads),
+    )
+    command = ("wrk", *flags, f"http://127.0.0.1:{port}/", "--", *arguments)
     done = subprocess.run(
-        command, check=True, stdout=subprocess.PIPE, text=True, timeout=seconds + PATIENCE
+        list(map(str, command)),
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=seconds + EXTRA_TIME,
     )
-    measured = json.loads(done.stdout.splitlines()[-1])
-    return Load(at=at, connections=connections, **measured)
+    return Load(at=at, connections=connections, **json.loads(done.stdout.splitlines()[-1]))
 
 
 _SERIALS: Iterator[int] = count(int(time()))
-"""A second for each load; none of them is in the future, for a load takes longer than that."""
+"""A second for each load. None is in the future, because a load takes longer than a second."""
 
 
 @cache
-def _requests(door: Door, *, short: bool) -> str:
-    """Write a whole request for each kind, with its blanks; return the file's name."""
-    return _written(
-        "".join(f"{_head(kind, door, short)}{form(kind, short=short)}\0" for kind in KINDS)
-    )
-
-
-def _head(kind: str, door: Door, short: bool) -> str:  # noqa: FBT001 - as `form` has it
-    return (
-        f"POST {door.path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: Postmark\r\n"
-        f"{door.proof}\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(payload(0, kind, 0, short=short))}\r\n\r\n"
-    )
+def _request_file(endpoint: Endpoint, rows: int) -> str:
+    """Write a request of each type with its placeholders, each followed by NUL."""
+    requests = []
+    for record_type in WEIGHTS:
+        length = len(payload(rows, 0, record_type, 0))
+        requests.append(
+            f"POST {endpoint.path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: Postmark\r\n"
+            f"{endpoint.header}\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {length}\r\n\r\n{template(record_type)}\0"
+        )
+    return _file("".join(requests))
 
 
 @cache
-def _lines(size: Size) -> str:
-    """Write what each notification is about; return the file's name."""
-    digits = {kind: digit for digit, kind in enumerate(KINDS, 1)}
-    return _written("".join(f"{n:09}{digits[kind]}\n" for n, kind in numbers(size)))
+def _target_file(rows: int) -> str:
+    """Write a line for each notification: the dispatch's number, and one digit for the type."""
+    digits = {record_type: digit for digit, record_type in enumerate(WEIGHTS, 1)}
+    return _file("".join(f"{number:09}{digits[each]}\n" for number, each in targets(rows)))
 
 
-def _written(text: str) -> str:
-    """Write a file that is there until the process ends; return its name."""
-    file = NamedTemporaryFile("w")  # noqa: SIM115 - it is gone when it is closed
+def _file(text: str) -> str:
+    """Write a file that exists until the process ends; return its name."""
+    file = NamedTemporaryFile("w")  # noqa: SIM115 - closing deletes it
     _FILES.append(file)
     file.write(text)
     file.flush()

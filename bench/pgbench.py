@@ -1,6 +1,6 @@
-"""The limit: what PostgreSQL does of the same lookups and updates, driven by its own pgbench.
+"""What PostgreSQL does of the same lookups and updates without Python, HTTP and the log.
 
-No Python, no HTTP, no log: prepared statements, a transaction for each notification.
+pgbench runs prepared statements, in one transaction for each notification.
 """
 
 from __future__ import annotations
@@ -8,23 +8,19 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
-from resource import RUSAGE_CHILDREN, getrusage
 from statistics import quantiles
 from tempfile import TemporaryDirectory
 from time import monotonic, sleep
 
-from sqlalchemy import make_url, text
+from sqlalchemy import make_url
 
-from data import BASE, Size
-from places import Place, opened
-from processes import cores
-from proof import Unproved
-from result import Result
+from data import BASE, subscribers
+from environment import Database
+from load import Load
 
-THREE, ONE = "pgbench three", "pgbench one"
-
-_DRAWN = f"""
+_VARIABLES = f"""
 \\set number random(0, {{dispatches}} - 1)
 \\set message {BASE} + :number
 \\set recipient {BASE} + :number % {{subscribers}}
@@ -33,7 +29,7 @@ _EMAIL = "'subscriber-' || :recipient::bigint || '@example.com'"
 _MESSAGE = "'b7bc2f4a-e38e-4336-9af7-' || :message::bigint"
 
 SCRIPTS = {
-    THREE: f"""{_DRAWN}
+    "pgbench three": f"""{_VARIABLES}
 BEGIN;
 SELECT id AS subscriber FROM hookrow_subscribers
 WHERE lower(email COLLATE "C") = {_EMAIL} \\gset
@@ -42,98 +38,80 @@ WHERE provider_message_id = {_MESSAGE} \\gset
 UPDATE hookrow_dispatches SET opened_at = now() WHERE id = :dispatch;
 COMMIT;
 """,
-    ONE: f"""{_DRAWN}
+    "pgbench one": f"""{_VARIABLES}
 UPDATE hookrow_dispatches SET opened_at = now() FROM hookrow_subscribers
 WHERE provider_message_id = {_MESSAGE} AND lower(email COLLATE "C") = {_EMAIL}
     AND hookrow_subscribers.id = subscriber_id;
 """,
 }
 
-MOST = 64
-"""Connections; PostgreSQL's default allows a hundred to all."""
+MAX_CONNECTIONS = 64
+"""PostgreSQL allows a hundred by default."""
 
-SAMPLED = 0.1
-"""Of the transactions; so many are written down, for the percentiles."""
+SAMPLING_RATE = 0.1
+"""The share of the transactions whose latency pgbench writes to its log."""
 
-ENDING = 5
-"""In seconds; how long backends may take to end, at which each says what it did."""
-
-_DONE = re.compile(r"actually processed: (\d+)")
-_FAILED = re.compile(r"failed transactions: (\d+)")
-_RATE = re.compile(r"tps = ([\d.]+)")
+STATISTICS_DELAY = 5.0
+"""In seconds; how long PostgreSQL may take to count the updates of sessions that have ended."""
 
 
-def limit(script: str, place: Place, size: Size, clients: int, seconds: int) -> Result:
-    """Run a script, and see that each of its transactions updated a row. Raises `Unproved`."""
-    assert place.pid is not None
-    updated, base, own = _updated(place), cores(place.pid), _own()
-    with TemporaryDirectory() as folder:
-        said = _run(script, place, size, clients, seconds, Path(folder))
-        latencies = quantiles(_latencies(Path(folder)), n=100)
-    done, failed = int(_found(_DONE, said)), int(_found(_FAILED, said))
-    until = monotonic() + ENDING
-    while (updates := _updated(place) - updated) < done and monotonic() < until:
+def run(script: str, database: Database, rows: int, connections: int, seconds: int) -> Load:
+    """Run a script, and check that each of its transactions updated a row."""
+    at, updated = datetime.now(UTC), _updates(database)
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        output = _run(script, database, rows, connections, seconds, folder)
+        latencies = quantiles(_latencies(folder), n=100)
+    done = int(_find(r"actually processed: (\d+)", output))
+    until = monotonic() + STATISTICS_DELAY
+    while (updates := _updates(database) - updated) < done and monotonic() < until:
         sleep(0.1)
-    if failed or updates < done:
-        raise Unproved(f"{script}: {failed} transactions failed, {updates} of {done} updated.")
-    return Result(
-        name=script,
-        family=script,
-        database=place.name,
-        processes=min(2, clients),
-        log=False,
-        connections=clients,
-        rate=float(_found(_RATE, said)),
+    assert updates >= done, f"only {updates} of {done} transactions updated a row"
+    return Load(
+        at=at,
+        connections=connections,
+        answered=done,
+        seconds=done / float(_find(r"tps = ([\d.]+)", output)),
         p50=latencies[49] / 1000,
         p99=latencies[98] / 1000,
-        server=None,
-        base=(cores(place.pid) - base) / done * 1000,
-        load=(_own() - own) / done * 1000,
-        memory=None,
-        errors=failed,
+        errors=int(_find(r"failed transactions: (\d+)", output)),
     )
 
 
-def _run(script: str, place: Place, size: Size, clients: int, seconds: int, folder: Path) -> str:
-    file = folder / "script.sql"
-    file.write_text(
-        SCRIPTS[script].format(dispatches=size.dispatches, subscribers=size.subscribers)
-    )
-    url = make_url(place.url)
-    assert place.binaries is not None
+def _run(
+    script: str, database: Database, rows: int, connections: int, seconds: int, folder: Path
+) -> str:
+    file, url = folder / "script.sql", make_url(database.url)
+    values = {"dispatches": rows, "subscribers": subscribers(rows)}
+    file.write_text(SCRIPTS[script].format_map(values))
+    assert database.binaries is not None
     command = (
-        *(place.binaries / "pgbench", "-n", "-M", "prepared", "-f", file),
-        *("-c", clients, "-j", min(2, clients), "-T", seconds),
-        *("-l", "--log-prefix", folder / "log", "--sampling-rate", SAMPLED),
+        *(database.binaries / "pgbench", "-n", "-M", "prepared", "-f", file),
+        *("-c", connections, "-j", min(2, connections), "-T", seconds),
+        *("-l", "--log-prefix", folder / "log", "--sampling-rate", SAMPLING_RATE),
         *("-h", url.query["host"], "-U", url.username, url.database),
     )
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise Unproved(f"{script}: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr.strip()
     return done.stdout
 
 
-def _own() -> float:
-    """Return for how long children that have ended, as pgbench has, kept cores busy."""
-    usage = getrusage(RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
 def _latencies(folder: Path) -> Iterator[float]:
-    """Read what was written down, in microseconds: the third of the fields (pgbench(1))."""
+    """Read the latencies in microseconds, the third field of each line (pgbench(1))."""
     for file in folder.glob("log.*"):
         for line in file.read_text().splitlines():
             yield float(line.split()[2])
 
 
-def _updated(place: Place) -> int:
-    """Return how many rows of dispatches were ever updated, as those say that have ended."""
-    question = "SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = 'hookrow_dispatches'"
-    with opened(place.url) as engine, engine.connect() as connection:
-        return int(connection.execute(text(question)).scalar_one())
+def _updates(database: Database) -> int:
+    """Return how many updates of dispatches PostgreSQL has counted, those of ended sessions."""
+    [(updates,)] = database.execute(
+        "SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = 'hookrow_dispatches'"
+    )
+    return int(updates)
 
 
-def _found(pattern: re.Pattern[str], said: str) -> str:
-    match = pattern.search(said)
-    assert match is not None, said
+def _find(pattern: str, output: str) -> str:
+    match = re.search(pattern, output)
+    assert match is not None, output
     return match[1]

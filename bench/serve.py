@@ -1,8 +1,9 @@
-"""What `hookrow serve` costs: CPU for each notification over HTTP, with the log.
+"""The cost of `hookrow serve` over HTTP, with the log: `python bench/serve.py`.
 
-`python bench/serve.py [--against COMMIT] [--turns N] [--connections N] [--seconds N]` measures the
-server, PostgreSQL's own processes, the rate, and the median latency of one connection. With
---against, a commit and this tree take turns on the same databases, and medians are compared.
+Prints the CPU time of the server and of PostgreSQL for each notification, the rate, and the median
+latency with one connection. With `--against COMMIT`, that commit and this tree alternate on the
+same databases; with `--metrics`, this tree without and with Prometheus metrics. The medians of the
+turns are compared: only their ratios are valid if the machine has other work.
 """
 
 from __future__ import annotations
@@ -11,83 +12,80 @@ import argparse
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from statistics import median
 
-from sqlalchemy import text
-
-from data import SECRET, SMALL
-from load import load
-from places import Place, opened, places, reset
-from processes import cores, free_port, running
-from record import ROOT, checkout
+from data import ROWS, SECRET
+from environment import Database, cpu_seconds, databases, free_port, running
+from load import post
+from record import ROOT, checkout, format_turns
 
 _FIRST_EDITION = (
     "CREATE TABLE IF NOT EXISTS hookrow_version (version_num VARCHAR(32) NOT NULL)",
     "INSERT INTO hookrow_version VALUES ('0001'), ('0002')",
 )
-"""What the first edition looks for in a database that it has not created."""
+"""The table without which the first edition refuses a database that it has not created."""
 
 
 def main() -> None:
-    """Print the costs of this tree, or compare them with another commit's."""
+    """Print the costs, and ratios if two variants are compared."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--against", metavar="COMMIT", help="compare with this commit")
+    variants = parser.add_mutually_exclusive_group()
+    variants.add_argument("--against", metavar="COMMIT", help="compare with this commit")
+    variants.add_argument("--metrics", action="store_true", help="compare with metrics")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--connections", type=int, default=64)
-    parser.add_argument("--seconds", type=int, default=4, help="of each load")
-    given = parser.parse_args()
-    found: defaultdict[str, list[tuple[float, ...]]] = defaultdict(list)
-    with (
-        checkout(given.against) if given.against else nullcontext(ROOT) as other,
-        places(SMALL) as made,
-    ):
-        trees = [other, ROOT] if given.against else [ROOT]
-        for place in made.values():
-            _admit_first_edition(place)
-        for turn in range(given.turns):
-            for name, place in made.items():
-                turns = [measure(tree, place, given) for tree in trees]
-                for what in turns[-1]:
-                    found[f"{name}: {what}"].append(tuple(each[what] for each in turns))
-            print(f"turn {turn + 1} of {given.turns}", file=sys.stderr)
-    for name, values in found.items():
-        medians = [median(each) for each in zip(*values, strict=True)]
-        ratios = " ".join(f"{each[-1] / each[0]:.2f}" for each in values if len(each) > 1)
-        ratio = f"{medians[-1] / medians[0]:6.2f}  by turn {ratios}" if ratios else ""
-        print(f"{name:40} {' '.join(f'{each:9.2f}' for each in medians)} {ratio}")
+    parser.add_argument("--seconds", type=int, default=4, help="duration of a load")
+    options = parser.parse_args()
+    other = checkout(options.against) if options.against else nullcontext(ROOT)
+    turns: defaultdict[str, list[tuple[float, ...]]] = defaultdict(list)
+    with other as tree, databases(ROWS) as created:
+        commands: list[tuple[Path, Sequence[str]]] = [(ROOT, ())]
+        if options.against:
+            commands.insert(0, (tree, ()))
+        elif options.metrics:
+            commands.append((ROOT, ("--metrics",)))
+        for database in created.values():
+            database.execute(*_FIRST_EDITION)
+        for turn in range(options.turns):
+            for name, database in created.items():
+                costs = [measure(*each, database, options) for each in commands]
+                for what in costs[0]:
+                    turns[f"{name}: {what}"].append(tuple(each[what] for each in costs))
+            print(f"turn {turn + 1} of {options.turns}", file=sys.stderr)
+    for name, values in turns.items():
+        print(f"{name:40}", format_turns(values))
 
 
-def measure(tree: Path, place: Place, given: argparse.Namespace) -> Mapping[str, float]:
-    """Serve with the package of a tree, and put the server under load."""
-    reset(place)
+def measure(
+    tree: Path, flags: Sequence[str], database: Database, options: argparse.Namespace
+) -> Mapping[str, float]:
+    """Run the server of a tree, and put it under load."""
+    database.empty_log()
+    database.settle()
     port = free_port()
-    command = (sys.executable, "-m", "hookrow", "serve", "--port", port, "--no-sweep")
+    command = (sys.executable, "-m", "hookrow", "serve", "--port", port, "--no-sweep", *flags)
     variables = {
         "PYTHONPATH": os.fspath(tree / "src"),
         "HOOKROW_SECRET": SECRET,
-        "HOOKROW_DATABASE_URL": place.url,
+        "HOOKROW_DATABASE_URL": database.url,
         "HOOKROW_LOG_LEVEL": "error",
     }
     with running(command, port, variables) as pid:
-        before = cores(pid), cores(place.pid) if place.pid else 0.0
-        many = load(port, given.connections, given.seconds, warm_up=0)
-        server = cores(pid) - before[0]
-        database = cores(place.pid) - before[1] if place.pid else 0.0
-        one = load(port, 1, 1)
+        before = cpu_seconds(pid), cpu_seconds(database.pid)
+        many = post(port, options.connections, options.seconds)
+        after = cpu_seconds(pid), cpu_seconds(database.pid)
+        post(port, 1, 1)  # to warm up
+        one = post(port, 1, 1)
     assert not many.errors, "not every response was 200"
-    costs = {"server, us of CPU": server / many.answered * 1e6}
-    if place.pid:
-        costs["database, us of CPU"] = database / many.answered * 1e6
-    return costs | {"rate, a second": many.rate, "p50 of one connection, ms": one.p50}
-
-
-def _admit_first_edition(place: Place) -> None:
-    with opened(place.url) as engine, engine.begin() as connection:
-        for statement in _FIRST_EDITION:
-            connection.execute(text(statement))
+    server, postgres = ((b - a) / many.answered * 1e6 for a, b in zip(before, after, strict=True))
+    return {
+        "server, us of CPU": server,
+        **({"own processes, us of CPU": postgres} if database.pid else {}),
+        "rate, per second": many.answered / many.seconds,
+        "p50 of one connection, ms": one.p50,
+    }
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ import asyncio
 import gc
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from itertools import cycle
 from time import process_time, sleep, thread_time
@@ -23,7 +22,8 @@ import uvicorn
 import uvloop
 from uvicorn.server import ServerState
 
-from data import SECRET, payloads
+from data import ROWS, SECRET, payloads
+from environment import databases
 from hookrow import Arrival, Postmark, Receiver, Recorded
 from hookrow.core.log_entry import entries
 from hookrow.core.notification import Refusal
@@ -35,8 +35,7 @@ from hookrow.server import RECEIVER
 from hookrow.server.protocol import NotificationProtocol
 from hookrow.stores import Store
 from hookrow.stores.memory import MemoryStore
-from hookrow.stores.sql import SQLStore
-from places import databases
+from record import open_store, read_arrivals
 
 CONNECTIONS = 64
 REQUESTS = 20_000
@@ -188,7 +187,7 @@ def before_the_database() -> dict[str, float]:
 
 def at_the_database(store: Store, group: int) -> dict[str, float]:
     """Return the CPU time of each step of `record`."""
-    arrivals = [read(_PROVIDER, body, datetime.now(UTC)) for body in payloads()]
+    arrivals = read_arrivals()
     groups = [arrivals[n : n + group] for n in range(0, len(arrivals) - group + 1, group)]
     count = len(groups) // TURNS
     turns = [dict(_measured(store, groups[n * count : (n + 1) * count])) for n in range(TURNS)]
@@ -233,45 +232,21 @@ def main() -> None:
     """Print a table for the steps before the database, and one for each database."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--group", type=int, default=32, help="notifications in a group")
-    parser.add_argument("--django", action="store_true", help="through Django's connection")
+    parser.add_argument("--django", action="store_true", help="through a Django project's store")
     parser.add_argument("--only", choices=["database"], help="leave out the steps before it")
-    given = parser.parse_args()
+    options = parser.parse_args()
     gc.freeze()
-    if not given.only:
+    if not options.only:
         _print("before the database", before_the_database())
-    with databases() as urls:
-        for name, url in urls.items():
-            with _django_store(url) if given.django else closing(SQLStore(url)) as store:
-                where = f"{name}{', Django' * given.django}, groups of {given.group}"
-                _print(where, at_the_database(store, given.group))
+    with databases(ROWS) as created:
+        for name, database in created.items():
+            with open_store(database.url, django=options.django) as store:
+                title = f"{name}{', Django' * options.django}, groups of {options.group}"
+                _print(title, at_the_database(store, options.group))
 
 
-@contextmanager
-def _django_store(url: str) -> Iterator[Store]:
-    """Open the store of a Django project with the tables of hookrow."""
-    import django  # noqa: PLC0415 - before its settings
-    from django.conf import settings  # noqa: PLC0415
-    from django.db import connections  # noqa: PLC0415
-
-    from django_project.manage import database  # noqa: PLC0415 - of the tests
-
-    if not settings.configured:
-        apps = ["hookrow.django", "hookrow.django.tables"]
-        settings.configure(INSTALLED_APPS=apps, DATABASES={"default": database(url)})
-        django.setup()
-    from hookrow.django.store import DjangoStore  # noqa: PLC0415 - its models need the apps
-
-    connections.settings["default"] = connections.configure_settings({"default": database(url)})[
-        "default"
-    ]
-    connections["default"].close()
-    del connections["default"]
-    yield DjangoStore()
-    connections["default"].close()
-
-
-def _print(where: str, costs: dict[str, float]) -> None:
-    print(f"{where:36} {'us':>6}  share")
+def _print(title: str, costs: dict[str, float]) -> None:
+    print(f"{title:36} {'us':>6}  share")
     total = sum(costs.values())
     for step, cost in costs.items():
         print(f"  {step:34} {cost:6.1f} {cost / total:6.0%}")

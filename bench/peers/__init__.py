@@ -1,1 +1,1 @@
-"""What is compared with: each as it would be written by who needs no more than this."""
+"""The alternatives, each as a developer would write it who needs no more than this."""

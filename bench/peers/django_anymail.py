@@ -1,50 +1,92 @@
-"""What a Django developer writes: anymail reads the notification, the ORM records it.
+"""A Django project in which anymail parses notifications and the ORM records them on PostgreSQL.
 
-It sets on the same rows what hookrow sets, in a transaction; it keeps no log, and what
-matches no row is passed over, for anymail answers 200 whatever a receiver finds.
+Each is recorded in a transaction, on the same columns as hookrow. There is no log, and a
+notification that matches no row is ignored, because anymail returns 200 in any case. The settings
+are those of `startproject`, with persistent connections.
 """
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
+import django
+from django.conf import settings
+
+from environment import django_settings
+
+settings.configure(
+    ALLOWED_HOSTS=["localhost", "127.0.0.1"],
+    ANYMAIL={"WEBHOOK_SECRET": f"postmark:{os.environ['HOOKROW_SECRET']}"},
+    DATABASES={
+        "default": {**django_settings(os.environ["HOOKROW_DATABASE_URL"]), "CONN_MAX_AGE": None}
+    },
+    INSTALLED_APPS=[
+        "django.contrib.auth",
+        "django.contrib.contenttypes",
+        "django.contrib.messages",
+        "django.contrib.sessions",
+        "anymail",
+        "hookrow.django.tables",
+    ],
+    MIDDLEWARE=[
+        "django.middleware.security.SecurityMiddleware",
+        "django.contrib.sessions.middleware.SessionMiddleware",
+        "django.middleware.common.CommonMiddleware",
+        "django.middleware.csrf.CsrfViewMiddleware",
+        "django.contrib.auth.middleware.AuthenticationMiddleware",
+        "django.contrib.messages.middleware.MessageMiddleware",
+        "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    ],
+    ROOT_URLCONF=__name__,
+    SECRET_KEY="a-key-for-the-benchmark",
+    USE_TZ=True,
+)
+django.setup()
+
+# ruff: noqa: E402 - the following modules need the settings
 from anymail.signals import AnymailTrackingEvent, tracking
+from django.core.wsgi import get_wsgi_application
 from django.db import transaction
 from django.db.models import Q
+from django.db.models.functions import Collate, Lower
 from django.dispatch import receiver
+from django.urls import include, path
 
-from hookrow.django.fields import Folded
 from hookrow.django.tables.models import Dispatch, Subscriber, Subscription
 
 TIMES = {"delivered": "delivered_at", "opened": "opened_at"}
 
+application = get_wsgi_application()
+urlpatterns = [path("anymail/", include("anymail.urls"))]
+
 
 @receiver(tracking)
 def record(event: AnymailTrackingEvent, **_: Any) -> None:  # noqa: ANN401 - of the signal
-    """Set on the rows what the event says."""
+    """Record the event on its rows."""
     with transaction.atomic():
-        subscriber = _subscriber(event)
+        subscriber = _find_subscriber(event.recipient)
         if subscriber is None:
             return
         dispatch = Dispatch.objects.filter(provider_message_id=event.message_id).first()
-        if event.event_type in TIMES:
+        if column := TIMES.get(event.event_type):
             owner = dispatch.subscriber_id if dispatch else None  # type: ignore[attr-defined] # Django adds it
             if dispatch and owner == subscriber.pk:
-                setattr(dispatch, TIMES[event.event_type], event.timestamp)
-                dispatch.save(update_fields=[TIMES[event.event_type]])
+                setattr(dispatch, column, event.timestamp)
+                dispatch.save(update_fields=[column])
         elif event.esp_event["RecordType"] == "SubscriptionChange":
             _suppress(event, subscriber, dispatch)
 
 
-def _subscriber(event: AnymailTrackingEvent) -> Subscriber | None:
-    found = Subscriber.objects.alias(folded=Folded("email"))  # as it is indexed
-    return found.filter(folded=event.recipient.lower()).first()
+def _find_subscriber(recipient: str) -> Subscriber | None:
+    found = Subscriber.objects.alias(folded=Lower(Collate("email", "C")))  # as in the index
+    return found.filter(folded=recipient.lower()).first()
 
 
 def _suppress(
     event: AnymailTrackingEvent, subscriber: Subscriber, dispatch: Dispatch | None
 ) -> None:
-    """Suppress, or lift the suppression of, what has not changed since."""
+    """Suppress the rows that have no newer change, or lift their suppression."""
     suppressed = event.esp_event["SuppressSending"]
     new = {
         "suppressed_at": event.timestamp if suppressed else None,
@@ -55,6 +97,6 @@ def _suppress(
     Subscriber.objects.filter(older, pk=subscriber.pk).update(**new)
     if dispatch is not None:
         Dispatch.objects.filter(older, pk=dispatch.pk).update(**new)
-        list_id = dispatch.list_id  # type: ignore[attr-defined] # as above
-        of_list = Subscription.objects.filter(list_id=list_id, subscriber=subscriber)
-        of_list.filter(older).update(**new)
+        list_id = dispatch.list_id  # type: ignore[attr-defined] # Django adds it
+        subscription = Subscription.objects.filter(list_id=list_id, subscriber=subscriber)
+        subscription.filter(older).update(**new)

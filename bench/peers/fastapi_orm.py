@@ -1,7 +1,7 @@
-"""What a FastAPI developer writes: pydantic reads the notification, SQLAlchemy's ORM records it.
+"""A FastAPI application in which pydantic parses notifications and SQLAlchemy's ORM records them.
 
-It answers with hookrow's statuses and sets the same on the same rows, in a transaction for
-each request; it keeps no log.
+It returns hookrow's statuses and sets the same columns, in a transaction for each request. There
+is no log.
 """
 
 from __future__ import annotations
@@ -14,26 +14,35 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, Header, HTTPException, Response
 from pydantic import AwareDatetime, BaseModel, Field, RootModel
-from sqlalchemy import URL, DateTime, ForeignKey, event, make_url, or_, select, update
+from sqlalchemy import (
+    URL,
+    DateTime,
+    ForeignKey,
+    collate,
+    event,
+    func,
+    make_url,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 from sqlalchemy.ext.asyncio import create_async_engine as create_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from data import SECRET
-from hookrow.stores.tables import folded
-
-DRIVERS = {"postgresql": "postgresql+asyncpg", "sqlite": "sqlite+aiosqlite"}
+DATABASE = make_url(os.environ["HOOKROW_DATABASE_URL"])
+SECRET = os.environ["HOOKROW_SECRET"]
 
 
 class Base(DeclarativeBase):
-    """What all tables have: a key, and times with a zone."""
+    """A table with a primary key and times in UTC."""
 
-    type_annotation_map = {datetime: DateTime(timezone=True)}  # noqa: RUF012 - SQLAlchemy's own
+    type_annotation_map = {datetime: DateTime(timezone=True)}  # noqa: RUF012 - of SQLAlchemy
     id: Mapped[int] = mapped_column(primary_key=True)
 
 
 class Suppressible:
-    """What a subscription change sets."""
+    """The columns that a SubscriptionChange sets."""
 
     suppressed_at: Mapped[datetime | None]
     suppression_reason: Mapped[str | None]
@@ -41,7 +50,7 @@ class Suppressible:
 
 
 class Subscriber(Suppressible, Base):
-    """Somebody who gets mail."""
+    """A recipient of mail."""
 
     __tablename__ = "hookrow_subscribers"
     email: Mapped[str]
@@ -66,29 +75,29 @@ class Subscription(Suppressible, Base):
     subscriber_id: Mapped[int] = mapped_column(ForeignKey("hookrow_subscribers.id"))
 
 
-class Mentioning(BaseModel):
-    """What every notification says."""
+class Common(BaseModel):
+    """The fields of every notification."""
 
     recipient: str = Field(alias="Recipient")
     message_id: str = Field(alias="MessageID")
 
 
-class Delivery(Mentioning):
+class Delivery(Common):
     """A message was delivered."""
 
     record_type: Literal["Delivery"] = Field(alias="RecordType")
     delivered_at: AwareDatetime = Field(alias="DeliveredAt")
 
 
-class Open(Mentioning):
+class Open(Common):
     """A message was opened."""
 
     record_type: Literal["Open"] = Field(alias="RecordType")
     received_at: AwareDatetime = Field(alias="ReceivedAt")
 
 
-class SubscriptionChange(Mentioning):
-    """A recipient is not to get mail any more, or is again."""
+class SubscriptionChange(Common):
+    """A recipient was suppressed or reactivated."""
 
     record_type: Literal["SubscriptionChange"] = Field(alias="RecordType")
     suppress_sending: bool = Field(alias="SuppressSending")
@@ -97,45 +106,48 @@ class SubscriptionChange(Mentioning):
 
 
 class Notification(RootModel[Delivery | Open | SubscriptionChange]):
-    """Any of them."""
+    """A notification of any type."""
 
     root: Delivery | Open | SubscriptionChange = Field(discriminator="record_type")
 
 
-def _engine(url: URL) -> AsyncEngine:
-    """Make an engine; on SQLite one writes at a time, and more than the next would only wait."""
-    url = url.set(drivername=DRIVERS[url.drivername])
-    if not url.drivername.startswith("sqlite"):
-        return create_engine(url, pool_size=20, max_overflow=0)
+def _create_engine(url: URL) -> AsyncEngine:
+    """Create an engine; on SQLite with few connections, because only one of them can write."""
+    if url.drivername == "postgresql":
+        return create_engine(url.set(drivername="postgresql+asyncpg"), pool_size=20, max_overflow=0)
     engine = create_engine(
-        url, pool_size=2, max_overflow=0, connect_args={"timeout": 20, "isolation_level": None}
+        url.set(drivername="sqlite+aiosqlite"),
+        pool_size=2,
+        max_overflow=0,
+        connect_args={"timeout": 20, "isolation_level": None},
     )
-    event.listen(engine.sync_engine, "connect", _set_up)
-    event.listen(engine.sync_engine, "begin", lambda it: it.exec_driver_sql("BEGIN IMMEDIATE"))
+    event.listen(engine.sync_engine, "connect", _configure)
+    event.listen(engine.sync_engine, "begin", lambda each: each.exec_driver_sql("BEGIN IMMEDIATE"))
     return engine
 
 
-def _set_up(connection: Any, _: object) -> None:  # noqa: ANN401 - the driver's
+def _configure(connection: Any, _: object) -> None:  # noqa: ANN401 - of the driver
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode = WAL")
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.close()
 
 
-sessions = async_sessionmaker(
-    _engine(make_url(os.environ["BENCH_DATABASE_URL"])), expire_on_commit=False
-)
+folded_email = func.lower(
+    Subscriber.email if DATABASE.drivername == "sqlite" else collate(Subscriber.email, "C")
+)  # as in the index
+sessions = async_sessionmaker(_create_engine(DATABASE), expire_on_commit=False)
 app = FastAPI(openapi_url=None)
 
 
-async def begun() -> AsyncIterator[AsyncSession]:
-    """Commit before the answer, or roll back."""
+async def transaction() -> AsyncIterator[AsyncSession]:
+    """Commit before the response, or roll back."""
     async with sessions.begin() as session:
         yield session
 
 
 def verify(x_provider_secret: Annotated[str, Header()] = "") -> None:
-    """Let in who has the secret."""
+    """Reject requests without the secret."""
     if not compare_digest(x_provider_secret.encode(), SECRET.encode()):
         raise HTTPException(401, "Cannot verify webhook")
 
@@ -143,50 +155,52 @@ def verify(x_provider_secret: Annotated[str, Header()] = "") -> None:
 @app.post("/provider/webhooks", dependencies=[Depends(verify)])
 async def webhooks(
     notification: Notification,
-    session: Annotated[AsyncSession, Depends(begun, scope="function")],
+    session: Annotated[AsyncSession, Depends(transaction, scope="function")],
 ) -> Response:
-    """Set on the rows what the notification says."""
-    said = notification.root
-    email = folded(Subscriber.email) == said.recipient.lower()
-    subscriber = await session.scalar(select(Subscriber).where(email))
+    """Record the notification on its rows."""
+    given = notification.root
+    subscriber = await session.scalar(
+        select(Subscriber).where(folded_email == given.recipient.lower())
+    )
     if subscriber is None:
         raise HTTPException(404, "Engine::Subscriber not found")
-    is_it = Dispatch.provider_message_id == said.message_id
-    dispatch = await session.scalar(select(Dispatch).where(is_it))
-    if isinstance(said, SubscriptionChange):
-        await _suppress(session, said, subscriber, dispatch)
+    dispatch = await session.scalar(
+        select(Dispatch).where(Dispatch.provider_message_id == given.message_id)
+    )
+    if isinstance(given, SubscriptionChange):
+        await _suppress(session, given, subscriber, dispatch)
         return Response()
     if dispatch is None:
         raise HTTPException(404, "Engine::Dispatch not found")
     if dispatch.subscriber_id != subscriber.id:
         raise HTTPException(400, "Dispatch subscriber does not match payload recipient")
-    if isinstance(said, Delivery):
-        dispatch.delivered_at = said.delivered_at
+    if isinstance(given, Delivery):
+        dispatch.delivered_at = given.delivered_at
     else:
-        dispatch.opened_at = said.received_at
+        dispatch.opened_at = given.received_at
     return Response()
 
 
 async def _suppress(
     session: AsyncSession,
-    said: SubscriptionChange,
+    given: SubscriptionChange,
     subscriber: Subscriber,
     dispatch: Dispatch | None,
 ) -> None:
-    """Suppress, or lift the suppression of, what has not changed since."""
-    at = said.changed_at
+    """Suppress the rows that have no newer change, or lift their suppression."""
+    at = given.changed_at
     new = {
-        "suppressed_at": at if said.suppress_sending else None,
-        "suppression_reason": said.suppression_reason if said.suppress_sending else None,
+        "suppressed_at": at if given.suppress_sending else None,
+        "suppression_reason": given.suppression_reason if given.suppress_sending else None,
         "suppression_changed_at": at,
     }
-    chosen: list[tuple[Any, Any]] = [(Subscriber, Subscriber.id == subscriber.id)]
+    rows: list[tuple[Any, Any]] = [(Subscriber, Subscriber.id == subscriber.id)]
     if dispatch is not None:
         of_list = Subscription.list_id == dispatch.list_id
-        chosen.append((Dispatch, Dispatch.id == dispatch.id))
-        chosen.append((Subscription, of_list & (Subscription.subscriber_id == subscriber.id)))
-    for model, wanted in chosen:
+        rows.append((Dispatch, Dispatch.id == dispatch.id))
+        rows.append((Subscription, of_list & (Subscription.subscriber_id == subscriber.id)))
+    for model, condition in rows:
         changed_at = model.suppression_changed_at
         older = or_(changed_at.is_(None), changed_at <= at)
-        change = update(model).where(wanted, older).values(new)
+        change = update(model).where(condition, older).values(new)
         await session.execute(change.execution_options(synchronize_session=False))

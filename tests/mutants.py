@@ -42,16 +42,15 @@ TESTS = (
     *("tests/unit/test_recorder.py", "tests/unit/test_failures.py", "tests/unit/test_receiver.py"),
     *("tests/stores/test_law.py", "-k", "not (sqlite or postgres)"),
 )
-PATIENCE = 5
-"""How many times as long as the original a mutant may take, before it counts as hanging."""
-
+TIMEOUT_FACTOR = 5
+"""A mutant counts as hanging if its tests take this many times as long as the original's."""
 
 PROCESSES = multiprocessing.get_context("forkserver")
 """Starts processes that have imported the libraries, but not hookrow."""
 
 
 def pytest_configure() -> None:
-    """Report a failing example as it is: nobody reads a smaller one here.
+    """Skip the search for smaller failing examples, which nobody reads here.
 
     This file is a plugin of pytest when it tests a mutant.
     """
@@ -83,10 +82,10 @@ class Mutant:
 
 
 def find_mutants(module: Path) -> Iterator[Mutant]:
-    """Yield every mutant of the module, in a fixed order. Annotations are left alone."""
+    """Yield every mutant of the module, in a fixed order. Annotations are not changed."""
     nodes = [*ast_nodes(get_ast((ROOT / module).read_text()))]
     for name in sorted(operator_names()):
-        if get_operator(name).arguments():  # those replace variables that one has to name
+        if get_operator(name).arguments():  # replaces variables, which must be named
             continue
         operator = get_operator(name)()
         places = (node for node in nodes for _ in operator.mutation_positions(node))
@@ -96,7 +95,7 @@ def find_mutants(module: Path) -> Iterator[Mutant]:
 
 
 def is_code(node: NodeOrLeaf) -> bool:
-    """Return whether the node is executed: no part of an annotation, nor a parameter's `*`."""
+    """Return whether the node is executed, unlike annotations and the `*` of parameters."""
     while parent := node.parent:
         siblings = parent.children
         before = siblings[: siblings.index(node)]
@@ -108,10 +107,10 @@ def is_code(node: NodeOrLeaf) -> bool:
 
 
 class Tree:
-    """A copy of the repository, in which one mutant after another is tested."""
+    """A copy of the repository, in which mutants are tested one after another."""
 
     def __init__(self, folder: Path, tests: Sequence[str]) -> None:
-        """Copy the repository into the folder and run the tests, which have to pass."""
+        """Copy the repository into the folder and run the tests, which must pass."""
         shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".*", "__pycache__"))
         self._folder = folder
         self._tests = tests
@@ -119,7 +118,7 @@ class Tree:
         started = time.monotonic()
         if self._run(compiles=True) != 0:
             sys.exit("The tests fail without any mutant.")
-        self._timeout = PATIENCE * (time.monotonic() - started)
+        self._timeout = TIMEOUT_FACTOR * (time.monotonic() - started)
 
     def test(self, mutant: Mutant) -> str:
         """Return "killed", "survived" or "hung"."""
