@@ -1,4 +1,4 @@
-"""The SQL of the page on scale runs, and the log that it partitions fulfils the contract."""
+"""The SQL of the page on performance runs, and the log that it partitions fulfils the contract."""
 
 import os
 import re
@@ -17,10 +17,10 @@ from hookrow.stores.log import Query
 from postgres import Databases, find_binaries
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "scale.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "performance.md").read_text(encoding="utf-8")
 *SETTINGS, BACK, MONTHLY = re.findall(r"^ *```sql\n(.*?)^ *```", PAGE, re.DOTALL | re.MULTILINE)
 
-SCRIPT = (DOCS / "scale" / "partition.sql").read_text()
+SCRIPT = (DOCS / "partition.sql").read_text()
 BESIDE, LAST = SCRIPT.split("-- The last step")
 """What runs beside the receivers, and what holds them up."""
 
@@ -127,7 +127,7 @@ def test_it_is_run_again(postgres_url: str, postgres: Databases, *, whole: bool)
         assert partition(postgres_url) == ""
         keep(home, entry(1), entry(2))
         assert len(home.logged()) == 2
-    assert partition(postgres_url) == "The log is in partitions already."
+    assert partition(postgres_url) == "The log is already partitioned."
 
 
 @pytest.fixture
@@ -177,8 +177,8 @@ def test_privileges_and_settings(postgres_url: str, postgres: Databases, role: s
 def test_the_owner(postgres_url: str, postgres: Databases, role: str) -> None:
     """Only the owner of the log can run it, and owns the partitions."""
     postgres.execute(f"ALTER TABLE hookrow_notifications OWNER TO {role}", url=postgres_url)
-    told = f"The log is owned by {role}, and so its partitions have to be: SET ROLE {role} first."
-    assert partition(postgres_url) == told
+    error = f"The log and its partitions must have the same owner: run SET ROLE {role} first."
+    assert partition(postgres_url) == error
     assert postgres.execute(LEFT, url=postgres_url) == []
     assert partition(postgres_url, role=role) == ""
     owners = """

@@ -1,6 +1,6 @@
--- Puts the log into partitions by month, once; all but the last step go on beside the receivers.
--- psql --file partition.sql, as the owner of the log; PostgreSQL 13 and later. Where it stops, run
--- it again, or give it up as docs/scale.md says, before the month ends.
+-- Partitions the log by month, once. Receivers continue meanwhile, except during the last step.
+-- Run `psql --file partition.sql` as the owner of the log, on PostgreSQL 13 or later. If it fails,
+-- run it again before the month ends, or cancel it as docs/performance.md describes.
 
 \set ON_ERROR_STOP on
 
@@ -12,18 +12,18 @@ BEGIN
     SELECT relkind, pg_get_userbyid(relowner) INTO kind, owner
     FROM pg_class WHERE oid = 'hookrow_notifications'::regclass;
     IF kind = 'p' THEN
-        RAISE 'The log is in partitions already.';
+        RAISE 'The log is already partitioned.';
     ELSIF owner <> current_user THEN
-        RAISE 'The log is owned by %, and so its partitions have to be: SET ROLE % first.',
-            quote_ident(owner), quote_ident(owner);
+        RAISE 'The log and its partitions must have the same owner: run SET ROLE % first.',
+            quote_ident(owner);
     END IF;
 END $$;
 
--- A fingerprint begins with the second of what it tells of: months are ranges of it.
+-- A fingerprint begins with the second of its event, so that a month is a range of fingerprints.
 CREATE OR REPLACE FUNCTION hookrow_from(month date) RETURNS bytea LANGUAGE sql STABLE AS
 $$ SELECT substring(int8send(extract(epoch FROM month::timestamp)::bigint) FROM 5) $$;
 
--- Makes the partition of a month. Call it some days before the month begins.
+-- Creates the partition of a month. Call it some days before the month begins.
 CREATE OR REPLACE FUNCTION hookrow_partition(month date) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE format(
@@ -36,9 +36,9 @@ BEGIN
     );
 END $$;
 
--- Attached, the present table needs no new index where it has one that is like the other
--- partitions', and no look at its rows where it has proved what they are. An index that was
--- not finished is made anew, and so is what was to be proved: it may be another month by now.
+-- The present table is attached without building an index or reading its rows if it already has
+-- the index on id of the other partitions, and a validated constraint on the fingerprint. An invalid
+-- index of an earlier run is rebuilt, and so is the constraint, because the month may have changed.
 DO $$ BEGIN
     SET LOCAL lock_timeout = '1s';
     IF EXISTS (
@@ -63,7 +63,7 @@ END $$;
 
 ALTER TABLE hookrow_notifications VALIDATE CONSTRAINT hookrow_before;
 
--- The last step holds the receivers up for some milliseconds. It either happens whole or not.
+-- The last step blocks the receivers for some milliseconds. It is one transaction.
 BEGIN;
 SET LOCAL lock_timeout = '1s';
 ALTER TABLE hookrow_notifications RENAME TO hookrow_before;
@@ -99,7 +99,7 @@ BEGIN
     );
     PERFORM hookrow_partition(next);
     PERFORM hookrow_partition((next + interval '1 month')::date);
-    -- Who may do what with the log, or with a column of it, may do it still.
+    -- Copy the privileges on the log and on its columns.
     FOR privilege IN
         SELECT format(
             'GRANT %s %s ON hookrow_notifications TO %s %s',
