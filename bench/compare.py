@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from signal import SIGTERM, signal
 from typing import TypeAlias
@@ -48,26 +48,20 @@ def main() -> None:
         sys.exit("wrk is not installed: apt-get install wrk")
     subjects = [each for each in SUBJECTS if options.only in each.name and is_installed(each)]
     names = {POSTGRESQL, *(each.database for each in subjects if each.database)}
-    results: list[Result] = []
-    failed: list[str] = []
     with databases(options.rows, names) as created:
         postgresql = created[POSTGRESQL]
         print(f"{describe_machine(postgresql)}; {options.rows:,} dispatches\n\n{HEADINGS}")
-        steps = [*subject_steps(subjects, created, options), *pgbench_steps(postgresql, options)]
-        for turn in range(options.turns):
-            for name, measure in steps[:: -1 if turn % 2 else 1]:
-                try:
-                    for result in measure():
-                        print(result, flush=True)
-                        results.append(result)
-                except Exception as error:  # noqa: BLE001 - the other steps can still run
-                    print(f"{name} failed: {type(error).__name__}: {error}", flush=True)
-                    failed.append(name)
+        steps: list[Step] = [
+            (each.name, partial(measure, each, created.get(each.database or ""), options))
+            for each in subjects
+        ]
+        steps += pgbench_steps(postgresql, options)
+        results, failed = run(steps, options.turns)
         if options.turns > 1:
             print("\nmedians", *medians(results), sep="\n")
         print("", *ratios(medians(results)), "", *sizes(postgresql), sep="\n")
     if failed:
-        sys.exit(f"Failed: {', '.join(failed)}.")
+        sys.exit(f"Failed: {'; '.join(failed)}.")
 
 
 def is_installed(subject: Subject) -> bool:
@@ -77,12 +71,23 @@ def is_installed(subject: Subject) -> bool:
     return not subject.missing
 
 
-def subject_steps(
-    subjects: Sequence[Subject], created: Mapping[str, Database], options: argparse.Namespace
-) -> Iterator[Step]:
-    """Yield a step for each subject."""
-    for each in subjects:
-        yield each.name, partial(measure, each, created.get(each.database or ""), options)
+def run(steps: Sequence[Step], turns: int) -> tuple[list[Result], list[str]]:
+    """Run every step once in each turn; return the results, and the names of failed steps.
+
+    The order alternates, because the machine may become faster or slower.
+    """
+    results: list[Result] = []
+    failed: dict[str, None] = {}
+    for turn in range(turns):
+        for name, measure_all in steps[:: -1 if turn % 2 else 1]:
+            try:
+                for result in measure_all():
+                    print(result, flush=True)
+                    results.append(result)
+            except Exception as error:  # noqa: BLE001 - the other steps can still run
+                print(f"{name} failed: {type(error).__name__}: {error}", flush=True)
+                failed[name] = None
+    return results, list(failed)
 
 
 def measure(

@@ -54,10 +54,11 @@ def check_load(subject: Subject, database: Database | None, load: Load) -> None:
     if database is None:
         return
     second = f"{load.at:%Y-%m-%d %H:%M:%S}"
-    for query in (_CHANGED, _LOGGED) if subject.log else (_CHANGED,):
+    queries = {"dispatches": _CHANGED, **({"log entries": _LOGGED} if subject.log else {})}
+    for rows, query in queries.items():
         [(count,)] = database.execute(query.format(second))
         if not 0 <= count - load.answered <= load.connections:
-            raise Unproven(f"{load.answered} responses of 200, but {count} rows: {query}")
+            raise Unproven(f"{load.answered} responses of 200, but {count} changed {rows}")
     [(count,)] = database.execute(_NOT_SUPPRESSED.format(second))
     if count:
         raise Unproven(f"{count} dispatches are suppressed, but not their subscribers or lists")

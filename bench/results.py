@@ -100,8 +100,8 @@ def ratios(results: Iterable[Result]) -> Iterator[str]:
     best = _best(results)
     yield f"{'hookrow serve compared with':36} {'rate':>7} {'p50, 1 conn':>12} {'CPU':>7}"
     for (server, database), other in best.items():
-        ours = best.get(("hookrow serve", database or POSTGRESQL), {})
-        if other is ours or BUSY not in ours or BUSY not in other:
+        ours = best.get(("hookrow serve", database or POSTGRESQL))
+        if ours is None or ours is other:
             continue
         rate = ours[BUSY].rate / other[BUSY].rate
         cpu = other[BUSY].cpu / ours[BUSY].cpu
@@ -118,16 +118,14 @@ def _best(results: Iterable[Result]) -> dict[tuple[str, str | None], dict[int, R
         subjects.setdefault(each.name, {})[each.connections] = each
     best: dict[tuple[str, str | None], dict[int, Result]] = {}
     for loads in subjects.values():
-        first = next(iter(loads.values()))
-        known = best.setdefault((first.server, first.database), loads)
-        if BUSY in loads and loads[BUSY].rate > known[BUSY].rate:
-            best[first.server, first.database] = loads
+        if BUSY in loads:
+            key = loads[BUSY].server, loads[BUSY].database
+            if key not in best or loads[BUSY].rate > best[key][BUSY].rate:
+                best[key] = loads
     return best
 
 
-_SIZES = """
-    SELECT count(*), pg_table_size('{0}'), pg_indexes_size('{0}') FROM {0}
-"""
+_SIZES = "SELECT count(*), pg_table_size('{0}'), pg_indexes_size('{0}') FROM {0}"
 
 
 def sizes(database: Database) -> Iterator[str]:
