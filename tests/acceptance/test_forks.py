@@ -26,12 +26,12 @@ def test_receiver(postgres_url: str) -> None:
         import os, sys, warnings
         from datetime import UTC, datetime
         from hookrow import RequestHead, Postmark, Receiver, Request
-        from hookrow.statistics import Figures, Period
+        from hookrow.statistics import Period, Statistics
         from hookrow.stores.memory import MemoryStore
         from hookrow.stores.sql import SQLStore
 
         warnings.simplefilter("ignore", DeprecationWarning)  # of a fork with threads
-        store, figures, calls = SQLStore(url), Figures(MemoryStore()), []
+        store, statistics, calls = SQLStore(url), Statistics(MemoryStore()), []
         receiver = Receiver(
             Postmark("secret"), store, on_recorded=lambda *_: calls.append(os.getpid())
         )
@@ -40,7 +40,7 @@ def test_receiver(postgres_url: str) -> None:
         def serve():
             calls.clear()
             statuses = [receiver(Request(head, body)).status for _ in range(3)]
-            seen = figures.overview(Period.DAY, datetime.now(UTC))
+            seen = statistics.overview(Period.DAY, datetime.now(UTC))
             with store.database.reading() as connection:
                 [(backend,)] = connection.fetch("SELECT pg_backend_pid()")
             print(backend, statuses, seen.health, flush=True)
@@ -68,7 +68,7 @@ def test_receiver(postgres_url: str) -> None:
     backends = [line.partition(" ")[0] for line in (first, parent, second, parent_again)]
     assert backends[1] == backends[3]
     assert len({*backends}) == 3
-    served = "[200, 200, 200] No notification has come yet."
+    served = "[200, 200, 200] No notification has been received yet."
     assert [line.partition(" ")[2] for line in (first, parent, second, parent_again)] == [
         served
     ] * 4

@@ -12,7 +12,7 @@ import world
 from command import Command
 from hookrow import Arrival, Postmark, testing
 from hookrow.cli import hookrow
-from hookrow.receiver.recorder import record
+from hookrow.receiver.recorder import keep_failed, record
 from hookrow.stores.sql import SQLStore
 from wire import ADA, ADAS, SECRET
 
@@ -36,11 +36,13 @@ def _received(sqlite_url: str) -> None:
     """Have a database that received notifications up to two months ago."""
     world.fill(sqlite_url)
     now, provider = datetime.now(UTC), Postmark(SECRET)
+    recovered = testing.opening(ADA, ADAS, at=now - DAY)
     with closing(SQLStore(sqlite_url)) as store:
         for ago, payload in (
             (60 * DAY, testing.opening(ADA, ADAS, at=now - 60 * DAY)),
             (5 * DAY, {"RecordType": "\x1b[31mRed"}),
-            (5 * DAY, testing.opening(ADA, ADAS, at=now - DAY)),
+            (5 * DAY, recovered),
+            (5 * DAY, testing.suppression("nobody@x.com", None, at=now, reason="SpamComplaint")),
             (1.5 * HOUR, testing.opening(ADA, "not-saved", at=now)),
             (0 * DAY, testing.delivery(ADA, ADAS, at=now + HOUR - 30 * SECOND)),
             (0 * DAY, testing.opening(ADA, ADAS, at=now)),
@@ -48,6 +50,8 @@ def _received(sqlite_url: str) -> None:
             body = msgspec.json.encode(payload)
             unsupported = provider.describe(body)
             arrival = Arrival(provider.parse(body), body, now - ago, unsupported=unsupported)
+            if payload is recovered:
+                keep_failed(store, [arrival])
             record(store, [arrival])
 
 
@@ -56,20 +60,26 @@ def figures(lines: list[str]) -> dict[str, str]:
 
 
 def test_text(command: Command) -> None:
-    """It prints the state, counts by type and result, rates, the delay and suppressions."""
+    """It prints the state, counts by type, first outcome and reason, rates and the delay."""
     lines = command.call("stats", "--period", "week").stdout.splitlines()
-    assert lines[0].startswith("The last notification came ")
-    assert lines[2].startswith("5 notifications from ")
+    assert lines[0].startswith("The last notification was received ")
+    assert lines[2].startswith("6 notifications from ")
     printed = figures(lines[3:])
     assert printed == {
         "type": "count",
         "Open": "3",
         "Delivery": "1",
-        r"\x1b[31mRed": "1",
-        "outcome": "count",
-        "recorded": "3",
+        "SubscriptionChange": "1",
+        "other": "1",
+        "first outcome": "count",
+        "recorded": "2",
+        "subscriber_not_found": "1",
         "dispatch_not_found": "1",
         "unsupported": "1",
+        "failed": "1",
+        "recorded later": "1",
+        "suppressions": "1",
+        "SpamComplaint": "1",
         "parked": "1",
         "median": printed["median"],
         **ROWS,
@@ -80,14 +90,15 @@ def test_text(command: Command) -> None:
     assert bars["median"].startswith("s  from sent to delivered; 95 % within 3,5")
 
 
-@pytest.mark.parametrize(("period", "total"), [("hour", 2), ("WEEK", 5)])
-def test_json(command: Command, monkeypatch: pytest.MonkeyPatch, period: str, total: int) -> None:
-    """Each period has its totals, also if it is counted in ranges; the output is one object."""
-    monkeypatch.setattr("hookrow.statistics.reading.WIDEST", 2)
+@pytest.mark.parametrize(("period", "total"), [("hour", 2), ("WEEK", 6)])
+def test_json(command: Command, period: str, total: int) -> None:
+    """Each period has its totals; the output is one object."""
     found = json.loads(command.call("stats", "--json", "--period", period).stdout)
     assert (found["period"], found["total"]) == (period.lower(), total)
     assert sum(map(sum, found["by_type"].values())) == total
-    assert {len(row) for row in found["by_outcome"].values()} == {len(found["starts"])}
+    recovered, reasons = (1, {"SpamComplaint": 1}) if period == "WEEK" else (0, {})
+    assert (found["recovered"], found["by_reason"]) == (recovered, reasons)
+    assert {len(row) for row in found["by_first_outcome"].values()} == {len(found["starts"])}
     assert (found["parked"], found["sent"], found["suppressed"]) == (1, 6, {"HardBounce": 1})
     assert found["delivery_rate"] == pytest.approx(1 / 6)
     assert found["lists"][0]["delivered"] == 1
@@ -99,9 +110,10 @@ def test_no_log(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(command.folder)
     printed = CliRunner(charset="latin-1").invoke(hookrow, ["stats"]).stdout
     first, *lines = printed.splitlines()
-    assert first == "There is no log, which would tell what came."
+    assert first == "This store has no log, so notifications are not counted."
     assert figures(lines) == ROWS
     assert printed.isascii()
     assert "@@@@@" in printed
     found = json.loads(command.call("stats", "--json").stdout)
-    assert [found[name] for name in ("total", "last_heard", "parked", "sent")] == [*[None] * 3, 6]
+    names = ("total", "recovered", "last_received", "parked", "sent")
+    assert [found[name] for name in names] == [*[None] * 4, 6]

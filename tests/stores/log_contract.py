@@ -35,9 +35,7 @@ from hookrow.stores import Rejected
 from hookrow.stores.log import (
     PORTION,
     WIDEST_CHARACTER,
-    Cell,
-    Ended,
-    Grain,
+    Count,
     LogReader,
     Query,
     with_bodies,
@@ -392,49 +390,41 @@ class ReadContract:
         assert len(log.happened(NOON, Query(), limit=1)) == 1
         assert log.happened(NOON - HOUR, Query(), limit=9) == []
 
-    @pytest.mark.parametrize("grain", ["hour", "minute"])
-    def test_tally(self, home: Home, log: LogReader, grain: Grain) -> None:
-        """A range of ids is counted by time of arrival, type and outcome."""
-        sharp = NOON.replace(microsecond=0)
-        came = [sharp - SECOND, sharp, sharp + 59 * SECOND, sharp, sharp + 61 * SECOND, NOON]
-        kept = [entry(number, received_at=at) for number, at in enumerate(came)]
-        kept[3] = replace(kept[3], record_type=None, outcome=Result.UNSUPPORTED)
-        kept[4] = replace(kept[4], outcome=Result.FAILED)
-        keep(home, *kept)
-        there = ids(home)
-        before = {"hour": sharp - HOUR, "minute": sharp - MINUTE}[grain]
-        after = {"hour": sharp, "minute": sharp + MINUTE}[grain]
-        assert dict(log.tally(there[0], there[-1], grain)) == {
-            Cell(before, "Open", Result.RECORDED): 1,
-            Cell(sharp, "Open", Result.RECORDED): 3,
-            Cell(sharp, None, Result.UNSUPPORTED): 1,
-            Cell(after, "Open", Result.FAILED): 1,
-        }
-        recorded = {Cell(sharp, "Open", Result.RECORDED): 2}
-        assert dict(log.tally(there[1], there[2], grain)) == recorded
-        assert dict(log.tally(there[-1] + 1, there[-1] + 99, grain)) == {}
+    def test_counts(self, home: Home, log: LogReader) -> None:
+        """Entries are counted by time of arrival, type, reason and first outcome.
 
-    def test_ends(self, home: Home, log: LogReader) -> None:
-        """A range of ids is counted by the last outcome, with the last arrival of each."""
-        assert dict(log.ends(0, 9)) == {}
-        again = NOON + HOUR
-        keep(home, *map(entry, (1, 2)), parked(3, minutes=1), entry(4), parked(5, minutes=1))
-        keep(home, entry(2, last_received_at=again), entry(5), entry(6))
-        first, _ = log.bounds() or (0, 0)
-        assert dict(log.ends(first + 1, first + 4)) == {
-            Result.RECORDED: Ended(3, again),
-            Result.DISPATCH_NOT_FOUND: Ended(1, NOON),
-        }
-
-    def test_delivered(self, home: Home, log: LogReader) -> None:
-        """Recorded deliveries of a known message are read with the time when they happened."""
-        delivery = {"record_type": "Delivery"}
-        keep(home, entry(1), entry(2, **delivery), entry(3, **delivery, message_id=None))
-        keep(home, entry(4, **delivery, occurred_at=None), parked(5, minutes=1, **delivery))
-        keep(home, entry(6, **delivery, occurred_at=NOON))
-        there = ids(home)
-        assert [*log.delivered(there[0], there[-1])] == [("m-2", NOON - SECOND), ("m-6", NOON)]
-        assert [*log.delivered(there[0], there[4])] == [("m-2", NOON - SECOND)]
+        Words that hookrow does not know count as one; one entry was refused and recorded later.
+        """
+        sharp, change = NOON.replace(microsecond=0), {"record_type": "SubscriptionChange"}
+        assert log.counts(sharp, MINUTE) == ([], None)
+        keep(
+            home,
+            entry(1, received_at=sharp - timedelta(microseconds=1)),
+            entry(2, received_at=sharp - MINUTE),
+            entry(3, received_at=sharp - MINUTE - timedelta(microseconds=1)),
+            parked(4, minutes=1, record_type="Delivery"),
+            parked(5, minutes=1, record_type="Delivery"),
+            entry(6, received_at=sharp + 59 * SECOND, record_type="ada@example.com"),
+            entry(7, received_at=sharp + MINUTE, record_type=None, outcome=Result.UNSUPPORTED),
+            entry(8, **change, reason="HardBounce"),
+            entry(9, **change, reason="because of ada@example.com"),
+            entry(10, **change),
+        )
+        keep(home, entry(4, record_type="Delivery"))
+        found, complete_since = log.counts(sharp - MINUTE, MINUTE)
+        assert sorted(found, key=repr) == sorted(
+            [
+                Count(sharp - MINUTE, "Open", "", Result.RECORDED, 2, 0),
+                Count(sharp, "Delivery", "", Result.DISPATCH_NOT_FOUND, 2, 1),
+                Count(sharp, "other", "", Result.RECORDED, 1, 0),
+                Count(sharp + MINUTE, "other", "", Result.UNSUPPORTED, 1, 0),
+                Count(sharp, "SubscriptionChange", "HardBounce", Result.RECORDED, 1, 0),
+                Count(sharp, "SubscriptionChange", "other", Result.RECORDED, 1, 0),
+                Count(sharp, "SubscriptionChange", "", Result.RECORDED, 1, 0),
+            ],
+            key=repr,
+        )
+        assert complete_since is None
 
     def test_parked(self, home: Home, log: LogReader) -> None:
         """Parked entries are counted, and found by message, whether they are due or not."""

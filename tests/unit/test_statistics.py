@@ -1,37 +1,59 @@
-"""Figures: the tally of a log, the search that it shortens, and the overview of a period."""
+"""Statistics: the overview of a period, the counts of the tables, and the search of a log."""
 
-from collections import Counter
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
+from threading import Event, Thread
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
 from copying import replace
-from hookrow import Arrival, Opened, Recorded, statistics
+from hookrow import Arrival, Opened, Recorded
 from hookrow.core.log_entry import LogEntry, Result, entries
-from hookrow.statistics import Counts, Figures, Heard, Period, searching, tally
-from hookrow.statistics.overview import OTHER, TYPES, ago, delays, health, overview
-from hookrow.statistics.searching import search
-from hookrow.statistics.tally import Tally
+from hookrow.statistics import (
+    Delays,
+    Overview,
+    Period,
+    Statistics,
+    TableCounts,
+    cache,
+    count_tables,
+    read_overview,
+    search,
+)
+from hookrow.statistics.overview import RECENT, ago
+from hookrow.statistics.tables import OTHERS, REASONS
 from hookrow.stores import Unavailable
 from hookrow.stores.census import ListCount
-from hookrow.stores.log import Cell, Query
+from hookrow.stores.log import OTHER, Query
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.memory_log import MemoryLog
-from wire import eventually
 
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 AT = datetime(2026, 3, 4, 12, 30, 15, 5, tzinfo=UTC)
 NOON = AT.replace(minute=0, second=0, microsecond=0)
-NOW = datetime.now(UTC)
-EVER = NOW - 4000 * DAY
 RECORDED, UNSUPPORTED, FAILED = Result.RECORDED, Result.UNSUPPORTED, Result.FAILED
 NOT_SAVED, UNKNOWN = Result.DISPATCH_NOT_FOUND, Result.SUBSCRIBER_NOT_FOUND
+
+
+def entry(number: int, at: datetime = AT, /, **columns: Any) -> LogEntry:  # noqa: ANN401 - of any column
+    """Return an entry that is identified by its number."""
+    arrival = Arrival(Opened("a@x", "m", at), b"", at, fingerprint=number.to_bytes(16))
+    [made] = entries([arrival], [Recorded(())], at)
+    return replace(made, **columns)
+
+
+def keep(store: MemoryStore, *entries: LogEntry) -> MemoryLog:
+    """Write entries to the log, and return it."""
+    with store.transaction() as transaction:
+        transaction.write((), entries)
+    assert store.log is not None
+    return store.log
 
 
 # -- the overview ----------------------------------------------------------------------
@@ -46,193 +68,295 @@ NOT_SAVED, UNKNOWN = Result.DISPATCH_NOT_FOUND, Result.SUBSCRIBER_NOT_FOUND
         (Period.MONTH, 30, NOON - 29 * DAY - 12 * HOUR, NOON - 12 * HOUR),
     ],
 )
-def test_buckets_are_of_utc(period: Period, number: int, first: datetime, last: datetime) -> None:
+def test_buckets(period: Period, number: int, first: datetime, last: datetime) -> None:
+    """Buckets are of equal length and begin with those of UTC."""
     starts = period.starts(AT.astimezone(timezone(timedelta(hours=5, minutes=45))))
     assert (len(starts), starts[0], starts[-1]) == (number, first, last)
     assert {later - start for start, later in pairwise(starts)} == {period.bucket}
 
 
-def test_cells_are_counted_by_type_and_outcome_and_the_future_in_the_last_bucket() -> None:
-    cells = {
-        Cell(NOON - 24 * HOUR, "Open", RECORDED): 99,
-        Cell(NOON - 23 * HOUR, "Open", RECORDED): 1,
-        Cell(NOON, "Delivery", RECORDED): 2,
-        Cell(NOON, "Open", FAILED): 3,
-        Cell(NOON + HOUR, None, UNSUPPORTED): 5,
+def test_overview() -> None:
+    """Notifications are counted by type, first outcome and reason; the future counts as now."""
+    store, change = MemoryStore(), dict[str, Any](record_type="SubscriptionChange")
+    keep(
+        store,
+        entry(1, NOON - 24 * HOUR),
+        entry(2, NOON - 23 * HOUR),
+        entry(3, record_type="Delivery", outcome=FAILED, retry_at=AT),
+        entry(4, record_type="Delivery", outcome=NOT_SAVED),
+        entry(5, AT + HOUR, record_type="Made up", outcome=UNSUPPORTED),
+        *(entry(n, **change, reason="HardBounce") for n in (6, 7, 8)),
+        entry(9, **change, reason="made up"),
+        entry(10, **change),
+    )
+    keep(store, entry(4, AT + MINUTE, record_type="Delivery"))
+    seen = read_overview(store, Period.DAY, AT)
+    by_type = {name: {row[0], sum(row[1:-1]), row[-1]} for name, row in seen.by_type.items()}
+    assert by_type == {
+        "SubscriptionChange": {0, 5},
+        "Delivery": {0, 2},
+        "Open": {0, 1},
+        OTHER: {0, 1},
     }
-    seen = overview(cells, Period.DAY, AT, complete=1.0, heard=None, counts=None)
-    by_type = [
-        (name, counts[0], sum(counts[1:-1]), counts[-1]) for name, counts in seen.by_type.items()
-    ]
-    assert by_type == [(OTHER, 0, 0, 5), ("Open", 1, 0, 3), ("Delivery", 0, 0, 2)]
-    assert [*seen.by_outcome] == [RECORDED, UNSUPPORTED, FAILED]
-    assert (seen.total, seen.health) == (11, "The log is being read.")
+    assert [*by_type][:2] == ["SubscriptionChange", "Delivery"]
+    outcomes = [(name, sum(row)) for name, row in seen.by_first_outcome.items()]
+    assert outcomes == [(RECORDED, 6), (NOT_SAVED, 1), (UNSUPPORTED, 1), (FAILED, 1)]
+    assert seen.by_reason == {"HardBounce": 3, OTHER: 1}
+    assert (seen.total, seen.recovered, seen.complete_since) == (9, 1, None)
+    assert seen.recent == {RECORDED: 8, UNSUPPORTED: 1, FAILED: 1}
+    assert (seen.last_received, seen.parked, seen.delays) == (AT + HOUR, 1, None)
 
 
-def test_only_the_most_frequent_types_are_listed() -> None:
-    cells = {Cell(AT, f"Made-{n}", UNSUPPORTED): 100 - n for n in range(90)}
-    seen = overview(cells, Period.HOUR, AT, complete=1.0, heard=None, counts=None)
-    assert [*seen.by_type] == [OTHER, *(f"Made-{n}" for n in range(TYPES - 1))]
-    assert sum(map(sum, seen.by_type.values())) == seen.total == sum(cells.values())
+def test_recent_outcomes() -> None:
+    """Only the newest entries tell how it goes, and a repeated one when the last arrived."""
+    store = MemoryStore()
+    keep(store, *(entry(n, outcome=FAILED) for n in range(1, 11)))
+    keep(store, *(entry(n) for n in range(11, RECENT + 6)))
+    keep(store, entry(RECENT, AT + MINUTE))
+    seen = read_overview(store, Period.DAY, AT + 2 * MINUTE)
+    assert seen.recent == {FAILED: 5, RECORDED: RECENT - 5}
+    assert seen.health == (
+        "The last notification was received 60 s ago; 5 of the last 1,000 were refused, all "
+        "because of database errors."
+    )
 
 
 @pytest.mark.parametrize(
     ("recent", "text"),
     [
-        ({RECORDED: 10_000}, "; none of the last 10,000 was refused."),
-        ({RECORDED: 9997, NOT_SAVED: 3}, "3 of the last 10,000 were refused, all for dispatches"),
+        ({RECORDED: 1000}, "; none of the last 1,000 was refused."),
+        ({RECORDED: 2, UNSUPPORTED: 1}, "1 of the last 3 was refused, because the payload is not"),
+        ({RECORDED: 997, NOT_SAVED: 3}, "3 of the last 1,000 were refused, all for dispatches not"),
         ({FAILED: 1, UNKNOWN: 2, RECORDED: 1}, "3 of the last 4 were refused: 2 for addresses"),
     ],
 )
-def test_health_is_told_in_a_sentence(recent: Mapping[Result, int], text: str) -> None:
-    heard = Heard(as_of=AT, last=AT - 40 * SECOND, recent=recent, parked=0)
-    sentence = health(heard, AT)
-    assert sentence.startswith("The last notification came 40 s ago; ")
-    assert text in sentence
-    later = overview({}, Period.DAY, AT + 2 * MINUTE, complete=1.0, heard=heard, counts=None)
-    assert later.health.startswith("The log was last read 2 min ago. By then: ")
+def test_health(recent: Mapping[Result, int], text: str) -> None:
+    seen = Overview(
+        period=Period.DAY, now=AT, starts=[AT], logged=True, last_received=AT, recent=recent
+    )
+    assert seen.health.startswith("The last notification was received 0 s ago; ")
+    assert text in seen.health
 
 
-def test_a_duration_is_given_in_the_largest_unit_that_it_fills_twice() -> None:
+def test_nothing_to_count() -> None:
+    """An empty log, and a store without one, have an overview."""
+    empty = read_overview(MemoryStore(), Period.WEEK, AT)
+    assert (empty.health, empty.total) == ("No notification has been received yet.", 0)
+    none = read_overview(MemoryStore(log=None), Period.WEEK, AT)
+    assert (none.health, none.total) == (
+        "This store has no log, so notifications are not counted.",
+        0,
+    )
+
+
+def test_ago() -> None:
+    """A time is given in the largest unit of which it has at least two."""
     times = (-SECOND, 119 * SECOND, 2 * MINUTE, 47 * HOUR, 9 * DAY)
     assert [*map(ago, times)] == ["0 s", "119 s", "2 min", "47 h", "9 days"]
 
 
-def test_delays_and_rates_are_never_of_nothing() -> None:
-    found = delays([(AT, AT + n * SECOND) for n in range(101)])
-    assert found is not None
-    assert (found.median, found.p95, found.count) == (50 * SECOND, 95 * SECOND, 101)
-    assert delays([]) is None
-    wrong = delays([(AT, AT - SECOND)])  # by a clock that is behind
-    assert wrong is not None
-    assert (wrong.median, wrong.p95) == (0 * SECOND, 0 * SECOND)
+@pytest.mark.parametrize(
+    ("delays", "expected"),
+    [
+        ([n * SECOND for n in range(101)], (50 * SECOND, 95 * SECOND, 101)),
+        ([7 * SECOND], (7 * SECOND, 7 * SECOND, 1)),
+        ([-SECOND], (0 * SECOND, 0 * SECOND, 1)),  # by a clock that is behind
+        ([], None),
+    ],
+)
+def test_delays(delays: list[timedelta], expected: tuple[timedelta, timedelta, int] | None) -> None:
+    """They are from sent to delivered, of recorded deliveries in the period."""
+    store = MemoryStore()
+    others: list[dict[str, Any]] = [
+        {"outcome": FAILED},
+        {"record_type": "Open"},
+        {"message_id": None},
+        {"occurred_at": None},
+        {"received_at": AT - 2 * DAY},
+    ]
+    delivery = {"record_type": "Delivery", "occurred_at": AT}
+    given = [dict[str, Any]()] * len(delays) + others
+    keep(
+        store,
+        *(entry(n, **{"message_id": f"m-{n}", **delivery, **more}) for n, more in enumerate(given)),
+    )
+    for number in range(len(given)):
+        delay = delays[number] if number < len(delays) else HOUR
+        row = {"provider_message_id": f"m-{number}", "subscriber_id": 1, "sent_at": AT - delay}
+        store.dispatches[number] = row
+    found = read_overview(store, Period.DAY, AT).delays
+    median, p95, count = expected or (None, None, 0)
+    assert found == (expected and Delays(median=median, p95=p95, count=count))  # type: ignore[arg-type]
+
+
+# -- the tables ------------------------------------------------------------------------
+
+
+def test_rates() -> None:
+    """They are shares of what was sent, and unknown if that was nothing."""
     one = ListCount(list=1, sent=6, delivered=5, opened=1)
     two = ListCount(list=2, sent=2, delivered=1, opened=1)
-    some = Counts(as_of=AT, lists=[one, two], suppressed={}, delays=None)
+    some = TableCounts(as_of=AT, lists=[one, two], suppressed={})
     assert (some.sent, some.delivery_rate, some.open_rate) == (8, 0.75, 0.25)
-    none = Counts(as_of=AT, lists=[], suppressed={}, delays=None)
-    assert (none.delivery_rate, none.open_rate) == (None, None)
+    none = count_tables(MemoryStore(), AT)
+    assert (none.sent, none.delivery_rate, none.open_rate) == (0, None, None)
 
 
-def test_in_an_outage_the_overview_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statistics, "LOOK", 0.01)
-    monkeypatch.setattr(MemoryLog, "bounds", Mock(side_effect=Unavailable))
-    with closing(Figures(MemoryStore())) as made:
-        seen = made.overview(Period.DAY, NOW)
-        assert (seen.health, seen.complete) == ("The log is being read.", 0.0)
-        eventually(lambda: made.fault is not None)
+def test_many_reasons() -> None:
+    """Only the most frequent reasons are listed; an empty one is none."""
+    store, reasons = MemoryStore(), ["", None, *(f"reason {n}" for n in range(REASONS + 2))] * 2
+    for number, reason in enumerate([*reasons, "reason 0"]):
+        row = {"email": "a@x", "suppressed_at": AT, "suppression_reason": reason}
+        store.subscribers[number] = row
+    counts = count_tables(store, AT).suppressed
+    assert (len(counts), counts[None], counts["reason 0"], counts[OTHERS]) == (REASONS, 4, 3, 8)
+    assert sum(counts.values()) == len(reasons) + 1
 
 
-# -- the tally: each entry counts once, none is missed ---------------------------------
+# -- what a process keeps of them ------------------------------------------------------
 
 
 @pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
-    """Return a store with an empty log, counted in small chunks and without a rest."""
-    for name, value in {"CHUNK": 10, "UNSETTLED": 3, "RECENT": 5, "REST": 0, "TURN": 60.0}.items():
-        monkeypatch.setattr(tally, name, value)
-    monkeypatch.setattr(searching, "NARROWEST", 3)
-    return MemoryStore()
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Replace the clock; return its time, in a list."""
+    time = [1000.0]
+    monkeypatch.setattr(cache, "monotonic", lambda: time[0])
+    return time
 
 
-def entry(number: int, came: datetime, **columns: Any) -> LogEntry:  # noqa: ANN401 - of any column
-    """Return an entry that is identified by its number."""
-    arrival = Arrival(Opened("a@x", "m", came), b"", came, fingerprint=number.to_bytes(16))
-    [made] = entries([arrival], [Recorded(())], came)
-    return replace(made, **columns)
+@pytest.fixture
+def statistics() -> Iterator[Statistics]:
+    with closing(Statistics(MemoryStore())) as statistics:
+        yield statistics
 
 
-def keep(store: MemoryStore, *entries: LogEntry) -> MemoryLog:
-    """Write entries to the log, and return it."""
-    with store.transaction() as transaction:
-        transaction.write((), entries)
-    assert store.log is not None
-    return store.log
+def test_an_overview_is_kept(clock: list[float], statistics: Statistics) -> None:
+    """It is read again after some seconds, or later if that took long; each period has its own."""
+    read = Mock(side_effect=lambda *_: read_overview(MemoryStore(), Period.DAY, AT))
+
+    def slow(*_: object) -> Overview:
+        clock[0] += 1
+        return read_overview(MemoryStore(), Period.DAY, AT)
+
+    def reads(*, after: float, period: Period = Period.DAY) -> int:
+        clock[0] += after
+        statistics.overview(period, AT)
+        return read.call_count
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(cache, "read_overview", read)
+        assert [reads(after=0), reads(after=cache.FRESH / 2)] == [1, 1]
+        assert reads(after=0, period=Period.WEEK) == 2
+        assert reads(after=cache.FRESH) == 3
+        read.side_effect = slow
+        assert reads(after=cache.FRESH) == 4
+        assert [reads(after=cache.SHARE - 1), reads(after=1)] == [4, 5]
 
 
-def work(made: Tally, now: datetime = NOW, times: int = 1) -> None:
-    """Count everything that is not counted yet, and so many times something anew."""
-    for _ in range(times):
-        made.work(now)
-        while made._due:
-            made.work(now)
+def test_an_outage(
+    clock: list[float], statistics: Statistics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database is asked once in a few seconds; everyone gets the error meanwhile."""
+    counts = Mock(side_effect=Unavailable("gone"))
+    monkeypatch.setattr(MemoryLog, "counts", counts)
+    for _ in range(3):
+        with pytest.raises(Unavailable, match="gone"):
+            statistics.overview(Period.DAY, AT)
+    assert counts.call_count == 1
+    monkeypatch.undo()
+    clock[0] += cache.FRESH
+    monkeypatch.setattr(cache, "monotonic", lambda: clock[0])
+    assert statistics.overview(Period.DAY, AT).total == 0
 
 
-def counted(made: Tally) -> dict[Result, int]:
-    found: Counter[Result] = Counter()
-    for cell, count in made.cells(EVER).items():
-        found[cell.outcome] += count
-    return dict(found)
+@pytest.mark.parametrize(
+    ("age", "waits"), [(cache.FRESH, False), (cache.FRESH + cache.STALE, True)]
+)
+def test_one_thread_reads(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch, age: float, *, waits: bool
+) -> None:
+    """Others get the previous overview while it reads, unless that is too old."""
+    began, end = Event(), Event()
+    store = MemoryStore()
+    with closing(Statistics(store)) as statistics:
+        old = statistics.overview(Period.DAY, AT)
+        clock[0] += age
+
+        def read(*_: object) -> Overview:
+            began.set()
+            assert end.wait(9)
+            return replace(old, parked=7)
+
+        monkeypatch.setattr(cache, "read_overview", read)
+        found: list[Overview] = []
+        ask: Callable[[], None] = lambda: found.append(statistics.overview(Period.DAY, AT))  # noqa: E731 - two threads'
+        first, second = Thread(target=ask), Thread(target=ask)
+        first.start()
+        assert began.wait(9)
+        second.start()
+        if not waits:
+            second.join(9)
+        end.set()
+        first.join(9)
+        second.join(9)
+        assert sorted(each.parked for each in found) == ([7, 7] if waits else [0, 7])
 
 
-def test_every_entry_is_counted_by_hour_and_in_the_last_hour_by_minute(store: MemoryStore) -> None:
-    came = [NOW - 40 * DAY + n * 29 * HOUR for n in range(33)]
-    came += [NOW - 59 * MINUTE + n * 7 * MINUTE for n in range(8)]
-    made = Tally(keep(store, *(entry(n, at) for n, at in enumerate(came))))
-    assert (made.heard, made.complete(EVER, NOW)) == (None, 0.0)
-    work(made)
-    assert (counted(made), made.complete(EVER, NOW)) == ({RECORDED: 41}, 1.0)
-    minutes = [at.replace(second=0, microsecond=0) for at in came]
-    hours = {at.replace(minute=0) for at in minutes[:33]}
-    assert {cell.at for cell in made.cells(EVER)} == hours | {*minutes[33:]}
+def test_tables_are_counted_in_the_background(
+    clock: list[float], statistics: Statistics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first caller waits a moment; later ones get the last count, and some start the next."""
+    end, counts = Event(), []
+
+    def count(_: object, at: datetime) -> TableCounts:
+        assert end.wait(9)
+        counts.append(TableCounts(as_of=at, lists=[], suppressed={}))
+        clock[0] += 100
+        return counts[-1]
+
+    monkeypatch.setattr(cache, "count_tables", count)
+    monkeypatch.setattr(cache, "FIRST_WAIT", 0.01)
+    assert statistics.table_counts() is None
+    end.set()
+    monkeypatch.setattr(cache, "FIRST_WAIT", 9)
+    assert statistics.table_counts() is counts[0]
+    clock[0] += cache.SHARE * 100 - 1
+    assert statistics.table_counts() is counts[0]
+    clock[0] += 1
+    end.clear()
+    assert statistics.table_counts() is counts[0]
+    end.set()
+    statistics.close(9)
+    assert statistics.table_counts() is counts[1]
+    clock[0] += cache.SHARE * 100
+    assert statistics.table_counts() is counts[1]
+    assert len(counts) == 2
 
 
-def test_each_turn_adds_what_is_new_and_how_the_newest_ended(store: MemoryStore) -> None:
-    made = Tally(keep(store))
-    work(made)
-    assert (counted(made), made.complete(EVER, NOW)) == ({}, 1.0)
-    keep(store, *(entry(n, NOW - MINUTE) for n in range(25)))
-    work(made)
-    late = entry(30, NOW, outcome=Result.FAILED, retry_at=NOW + HOUR)
-    keep(store, *(entry(n, NOW) for n in range(25, 30)), late)
-    work(made, NOW + SECOND)
-    assert counted(made) == {RECORDED: 30, FAILED: 1}
-    recent = {Result.RECORDED: 4, Result.FAILED: 1}
-    assert made.heard == Heard(as_of=NOW + SECOND, last=NOW, recent=recent, parked=1)
+def test_a_failed_count(
+    statistics: Statistics, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged, and there are no counts; nothing is counted again for some minutes."""
+    counts = Mock(side_effect=Unavailable("gone"))
+    monkeypatch.setattr(cache, "count_tables", counts)
+    with caplog.at_level(logging.WARNING):
+        assert [statistics.table_counts(), statistics.table_counts()] == [None, None]
+    assert caplog.messages == ["The tables could not be counted: Unavailable: gone"]
 
 
-def test_pruned_entries_are_no_longer_counted(store: MemoryStore) -> None:
-    log = keep(store, *(entry(n, NOW - (40 - n) * DAY) for n in range(40)))
-    made = Tally(log)
-    for before, count in ((EVER, 40), (NOW - 15 * DAY, 15), (NOW, 0)):
-        sum(log.prune(before=before, parked_before=before, bodies_only=False))
-        work(made, times=3)
-        assert sum(counted(made).values()) == count
-    keep(store, entry(1, NOW))
-    work(made)
-    assert counted(made) == {RECORDED: 1}
-
-
-def test_a_changed_outcome_is_noticed(store: MemoryStore) -> None:
-    first = entry(1, NOW - 9 * DAY, outcome=Result.FAILED)
-    made = Tally(keep(store, first, *(entry(n, NOW) for n in range(2, 40))))
-    work(made)
-    assert counted(made) == {RECORDED: 38, FAILED: 1}
-    keep(store, replace(first, outcome=Result.RECORDED))
-    work(made, times=4)
-    assert counted(made) == {RECORDED: 39}
-
-
-def test_an_entry_that_is_committed_behind_newer_ones_is_noticed(store: MemoryStore) -> None:
-    log = keep(store, *(entry(n, NOW) for n in range(1, 13)))
-    late = log.entries.pop((9).to_bytes(16))
-    made = Tally(log)
-    work(made)
-    assert counted(made) == {RECORDED: 11}
-    log.entries[late.fingerprint] = late
-    work(made, times=2)
-    assert counted(made) == {RECORDED: 12}
+# -- the search ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("limit", "budget"), [(2, 60.0), (50, 0.0)])
-def test_pages_of_a_search_have_each_entry_once(
-    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, limit: int, budget: float
-) -> None:
-    monkeypatch.setattr(searching, "BUDGET", budget)
+def test_pages_of_a_search(monkeypatch: pytest.MonkeyPatch, limit: int, budget: float) -> None:
+    """Its pages have each entry once, whether they are full or the time was over."""
+    monkeypatch.setattr("hookrow.statistics.log_search.NARROWEST", 3)
+    monkeypatch.setattr("hookrow.statistics.log_search.BUDGET", budget)
     odd = {"outcome": UNSUPPORTED, "record_type": "Bounce"}
     columns = {n: odd if n in {7, 50, 55} else {} for n in range(1, 101)}
-    log = keep(store, *(entry(n, NOW + n * MINUTE, **more) for n, more in columns.items()))
-    half, end = NOW + 50 * MINUTE, NOW + 100 * MINUTE
+    store = MemoryStore()
+    log = keep(store, *(entry(n, AT + n * MINUTE, **more) for n, more in columns.items()))
+    half, end = AT + 50 * MINUTE, AT + 100 * MINUTE
     for query, expected in (
         (Query(), [*range(100, 0, -1)]),
         (Query(outcome=UNSUPPORTED), [55, 50, 7]),

@@ -17,7 +17,7 @@ from hookrow.dashboard.visitor import COOKIE, Authorize, is_ours, new_token, tok
 from hookrow.errors import ConfigurationError
 from hookrow.http import Request, RequestHead, Response, plain
 from hookrow.providers import Parse, postmark
-from hookrow.statistics import Figures
+from hookrow.statistics import Statistics
 from hookrow.stores import Store, StoreError
 from hookrow.stores.timeouts import limited_to
 
@@ -102,7 +102,7 @@ class Dashboard:
             )
         self._authorize = authorize
         self._mount = "/".join(["", *filter(None, mount_path.split("/"))])
-        self._site = Site(store, Figures(store), parse, keep_bodies=keep_bodies)
+        self._site = Site(store, Statistics(store), parse, keep_bodies=keep_bodies)
 
     def admit(self, head: RequestHead) -> Response | None:
         """Refuse who may not come in, before anything else is looked at."""

@@ -8,7 +8,11 @@ from dataclasses import dataclass, replace
 from hookrow.core.log_entry import StoredEntry
 from hookrow.dashboard.asking import Fields, Mistake, number
 from hookrow.dashboard.site import Site
-from hookrow.stores.log import WIDEST, LogReader, Query
+from hookrow.statistics import Found, search
+from hookrow.stores.log import LogReader, Query
+
+WIDEST = 50_000
+"""In ids; the widest range that one statement looks through."""
 
 PAGE = 50
 """How many entries a page lists."""
@@ -43,7 +47,8 @@ def listed(site: Site, query: Query, wanted: Fields) -> Listed:
     """
     before, after = number("before", wanted), number("after", wanted)
     if after is None:
-        found = site.figures.search(query, before=before, limit=PAGE)
+        log = site.store.log
+        found = search(log, query, before=before, limit=PAGE) if log else Found([], None)
         return Listed(found.entries, None if before is None else before - 1, found.before)
     last = last_id(site.log)
     end = min(last, after + WIDEST)

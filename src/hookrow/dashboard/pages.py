@@ -15,7 +15,7 @@ from hookrow.dashboard.drawing import Drawn, shown
 from hookrow.dashboard.said import CHANGES, said
 from hookrow.dashboard.site import Site
 from hookrow.describe import describe_change, describe_outcome, other_changes, superseding
-from hookrow.statistics import Period
+from hookrow.statistics import Period, search
 from hookrow.stores.log import Query, with_bodies
 
 LISTS = 500
@@ -34,13 +34,10 @@ def overview(site: Site, asked: str) -> Drawn:
         known = ", ".join(each.value for each in Period)
         raise Mistake(400, f"There is no such period: take one of {known}.") from error
     figures = site.figures.overview(period, datetime.now(UTC))
-    fault = site.figures.fault
-    if fault and not (figures.heard or figures.counts):
-        raise fault
     values = {
         "title": "Overview",
         "overview": figures,
-        "fault": fault,
+        "counts": site.figures.table_counts(),
         "periods": list(Period),
         "no_log": site.no_log,
     }
@@ -50,9 +47,7 @@ def overview(site: Site, asked: str) -> Drawn:
 def lists(site: Site, asked: str) -> Drawn:
     """Show what became of each list's mail, as it was counted last; raises as `overview` does."""
     fields(asked, ())
-    counts = site.figures.counts()
-    if counts is None and site.figures.fault:
-        raise site.figures.fault
+    counts = site.figures.table_counts()
     of_lists = counts.lists if counts else ()
     values = {
         "title": "Lists",
@@ -151,7 +146,7 @@ def _superseding(site: Site, entry: StoredEntry) -> StoredEntry | None:
     query = other_changes(entry)
     if query is None:
         return None
-    newer = superseding(entry, site.figures.search(query, limit=listing.PAGE).entries)
+    newer = superseding(entry, search(site.log, query, limit=listing.PAGE).entries)
     return next(with_bodies(site.log, [newer]), None) if newer else None
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hookrow.dashboard.asking import Mistake
 from hookrow.providers import Parse
-from hookrow.statistics import Figures
+from hookrow.statistics import Statistics
 from hookrow.stores import Store
 from hookrow.stores.log import LogReader
 
@@ -18,7 +18,7 @@ class Site:
     """A store, its figures, the provider's parser, and whether manual changes keep their body."""
 
     store: Store
-    figures: Figures
+    figures: Statistics
     parse: Parse
     keep_bodies: bool = True
 

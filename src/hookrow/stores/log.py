@@ -5,14 +5,14 @@ It also contains what all logs in a database need, whatever library executes the
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol
 
 from hookrow.core.log_entry import (
     PARKED_FOR,
+    RECORD_TYPES,
     Result,
     StoredEntry,
     stored_message_id,
@@ -24,9 +24,6 @@ from hookrow.core.sizes import leading
 HIGHEST = 2**63 - 1
 """The highest possible id."""
 
-WIDEST = 50_000
-"""In ids; the widest range that one statement counts."""
-
 WIDEST_CHARACTER = 4
 """In bytes; the most that a character of a string takes in memory (PEP 393)."""
 
@@ -36,33 +33,41 @@ PORTION = 64
 LATE = timedelta(days=1)
 """How long a spool may delay an entry that is still found by its time of arrival."""
 
+MOST_COUNTED = 100_000
+"""The most entries that `LogReader.counts` reads because the hourly counts lack them."""
+
+KNOWN_TYPES = frozenset(RECORD_TYPES.values())
+
+KNOWN_REASONS = frozenset({"HardBounce", "SpamComplaint", "ManualSuppression"})
+"""The provider's reasons. Any other text may contain an address."""
+
+OTHER = "other"
+"""Stands for every other record type or reason in counts."""
+
 _MAX = datetime.max.replace(tzinfo=UTC)
 
-Grain: TypeAlias = Literal["hour", "minute"]
-"""The precision of times of arrival in counts."""
 
+class Count(NamedTuple):
+    """The number of entries that arrived in a bucket of time, and how many of them recovered.
 
-class Cell(NamedTuple):
-    """Entries that are counted together. `at` is the start of an hour or a minute, in UTC."""
+    `at` is the start of the bucket, in UTC. `record_type` and `reason` are known ones or `OTHER`;
+    `reason` is empty if there is none. Entries have recovered if they were refused at first and
+    recorded later.
+    """
 
     at: datetime
-    record_type: str | None
-    outcome: Result
+    record_type: str
+    reason: str
+    first_outcome: Result
+    entries: int
+    recovered: int
 
 
-class Ended(NamedTuple):
-    """How many entries have one outcome, and when the last of them arrived."""
+class Counts(NamedTuple):
+    """Counts of a period; `complete_since` is None if none of its entries is missing in them."""
 
-    number: int
-    last: datetime
-
-
-class Probe(NamedTuple):
-    """The first entry from an id on."""
-
-    id: int
-    received_at: datetime
-    ended_at: datetime
+    counts: Sequence[Count]
+    complete_since: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,23 +131,6 @@ def span(
     return low, high
 
 
-def reached(
-    at: datetime, bounds: tuple[int, int] | None, probe: Callable[[int], Probe | None]
-) -> int:
-    """Return the result of `LogReader.reached` after some two dozen probes of the primary key.
-
-    Entries are in the order in which they were written: at their arrival or later, but no later
-    than `ended_at`. Entries that were written late or were retried lead to a lower id.
-    """
-
-    def written_by(id_: int) -> datetime:
-        found = probe(id_)
-        return max(found.received_at, found.ended_at) if found else _MAX
-
-    first, last = bounds or (1, 0)
-    return first + bisect_left(range(first, last + 1), at, key=written_by)
-
-
 def within_size(sizes: Iterable[tuple[int, int | None]]) -> Sequence[int]:
     """Return the leading ids whose bodies make one group, at least one id.
 
@@ -201,8 +189,13 @@ class LogReader(Protocol):
         Bodies that could not be read are searched for the address as a JSON string.
         """
 
-    def ends(self, first: int, last: int) -> Mapping[Result, Ended]:
-        """Count the entries from one id to another by outcome."""
+    def counts(self, since: datetime, bucket: timedelta) -> Counts:
+        """Count the entries that arrived since the start of a bucket; buckets begin in 1970.
+
+        Buckets of whole hours are added up from the hourly counts, which outlive pruning, and from
+        the entries that these lack; shorter ones from entries alone. At most `MOST_COUNTED` entries
+        are read, the newest. All counts are of the same moment.
+        """
 
     def bounds(self) -> tuple[int, int] | None:
         """Return the first and the last id, or None if the log is empty."""
@@ -213,21 +206,23 @@ class LogReader(Protocol):
         If entries were written as they arrived, it is the lowest such id, or one past the last.
         """
 
-    def tally(self, first: int, last: int, grain: Grain) -> Mapping[Cell, int]:
-        """Count the entries from one id to another, at most `WIDEST`, in one statement."""
-
-    def delivered(self, first: int, last: int) -> Sequence[tuple[str, datetime]]:
-        """Return message ids and event times of the recorded deliveries in a range of ids."""
-
     def count_parked(self) -> int:
         """Return the number of parked entries."""
 
     def count_hours(self) -> bool:
-        """Add a chunk of entries to the hourly counts, where the log has such.
+        """Add a chunk of entries to the hourly counts, if the log has any.
 
-        Returns whether the next chunk can be counted now. Each entry is counted once, some time
+        Return whether the next chunk can be counted now. Each entry is counted once, some time
         after it was written.
         """
+
+
+def totals(log: LogReader) -> Sequence[Count]:
+    """Count the entries of all times, in one bucket. Raises a `StoreError`.
+
+    Reads all hourly counts, and the entries that these lack.
+    """
+    return log.counts(datetime.fromtimestamp(0, UTC), timedelta(days=1_000_000)).counts
 
 
 def with_bodies(log: LogReader, listed: Sequence[StoredEntry]) -> Iterator[StoredEntry]:

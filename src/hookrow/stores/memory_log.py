@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 
 from msgspec.structs import asdict, replace
@@ -21,7 +21,17 @@ from hookrow.core.log_entry import (
     stored_recipient,
 )
 from hookrow.core.rules import fold
-from hookrow.stores.log import Cell, Ended, Grain, Query, within_size
+from hookrow.stores.log import (
+    KNOWN_REASONS,
+    KNOWN_TYPES,
+    OTHER,
+    Count,
+    Counts,
+    Query,
+    within_size,
+)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(slots=True)
@@ -105,12 +115,17 @@ class MemoryLog:
             self._put(replace(each, recipient=None, body=None, reason=None, retry_at=None))
         return len(theirs)
 
-    def ends(self, first: int, last: int) -> Mapping[Result, Ended]:
-        """See `LogReader`."""
-        found: defaultdict[Result, list[datetime]] = defaultdict(list)
-        for each in self._matching(Query(ids=range(first, last + 1))):
-            found[each.outcome].append(each.last_received_at)
-        return {ending: Ended(len(times), max(times)) for ending, times in found.items()}
+    def counts(self, since: datetime, bucket: timedelta) -> Counts:
+        """Count all entries: there are no hourly counts."""
+        found: defaultdict[tuple[datetime, str, str, Result], list[bool]] = defaultdict(list)
+        for each in self._matching(Query(since=since)):
+            start = each.received_at - (each.received_at - _EPOCH) % bucket
+            type_ = each.record_type if each.record_type in KNOWN_TYPES else OTHER
+            reason = each.reason or ""
+            reason = reason if reason in {"", *KNOWN_REASONS} else OTHER
+            recovered = each.first_outcome is not Result.RECORDED is each.outcome
+            found[start, type_, reason, each.first_outcome].append(recovered)
+        return Counts([Count(*key, len(each), sum(each)) for key, each in found.items()], None)
 
     def bounds(self) -> tuple[int, int] | None:
         """See `LogReader`."""
@@ -121,23 +136,6 @@ class MemoryLog:
         """Return the lowest such id."""
         later = self._matching(Query(since=at))
         return later[0].id if later else self._last_id + 1
-
-    def tally(self, first: int, last: int, grain: Grain) -> Mapping[Cell, int]:
-        """See `LogReader`."""
-        return Counter(
-            Cell(_start(each.received_at, grain), each.record_type, each.outcome)
-            for each in self._matching(Query(ids=range(first, last + 1)))
-        )
-
-    def delivered(self, first: int, last: int) -> Sequence[tuple[str, datetime]]:
-        """See `LogReader`."""
-        ids = range(first, last + 1)
-        recorded = Query(ids=ids, record_type="Delivery", outcome=Result.RECORDED)
-        return [
-            (each.message_id, each.occurred_at)
-            for each in self._matching(recorded)
-            if each.message_id is not None and each.occurred_at is not None
-        ]
 
     def count_parked(self) -> int:
         """See `LogReader`."""
@@ -161,8 +159,3 @@ def _group(found: Sequence[StoredEntry], *, bodies: bool = True) -> Sequence[Sto
     if not bodies:
         return [replace(each, body=None) for each in found]
     return found[: len(within_size((each.id, len(each.body or "")) for each in found))]
-
-
-def _start(at: datetime, grain: Grain) -> datetime:
-    start = at.astimezone(UTC).replace(second=0, microsecond=0)
-    return start if grain == "minute" else start.replace(minute=0)

@@ -20,7 +20,6 @@ import msgspec
 
 from hookrow.core.log_entry import LogEntry
 from hookrow.core.schema import Fold, Given
-from hookrow.stores.log import Grain
 
 _json = msgspec.json.Encoder(uuid_format="hex").encode
 _json_of_entries = msgspec.json.Encoder().encode
@@ -79,8 +78,8 @@ class Dialect(ABC):
         """Return the parameter of `any_of`."""
 
     @abstractmethod
-    def start(self, grain: Grain, time: str) -> str:
-        """Return the start of a time's hour or minute in UTC, which `utc` reads."""
+    def epoch(self, time: str) -> str:
+        """Return the whole seconds from 1970 to a time, as an integer."""
 
     def rows(self, types: Mapping[str, str]) -> str:
         """Return rows of values as the relation `given`, for writing in a single statement."""
@@ -148,9 +147,9 @@ class PostgreSQL(Dialect):
             return f"{{{written[1:-1]}}}"
         return f"{{{','.join(map(_element, listed))}}}"
 
-    def start(self, grain: Grain, time: str) -> str:
-        """Convert the time to UTC first: a session's time zone may be half an hour off."""
-        return f"date_trunc('{grain}', timezone('UTC', {time}))"
+    def epoch(self, time: str) -> str:
+        """Round down: a cast alone would round to the nearest second."""
+        return f"CAST(floor(extract(epoch FROM {time})) AS bigint)"
 
     def rows(self, types: Mapping[str, str]) -> str:
         """Return the rows of parallel arrays, a parameter each."""
@@ -204,9 +203,9 @@ class SQLite(Dialect):
         """Return a JSON array."""
         return _json(list(values)).decode()
 
-    def start(self, grain: Grain, time: str) -> str:
-        """Cut the text."""
-        return f"substr({time}, 1, {_LENGTHS[grain]})"
+    def epoch(self, time: str) -> str:
+        """Cut the fraction off: strftime would round it to milliseconds."""
+        return f"CAST(strftime('%%s', substr({time}, 1, 19)) AS integer)"
 
     def encode_rows(self, rows: Iterable[Sequence[Any]]) -> Sequence[list[Any]]:
         """Return the values of each row, without a function call for each value: the hot path."""
@@ -267,8 +266,6 @@ _KEY_TYPES = {
     *("text", "character varying", "uuid"),
 }
 """PostgreSQL's types whose values are a `Key`."""
-
-_LENGTHS: Mapping[Grain, int] = {"hour": len("2026-03-04 05"), "minute": len("2026-03-04 05:06")}
 
 POSTGRESQL, SQLITE = PostgreSQL(), SQLite()
 

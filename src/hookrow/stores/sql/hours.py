@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
+from datetime import timedelta
 
-from hookrow.core.log_entry import RECORD_TYPES, Result
+from hookrow.core.log_entry import Result
 from hookrow.core.schema import Schema
+from hookrow.stores.log import KNOWN_REASONS, KNOWN_TYPES, OTHER
 from hookrow.stores.sql.columns import columns, regclass
 from hookrow.stores.sql.connections import Connection
 from hookrow.stores.sql.dialects import Dialect
@@ -26,11 +28,7 @@ CHUNK = 5000
 LOCK = 0x686F6F6B68
 """The PostgreSQL advisory lock that a process holds while it counts a chunk: "hookh"."""
 
-REASONS = ("HardBounce", "SpamComplaint", "ManualSuppression")
-"""The provider's reasons. Any other text may contain an address."""
-
-OTHER = "other"
-"""Stands for every other record type or reason."""
+HOUR = timedelta(hours=1)
 
 WATERMARK, CEILING, FIRST = "hours_watermark", "hours_ceiling", "hours_first"
 """Names in `hookrow_meta`: an id; an id, the server's start, transactions; id 1's fingerprint."""
@@ -41,13 +39,27 @@ RECOVERED = (
 )
 """The condition on entries that were refused first, are recorded now, and not counted as such."""
 
-_KEYS = ("hour", "record_type", "reason", "first_outcome")
+_COLUMNS = ("hour", "record_type", "reason", "first_outcome")
 
 _HOUR = {
     "postgresql": ("date_trunc('hour', timezone('UTC', received_at))", "timezone('UTC', {})"),
     "sqlite": ("substr(received_at, 1, 13)", "{} || ':00:00.000000'"),
 }
 """How an hour is grouped by, and how it is stored."""
+
+
+def _is_any(column: str, words: Collection[str]) -> str:
+    """Return a branch of CASE for the words that are kept as they are."""
+    listed = ", ".join(f"'{word}'" for word in sorted(words))
+    return f"WHEN {column} IN ({listed}) THEN {column}"
+
+
+KEYS = (
+    f"CASE {_is_any('record_type', KNOWN_TYPES)} ELSE '{OTHER}' END",
+    f"CASE WHEN reason IS NULL THEN '' {_is_any('reason', KNOWN_REASONS)} ELSE '{OTHER}' END",
+    "first_outcome",
+)
+"""What entries are counted by, besides the time: the set of values is bounded."""
 
 _HOLDERS = """
 WITH RECURSIVE log(id) AS (
@@ -77,15 +89,15 @@ class Hours:
     """The hourly counts of a schema's log, as SQL that runs on a connection in a transaction."""
 
     def __init__(self, dialect: Dialect, schema: Schema) -> None:
-        self._dialect, self._on_postgres = dialect, dialect.name == "postgresql"
+        self.dialect, self._on_postgres = dialect, dialect.name == "postgresql"
         self._tables = [schema.beside_log(name) for name in ("hookrow_hours", "hookrow_meta")]
-        self._hours, self._meta = map(dialect.table, self._tables)
+        self.table, self._meta = map(dialect.table, self._tables)
         self._columns = {
-            self._tables[0]: {*_KEYS, "entries", "recovered"},
+            self._tables[0]: {*_COLUMNS, "entries", "recovered"},
             self._tables[1]: {"name", "value"},
             schema.log or "": {"recovery_counted"},
         }
-        self._log = dialect.table(schema.log or "")
+        self.log = dialect.table(schema.log or "")
         self._named = [regclass(dialect, schema.log or "")] if self._on_postgres else []
         self._obstacle: str | None = None
         self.missing = (
@@ -95,10 +107,10 @@ class Hours:
         """What to do if `are_there` is false."""
 
     @property
-    def counted(self) -> str:
-        """The condition that an id is counted."""
+    def watermark(self) -> str:
+        """The highest id that is counted."""
         value = f"SELECT CAST(value AS bigint) FROM {self._meta} WHERE name = '{WATERMARK}'"
-        return f"id <= coalesce(({value}), 0)"
+        return f"coalesce(({value}), 0)"
 
     def count(self, connection: Connection) -> bool:
         """Count a chunk, or look for what can be counted; return whether there is more to do now.
@@ -114,19 +126,26 @@ class Hours:
         more = self._count_new(connection)
         return self._count_recovered(connection) or more
 
-    def are_there(self, connection: Connection) -> bool:
-        """Return whether the tables have all columns and can be written."""
+    def can_be_read(self, connection: Connection) -> bool:
+        """Return whether the tables have all columns, and the user may read them."""
         for name, wanted in self._columns.items():
-            if not wanted <= columns(connection, self._dialect, name).keys():
+            found = columns(connection, self.dialect, name).values()
+            if not wanted <= {each.name for each in found if "SELECT" not in each.denied}:
                 return False
+        return True
+
+    def are_there(self, connection: Connection) -> bool:
+        """Return whether the tables have all columns, and the user may read and write them."""
+        if not self.can_be_read(connection):
+            return False
         if not self._on_postgres:
             return True
         sql = (
             "SELECT bool_and(coalesce(has_table_privilege(to_regclass(name), privilege), false)) "
             "FROM unnest(%s::text[]) AS name, unnest(%s::text[]) AS privilege"
         )
-        names = [regclass(self._dialect, name) for name in self._tables]
-        given = map(self._dialect.encode, (names, ("SELECT", "INSERT", "UPDATE")))
+        names = [regclass(self.dialect, name) for name in self._tables]
+        given = map(self.dialect.encode, (names, ("INSERT", "UPDATE")))
         return bool(connection.fetch(sql, [*given])[0][0])
 
     def _find_obstacle(self, connection: Connection) -> str | None:
@@ -148,7 +167,7 @@ class Hours:
         watermark = int(values[WATERMARK])
         kept, start, *writers = values.get(CEILING, "0 -").split()
         ceiling = int(kept)
-        ((highest,),) = connection.fetch(f"SELECT coalesce(max(id), 0) FROM {self._log}")
+        ((highest,),) = connection.fetch(f"SELECT coalesce(max(id), 0) FROM {self.log}")
         if self._restarted(connection, values.get(FIRST), max(watermark, ceiling), highest):
             watermark = ceiling = 0
             self._save(connection, WATERMARK, "0")
@@ -167,7 +186,7 @@ class Hours:
     def _count_chunk(self, connection: Connection, watermark: int, ceiling: int) -> bool:
         """Count ids after the watermark, and advance it; return whether it is below the ceiling."""
         within = "id > %s AND id <= %s"
-        first = f"SELECT min(id) FROM {self._log} WHERE {within}"
+        first = f"SELECT min(id) FROM {self.log} WHERE {within}"
         ((low,),) = connection.fetch(first, [watermark, ceiling])  # after what may be a wide gap
         end = ceiling if low is None else min(low + CHUNK - 1, ceiling)
         if low is not None:
@@ -181,31 +200,26 @@ class Hours:
         Each is marked, so that it counts once, however its notification ends when it is repeated.
         """
         found = connection.fetch(
-            f"SELECT id FROM {self._log} WHERE {RECOVERED} AND {self.counted} "
-            f"ORDER BY id LIMIT {CHUNK} {self._dialect.skip_locked}"
+            f"SELECT id FROM {self.log} WHERE {RECOVERED} AND id <= {self.watermark} "
+            f"ORDER BY id LIMIT {CHUNK} {self.dialect.skip_locked}"
         )
         if found:
-            is_any = self._dialect.any_of("id", "bigint")
-            ids = [self._dialect.encode([id_ for (id_,) in found])]
+            is_any = self.dialect.any_of("id", "bigint")
+            ids = [self.dialect.encode([id_ for (id_,) in found])]
             connection.execute(self._add("0", "count(*)", is_any), ids)
-            mark = f"UPDATE {self._log} SET recovery_counted = true WHERE {is_any}"
+            mark = f"UPDATE {self.log} SET recovery_counted = true WHERE {is_any}"
             connection.execute(mark, ids)
         return len(found) == CHUNK
 
     def _add(self, number: str, recovered: str, where: str) -> str:
         """Add numbers of the entries of a condition to the counts."""
-        hour, stored = _HOUR[self._dialect.name]
-        keys = (
-            f"CASE {_is_any('record_type', RECORD_TYPES.values())} ELSE '{OTHER}' END",
-            f"CASE WHEN reason IS NULL THEN '' {_is_any('reason', REASONS)} ELSE '{OTHER}' END",
-            "first_outcome",
-        )
+        hour, stored = _HOUR[self.dialect.name]
         return (
-            f"INSERT INTO {self._hours} AS counts "
-            f"({', '.join(_KEYS)}, entries, recovered) "
-            f"SELECT {stored.format(hour)}, {', '.join(keys)}, {number}, {recovered} "
-            f"FROM {self._log} WHERE {where} GROUP BY {hour}, 2, 3, 4 "
-            f"ON CONFLICT ({', '.join(_KEYS)}) DO UPDATE SET "
+            f"INSERT INTO {self.table} AS counts "
+            f"({', '.join(_COLUMNS)}, entries, recovered) "
+            f"SELECT {stored.format(hour)}, {', '.join(KEYS)}, {number}, {recovered} "
+            f"FROM {self.log} WHERE {where} GROUP BY {hour}, 2, 3, 4 "
+            f"ON CONFLICT ({', '.join(_COLUMNS)}) DO UPDATE SET "
             "entries = counts.entries + excluded.entries, "
             "recovered = counts.recovered + excluded.recovered"
         )
@@ -236,14 +250,8 @@ class Hours:
         if self._on_postgres:
             ((last,),) = connection.fetch(_LAST, self._named)
             return last is not None and bool(max(last, highest) < seen)
-        sql = f"SELECT max(hex(fingerprint)) FROM {self._log} WHERE id = 1"
+        sql = f"SELECT max(hex(fingerprint)) FROM {self.log} WHERE id = 1"
         ((first,),) = connection.fetch(sql)
         if restarted := first not in {None, known}:
             self._save(connection, FIRST, first)
         return restarted
-
-
-def _is_any(column: str, words: Collection[str]) -> str:
-    """Return a branch of CASE for the words that are kept as they are."""
-    listed = ", ".join(f"'{word}'" for word in sorted({*words}))
-    return f"WHEN {column} IN ({listed}) THEN {column}"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from time import sleep
 from typing import Any, TypeVar
@@ -22,10 +23,11 @@ from hookrow.core.log_entry import retry_at as next_try
 from hookrow.core.notification import Source
 from hookrow.core.schema import Schema
 from hookrow.stores import Conflict
-from hookrow.stores.log import Cell, Ended, Grain, Probe, Query, reached, span, within_size
+from hookrow.stores.log import Counts, Query, span, within_size
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.dialects import utc
 from hookrow.stores.sql.hours import RECOVERED, Hours
+from hookrow.stores.sql.log_counts import read_counts
 
 T = TypeVar("T")
 
@@ -115,7 +117,8 @@ class SQLLog:
             change = f"{clear} WHERE {over} AND body IS NOT NULL"
         elif self._is_counted():
             newest = f"SELECT max(id) FROM {self._table}"
-            change += f" AND {self._hours.counted} AND NOT ({RECOVERED}) AND id < ({newest})"
+            counted = f"id <= {self._hours.watermark} AND NOT ({RECOVERED})"
+            change += f" AND {counted} AND id < ({newest})"
         values = [self._dialect.write(before), self._dialect.write(parked_before)]
         for low, high in self._ranges():
             pruned = _retried(partial(self._prune_batch, change, values, low, high))
@@ -145,12 +148,6 @@ class SQLLog:
             for low, high in self._ranges()
         )
 
-    def ends(self, first: int, last: int) -> Mapping[Result, Ended]:
-        """See `LogReader`."""
-        columns = "outcome, count(*), max(last_received_at)"
-        found = self._select(columns, f"{_WITHIN} GROUP BY 1", [first, last])
-        return {Result(name): Ended(count, _known(at)) for name, count, at in found}
-
     def bounds(self) -> tuple[int, int] | None:
         """See `LogReader`."""
         # Two queries: for both in one SQLite would read the whole table.
@@ -160,26 +157,24 @@ class SQLLog:
         return None if first is None else (first, last)
 
     def reached(self, at: datetime) -> int:
-        """See `LogReader`."""
-        bounds = self.bounds()
+        """Search the primary key in some two dozen steps.
+
+        Entries are in the order in which they were written: at their arrival or later, but no
+        later than `ended_at`. Entries that were written late or retried lead to a lower id.
+        """
+        first, last = self.bounds() or (1, 0)
+        sql = f"SELECT received_at, ended_at FROM {self._table} WHERE id >= %s ORDER BY id LIMIT 1"
+
+        def written_by(id_: int) -> datetime:
+            found = connection.fetch(sql, [id_])
+            return max(map(_known, found[0])) if found else datetime.max.replace(tzinfo=UTC)
+
         with self._database.reading() as connection:
-            return reached(at, bounds, partial(self._probe, connection))
+            return first + bisect_left(range(first, last + 1), at, key=written_by)
 
-    def tally(self, first: int, last: int, grain: Grain) -> Mapping[Cell, int]:
+    def counts(self, since: datetime, bucket: timedelta) -> Counts:
         """See `LogReader`."""
-        start = self._dialect.start(grain, "received_at")
-        columns = f"{start}, record_type, outcome, count(*)"
-        found = self._select(columns, f"{_WITHIN} GROUP BY 1, 2, 3", [first, last])
-        return {Cell(_known(at), type_, Result(name)): count for at, type_, name, count in found}
-
-    def delivered(self, first: int, last: int) -> Sequence[tuple[str, datetime]]:
-        """See `LogReader`."""
-        where = (
-            f"{_WITHIN} AND record_type = 'Delivery' AND outcome = '{Result.RECORDED.value}' "
-            "AND message_id IS NOT NULL AND occurred_at IS NOT NULL ORDER BY id"
-        )
-        found = self._select("message_id, occurred_at", where, [first, last])
-        return [(message_id, _known(at)) for message_id, at in found]
+        return read_counts(self._database, self._hours, since, bucket, self.reached)
 
     def count_parked(self) -> int:
         """See `LogReader`."""
@@ -248,12 +243,6 @@ class SQLLog:
         if query.parked:
             conditions.append("retry_at IS NOT NULL")
         return " AND ".join(conditions), list(map(self._dialect.write, values))
-
-    def _probe(self, connection: Connection, id_: int) -> Probe | None:
-        columns = "id, received_at, ended_at"
-        sql = f"SELECT {columns} FROM {self._table} WHERE id >= %s ORDER BY id LIMIT 1"
-        found = connection.fetch(sql, [id_])
-        return Probe(found[0][0], *map(_known, found[0][1:])) if found else None
 
     def _read(
         self, where: str, values: Sequence[Any], *, bodies: bool = True

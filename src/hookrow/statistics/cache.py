@@ -1,0 +1,138 @@
+"""Figures for many readers: each is computed once, and kept for some time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from math import inf
+from threading import Lock, Thread
+from time import monotonic
+
+from hookrow.concurrency import close_thread_connections, reset_after_fork
+from hookrow.statistics.overview import Overview, Period, read_overview
+from hookrow.statistics.tables import TableCounts, count_tables
+from hookrow.stores import Store, StoreError, Unavailable
+from hookrow.stores.timeouts import STATEMENT_TIMEOUT, left, limited_to
+
+log = logging.getLogger("hookrow")
+
+FRESH = 5.0
+"""In seconds; how long an overview is returned to everyone who asks for its period."""
+
+STALE = 30.0
+"""In seconds; how much older it may be while another thread reads the next one."""
+
+RECOUNT_AFTER = 300.0
+"""In seconds; the shortest time between two counts of the tables."""
+
+SHARE = 20.0
+"""How many times the duration of a query passes, at least, before it is repeated."""
+
+FIRST_WAIT = 0.5
+"""In seconds; how long a caller waits for the first count of the tables."""
+
+
+class Statistics:
+    """The figures of a store, for any number of threads; create one for each process.
+
+    What is asked for often is read from the database once in a few seconds.
+    """
+
+    _overviews: Mapping[Period, _Cached]
+    _lock: Lock
+    _thread: Thread | None
+    _counts: TableCounts | None
+    _recount_at: float
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._closed = store, False
+        self.reset()
+        reset_after_fork(self)
+
+    def overview(self, period: Period, now: datetime) -> Overview:
+        """Return the figures of a period up to now, or up to a few seconds ago.
+
+        One thread at a time reads them, while others get the previous ones. Raises a `StoreError`.
+        """
+        return self._overviews[period].get(lambda: read_overview(self._store, period, now))
+
+    def table_counts(self) -> TableCounts | None:
+        """Return the last counts of the tables; None before the first time.
+
+        A thread counts them again if they are some minutes old, or more if counting takes long.
+        """
+        with self._lock:
+            if self._thread is None and monotonic() >= self._recount_at and not self._closed:
+                self._thread = self._started()
+            thread = self._thread
+        if self._counts is None and thread is not None:
+            thread.join(max(min(FIRST_WAIT, left()), 0))
+        return self._counts
+
+    def close(self, timeout: float | None = None) -> None:
+        """Start no further count; wait up to `timeout` seconds for one that is in progress."""
+        self._closed = True
+        if (thread := self._thread) is not None:
+            thread.join(timeout)
+
+    def reset(self) -> None:
+        """Return to the state after construction."""
+        self._overviews = {period: _Cached() for period in Period}
+        self._lock = Lock()
+        self._thread = self._counts = None
+        self._recount_at = -inf
+
+    def _started(self) -> Thread | None:
+        """Start a count; return None if the system has no thread left."""
+        thread = Thread(target=self._count, name="hookrow-table-counts", daemon=True)
+        with suppress(RuntimeError):
+            thread.start()
+            return thread
+        return None
+
+    def _count(self) -> None:
+        begin = monotonic()
+        try:
+            self._counts = count_tables(self._store, datetime.now(UTC))
+        except Exception as error:  # noqa: BLE001 - the next count may succeed
+            log.warning("The tables could not be counted: %s: %s", type(error).__name__, error)
+        finally:
+            close_thread_connections()
+            end = monotonic()
+            self._recount_at = end + max(RECOUNT_AFTER, SHARE * (end - begin))
+            self._thread = None
+
+
+class _Cached:
+    """The last overview of a period, or why it could not be read."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._result: Overview | StoreError = Unavailable("The figures have not been read yet.")
+        self._until = -inf
+
+    def get(self, read: Callable[[], Overview]) -> Overview:
+        """Return the overview, which one thread at a time reads again if it is old."""
+        now = monotonic()
+        if now >= self._until and self._lock.acquire(blocking=now >= self._until + STALE):
+            try:
+                self._update(read)
+            finally:
+                self._lock.release()
+        if isinstance(self._result, StoreError):
+            raise self._result
+        return self._result
+
+    def _update(self, read: Callable[[], Overview]) -> None:
+        begin = monotonic()
+        if begin < self._until:  # another thread has just read it
+            return
+        try:
+            with limited_to(STATEMENT_TIMEOUT):
+                self._result = read()
+        except StoreError as error:
+            self._result = error
+        end = monotonic()
+        self._until = end + max(FRESH, SHARE * (end - begin))

@@ -1,0 +1,65 @@
+"""Counts of the host's tables: what was sent, delivered and opened, and who is suppressed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from hookrow.stores import Store
+from hookrow.stores.census import ListCount
+
+REASONS = 20
+"""The most reasons that are listed: people write any when they suppress someone manually."""
+
+OTHERS = "other reasons"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableCounts:
+    """The rows of the host's tables at `as_of`, whatever their age.
+
+    `suppressed` counts subscribers by reason, of which the rarest are added up as `OTHERS`; None
+    stands for no reason.
+    """
+
+    as_of: datetime
+    lists: Sequence[ListCount]
+    suppressed: Mapping[str | None, int]
+
+    @property
+    def sent(self) -> int:
+        """The number of dispatches that were sent."""
+        return sum(each.sent for each in self.lists)
+
+    @property
+    def delivery_rate(self) -> float | None:
+        """The share of these that was delivered; None if there are none."""
+        return self._share(sum(each.delivered for each in self.lists))
+
+    @property
+    def open_rate(self) -> float | None:
+        """The share of these that was opened; None if there are none."""
+        return self._share(sum(each.opened for each in self.lists))
+
+    def _share(self, part: int) -> float | None:
+        return part / self.sent if self.sent else None
+
+
+def count_tables(store: Store, now: datetime) -> TableCounts:
+    """Count all rows, which may take long. Raises a `StoreError`."""
+    lists = store.census.lists()
+    return TableCounts(as_of=now, lists=lists, suppressed=_frequent(store.census.suppressed()))
+
+
+def _frequent(reasons: Mapping[str | None, int]) -> Mapping[str | None, int]:
+    """Add up all but the most frequent reasons as `OTHERS`; an empty reason is none."""
+    counts: Counter[str | None] = Counter()
+    for reason, count in reasons.items():
+        counts[reason or None] += count
+    if len(counts) <= REASONS:
+        return counts
+    most = Counter(dict(counts.most_common(REASONS - 1)))
+    most[OTHERS] += counts.total() - most.total()
+    return most
