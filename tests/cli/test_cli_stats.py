@@ -1,6 +1,7 @@
 """`hookrow stats`: what is printed for people, and as JSON."""
 
 import json
+import re
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
@@ -14,6 +15,7 @@ from hookrow import Arrival, Postmark, testing
 from hookrow.cli import hookrow
 from hookrow.receiver.recorder import keep_failed, record
 from hookrow.stores.sql import SQLStore
+from session import ROOT
 from wire import ADA, ADAS, SECRET
 
 SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
@@ -92,8 +94,11 @@ def test_text(command: Command) -> None:
 
 @pytest.mark.parametrize(("period", "total"), [("hour", 2), ("WEEK", 6)])
 def test_json(command: Command, period: str, total: int) -> None:
-    """Each period has its totals; the output is one object."""
+    """Each period has its totals; the output is one object, whose keys the page explains."""
     found = json.loads(command.call("stats", "--json", "--period", period).stdout)
+    page = (ROOT / "docs/stats.md").read_text()
+    rows = re.findall(r"^\| (`[^|]*`) \|", page, re.MULTILINE)
+    assert re.findall(r"`(\w+)`", "".join(rows)) == [*found]
     assert (found["period"], found["total"]) == (period.lower(), total)
     assert sum(map(sum, found["by_type"].values())) == total
     recovered, reasons = (1, {"SpamComplaint": 1}) if period == "WEEK" else (0, {})

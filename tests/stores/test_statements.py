@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -158,3 +159,21 @@ def test_parked(home: SQLHome, read: Callable[[LogReader], object], index: str) 
     with statements(home) as said:
         read(reader(home))
     assert f"hookrow_notifications_parked_{index}" in plan(home, said)
+
+
+@pytest.mark.parametrize(
+    ("read", "index"),
+    [
+        (lambda log: log.counts(NOON, timedelta(minutes=1)), ""),
+        (lambda log: log.counts(NOON, timedelta(days=1)), "hookrow_recoveries"),
+    ],
+    ids=["entries", "hours"],
+)
+def test_counts(home: SQLHome, read: Callable[[LogReader], object], index: str) -> None:
+    """The entries that the hourly counts lack are found by their ids, and no table is scanned."""
+    with statements(home) as said:
+        read(reader(home))
+    found = plan(home, [each for each in said if "hookrow_notifications" in each[0]], scans=False)
+    assert index in found
+    assert "Seq Scan on hookrow" not in found
+    assert "SCAN hookrow" not in found

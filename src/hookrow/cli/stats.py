@@ -143,7 +143,6 @@ def _can_write(text: str) -> bool:
 def _as_json(overview: Overview, tables: TableCounts) -> Mapping[str, Any]:
     """Return the object that is printed: delays in seconds, null for what is unknown."""
     logged, delays = overview.logged, overview.delays
-    outcomes = {each.value: row for each, row in overview.by_first_outcome.items()}
     return {
         "health": overview.health,
         "period": overview.period.value,
@@ -151,17 +150,17 @@ def _as_json(overview: Overview, tables: TableCounts) -> Mapping[str, Any]:
         "starts": overview.starts,
         "total": overview.total if logged else None,
         "by_type": overview.by_type,
-        "by_first_outcome": outcomes,
+        "by_first_outcome": {each.value: row for each, row in overview.by_first_outcome.items()},
         "recovered": overview.recovered if logged else None,
         "by_reason": overview.by_reason,
         "complete_since": overview.complete_since,
         "last_received": overview.last_received,
         "parked": overview.parked if logged else None,
+        "delay_median": delays and delays.median.total_seconds(),
+        "delay_p95": delays and delays.p95.total_seconds(),
         "sent": tables.sent,
         "delivery_rate": tables.delivery_rate,
         "open_rate": tables.open_rate,
-        "delay_median": delays and delays.median.total_seconds(),
-        "delay_p95": delays and delays.p95.total_seconds(),
         "suppressed": {reason or "": count for reason, count in tables.suppressed.items()},
         "lists": [msgspec.to_builtins(each) for each in tables.lists],
     }

@@ -37,7 +37,7 @@ FIRST_WAIT = 0.5
 class Statistics:
     """The figures of a store, for any number of threads; create one for each process.
 
-    What is asked for often is read from the database once in a few seconds.
+    However often they are requested, the database is queried at most once in a few seconds.
     """
 
     _overviews: Mapping[Period, _Cached]
@@ -54,7 +54,8 @@ class Statistics:
     def overview(self, period: Period, now: datetime) -> Overview:
         """Return the figures of a period up to now, or up to a few seconds ago.
 
-        One thread at a time reads them, while others get the previous ones. Raises a `StoreError`.
+        One thread at a time reads them, and the others get the previous ones. Raises a
+        `StoreError`.
         """
         return self._overviews[period].get(lambda: read_overview(self._store, period, now))
 
@@ -64,7 +65,8 @@ class Statistics:
         A thread counts them again if they are some minutes old, or more if counting takes long.
         """
         with self._lock:
-            if self._thread is None and monotonic() >= self._recount_at and not self._closed:
+            is_counting = self._thread is not None and self._thread.is_alive()
+            if monotonic() >= self._recount_at and not is_counting and not self._closed:
                 self._thread = self._started()
             thread = self._thread
         if self._counts is None and thread is not None:
@@ -102,7 +104,6 @@ class Statistics:
             close_thread_connections()
             end = monotonic()
             self._recount_at = end + max(RECOUNT_AFTER, SHARE * (end - begin))
-            self._thread = None
 
 
 class _Cached:

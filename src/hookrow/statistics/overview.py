@@ -48,7 +48,7 @@ class Period(Enum):
         return _BUCKETS[self][0]
 
     def starts(self, now: datetime) -> Sequence[datetime]:
-        """Return the start of each bucket, in UTC. Days and hours are whole days and hours."""
+        """Return the start of each bucket, by the clock and calendar of UTC."""
         length, number = _BUCKETS[self]
         last = now - (now - _EPOCH) % length
         return [(last - n * length).astimezone(UTC) for n in reversed(range(number))]
@@ -111,7 +111,7 @@ class Overview:
 
     @property
     def health(self) -> str:
-        """A sentence about the last notification, and about how many were refused, and why."""
+        """A sentence: when the last notification was received, how many were refused, and why."""
         if not self.logged:
             return "This store has no log, so notifications are not counted."
         if self.last_received is None:

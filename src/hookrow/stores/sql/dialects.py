@@ -149,7 +149,7 @@ class PostgreSQL(Dialect):
 
     def epoch(self, time: str) -> str:
         """Round down: a cast alone would round to the nearest second."""
-        return f"CAST(floor(extract(epoch FROM {time})) AS bigint)"
+        return f"CAST(floor(date_part('epoch', {time})) AS bigint)"
 
     def rows(self, types: Mapping[str, str]) -> str:
         """Return the rows of parallel arrays, a parameter each."""
