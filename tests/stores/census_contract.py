@@ -19,8 +19,8 @@ class CensusContract:
         home.fill()
         assert [each for each in home.store.census.lists() if each.sent] == []
         fill(home)
-        told = (opens(ADA, "m-ada"), Delivered(BEA, "m-bea", NOON), Delivered(ADA, "m-none", NOON))
-        assert respond(home, *told, Suppressed(ADA, "m-ada", NOON, "HardBounce")) == [200] * 4
+        given = (opens(ADA, "m-ada"), Delivered(BEA, "m-bea", NOON), Delivered(ADA, "m-none", NOON))
+        assert respond(home, *given, Suppressed(ADA, "m-ada", NOON, "HardBounce")) == [200] * 4
         found = home.store.census.lists()
         if not has_lists(home):
             assert found == [ListCount(list=None, sent=3, delivered=2, opened=1)]

@@ -217,7 +217,7 @@ class KeepContract:
         """Recorded or refused: each notification of a group is in the log once."""
         fill(home)
         now = datetime.now(UTC)
-        told = [
+        arrivals = [
             Arrival(opens(*names), repr(names).encode(), now)
             for names in (
                 *((ADA, "m-ada"), ("nobody@example.com", "m-ada"), (ADA, "m-nowhere")),
@@ -225,7 +225,7 @@ class KeepContract:
             )
         ]
         unsupported = Arrival(None, b"?", now, unsupported=Unsupported("Bounce", "Ada@x", "m"))
-        group = [*told, unsupported, told[1], unsupported]
+        group = [*arrivals, unsupported, arrivals[1], unsupported]
         assert statuses(record(home.store, group)) == [200, 404, 404, 400, 422, 404, 422]
         kept = {row["body"]: row for row in logged(home)}
         columns = ("outcome", "status", "attempts", "recipient", "message_id", "record_type")
@@ -234,7 +234,7 @@ class KeepContract:
                 *(kept[each.body.decode()][name] for name in columns),
                 kept[each.body.decode()]["retry_at"] is not None,
             )
-            for each in (*told, unsupported)
+            for each in (*arrivals, unsupported)
         ] == [
             ("recorded", 200, 1, ADA, "m-ada", "Open", False),
             ("subscriber_not_found", 404, 2, "nobody@example.com", "m-ada", "Open", True),
@@ -250,16 +250,16 @@ class KeepContract:
         Those that can match no row are not retried.
         """
         fill(home)
-        said = [
+        texts = [
             *(("a\0b", b"\0"), ("\ud800", b"\xff\xfe"), ("x" * 999, b"")),
             *(("\0" * 999, b"\0\xff" * 2**19), ("ZOË@Example.COM", b"0")),
             *((text, ascii(text).encode()) for text in HOSTILE),
         ]
         now = datetime.now(UTC)
-        told = [Arrival(opens(text, text), body, now) for text, body in said]
-        assert statuses(record(home.store, told, bodies=bodies)) == [404] * len(told)
+        arrivals = [Arrival(opens(text, text), body, now) for text, body in texts]
+        assert statuses(record(home.store, arrivals, bodies=bodies)) == [404] * len(arrivals)
         rows = logged(home)
-        assert len(rows) == len(told)
+        assert len(rows) == len(arrivals)
         assert {row["body"] is None for row in rows} == {not bodies}
         addresses = {row["recipient"] for row in rows}
         impossible = {"a\\x00b", "\\ud800", "x" * 320, ("\\x00" * 80), ""}
@@ -353,8 +353,8 @@ class ReadContract:
         """Entries that were written late, from a spool, hide none that arrived later."""
         for number in range(40):
             at = NOON + number * MINUTE
-            came = NOON - HOUR if 10 <= number < 30 else at
-            keep(home, entry(number, received_at=came, ended_at=at))
+            received = NOON - HOUR if 10 <= number < 30 else at
+            keep(home, entry(number, received_at=received, ended_at=at))
         since = Query(since=NOON + 5 * MINUTE)
         found = [*range(5, 10), *range(30, 40)]
         assert numbers(log.oldest(since, limit=99)) == found
@@ -378,11 +378,11 @@ class ReadContract:
 
     def test_happened(self, home: Home, log: LogReader) -> None:
         """Entries are found by the second of the time that they set, and by a query."""
-        told = [
+        notifications = [
             *(Opened(ADA, "m-ada", NOON + n * SECOND / 2) for n in range(-1, 3)),
             Opened(ADA, "m-none", NOON),
         ]
-        record(home.store, _live(_late(*told)))
+        record(home.store, _live(_late(*notifications)))
         found = log.happened(NOON, Query(message_id="m-ada"), limit=9)
         times = sorted(each.occurred_at for each in found if each.occurred_at)
         assert times == [NOON, NOON + SECOND / 2]
@@ -496,8 +496,10 @@ class ReadContract:
 
     def test_lists_without_bodies(self, home: Home, log: LogReader) -> None:
         """A list without bodies has as many entries as requested, otherwise unchanged."""
-        told = _late(*(Opened(ADA, f"m-{n}", NOON) for n in range(4)))
-        kept = [replace(each, body=LARGE) for each in entries(_live(told), fail(told), NOON)]
+        arrivals = _late(*(Opened(ADA, f"m-{n}", NOON) for n in range(4)))
+        kept = [
+            replace(each, body=LARGE) for each in entries(_live(arrivals), fail(arrivals), NOON)
+        ]
         keep(home, *kept)
         found = [*log.oldest(Query(), limit=2), *log.newest(Query(), limit=2)[::-1]]
         bodiless = [replace(each, body=None) for each in found]
@@ -523,9 +525,9 @@ class ReadContract:
         assert sum(log.prune(**over, bodies_only=bodies_only)) == 0
         # Of which 1 to 3 are old enough.
         for number, days in {1: 9, 2: 4, 3: 5, 4: 2, 5: 3, 6: 1}.items():
-            came = NOON - days * DAY
-            last = NOON - DAY if number == 5 else came
-            made = entry(number, received_at=came, last_received_at=last)
+            received = NOON - days * DAY
+            last = NOON - DAY if number == 5 else received
+            made = entry(number, received_at=received, last_received_at=last)
             keep(home, replace(made, retry_at=NOON) if number in {3, 4} else made)
         left = home.logged()
         for row in left[:3]:
@@ -570,15 +572,16 @@ class ReadContract:
         assert [row["body"] for row in home.logged()] == [None, '{"To": "S2@x.com"', None]
 
 
-def _late(*told: Notification) -> list[Arrival]:
-    """Return notifications that came at noon as they arrive from the log."""
+def _late(*notifications: Notification) -> list[Arrival]:
+    """Return notifications that arrived at noon, as a replay reads them from the log."""
     return [
-        Arrival(each, repr(each).encode(), NOON, source=Source.REPLAY, attempts=0) for each in told
+        Arrival(each, repr(each).encode(), NOON, source=Source.REPLAY, attempts=0)
+        for each in notifications
     ]
 
 
 def _live(arrivals: Sequence[Arrival]) -> list[Arrival]:
-    """Return the arrivals as they first came."""
+    """Return the same arrivals as they were when the notifications arrived first."""
     return [replace(each, source=Source.LIVE, attempts=1) for each in arrivals]
 
 
@@ -610,8 +613,8 @@ class ReplayContract:
         """A dry run returns the rows before and after, which a newer time keeps, and saves none."""
         record(home.store, [arrival(Opened(ADA, "m-none", NOON + SECOND))])
         before = home.rows(), home.logged()
-        [told] = _late(opens(ADA, "m-ada"))
-        result = dry_run(home.store, told)
+        [late] = _late(opens(ADA, "m-ada"))
+        result = dry_run(home.store, late)
         row = (Suppressible.DISPATCH, home.key(1))
         assert isinstance(result.outcome, Recorded)
         assert list(result.before) == list(result.after) == [row]
@@ -629,21 +632,21 @@ class ReplayContract:
         assert (home.rows(), home.logged()) == before
 
     def test_dry_run_equals_recording(self, home: Home) -> None:
-        [told] = _late(Suppressed(ADA, "m-ada", NOON, "HardBounce"))
-        result = dry_run(home.store, told)
-        assert [result.outcome] == replay(home.store, [told])
+        [late] = _late(Suppressed(ADA, "m-ada", NOON, "HardBounce"))
+        result = dry_run(home.store, late)
+        assert [result.outcome] == replay(home.store, [late])
         with home.store.transaction() as transaction:
             assert transaction.read(result.after.keys()) == result.after
 
     def test_late_ones_are_not_counted(self, home: Home) -> None:
         """Recording again from the log adds no attempt and undoes nothing newer.
 
-        The entry tells that its end is that of a replay, unless it was recorded before.
+        The source of the result is then the replay, unless the entry had been recorded before.
         """
-        told = _late(opens(ADA, "m-ada"), opens(ADA, "m-nowhere"))
-        record(home.store, _live([*told, told[1]]))
+        arrivals = _late(opens(ADA, "m-ada"), opens(ADA, "m-nowhere"))
+        record(home.store, _live([*arrivals, arrivals[1]]))
         first = timeless(home)
-        assert statuses(replay(home.store, told)) == [200, 404]
+        assert statuses(replay(home.store, arrivals)) == [200, 404]
         parked = [row["outcome"] != "recorded" for row in first]
         assert parked.count(True) == 1
         for row, replayed in zip(first, parked, strict=True):
@@ -653,14 +656,14 @@ class ReplayContract:
     def test_only_ready_ones_are_recorded(self, home: Home) -> None:
         """The others stay in the log unchanged, including the time of the next retry."""
         nobody = Reactivated("nobody@example.com", None, NOON)
-        told = _late(opens(ADA, "m-ada"), opens(ADA, "m-nowhere"), nobody)
-        keep(home, *entries(_live(told), fail(told), NOON))
+        arrivals = _late(opens(ADA, "m-ada"), opens(ADA, "m-nowhere"), nobody)
+        keep(home, *entries(_live(arrivals), fail(arrivals), NOON))
         before = {row["body"]: row for row in home.logged()}
-        assert replay_ready(home.store, told[1:]) == ([], [])
-        ready, outcomes = replay_ready(home.store, told)
-        assert (ready, statuses(outcomes)) == (told[:1], [200])
+        assert replay_ready(home.store, arrivals[1:]) == ([], [])
+        ready, outcomes = replay_ready(home.store, arrivals)
+        assert (ready, statuses(outcomes)) == (arrivals[:1], [200])
         [recorded] = [row for row in home.logged() if row != before[row["body"]]]
-        assert recorded["body"] == told[0].body.decode()
+        assert recorded["body"] == arrivals[0].body.decode()
         columns = ("outcome", "first_outcome", "status", "attempts", "retry_at")
         assert [recorded[name] for name in columns] == ["recorded", "failed", 200, 1, None]
 
@@ -669,8 +672,8 @@ class ReplayContract:
         self, home: Home, monkeypatch: pytest.MonkeyPatch, *, fails: bool
     ) -> None:
         """A person who is forgotten while a sweep runs stays erased, whatever the result is."""
-        told = arrival(opens(ADA, "m-ada"))
-        keep(home, *entries([told], fail([told]), NOON))
+        given = arrival(opens(ADA, "m-ada"))
+        keep(home, *entries([given], fail([given]), NOON))
         erased: list[int] = []
 
         def parse(_: bytes) -> Opened:
@@ -706,9 +709,9 @@ class NoLogContract:
         """Notifications are recorded, and there is no log to read."""
         fill(home)
         assert home.store.log is None
-        told = _late(opens(ADA, "m-ada"), opens(ADA, "m-nowhere"))
-        assert statuses(record(home.store, told)) == [200, 404]
-        keep_failed(home.store, told)
+        arrivals = _late(opens(ADA, "m-ada"), opens(ADA, "m-nowhere"))
+        assert statuses(record(home.store, arrivals)) == [200, 404]
+        keep_failed(home.store, arrivals)
         keep(home, entry())
         assert home.logged() == []
         assert [row["opened_at"] for row in home.rows()["dispatches"]] == [NOON, None, None, None]

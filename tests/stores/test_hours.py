@@ -158,9 +158,9 @@ def test_a_lower_id_is_committed_later(
 def test_only_earlier_transactions_are_waited_for(
     on_postgres: SQLHome, other: psycopg.Connection
 ) -> None:
-    """Under load somebody writes at any time: only those who wrote at the first look count.
+    """Only transactions that were open when the ceiling was read can delay a count.
 
-    The next receiver goes on after one that stopped between the two steps.
+    Under load, others are open at any time. Another receiver may continue the count.
     """
     other.execute(insert(1))
     keep(on_postgres, entry(2))
@@ -178,7 +178,7 @@ def test_only_earlier_transactions_are_waited_for(
 
 
 def test_restart_of_the_server(on_postgres: SQLHome, other: psycopg.Connection) -> None:
-    """Afterwards the names of transactions mean others, and a prepared one may still be there."""
+    """Afterwards the same names denote other transactions; a prepared one may still be open."""
     keep(on_postgres, entry(1))
     other.execute(insert(2))
     value = "UPDATE hookrow_meta SET value = '1 0.5 99/1' WHERE name = 'hours_ceiling'"
@@ -239,7 +239,7 @@ def test_truncate_between_the_two_steps(on_postgres: SQLHome) -> None:
 
 @pytest.mark.parametrize("first", [1, 2])
 def test_the_newest_are_deleted_by_hand(home: SQLHome, first: int) -> None:
-    """The ids did not begin anew: the others are not counted twice."""
+    """No id is assigned again, so the others are not counted twice."""
     for number in range(1, 6):
         keep(home, entry(number))
     count(home)
@@ -273,7 +273,7 @@ def test_pruned_ids_are_not_assigned_again(home: SQLHome) -> None:
 
 
 def test_reused_ids(on_sqlite: SQLHome) -> None:
-    """If all were deleted by hand, the ids begin anew, and so does the count."""
+    """If all are deleted by hand, ids from 1 on are assigned again, and counted again."""
     keep(on_sqlite, *map(entry, range(1, 6)))
     count(on_sqlite)
     for new in (2, 20):
@@ -297,7 +297,7 @@ def test_prune_keeps_what_is_not_counted(on_postgres: SQLHome, other: psycopg.Co
 
 
 def test_two_receivers_count_while_others_write(home: SQLHome) -> None:
-    """Nothing is counted twice or left out, whoever counts."""
+    """Nothing is counted twice or left out, whichever receiver counts."""
     with (
         closing(SQLStore(home.url)) as first,
         closing(SQLStore(home.url)) as second,
@@ -501,7 +501,7 @@ def test_recovered_entries_are_pruned_after_they_are_counted(on_postgres: SQLHom
 def test_a_receiver_counts(
     place: str, new_database: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It does so in a thread of its own, again and again, until it is closed."""
+    """It counts repeatedly in a separate thread, until it is closed."""
     monkeypatch.setattr("hookrow.receiver.receiver.COUNT_EVERY", 0.01)
     with closing(open_home(place, OURS, new_database)) as home:
         assert isinstance(home, SQLHome)

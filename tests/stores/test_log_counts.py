@@ -166,9 +166,7 @@ def test_counts_while_hours_are_counted(home: SQLHome) -> None:
 
 
 @pytest.mark.parametrize("bucket", [MINUTE, HOUR])
-def test_many_uncounted_entries(
-    home: SQLHome, monkeypatch: pytest.MonkeyPatch, bucket: timedelta
-) -> None:
+def test_limit(home: SQLHome, monkeypatch: pytest.MonkeyPatch, bucket: timedelta) -> None:
     """The newest are counted, up to a limit, and the counts say since when they are complete."""
     monkeypatch.setattr("hookrow.stores.log.MOST_COUNTED", 4)
     times = [SHARP + n * 10 * SECOND for n in range(9)]

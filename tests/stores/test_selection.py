@@ -35,9 +35,9 @@ HOST = Schema(
 )
 
 
-def end(engine: Engine, schema: Schema, *told: Notification) -> list[str]:
+def end(engine: Engine, schema: Schema, *notifications: Notification) -> list[str]:
     """Record the notifications; return the texts of the responses."""
-    outcomes = record(SQLStore(engine, schema), [arrival(each) for each in told])
+    outcomes = record(SQLStore(engine, schema), [arrival(each) for each in notifications])
     return [getattr(outcome, "text", "") for outcome in outcomes]
 
 
@@ -108,7 +108,7 @@ def people(engine: Engine) -> Engine:
 
 
 def test_conditions(people: Engine) -> None:
-    """Null and `False` exclude every other value; the owner of a dispatch is named all the same."""
+    """Null and `False` exclude other values; an excluded owner of a dispatch is still named."""
     for name, message_id, expected in (
         ("ada", "m-ada", ""),
         ("ada", "m-draft", "Engine::Dispatch not found"),

@@ -113,7 +113,7 @@ class Hours:
         return f"coalesce(({value}), 0)"
 
     def count(self, connection: Connection) -> bool:
-        """Count a chunk, or look for what can be counted; return whether there is more to do now.
+        """Count a chunk, or find out which ids are final; return whether there is more to do now.
 
         Does nothing while another process counts, or if the tables do not allow it.
         """
@@ -187,7 +187,7 @@ class Hours:
         """Count ids after the watermark, and advance it; return whether it is below the ceiling."""
         within = "id > %s AND id <= %s"
         first = f"SELECT min(id) FROM {self.log} WHERE {within}"
-        ((low,),) = connection.fetch(first, [watermark, ceiling])  # after what may be a wide gap
+        ((low,),) = connection.fetch(first, [watermark, ceiling])  # there may be a wide gap
         end = ceiling if low is None else min(low + CHUNK - 1, ceiling)
         if low is not None:
             connection.execute(self._add("count(*)", "0", within), [watermark, end])
