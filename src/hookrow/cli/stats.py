@@ -42,8 +42,8 @@ _LISTS = 10
 def stats(source: Source, *, period: Period, as_json: bool, database_url: str) -> None:
     """Show what was received, recorded, delivered, opened and suppressed.
 
-    Notifications are counted by their first outcome; "recorded later" is the number of those that
-    were refused at first and recorded by a retry or a replay.
+    Notifications are counted by their first outcome. "recorded later" is the number of those that
+    were refused at first and have been recorded since.
     """
     now = datetime.now(UTC)
     with source.opened(database_url) as store:
@@ -87,7 +87,7 @@ def _tables(overview: Overview, tables: TableCounts, levels: str) -> Iterator[st
     if delays := overview.delays:
         rest = f"95 % within {_seconds(delays.p95)}, of the newest {delays.count:,}"
         yield _line("median", _seconds(delays.median), f"from sent to delivered; {rest}")
-    yield from _reasons("suppressed", tables.suppressed, "subscribers", levels)
+    yield from _reasons("suppressed", tables.suppressed, "of all subscribers, by reason", levels)
     if len(tables.lists) > 1:
         yield ""
         yield _line("list", "sent", f"{len(tables.lists):,} lists")
