@@ -16,6 +16,9 @@ from hookrow.stores.sql.connections import Database
 from hookrow.stores.sql.dialects import Dialect
 from hookrow.stores.sql.hours import HOUR, KEYS, RECOVERED, Hours
 
+MOST_RECOVERED = 10_000
+"""The most recovered entries that are read because the hourly counts lack them."""
+
 _COLUMNS = "received_at, ended_at, record_type, reason, outcome, first_outcome"
 
 _HAS_RECOVERED = (
@@ -61,7 +64,7 @@ def _of_hours(hours: Hours, length: int) -> str:
     )
     recovered = (
         f"SELECT {_COLUMNS} FROM {hours.log} WHERE {RECOVERED} AND id <= {hours.watermark} "
-        f"ORDER BY id DESC LIMIT {log.MOST_COUNTED}"
+        f"ORDER BY id DESC LIMIT {MOST_RECOVERED}"
     )
     late = _grouped(hours.dialect, length, "0, count(*)", f"({recovered}) AS recovered")
     return _newest(hours, length, hours.watermark, counted, late)
