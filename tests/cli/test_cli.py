@@ -77,7 +77,7 @@ class TestProcess:
             ("--version", f" {__version__}\n"),
             ("log", "There are no such notifications.\n"),
             ("prune", "Pruned: 0.\n"),
-            ("stats", "No notification has come yet.\n"),
+            ("stats", "No notification has been received yet.\n"),
             (
                 "db upgrade",
                 " is up to date (revisions 0001, 0002, 0003, 0004, 0005, 0006, 0007).\n",
