@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from hookrow import Postmark, Receiver, Request, RequestHead, Response
 from hookrow.dashboard import Dashboard
-from hookrow.dashboard.handler import SECURITY
+from hookrow.dashboard.app import SECURITY
 from wire import ENDPOINT, SECRET
 
 MOUNT = "/mail/dashboard"

@@ -1,4 +1,4 @@
-"""What became of a notification, in words: for the command, and whoever shows the log."""
+"""Log entries and their values as text, for the command, the dashboard and the Django admin."""
 
 from __future__ import annotations
 
@@ -16,55 +16,57 @@ from hookrow.receiver.replay import DryRun
 from hookrow.stores.log import Query
 
 LONGEST_BODY = 20_000
-"""In characters; how much of a body is shown."""
+"""In characters; a longer body is cut."""
 
 _CHANGE = RECORD_TYPES[Suppressed]
 _KINDS: Mapping[type[object], str] = {Suppressed: "a suppression", Reactivated: "a reactivation"}
 
-_WHY = {
-    Result.SUBSCRIBER_NOT_FOUND: "nobody had {address}",
+_REASONS = {
+    Result.SUBSCRIBER_NOT_FOUND: "no subscriber had {address}",
     Result.DISPATCH_NOT_FOUND: "no dispatch had {id}",
-    Result.RECIPIENT_MISMATCH: "the dispatch with {id} was another subscriber's",
-    Result.UNSUPPORTED: "its type was not supported, or something that it needs was missing",
-    Result.FAILED: "the database failed at it, or one of its rows was held",
+    Result.RECIPIENT_MISMATCH: "the dispatch with {id} belonged to another subscriber",
+    Result.UNSUPPORTED: "the type is not supported, or a required field is missing or invalid",
+    Result.FAILED: "the database returned an error, or a row was locked",
 }
+"""Why a notification has this result."""
 
 
 def describe_outcome(entry: StoredEntry) -> str:
-    """Tell how it ended and why, in a sentence."""
+    """Describe the first and the present result of a notification, with the reasons."""
+    changed = entry.outcome is not entry.first_outcome
     parts = []
-    if entry.first_outcome in _WHY:
-        parts.append(f"{_why(entry.first_outcome, entry)} when it came")
+    if entry.first_outcome in _REASONS:
+        parts.append(_reason(entry.first_outcome, entry) + (" at first" if changed else ""))
     parts.append(pluralize(entry.attempts, "attempt"))
-    took = _long(entry.ended_at - entry.received_at)
+    took = format_duration(entry.ended_at - entry.received_at)
     if entry.outcome is Result.RECORDED:
-        parts.append(f"recorded {took} later" if len(parts) > 1 else f"recorded within {took}")
-    elif entry.outcome is not entry.first_outcome:
-        parts.append(f"{took} later {_why(entry.outcome, entry)}")
+        parts.append(f"recorded {took} later" if changed else f"recorded within {took}")
+    elif changed:
+        parts.append(f"{took} later, {_reason(entry.outcome, entry)}")
     if entry.retry_at:
-        parts.append(f"tried again {format_time(entry.retry_at)}")
+        parts.append(f"next retry {format_time(entry.retry_at)}")
     elif entry.outcome not in {Result.RECORDED, Result.UNSUPPORTED}:
-        parts.append("not tried again any more")
+        parts.append("no further retries")
     return "; ".join(parts)
 
 
 def format_result(entry: StoredEntry) -> str:
-    """Tell when it ended so, and from where it came then unless in a request."""
-    by = {Source.SPOOL: ", from the spool", Source.REPLAY: ", from the log"}
-    return format_time(entry.ended_at) + by.get(entry.source or Source.LIVE, "")
+    """Return the time of the result, and its origin if that was not a request."""
+    origins = {Source.SPOOL: ", from the spool", Source.REPLAY: ", from the log"}
+    return format_time(entry.ended_at) + origins.get(entry.source or Source.LIVE, "")
 
 
 def other_changes(entry: StoredEntry) -> Query | None:
-    """Return the query of all changes of the entry's subscriber; None if it changed nothing."""
+    """Return the query for all changes of the entry's subscriber, or None if it changed nothing."""
     if entry.record_type != _CHANGE or entry.outcome is not Result.RECORDED or not entry.recipient:
         return None
     return Query(recipient=entry.recipient, record_type=_CHANGE, outcome=Result.RECORDED)
 
 
 def superseding(entry: StoredEntry, changes: Iterable[StoredEntry]) -> StoredEntry | None:
-    """Return the newest of some changes if it certainly happened after the entry's own.
+    """Return the newest of the changes if it certainly occurred after the entry, otherwise None.
 
-    An entry that does not say when it happened may count as of any of its arrivals.
+    An entry without an event time may have taken effect at any of its arrivals.
     """
     newest = max(changes, key=_changed_at, default=entry)
     if _changed_at(newest) <= believable(entry.occurred_at, entry.last_received_at):
@@ -73,7 +75,7 @@ def superseding(entry: StoredEntry, changes: Iterable[StoredEntry]) -> StoredEnt
 
 
 def describe_change(entry: StoredEntry, parse: Parse) -> str:
-    """Name an entry that changes a suppression, with its time.
+    """Return the id, kind and time of a change of suppression.
 
     Without a reason and a body, it is unknown whether it was a suppression.
     """
@@ -82,51 +84,52 @@ def describe_change(entry: StoredEntry, parse: Parse) -> str:
 
 
 def describe_dry_run(dry_run: DryRun) -> list[str]:
-    """Describe the changes of a dry run, row by row."""
+    """Describe each change of a dry run."""
     if not isinstance(dry_run.outcome, Recorded):
         return [f"would be refused: {dry_run.outcome.text}"]
     changed = [
-        f"{_name(row)}: {column} {_shown(state[column])} -> {_shown(dry_run.after[row][column])}"
+        f"{format_row(row)}: {column} {_value(value)} -> {_value(dry_run.after[row][column])}"
         for row, state in dry_run.before.items()
-        for column in state
-        if state[column] != dry_run.after[row][column]
+        for column, value in state.items()
+        if value != dry_run.after[row][column]
     ]
-    return changed or ["would change nothing: its rows have it, or something newer"]
+    return changed or ["would change nothing: the rows have these values already, or newer ones"]
+
+
+def format_row(row: RowId) -> str:
+    """Return the kind and the key of a row."""
+    kind, key = row
+    keys = key if isinstance(key, tuple) else (key,)
+    return f"{kind.name.lower()} {' '.join(map(str, keys))}"
 
 
 def _changed_at(entry: StoredEntry) -> datetime:
     return believable(entry.occurred_at, entry.received_at)
 
 
-def _why(ending: Result, entry: StoredEntry) -> str:
-    return _WHY[ending].format(
+def _reason(result: Result, entry: StoredEntry) -> str:
+    return _REASONS[result].format(
         address=f"the address {entry.recipient}" if entry.recipient else "its address",
-        id=f"the id {entry.message_id}" if entry.message_id else "its id, for it named none",
+        id=f"the message ID {entry.message_id}" if entry.message_id else "its message ID (none)",
     )
 
 
-def _name(row: RowId) -> str:
-    kind, key = row
-    keys = key if isinstance(key, tuple) else (key,)
-    return f"{kind.name.lower()} {' '.join(map(str, keys))}"
-
-
-def _shown(value: object) -> str:
+def _value(value: object) -> str:
     return format_time(value) if isinstance(value, datetime) else str(value or "null")
 
 
 def printable(text: str) -> str:
-    """Escape what a terminal would obey, or what would look like another line."""
+    """Escape control characters, line breaks, and characters that hide or reorder text."""
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def format_body(body: str) -> str:
-    """Return the beginning of a body, printable, with a line for each value if it is JSON.
+    """Return the beginning of a body, escaped, with one line per value if it is JSON.
 
-    A body longer than `LONGEST_BODY` is not laid out.
+    A body longer than `LONGEST_BODY` is not indented.
     """
     parts, length = [], 0
-    for part in _laid_out(body):
+    for part in _indent(body):
         parts.append(part)
         length += len(part)
         if length > LONGEST_BODY:
@@ -136,11 +139,11 @@ def format_body(body: str) -> str:
     return "\n".join(map(printable, lines)) + more
 
 
-def _laid_out(body: str) -> Iterator[str]:
-    """Yield a body piece by piece.
+def _indent(body: str) -> Iterator[str]:
+    """Yield a body piece by piece, indented if it is JSON.
 
-    The library that indents JSON makes all of it: 18 MB of 20,000 characters that are nested 900
-    levels deep, because each line begins with its indentation.
+    msgspec would indent all of it: 20,000 characters that are nested 900 levels deep become 18 MB,
+    because each line begins with its indentation.
     """
     compact = _compact(body) if len(body) <= LONGEST_BODY else None
     if compact is None:
@@ -164,7 +167,7 @@ def _laid_out(body: str) -> Iterator[str]:
 
 
 def _compact(body: str) -> str | None:
-    """Return JSON without the blanks between its tokens; None for what is no JSON."""
+    """Return JSON without whitespace between its tokens, or None if the body is not JSON."""
     try:
         return msgspec.json.format(body, indent=-1)
     except (ValueError, RecursionError):
@@ -175,15 +178,19 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\{\}|\[\]|[{}\[\],:]|[^"{}\[\],:]+')
 
 
 def format_time(time: datetime | None) -> str:
-    """Write a time in UTC, to the second."""
+    """Format a time in UTC, to the second; None is "unknown"."""
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}" if time else "unknown"
 
 
-def pluralize(number: int, what: str) -> str:
-    """Write a number of things."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def _long(time: timedelta) -> str:
-    seconds = time.total_seconds()
+def format_duration(duration: timedelta) -> str:
+    """Format a duration in its largest unit of which it has at least two; below 0, it is 0."""
+    seconds = max(duration.total_seconds(), 0)
+    for name, length in (("days", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length:.0f} {name}"
     return f"{seconds:.0f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"
+
+
+def pluralize(number: int, noun: str) -> str:
+    """Return a number and a noun, in the plural unless the number is 1."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -175,8 +175,8 @@ def test_demo(tmp_path: Path) -> None:
     assert re.search(r"/dashboard/\?token=\S{43}\n", done.stdout)
     assert "Ctrl-C" not in done.stdout
     assert re.search(
-        r"no dispatch had the id (\S+) when it came; 1 attempt; tried again\s"
+        r"no dispatch had the message ID (\S+); 1 attempt; next retry\s"
         r"(.*\n)*  dispatch 5: delivered_at 2.*\n"
-        r"  no dispatch had the id \1 when it came; 1 attempt; recorded \d+ m?s later\n",
+        r"  no dispatch had the message ID \1 at first; 1 attempt; recorded \d+ m?s later\n",
         done.stdout,
     )

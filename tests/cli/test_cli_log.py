@@ -127,7 +127,7 @@ class TestShow:
             "came": "2026-03-04 05:06:07Z, last 2026-03-04 06:06:07Z",
             "ended": "failed, 503, 2026-03-04 06:06:07Z",
         }
-        assert why.startswith(f"no dispatch had the id {ADAS} when it came; 2 attempts; ")
+        assert why.startswith(f"no dispatch had the message ID {ADAS} at first; 2 attempts; ")
         assert "subscriber 1: suppressed_at null -> 2026-03-04 05:06:07Z; " in changes
         assert msgspec.json.decode(body) == suppression
         assert world.rows(url) == before

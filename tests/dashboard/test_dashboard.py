@@ -4,23 +4,26 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from litestar import Litestar, asgi
 
 import world
+from copying import replace
 from hookrow import Arrival, Request, RequestHead, testing
 from hookrow.asgi import ASGI
+from hookrow.core.log_entry import Result
 from hookrow.core.notification import Notification
 from hookrow.dashboard import Dashboard
+from hookrow.dashboard.queries import last_id
 from hookrow.providers import postmark
 from hookrow.receiver.recorder import record
+from hookrow.statistics import Delays, Found, Period, Statistics
 from hookrow.stores import Unavailable
-from hookrow.stores.log import Query
-from hookrow.stores.memory import MemoryCensus, MemoryStore
-from hookrow.stores.memory_log import MemoryLog
+from hookrow.stores.log import LogReader, Query
+from hookrow.stores.memory import MemoryStore
 from hookrow.stores.sql import SQLStore
 from hookrow.testing.applications import call_asgi
 from visitor import MOUNT, Visitor, ask, head, receive
@@ -42,7 +45,7 @@ def store() -> MemoryStore:
 def visitor(store: MemoryStore) -> Iterator[Visitor]:
     visitor = Visitor(store)
     yield visitor
-    visitor.dashboard.close(PATIENCE)  # it may be counting
+    visitor.dashboard.close(PATIENCE)
 
 
 @pytest.fixture(params=["memory", "postgres"])
@@ -58,7 +61,7 @@ def any_store(request: pytest.FixtureRequest, store: MemoryStore) -> Iterator[An
 
 
 def test_mounted_in_litestar() -> None:
-    """It removes the mount path and adds a slash."""
+    """Litestar removes the mount path and adds a slash."""
     dashboard = ASGI(Dashboard(MemoryStore(), authorize=lambda _: True))
     app = Litestar([asgi(MOUNT, is_mount=True, copy_scope=True)(dashboard)])
     asked = Request(RequestHead("GET", f"{MOUNT}/notifications", ()), b"")
@@ -76,7 +79,8 @@ def test_mounted_in_litestar() -> None:
         (head(""), "", 303, {"Location": "./dashboard/"}),  # because links are relative
         (head("/nowhere"), "", 404, {}),
         (head("/notifications"), "/other", 404, {}),
-        (head("/static/../handler.py"), "", 404, {}),
+        (head("/static/../app.py"), "", 404, {}),
+        (head("/static/uPlot.LICENSE"), "", 404, {}),
         (head("/notifications", method="POST"), "", 405, {"Allow": "GET, HEAD"}),
         (head("/subscriber", method="DELETE"), "", 405, {"Allow": "GET, HEAD, POST"}),
         (head("/notifications", method="HEAD"), "", 200, {}),
@@ -95,22 +99,22 @@ def test_paths(asked: RequestHead, mount: str, status: int, headers: dict[str, s
 
 
 WRONG: list[tuple[str, dict[str, str], int, str]] = [
-    ("/", {"period": "year"}, 400, "There is no such period"),
-    ("/lists", {"sort": "x"}, 400, "There is no field"),
-    ("/notification", {}, 400, "Say which notification"),
-    ("/notification", {"id": "7"}, 404, "The log has no notification 7."),
-    ("/dispatch", {"message_id": "none"}, 404, "Neither the dispatches nor the log have"),
-    ("/subscriber", {"email": "\0"}, 400, "The field email has a NUL, or over 1000 characters."),
-    ("/subscriber", {"email": "x" * 400}, 404, "Neither the subscribers nor the log have"),
-    ("/notifications", {"before": "x"}, 400, "before is the number of a notification, not"),
-    ("/notifications", {"after": "9" * 19}, 400, "after is the number"),
-    ("/notifications", {"outcome": "good"}, 400, "No outcome is called"),
-    ("/notifications", {"since": "yesterday"}, 400, "since is a time such as"),
-    ("/notifications", {"until": "0001-01-01T00:00+14:00"}, 400, "until is a time such as"),
-    ("/notifications", {"parked": "yes"}, 400, "parked is 1, or left out"),
-    ("/notifications", {"type": "a\0b"}, 400, "The field type has a NUL, or over 1000"),
-    ("/notifications", {"recipient": "x" * 1001}, 400, "The field recipient has a NUL, or over"),
-    ("/notifications", {"<b>": "1"}, 400, "There is no field"),
+    ("/", {"period": "year"}, 400, "period must be one of hour, day, week, month, not"),
+    ("/lists", {"sort": "x"}, 400, "Unknown field"),
+    ("/notification", {}, 400, "The field id is required."),
+    ("/notification", {"id": "7"}, 404, "The log has no notification with the ID 7."),
+    ("/dispatch", {"message_id": "none"}, 404, "Neither the dispatches nor the log contain"),
+    ("/subscriber", {"email": "\0"}, 400, "email contains NUL or more than 1000 characters."),
+    ("/subscriber", {"email": "x" * 400}, 404, "Neither the subscribers nor the log contain"),
+    ("/notifications", {"before": "x"}, 400, "before must be the ID of a notification, not"),
+    ("/notifications", {"after": "9" * 19}, 400, "after must be the ID"),
+    ("/notifications", {"outcome": "good"}, 400, "outcome must be one of recorded, "),
+    ("/notifications", {"since": "yesterday"}, 400, "since must be a time such as"),
+    ("/notifications", {"until": "0001-01-01T00:00+14:00"}, 400, "until must be a time such as"),
+    ("/notifications", {"parked": "yes"}, 400, "parked must be 1 or absent"),
+    ("/notifications", {"type": "a\0b"}, 400, "type contains NUL or more"),
+    ("/notifications", {"recipient": "x" * 1001}, 400, "recipient contains NUL or more"),
+    ("/notifications", {"<b>": "1"}, 400, "Unknown field"),
     ("/notifications", {str(n): "1" for n in range(101)}, 400, "There are too many fields"),
 ]
 
@@ -165,43 +169,48 @@ class TestNotifications:
         assert listed(type="Open") == listed(until="2026-03-04T05:06") == []
         assert len(listed(recipient=ADA.upper(), parked=1, since="2026-03-04T05:06")) == 50
         rows = visitor.shows("/notifications", rows=59)
-        assert ("<html" in rows, 'data-seen="61"' in rows) == (False, True)
+        assert ("<html" in rows, 'data-last="61"' in rows) == (False, True)
         assert listed(rows=59) == [61, 60]
         assert listed(rows=61) == listed(before=1) == listed(after=61) == []
 
     def test_a_long_log(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A search stops at its budget: the page says so and links to the rest."""
-        monkeypatch.setattr("hookrow.statistics.searching.BUDGET", 0)
-        monkeypatch.setattr("hookrow.statistics.searching.NARROWEST", 1)
-        monkeypatch.setattr("hookrow.dashboard.listing.WIDEST", 1)
+        """A search that ends before the start of the log says so and links to the rest."""
+
+        def search_one(
+            log: LogReader, query: Query, *, before: int | None = None, limit: int
+        ) -> Found:
+            id_ = (before or last_id(log) + 1) - 1
+            found = log.newest(replace(query, ids=[id_]), limit=limit, bodies=False)
+            return Found(found, id_ if id_ > 1 else None)
+
+        monkeypatch.setattr("hookrow.dashboard.queries.search", search_one)
         store = MemoryStore()
         rare = testing.delivery("eve@example.com", "old", at=AT)
         receive(store, {"x": 1}, {"x": 2}, rare, {"x": 4}, {"x": 5})
         visitor = Visitor(store)
         page = visitor.shows("/notifications", message_id="old")
-        assert "no such notifications among those that were looked through" in page
-        assert 'href="?message_id=old&amp;before=5">Look further back' in page
+        assert "No notifications found in the part of the log that was searched." in page
+        assert 'href="?message_id=old&amp;before=5">Search older notifications' in page
         assert 'data-id="3"' in visitor.shows("/notifications", message_id="old", before=4)
         page = visitor.shows("/dispatch", message_id="old")
-        assert "The log has nothing of it among what was looked through." in page
+        assert "No notifications found in the part of the log that was searched." in page
         assert "before=5" in page
-        page = visitor.shows("/dispatch", message_id="old", before=4)
-        assert "subscriber not found" in page
+        assert "subscriber not found" in visitor.shows("/dispatch", message_id="old", before=4)
         page = visitor.shows("/dispatch", message_id="old", before=2)
-        assert "The log has nothing of it." in page
+        assert "No notifications found." in page
 
 
 def test_replay(store: MemoryStore, visitor: Visitor) -> None:
     """A parked notification shows its reason; a replay records it once its dispatch exists."""
     receive(store, testing.delivery(ADA, "m-1", at=AT))
     page = visitor.shows("/notification", id=1)
-    assert "No dispatch had the id m-1 when it came; 1 attempt" in page
+    assert "No dispatch had the message ID m-1; 1 attempt; next retry " in page
     assert "Engine::Dispatch not found" in page
     page = visitor.send("/notification", {"action": "replay"}, id=1)
-    assert "Not recorded: there is no such dispatch." in page
+    assert "Not recorded: no dispatch has this message ID." in page
     store.dispatches[9] = {"provider_message_id": "m-1", "subscriber_id": 1, "list_id": 1}
     page = visitor.send("/notification", {"action": "replay"}, id=1)
-    assert "Recorded once more." in page
+    assert "Replayed and recorded." in page
     assert store.dispatches[9]["delivered_at"] == AT
 
 
@@ -216,7 +225,7 @@ def test_the_parser_of_another_provider(store: MemoryStore, visitor: Visitor) ->
     record(store, [Arrival(parse(body), body, datetime.now(UTC))])
     assert "suppressed for" in visitor.shows("/notification", id=1)
     assert "suppressed for" in visitor.shows("/subscriber", email=ADA)
-    assert "Recorded once more." in visitor.send("/notification", {"action": "replay"}, id=1)
+    assert "Replayed and recorded." in visitor.send("/notification", {"action": "replay"}, id=1)
 
 
 def test_a_body_that_is_not_kept() -> None:
@@ -224,13 +233,16 @@ def test_a_body_that_is_not_kept() -> None:
     store = MemoryStore()
     receive(store, {}, keep_bodies=False)
     page = Visitor(store).shows("/notification", id=1)
-    assert "Its body is not kept" in page
+    assert "The log does not have the body." in page
     assert "<form" not in page
 
 
 @pytest.mark.parametrize(
     ("fault", "status", "says"),
-    [(Unavailable("It is gone."), 503, "gone."), (KeyError(), 500, "This page failed: KeyError")],
+    [
+        (Unavailable("It is gone."), 503, "The database cannot be read: It is gone."),
+        (KeyError(), 500, "The page failed with KeyError."),
+    ],
 )
 def test_a_store_that_fails(
     visitor: Visitor, fault: Exception, status: int, says: str, monkeypatch: pytest.MonkeyPatch
@@ -241,26 +253,15 @@ def test_a_store_that_fails(
         raise fault
 
     monkeypatch.setattr(MemoryStore, "reading", fail)
-    response = visitor.get("/subscriber", email=ADA)
-    assert response.status == status
-    assert says in response.body.decode()
-
-
-def test_an_outage(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a database pages return 503, or the last figures marked as outdated."""
-
-    def fail(*_: object) -> None:
-        raise Unavailable("gone")
-
-    with monkeypatch.context() as broken:
-        broken.setattr(MemoryLog, "bounds", fail)
-        broken.setattr(MemoryCensus, "lists", fail)
-        eventually(lambda: visitor.get("/").status == visitor.get("/lists").status == 503)
-    eventually(lambda: visitor.get("/").status == visitor.get("/lists").status == 200)
-    says = "The database cannot be asked just now (gone): what is below was known before."
-    eventually(lambda: says not in visitor.shows("/"))
-    monkeypatch.setattr(MemoryLog, "bounds", fail)
-    eventually(lambda: says in visitor.shows("/"))
+    monkeypatch.setattr(Statistics, "overview", fail)
+    monkeypatch.setattr(Statistics, "table_counts", fail)
+    for response in (
+        visitor.get("/subscriber", email=ADA),
+        visitor.get("/"),
+        visitor.get("/lists"),
+    ):
+        assert response.status == status
+        assert says in response.body.decode()
 
 
 class TestSuppression:
@@ -268,14 +269,14 @@ class TestSuppression:
         """A manual suppression sets the row and logs who did it and why."""
         page = visitor.send("/subscriber", {"action": "suppress", "reason": "a <b>"}, email=ADA)
         assert ">Suppressed.<" in page
-        assert "by notification 1" in page
+        assert "set by notification 1" in page
         assert "suppressed for a <b>, by ada: a <b>" in page
         assert store.log is not None
         [entry] = store.log.newest(Query(recipient=ADA), limit=9)
         body = json.loads(entry.body or "")
         assert (body["ChangedBy"], body["Note"]) == ("ada", "a <b>")
         page = visitor.send("/subscriber", {"action": "lift", "reason": "asked"}, email=ADA)
-        assert "The suppression is lifted." in page
+        assert "Suppression lifted." in page
         assert ">active<" in page
         assert "suppression lifted, by ada: asked" in page
         newer = '<a href="./notification?id=2">entry 2, a reactivation of '
@@ -300,7 +301,7 @@ class TestSuppression:
         assert store.log is not None
         store.log.forget(ADA)
         page = visitor.shows("/subscriber", email=ADA)
-        assert page.count("by none that the log has") == 2
+        assert page.count("not set by a notification in the log") == 2
 
     @pytest.mark.parametrize(
         ("user", "named"),
@@ -313,7 +314,9 @@ class TestSuppression:
         with caplog.at_level("INFO", "hookrow"):
             form = {"action": "suppress", "reason": "x"}
             Visitor(store, user).send("/subscriber", form, email=ADA)
-        assert caplog.messages == [f"{named} asked to suppress by hand: suppressed, request ."]
+        assert caplog.messages == [
+            f"Dashboard user {named} requested suppress: suppressed, request "
+        ]
 
     @pytest.mark.parametrize(
         ("form", "headers", "status"),
@@ -354,44 +357,75 @@ class TestSuppression:
         assert ("suppressed_at" in store.subscribers[1]) is (status == 303)
 
 
-def test_overview(store: MemoryStore, visitor: Visitor) -> None:
-    """The overview shows types, outcomes, refusals and reasons in each period."""
+@pytest.mark.parametrize("period", ["hour", "day", "week", "month"])
+def test_overview(store: MemoryStore, visitor: Visitor, period: str) -> None:
+    """The overview shows the state of the webhook, and a period's types, outcomes and reasons."""
     bounce = testing.suppression(ADA, ADAS, at=AT, reason="<i>")
     receive(store, testing.delivery(ADA, ADAS, at=AT), testing.opening(ADA, ADAS, at=AT))
     receive(store, bounce, testing.delivery(ADA, "m-9", at=AT), {"RecordType": "<b>"})
-    eventually(lambda: "Last heard of" in visitor.shows("/"))
-    eventually(lambda: "as of" in visitor.shows("/"))
-    for period in ("hour", "day", "week", "month"):
-        page = visitor.shows("/", period=period)
-        for name in ("Delivery", "Open", "SubscriptionChange", "&lt;b&gt;", "unsupported"):
-            assert f'class="number"><bdi>{name}</bdi></th>' in page
-        assert "2 of the last 5 were refused" in page
-        assert '<a href="./notifications?parked=1">1</a>' in page
-        assert "<bdi>&lt;i&gt;</bdi>" in page
+    page = visitor.shows("/", period=period)
+    for name in ("Delivery", "Open", "SubscriptionChange", "unsupported"):
+        assert f'class="number"><bdi>{name}</bdi></th>' in page
+    assert f"<h2>Last {period}</h2>" in page
+    assert "<dt>Notifications</dt><dd>5</dd>" in page
+    assert "2 of the last 5 were refused" in page
+    assert '<a href="./notifications?parked=1">1</a>' in page
+    assert "<dt>Last notification</dt>" in page
+    assert ">By first outcome</h2>" in page
+
+
+def test_overview_while_counting(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The overview says since when its figures are complete, and how many were recorded later."""
+    overview = Statistics(MemoryStore()).overview(Period.DAY, AT)
+    changed = {
+        "complete_since": AT,
+        "recovered": 2,
+        "by_reason": {"<i>": 3},
+        "by_first_outcome": {Result.FAILED: [0] * 23 + [2]},
+        "delays": Delays(median=timedelta(seconds=3), p95=timedelta(minutes=5), count=1000),
+    }
+    counting = replace(overview, **changed)
+    monkeypatch.setattr(Statistics, "overview", lambda *_: counting)
+    page = re.sub("<time[^>]*>", "", visitor.shows("/"))
+    assert "Counting: figures before 2026-03-04 05:06 UTC</time> are incomplete." in page
+    assert "2 notifications that were refused at first were recorded later." in page
+    assert '<bdi>&lt;i&gt;</bdi></td><td data-label="Notifications" class="number">3</td>' in page
+    assert "3 s <small>median</small>" in page
+    assert "5 min <small>95th percentile</small></span> <small>of 1,000 messages" in page
 
 
 def test_lists(store: MemoryStore, visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The largest lists show what was sent and delivered, and the total number of lists."""
+    """The page shows the counts of all rows, the largest lists, and the reasons."""
     monkeypatch.setattr("hookrow.dashboard.pages.LISTS", 1)
     for number in (2, 3):
         row = {"provider_message_id": f"m-{number}", "subscriber_id": 1, "list_id": 2}
         store.dispatches[number] = row
     receive(store, testing.delivery(ADA, "m-3", at=AT))
-    eventually(lambda: "As of" in visitor.shows("/lists"))
+    receive(store, testing.suppression(ADA, None, at=AT, reason="<i>"))
+    eventually(lambda: "All time, as of" in visitor.shows("/lists"))
     page = visitor.shows("/lists")
     cells = re.findall(r'data-label="(\w+)"[^>]*><(?:span|bdi)>(.+?)<', page)
     assert cells[:3] == [("List", "2"), ("Sent", "2"), ("Delivered", "1 ")]
     assert page.count('data-label="Sent"') == 1
-    assert "The 1 to which the most was sent, of 2." in page
+    assert "Showing 1 of 2 lists" in page
+    assert "<dt>Sent</dt><dd>3</dd>" in page
+    assert "<dt>Delivery rate</dt><dd>33.3%</dd>" in page
+    assert "<bdi>&lt;i&gt;</bdi>" in page
+
+
+def test_lists_before_the_first_count(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page says that the tables are being counted."""
+    monkeypatch.setattr(Statistics, "table_counts", lambda _: None)
+    assert "The tables are being counted." in visitor.shows("/lists")
 
 
 def test_without_a_log(store: MemoryStore) -> None:
-    """Without a log the dashboard shows rows and says what is missing."""
+    """Without a log, the dashboard shows rows and says what is missing."""
     store.log = None
     visitor = Visitor(store)
     asked = {"/subscriber": {"email": ADA}, "/dispatch": {"message_id": ADAS}}
     for path in ("/", "/notifications", *asked):
-        assert "This store keeps no log" in visitor.shows(path, **asked.get(path, {}))
+        assert "This store has no log" in visitor.shows(path, **asked.get(path, {}))
     visitor.dashboard.close(PATIENCE)
     visitor.send("/subscriber", {"action": "suppress", "reason": "x"}, email=ADA)
     assert store.subscribers[1]["suppression_reason"] == "x"

@@ -11,8 +11,9 @@ import pytest
 from copying import replace
 from hookrow import ConfigurationError, Request, RequestHead, Response, testing
 from hookrow.asgi import ASGI
-from hookrow.dashboard import Dashboard, basic, served
-from hookrow.dashboard.handler import SECURITY
+from hookrow.dashboard import Dashboard, basic
+from hookrow.dashboard.app import SECURITY
+from hookrow.dashboard.auth import require_password, token_session
 from hookrow.server.settings import DashboardAccess
 from hookrow.stores.memory import MemoryStore
 from hookrow.testing.applications import call_asgi, call_wsgi
@@ -22,13 +23,11 @@ from wire import ADA, PATIENCE
 
 PASSWORD = "the-right-pässword"
 
-ACCESS = DashboardAccess(token="the-token", key="the-key", port=8000)
-
 
 @pytest.fixture(autouse=True)
-def _quick_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Delay the answers to wrong passwords only a little."""
-    monkeypatch.setattr("hookrow.dashboard.visitor.DELAY", 0.05)
+def _short_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Delay the responses to wrong passwords only a little."""
+    monkeypatch.setattr("hookrow.dashboard.auth.DELAY", 0.05)
 
 
 @pytest.mark.parametrize(
@@ -37,17 +36,17 @@ def _quick_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
         (False, 403, ""),
         ("", 403, ""),
         (Response(302, b"", {"Location": "/login"}), 302, ""),
-        (None, 500, "authorize returned NoneType: let it return"),
-        (b"ada", 500, "authorize returned bytes: let it return"),
+        (None, 500, "authorize returned NoneType"),
+        (b"ada", 500, "authorize returned bytes"),
         (ZeroDivisionError(), 500, "ZeroDivisionError"),
     ],
 )
 def test_refused(
     answer: object, status: int, logged: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """`authorize` refuses with False, an empty name or a response; errors admit nobody."""
+    """`authorize` denies access with False, an empty name or a response; so does an error."""
 
-    def authorize(_: RequestHead) -> Any:  # noqa: ANN401 - also what is not allowed
+    def authorize(_: RequestHead) -> Any:  # noqa: ANN401 - also invalid results
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -62,16 +61,22 @@ def test_refused(
 
 
 def test_configuration() -> None:
-    """A dashboard that would be open, or could not be entered, is refused."""
+    """A dashboard that would be open to all, or that nobody could open, is refused."""
     with pytest.raises(ConfigurationError, match="never open by default"):
         Dashboard(MemoryStore())
     for user, password in (("", "x"), ("x", ""), ("a:b", "x")):
-        with pytest.raises(ConfigurationError, match="both not empty"):
+        with pytest.raises(ConfigurationError, match="neither of them empty"):
             basic(user, password)
-    with pytest.raises(ConfigurationError, match="HOOKROW_DASHBOARD_PASSWORD"):
-        served(MemoryStore(), host="0.0.0.0", password="", access=ACCESS, path="/")
-    with pytest.raises(ConfigurationError, match="needs a password or a token"):
-        served(MemoryStore(), host="127.0.0.1", password=None, access=None, path="/")
+
+
+def test_a_server_needs_a_password_unless_it_is_local() -> None:
+    """Without a password, a server may only listen on a loopback address."""
+    for host in ("0.0.0.0", "example.com", "192.0.2.1"):
+        with pytest.raises(ConfigurationError, match="HOOKROW_DASHBOARD_PASSWORD"):
+            require_password("", host=host)
+        require_password("x", host=host)
+    for host in ("127.0.0.1", "::1", "localhost"):
+        require_password(None, host=host)
 
 
 def test_called_once() -> None:
@@ -120,16 +125,10 @@ class TestPassword:
         assert ("WWW-Authenticate" in response.headers) == (status == 401)
         assert SECURITY.items() <= response.headers.items()
 
-    @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
-    def test_of_serve(self, host: str) -> None:
-        """With a password `hookrow serve` requires it, and accepts no token."""
-        dashboard = served(MemoryStore(), host=host, password=PASSWORD, access=ACCESS, path=MOUNT)
-        assert ask(dashboard, head("/lists", "token=the-token")).status == 401
-        assert ask(dashboard, credentials(PASSWORD, user="hookrow")).status == 200
-
-    def test_delayed(self, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch) -> None:
-        """In each protocol a wrong password is answered 401 after the delay, and then the next."""
-        monkeypatch.setattr("hookrow.dashboard.visitor.MOST_DELAYED", 1)
+    def test_delayed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """In each protocol, a wrong password gets a 401 after the delay, and then the next."""
+        monkeypatch.setattr("hookrow.dashboard.auth.MAX_DELAYED", 1)
+        dashboard = Dashboard(MemoryStore(), authorize=basic(ADA, PASSWORD))
         wrong = Request(credentials("wrong"), b"")
         began = time.monotonic()
         assert call_asgi(ASGI(dashboard), wrong, PATIENCE)[0] == 401
@@ -139,11 +138,11 @@ class TestPassword:
     def test_too_many(
         self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """At most 32 answers are delayed, without a thread for each; the right one never is.
+        """At most 32 responses are delayed, without a thread for each; the right password never is.
 
         They are logged once, without user or password.
         """
-        monkeypatch.setattr("hookrow.dashboard.visitor.DELAY", 600.0)
+        monkeypatch.setattr("hookrow.dashboard.auth.DELAY", 600.0)
         dashboard = Dashboard(MemoryStore(), authorize=basic(ADA, PASSWORD))
         before = threading.active_count()
         *delayed, too_many = [dashboard.admit(credentials(f"wrong-{n}")) for n in range(33)]
@@ -152,7 +151,9 @@ class TestPassword:
         assert {(each.status, each.delay) for each in delayed if each} == {(401, 600.0)}
         assert too_many is not None
         assert (too_many.status, too_many.headers["Retry-After"]) == (429, "5")
-        assert caplog.messages == ["The dashboard refused a wrong user or password, request r-1"]
+        assert caplog.messages == [
+            "The dashboard refused a wrong user name or password, request r-1"
+        ]
 
 
 class TestToken:
@@ -160,7 +161,8 @@ class TestToken:
     def dashboard(self) -> Dashboard:
         """Return a dashboard without a password."""
         store = MemoryStore(subscribers={1: {"email": ADA}})
-        return served(store, host="127.0.0.1", password=None, access=ACCESS, path=MOUNT)
+        authorize = token_session("the-token", "the-key", port=8000, path=MOUNT)
+        return Dashboard(store, authorize=authorize, mount_path=MOUNT)
 
     @pytest.mark.parametrize(
         ("path", "query", "location"),
@@ -176,10 +178,10 @@ class TestToken:
         assert (answer.status, answer.headers["Location"]) == (303, location)
         assert answer.headers["Referrer-Policy"] == "no-referrer"
         value, _, attributes = answer.headers["Set-Cookie"].partition("; ")
-        assert attributes == f"Path={MOUNT}; HttpOnly; SameSite=Strict"
+        assert attributes == f"HttpOnly; SameSite=Strict; Path={MOUNT}"
         assert "the-token" not in f"{answer.headers}{answer.body!r}"
         secure = ask(dashboard, replace(head(path, query), secure=True))
-        assert secure.headers["Set-Cookie"].endswith("; Secure")
+        assert "; Secure;" in secure.headers["Set-Cookie"]
         page = ask(dashboard, head("/subscriber", f"email={ADA}", cookie=value))
         assert page.status == 200
         kept = f"{value}; {page.headers['Set-Cookie'].partition(';')[0]}"
@@ -218,10 +220,11 @@ class TestToken:
         assert answer.headers["Cache-Control"] == "no-store"
 
     def test_another_start(self, dashboard: Dashboard) -> None:
-        """A cookie is valid only for the process that set it."""
+        """Each start of the server has new credentials, and refuses the cookies of earlier ones."""
         one, another = DashboardAccess.generate(8000), DashboardAccess.generate(8000)
         assert len({one.token, another.token, one.key, another.key}) == 4
         assert one.token not in repr(one)
         cookie = ask(dashboard, head("/", "token=the-token")).headers["Set-Cookie"]
-        later = served(MemoryStore(), host="::1", password=None, access=one, path=MOUNT)
+        restarted = token_session("the-token", one.key, port=8000, path=MOUNT)
+        later = Dashboard(MemoryStore(), authorize=restarted, mount_path=MOUNT)
         assert ask(later, head("/", cookie=cookie.partition(";")[0])).status == 401

@@ -60,7 +60,7 @@ class TestLog:
         assert not [each for each in captured if '"body"' in each["sql"]]  # may be large
         entry = f"{LOG}{Notification.objects.get(message_id='not-sent-yet').pk}/change/"
         page = sqlite_site.get(entry)
-        assert "no dispatch had the id not-sent-yet when it came" in page
+        assert "no dispatch had the message ID not-sent-yet" in page
         assert escape('"RecordType": "Open",\n') in page
         for path in (entry, f"{LOG}add/"):
             posted = sqlite_site.client.post(f"/admin/{path}", {"outcome": "failed"})

@@ -59,7 +59,7 @@ def test_the_log(sqlite_site: Site, run: Run, monkeypatch: pytest.MonkeyPatch) -
     [entry] = map(json.loads, run("log", "--json", "--outcome", "dispatch_not_found").out.split())
     assert (entry["recipient"], entry["message_id"]) == (ADA, "not-sent-yet")
     shown = run("log", "show", entry["id"])
-    assert "no dispatch had the id not-sent-yet when it came" in shown.out
+    assert "no dispatch had the message ID not-sent-yet" in shown.out
     assert "1 of the last 2 was refused, for dispatches not yet saved." in run("stats").out
     Dispatch.objects.filter(pk=1).update(provider_message_id="not-sent-yet")
     dry = run("replay", entry["id"], "--dry-run")

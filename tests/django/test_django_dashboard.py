@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 
 from django_project.site import Site
-from hookrow.dashboard.handler import SECURITY
+from hookrow.dashboard.app import SECURITY
 from hookrow.django import store
 from hookrow.django.dashboard import _dashboard
 from hookrow.django.tables.models import Subscriber

@@ -1,4 +1,4 @@
-"""How an entry is explained, and how its body is shown: indented, printable, and cut."""
+"""Descriptions of entries, and bodies: indented, escaped, and cut."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -17,6 +17,7 @@ from hookrow.describe import (
     describe_change,
     describe_outcome,
     format_body,
+    format_duration,
     other_changes,
     superseding,
 )
@@ -34,32 +35,27 @@ NO_DISPATCH = Result.DISPATCH_NOT_FOUND
         (Result.RECORDED, Result.RECORDED, {}, "1 attempt; recorded within 20 ms"),
         (
             *(NO_DISPATCH, Result.RECORDED, LATER),
-            "no dispatch had the id m-1 when it came; 3 attempts; recorded 64 s later",
+            "no dispatch had the message ID m-1 at first; 3 attempts; recorded 64 s later",
         ),
         (
             *(Result.SUBSCRIBER_NOT_FOUND, NO_DISPATCH, RETRIED),
             (
-                "nobody had the address ada@example.com when it came; 3 attempts; 64 s later "
-                "no dispatch had the id m-1; tried again 2026-03-04 12:03:08Z"
+                "no subscriber had the address ada@example.com at first; 3 attempts; 64 s later, "
+                "no dispatch had the message ID m-1; next retry 2026-03-04 12:03:08Z"
             ),
         ),
         (
             *(NO_DISPATCH, NO_DISPATCH, {"message_id": None}),
-            (
-                "no dispatch had its id, for it named none when it came; 1 attempt; "
-                "not tried again any more"
-            ),
+            "no dispatch had its message ID (none); 1 attempt; no further retries",
         ),
         (
             *(Result.UNSUPPORTED, Result.UNSUPPORTED, {"recipient": None}),
-            (
-                "its type was not supported, or something that it needs was missing when it came; "
-                "1 attempt"
-            ),
+            ("the type is not supported, or a required field is missing or invalid; 1 attempt"),
         ),
     ],
 )
-def test_explanation(first: Result, last: Result, fields: dict[str, Any], sentence: str) -> None:
+def test_outcomes(first: Result, last: Result, fields: dict[str, Any], sentence: str) -> None:
+    """The first and the present result are described with their reasons."""
     opened = Arrival(Opened("ada@example.com", "m-1", NOON), b"{}", NOON)
     [entry] = entries([opened], [Recorded(())], NOON + timedelta(milliseconds=20))
     logged = StoredEntry(*(*astuple(entry), 1, first))
@@ -87,10 +83,10 @@ def _change(id_: int, at: datetime | None, reason: str | None = None, **fields: 
     [
         ({1: NOON}, None),
         ({1: NOON, 2: NOON - HOUR}, None),
-        ({1: NOON, 2: NOON}, None),  # the last to arrive wins, which may have been either
+        ({1: NOON, 2: NOON}, None),  # the last to arrive wins: either of them
         ({1: NOON, 2: NOON + HOUR, 3: NOON + 2 * HOUR}, 3),
         ({1: NOON, 2: NOON + 2 * HOUR, 3: NOON + HOUR}, 2),
-        # The time of arrival counts for what does not say when it happened, or is days ahead.
+        # The time of arrival counts if there is no event time, or if it is days ahead.
         ({1: NOON - HOUR, 2: None}, 2),
         ({1: NOON - HOUR, 2: NOON + 2 * DAY}, 2),
         ({1: None, 2: NOON - HOUR}, None),
@@ -104,14 +100,14 @@ def test_superseded(times: dict[int, datetime | None], newest: int | None) -> No
 
 
 def test_superseded_between_two_arrivals() -> None:
-    """Of an entry that does not say when it happened, any arrival may have been the last change."""
+    """An entry without an event time may have taken effect at any of its arrivals."""
     entry = _change(1, None, last_received_at=NOON + 2 * HOUR)
     assert superseding(entry, [entry, _change(2, NOON + HOUR)]) is None
     assert superseding(entry, [entry, _change(2, NOON + 3 * HOUR)])
 
 
 def test_other_changes() -> None:
-    """Only a change that was recorded, and whose address is kept, can be superseded."""
+    """Only a recorded change whose address is still in the log can be superseded."""
     entry = _change(1, NOON)
     query = other_changes(entry)
     assert query is not None
@@ -135,7 +131,7 @@ def test_other_changes() -> None:
     ],
 )
 def test_names_of_changes(entry: StoredEntry, named: str) -> None:
-    """It is named by its reason or its body, as far as they are kept."""
+    """The kind of a change is known from its reason or its body."""
     assert describe_change(entry, parse) == named
 
 
@@ -147,23 +143,31 @@ def test_names_of_changes(entry: StoredEntry, named: str) -> None:
         *([], {}, 1, "x", [[1, 2], [3]]),
     ],
 )
-def test_json_is_indented_whatever_its_white_space_was(value: object) -> None:
+def test_json_is_indented(value: object) -> None:
+    """JSON is indented, whatever its whitespace was."""
     for body in (json.dumps(value), json.dumps(value, indent=7), json.dumps(value) + " \r\n"):
         assert format_body(body) == msgspec.json.format(json.dumps(value), indent=2)
 
 
 @pytest.mark.parametrize(
     ("body", "shown"),
-    [("no JSON\n{", "no JSON\n{"), ('{"a":\u202e1}', '{"a":\\u202e1}'), ("", ""), ("\0", "\\x00")],
+    [
+        ("not JSON\n{", "not JSON\n{"),
+        ('{"a":\u202e1}', '{"a":\\u202e1}'),
+        ("", ""),
+        ("\0", "\\x00"),
+    ],
 )
-def test_in_other_bodies_what_hides_or_turns_text_is_escaped(body: str, shown: str) -> None:
+def test_other_bodies_are_escaped(body: str, shown: str) -> None:
+    """Characters that hide or reorder text are escaped, in JSON and in other bodies."""
     assert format_body(body) == shown
 
 
 @pytest.mark.parametrize(
     ("length", "indented"), [(LONGEST_BODY, True), (2**20, False)], ids=["indented", "as-it-is"]
 )
-def test_bodies_that_are_or_become_large_are_cut(length: int, *, indented: bool) -> None:
+def test_large_bodies_are_cut(length: int, *, indented: bool) -> None:
+    """Bodies are cut if they are long, or if the indentation makes them long."""
     depth = 900
     body = "[" * depth + "1," * (length // 2 - depth - 1) + "1 " + "]" * depth
     assert len(body) == length
@@ -173,6 +177,26 @@ def test_bodies_that_are_or_become_large_are_cut(length: int, *, indented: bool)
     assert end == f"... (cut: the body has {length:,} characters)"
 
 
-def test_a_body_nested_too_deep_for_the_json_library_is_shown_as_it_is() -> None:
+def test_deeply_nested_bodies() -> None:
+    """A body that is nested too deeply for the JSON parser is not indented."""
     body = "[" * (LONGEST_BODY // 2) + "]" * (LONGEST_BODY // 2)
     assert format_body(body) == body
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-1, "0 ms"),
+        (0.02, "20 ms"),
+        (1.6, "2 s"),
+        (119, "119 s"),
+        (120, "2 min"),
+        (7199, "119 min"),
+        (7200, "2 h"),
+        (86_400 * 2 - 1, "47 h"),
+        (86_400 * 9, "9 days"),
+    ],
+)
+def test_durations(seconds: float, text: str) -> None:
+    """A duration is in its largest unit of which it has at least two."""
+    assert format_duration(timedelta(seconds=seconds)) == text

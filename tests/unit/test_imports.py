@@ -100,7 +100,7 @@ def test_imports_go_one_way() -> None:
 
 PROVIDER_USERS = {
     *("__init__", "providers.postmark"),
-    *("cli.source", "dashboard.handler", "django.conf", "django.receiver", "server.app"),
+    *("cli.source", "dashboard.app", "django.conf", "django.receiver", "server.app"),
     *("diagnostics.check", "django.checks", "outside.__init__"),
     *("testing.ground", "testing.memory"),
 }

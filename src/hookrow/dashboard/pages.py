@@ -1,4 +1,4 @@
-"""The pages: each is read from the store and its log at the moment it is asked for."""
+"""The pages: each reads the store and its log, and returns a view."""
 
 from __future__ import annotations
 
@@ -7,159 +7,133 @@ from datetime import UTC, datetime
 from heapq import nlargest
 from operator import attrgetter
 
-from hookrow.core.log_entry import Result, StoredEntry
-from hookrow.dashboard import found, listing
-from hookrow.dashboard.actions import DONE
-from hookrow.dashboard.asking import FILTERS, TYPES, Fields, Mistake, fields, number, query
-from hookrow.dashboard.drawing import Drawn, shown
-from hookrow.dashboard.said import CHANGES, said
-from hookrow.dashboard.site import Site
-from hookrow.describe import describe_change, describe_outcome, other_changes, superseding
-from hookrow.statistics import Period, search
+from hookrow.core.log_entry import RECORD_TYPES, Result, StoredEntry
+from hookrow.core.notification import Suppressed
+from hookrow.dashboard import queries
+from hookrow.dashboard.actions import RESULTS
+from hookrow.dashboard.forms import (
+    FILTERS,
+    TYPES,
+    Fields,
+    NotFound,
+    parse,
+    parse_query,
+    required,
+)
+from hookrow.dashboard.queries import Context
+from hookrow.dashboard.templating import View, format_text
+from hookrow.describe import describe_change, describe_outcome
+from hookrow.statistics import Period
 from hookrow.stores.log import Query, with_bodies
 
 LISTS = 500
-"""How many lists a page has: those to which the most was sent."""
+"""The number of lists on a page: those with the most dispatches."""
 
 
-def overview(site: Site, asked: str) -> Drawn:
-    """Show the figures of a period, and how it goes in a sentence.
-
-    Raises a `StoreError` where there are none, for the database cannot be asked.
-    """
-    wanted = fields(asked, ("period",))
-    try:
-        period = Period(wanted.get("period", Period.DAY.value))
-    except ValueError as error:
-        known = ", ".join(each.value for each in Period)
-        raise Mistake(400, f"There is no such period: take one of {known}.") from error
-    figures = site.figures.overview(period, datetime.now(UTC))
+def overview(context: Context, fields: Fields) -> View:
+    """Show the state of the webhook, and the figures of a period."""
+    period = parse(fields, "period") or Period.DAY
     values = {
         "title": "Overview",
-        "overview": figures,
-        "counts": site.figures.table_counts(),
+        "overview": context.statistics.overview(period, datetime.now(UTC)),
         "periods": list(Period),
-        "no_log": site.no_log,
     }
-    return Drawn("overview.html", values)
+    return View("overview.html", values)
 
 
-def lists(site: Site, asked: str) -> Drawn:
-    """Show what became of each list's mail, as it was counted last; raises as `overview` does."""
-    fields(asked, ())
-    counts = site.figures.table_counts()
-    of_lists = counts.lists if counts else ()
+def lists(context: Context, _: Fields) -> View:
+    """Show the counts of all dispatches, subscriptions and suppressions, by list and reason."""
+    counts = context.statistics.table_counts()
+    all_lists = counts.lists if counts else ()
+    shown = nlargest(LISTS, all_lists, attrgetter("sent")) if all_lists[LISTS:] else all_lists
     values = {
         "title": "Lists",
         "counts": counts,
-        "lists": nlargest(LISTS, of_lists, attrgetter("sent")) if of_lists[LISTS:] else of_lists,
-        "most": max((each.sent for each in of_lists), default=0),
-        "most_subscribed": max((each.subscribed or 0 for each in of_lists), default=0),
+        "lists": shown,
+        "most_sent": max((each.sent for each in all_lists), default=0),
+        "most_subscribed": max((each.subscribed or 0 for each in all_lists), default=0),
     }
-    return Drawn("lists.html", values)
+    return View("lists.html", values)
 
 
-def notifications(site: Site, asked: str) -> Drawn:
-    """List what came, newest first; with `rows` only what is newer than that, as rows."""
-    wanted = fields(asked, (*FILTERS, "before", "after", "rows"))
-    title = {"title": "Notifications"}
-    if site.no_log:
-        return Drawn("no_log.html", {**title, "sentence": site.no_log})
-    meant, seen = query(wanted), listing.last_id(site.log)
-    if "rows" in wanted:
-        entries = listing.newer(site.log, meant, number("rows", wanted) or 0, seen)
-        return Drawn("rows.html", {"entries": entries, "seen": seen})
-    listed = listing.listed(site, meant, wanted)
+def notifications(context: Context, fields: Fields) -> View:
+    """List notifications, newest first; with `rows`, return only the rows of newer ones."""
+    if context.store.log is None:
+        return View("no_log.html", {"title": "Notifications"})
+    query, last = parse_query(fields), queries.last_id(context.log)
+    after = parse(fields, "rows")
+    if after is not None:
+        entries = queries.list_newer(context.log, query, after, last)
+        return View("rows.html", {"entries": entries, "last": last})
+    listing = queries.list_entries(context, query, fields)
     values = {
-        **title,
-        "listed": listed,
-        "entries": listed.entries,
-        "seen": max(seen, listed.entries[0].id) if listed.entries else seen,
-        "filters": {name: value for name, value in wanted.items() if name in FILTERS},
-        "typed": {name: wanted.get(name, "") for name in FILTERS},
+        "title": "Notifications",
+        "listing": listing,
+        "entries": listing.entries,
+        "last": max([last, *(each.id for each in listing.entries[:1])]),
+        "filters": {name: value for name, value in fields.items() if name in FILTERS},
+        "given": {name: fields.get(name, "") for name in FILTERS},
         "types": TYPES,
         "outcomes": [each.value for each in Result],
-        "live": not {"before", "after"} & wanted.keys(),
+        "live": not {"before", "after"} & fields.keys(),
     }
-    return Drawn("notifications.html", values)
+    return View("notifications.html", values)
 
 
-def notification(site: Site, asked: str) -> Drawn:
-    """Tell everything about one notification."""
-    wanted = fields(asked, ("id", "done"))
-    entry = listing.one(site, wanted)
-    newer = _superseding(site, entry)
+def notification(context: Context, fields: Fields) -> View:
+    """Show a notification: its results, its effects and its body."""
+    entry = queries.find_entry(context, fields)
+    newer = queries.find_superseding(context, entry)
     values = {
         "title": f"Notification {entry.id}",
         "entry": entry,
-        "story": describe_outcome(entry),
-        "said": said(entry, site.parse),
-        "superseded": (newer.id, describe_change(newer, site.parse)) if newer else None,
-        "effects": found.effects(site.store, entry, site.parse),
-        "done": DONE.get(wanted.get("done", "")),
+        "outcome": describe_outcome(entry),
+        "change": queries.describe_suppression(entry, context.parse),
+        "superseded": (newer.id, describe_change(newer, context.parse)) if newer else None,
+        "effects": queries.find_effects(context.store, entry, context.parse),
+        "result": RESULTS.get(fields.get("done", "")),
     }
-    return Drawn("notification.html", values)
+    return View("notification.html", values)
 
 
-def subscriber(site: Site, asked: str) -> Drawn:
-    """Tell what is known of an address: its row, and what came for it."""
-    wanted = fields(asked, ("email", "before", "after", "done"))
-    email = _required(wanted, "email", "Say which subscriber: by the address.")
-    row = found.subscriber(site.store, email)
-    listed = listing.listed(site, Query(recipient=email), wanted)
-    if row is None and listed.empty:
-        raise Mistake(404, "Neither the subscribers nor the log have this address.")
-    values = {
-        "title": "Subscriber",
-        "email": email,
-        "row": row,
-        "listed": listed,
-        "said": _said(site, listed.entries),
-        "done": DONE.get(wanted.get("done", "")),
-        "no_log": site.no_log,
+def subscriber(context: Context, fields: Fields) -> View:
+    """Show the row of a subscriber, and the notifications for the address."""
+    email = required(fields, "email")
+    row = queries.find_subscriber(context.store, email)
+    listing = queries.list_entries(context, Query(recipient=email), fields)
+    if row is None and listing.empty:
+        raise NotFound("Neither the subscribers nor the log contain this address.")
+    values = {"title": "Subscriber", "email": email, "row": row}
+    return View("subscriber.html", {**values, **_history(context, fields, listing)})
+
+
+def dispatch(context: Context, fields: Fields) -> View:
+    """Show the row of a dispatch, and the notifications with its message id."""
+    message_id = required(fields, "message_id")
+    rows = queries.find_dispatches(context.store, message_id)
+    listing = queries.list_entries(context, Query(message_id=message_id), fields)
+    if not rows and listing.empty:
+        raise NotFound("Neither the dispatches nor the log contain this message ID.")
+    values = {"title": "Dispatch", "message_id": message_id, "rows": rows}
+    return View("dispatch.html", {**values, **_history(context, fields, listing)})
+
+
+def _history(context: Context, fields: Fields, listing: queries.Listing) -> Mapping[str, object]:
+    """Return the values that the pages of a subscriber and of a dispatch have in common."""
+    return {
+        "listing": listing,
+        "changes": _changes(context, listing.entries) if listing.entries else {},
+        "logged": context.store.log is not None,
+        "result": RESULTS.get(fields.get("done", "")),
     }
-    return Drawn("subscriber.html", values)
 
 
-def dispatch(site: Site, asked: str) -> Drawn:
-    """Tell what is known of a message: its row, and what came for it."""
-    wanted = fields(asked, ("message_id", "before", "after", "done"))
-    message_id = _required(wanted, "message_id", "Say which dispatch: by its message id.")
-    rows = found.dispatches(site.store, message_id)
-    listed = listing.listed(site, Query(message_id=message_id), wanted)
-    if not rows and listed.empty:
-        raise Mistake(404, "Neither the dispatches nor the log have this message id.")
-    values = {
-        "title": "Dispatch",
-        "message_id": message_id,
-        "done": DONE.get(wanted.get("done", "")),
-        "rows": rows,
-        "listed": listed,
-        "said": _said(site, listed.entries),
-        "no_log": site.no_log,
+def _changes(context: Context, entries: Sequence[StoredEntry]) -> Mapping[int, str]:
+    """Return the descriptions of the changes of suppression among the entries, by id."""
+    changes = [each for each in entries if each.record_type == RECORD_TYPES[Suppressed]]
+    # Each is shortened as it is read, because it may be as large as its body.
+    return {
+        entry.id: format_text(text)
+        for entry in with_bodies(context.log, changes)
+        if (text := queries.describe_suppression(entry, context.parse))
     }
-    return Drawn("dispatch.html", values)
-
-
-def _superseding(site: Site, entry: StoredEntry) -> StoredEntry | None:
-    """Find the newer change of the same subscriber, as far as the log can be searched by now."""
-    query = other_changes(entry)
-    if query is None:
-        return None
-    newer = superseding(entry, search(site.log, query, limit=listing.PAGE).entries)
-    return next(with_bodies(site.log, [newer]), None) if newer else None
-
-
-def _said(site: Site, listed: Sequence[StoredEntry]) -> Mapping[int, str]:
-    """Return what each change of subscription among listed entries says, by its id."""
-    changes = [each for each in listed if each.record_type in CHANGES]
-    entries = with_bodies(site.log, changes) if changes else ()
-    # Shortened as they are read, because each may be as large as its body.
-    return {entry.id: shown(text) for entry in entries if (text := said(entry, site.parse))}
-
-
-def _required(wanted: Fields, name: str, sentence: str) -> str:
-    """Return a field. Raises `Mistake`, with the sentence, where there is none."""
-    if name not in wanted:
-        raise Mistake(400, sentence)
-    return wanted[name]

@@ -1,6 +1,6 @@
 """The dashboard in a project: `path("mail/dashboard/", include("hookrow.django.dashboard"))`.
 
-Members of the staff have the permissions that they have in the admin.
+Staff users have the same permissions as in the admin.
 """
 
 from __future__ import annotations
@@ -27,24 +27,26 @@ from hookrow.http import Request
 app_name = "hookrow-dashboard"
 
 
-@csrf_exempt  # the forms have their own token
+@csrf_exempt  # the forms have a token of their own
 @staff_member_required
-def dashboard(request: HttpRequest, place: str) -> HttpResponse:
-    """Return a page to a member of the staff who may view the log; `_may` lists the forms."""
+def dashboard(request: HttpRequest, path: str) -> HttpResponse:
+    """Return a page to a staff user who may view the log; `_allowed` lists the forms."""
     user: Any = request.user
     if not user.has_perm("hookrow.view_notification"):
         raise PermissionDenied
-    root = request.path.removesuffix(place).removesuffix("/")
+    root = request.path.removesuffix(path).removesuffix("/")
     head = head_of(request, request.path, root)
-    pages = _dashboard(store(), keep_bodies=conf.keep_bodies)
-    read = Request(head, request.body)
-    return django_response(pages.answer(read, user.get_username(), may=_may(user)), head)
+    handler = _dashboard(store(), keep_bodies=conf.keep_bodies)
+    response = handler.respond(
+        Request(head, request.body), user.get_username(), allowed=_allowed(user)
+    )
+    return django_response(response, head)
 
 
 for _alias in connections:
     non_atomic_requests(using=_alias)(dashboard)
 
-urlpatterns = [re_path("^(?P<place>.*)$", dashboard, name="dashboard")]
+urlpatterns = [re_path("^(?P<path>.*)$", dashboard, name="dashboard")]
 
 
 @lru_cache(maxsize=1)
@@ -52,7 +54,7 @@ def _dashboard(store: DjangoStore, *, keep_bodies: bool) -> Dashboard:
     return Dashboard(store, authorize=lambda _: False, parse=conf.parse, keep_bodies=keep_bodies)
 
 
-def _may(user: Any) -> Collection[str]:  # noqa: ANN401 - the project's own
+def _allowed(user: Any) -> Collection[str]:  # noqa: ANN401 - the project's own
     """Return the pages whose forms the user may submit."""
     meta = store().mapping.models["subscribers"]._meta  # noqa: SLF001 - a public name of Django
     change = f"{meta.app_label}.change_{meta.model_name}"

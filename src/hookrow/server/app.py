@@ -151,16 +151,16 @@ class Server:
 
 def _dashboard(settings: Settings, store: SQLStore) -> Dashboard:
     """Build the dashboard. Raises `ConfigurationError` if it would be open to everybody."""
-    from hookrow.dashboard import served  # noqa: PLC0415 - an extra of its own
+    from hookrow.dashboard import Dashboard, auth  # noqa: PLC0415 - an extra of its own
 
-    return served(
-        store,
-        host=settings.host,
-        password=settings.dashboard_password,
-        access=settings.dashboard_access,
-        path=dashboard_path(settings.mount_path),
-        keep_bodies=settings.bodies,
-    )
+    path, access = dashboard_path(settings.mount_path), settings.dashboard_access
+    authorize = None
+    auth.require_password(settings.dashboard_password, host=settings.host)
+    if settings.dashboard_password:
+        authorize = auth.basic(auth.USER, settings.dashboard_password)
+    elif access is not None:
+        authorize = auth.token_session(access.token, access.key, port=access.port, path=path)
+    return Dashboard(store, authorize=authorize, mount_path=path, keep_bodies=settings.bodies)
 
 
 def warn_of_secret(finding: CheckResult) -> None:

@@ -45,15 +45,15 @@ def _check_extras(settings: Settings) -> None:
     if settings.metrics:
         importlib.import_module("hookrow.observability.metrics")
     if settings.dashboard:
-        from hookrow.dashboard import visitor  # noqa: PLC0415 - an extra
+        from hookrow.dashboard import auth  # noqa: PLC0415 - an extra
 
         password = settings.dashboard_password
-        visitor.require_password(password, host=settings.host)
-        if password and len(password) < visitor.SHORTEST_PASSWORD:
+        auth.require_password(password, host=settings.host)
+        if password and len(password) < auth.SHORTEST_PASSWORD:
             log.warning(
                 "The dashboard's password has %d characters and can be guessed: use %d or more.",
                 len(password),
-                visitor.SHORTEST_PASSWORD,
+                auth.SHORTEST_PASSWORD,
             )
 
 

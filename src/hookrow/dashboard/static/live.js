@@ -1,55 +1,104 @@
 "use strict";
 
-// The list of notifications: asks every five seconds for what is newer, while the page is seen.
+// Live updates: the overview and the list of notifications are refreshed every five seconds while
+// the page is visible.
 (() => {
-  const EVERY = 5000, PAGE = 50, MOST = 200;
-  const rows = document.getElementById("rows"), live = document.querySelector("[data-live]");
-  if (!rows || !live) return;
+  const INTERVAL = 5000, PAGE_SIZE = 50, MAX_ROWS = 200;
 
-  const told = document.createElement("span");
-  const label = document.createElement("label");
-  const box = document.createElement("input");
-  box.type = "checkbox";
-  box.checked = true;
-  label.className = "check";
-  label.append(box, "Live: look every five seconds");
-  live.replaceChildren(label, told);
-
-  // What is committed late has a lower id than what was seen: it is asked for once more.
-  let settled = rows.lastElementChild?.dataset.id ?? rows.dataset.seen;
-
-  async function look() {
-    if (!box.checked || document.hidden) return;
-    const query = new URLSearchParams(live.dataset.live);
-    query.set("rows", settled);
-    try {
-      const answer = await fetch(`./notifications?${query}`, { redirect: "error" });
-      if (!answer.ok) throw new Error(answer.status);
-      show(new DOMParser().parseFromString(`<table>${await answer.text()}</table>`, "text/html"));
-    } catch (error) {
-      told.textContent = `The list could not be brought up to date (${error.message}).`;
-    }
+  async function load(url) {
+    const response = await fetch(url, { redirect: "error" });
+    if (!response.ok) throw new Error(response.status);
+    return response.text();
   }
 
-  const id = (row) => Number(row.dataset.id);
+  const parse = (html) => new DOMParser().parseFromString(html, "text/html");
 
-  function show(page) {
-    const newer = page.getElementById("rows");
-    settled = rows.dataset.seen;
-    rows.dataset.seen = newer.dataset.seen;
-    const shown = new Set([...rows.rows].map(id));
-    const found = [...newer.rows].filter((row) => !shown.has(id(row)));
-    if (!found.length) return;
-    // A whole page may not be all that came: what is below it would not follow on.
-    if (found.length === PAGE) rows.replaceChildren();
-    for (const row of found) {
-      row.className = "new";
-      rows.insertBefore(row, [...rows.rows].find((each) => id(each) < id(row)) ?? null);
-    }
-    while (rows.children.length > MOST) rows.lastElementChild.remove();
-    document.getElementById("nothing")?.remove();
-    told.textContent = `${found.length} new at ${new Date().toISOString().slice(11, 19)}Z`;
+  function every(refresh, isEnabled, report) {
+    let loading = false;
+    setInterval(async () => {
+      if (loading || document.hidden || !isEnabled()) return;
+      loading = true;
+      try {
+        await refresh();
+      } catch (error) {
+        report(`This page could not be refreshed (${error.message}).`);
+      }
+      loading = false;
+    }, INTERVAL);
   }
 
-  setInterval(look, EVERY);
+  // The overview. Elements are updated in place, so that they keep the focus and their state.
+  function refreshOverview(overview) {
+    const stale = document.getElementById("stale");
+    const report = (text) => {
+      stale.textContent = text;
+      stale.hidden = !text;
+    };
+    const refresh = async () => {
+      update(overview, parse(await load(location.href)).getElementById("overview"));
+      document.dispatchEvent(new Event("refreshed"));
+      report("");
+    };
+    every(refresh, () => true, report);
+  }
+
+  function update(element, newer) {
+    if (element.classList.contains("chart")) return; // drawn by a script, from its table
+    for (const { name } of [...element.attributes, ...newer.attributes]) {
+      const value = newer.getAttribute(name);
+      if (name === "open" || value === element.getAttribute(name)) continue;
+      value === null ? element.removeAttribute(name) : element.setAttribute(name, value);
+    }
+    const nodes = [...element.childNodes], newNodes = [...newer.childNodes];
+    nodes.slice(newNodes.length).forEach((node) => node.remove());
+    newNodes.forEach((newNode, n) => {
+      const node = nodes[n];
+      if (node?.nodeName !== newNode.nodeName) node ? node.replaceWith(newNode) : element.append(newNode);
+      else if (newNode.nodeType === Node.ELEMENT_NODE) update(node, newNode);
+      else if (node.data !== newNode.data) node.data = newNode.data;
+    });
+  }
+
+  // The list of notifications. New rows are inserted by their id.
+  function refreshList(live, rows) {
+    const checkbox = Object.assign(document.createElement("input"), { type: "checkbox", checked: true });
+    const label = Object.assign(document.createElement("label"), { className: "check" });
+    const status = document.createElement("span");
+    label.append(checkbox, "Live: refresh every five seconds");
+    live.replaceChildren(label, status);
+
+    const id = (row) => Number(row.dataset.id);
+    // Each refresh starts at the id before the last one, because a notification that is committed
+    // late has a lower id than those that are shown already.
+    let after = rows.lastElementChild?.dataset.id ?? rows.dataset.last;
+
+    const refresh = async () => {
+      const query = new URLSearchParams(live.dataset.live);
+      query.set("rows", after);
+      const newer = parse(`<table>${await load(`./notifications?${query}`)}</table>`).getElementById("rows");
+      after = rows.dataset.last;
+      rows.dataset.last = newer.dataset.last;
+      const shown = new Set([...rows.rows].map(id));
+      insert([...newer.rows].filter((row) => !shown.has(id(row))));
+    };
+
+    function insert(added) {
+      if (!added.length) return;
+      // After a full page, others may be missing: the rows below would not be contiguous.
+      if (added.length === PAGE_SIZE) rows.replaceChildren();
+      for (const row of added) {
+        row.className = "new";
+        rows.insertBefore(row, [...rows.rows].find((each) => id(each) < id(row)) ?? null);
+      }
+      while (rows.children.length > MAX_ROWS) rows.lastElementChild.remove();
+      document.getElementById("nothing")?.remove();
+      status.textContent = `${added.length} new at ${new Date().toISOString().slice(11, 19)}Z`;
+    }
+
+    every(refresh, () => checkbox.checked, (text) => { status.textContent = text; });
+  }
+
+  const overview = document.getElementById("overview"), live = document.querySelector("[data-live]");
+  if (overview) refreshOverview(overview);
+  if (live) refreshList(live, document.getElementById("rows"));
 })();

@@ -1,0 +1,246 @@
+"""The dashboard's handler: authenticates requests, routes them to pages, secures responses."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from functools import cache
+from http import HTTPStatus
+from importlib.resources import files
+from typing import NamedTuple, TypeAlias
+from urllib.parse import quote
+
+from hookrow.dashboard import actions, auth, pages
+from hookrow.dashboard.actions import Done
+from hookrow.dashboard.forms import FILTERS, BadRequest, Fields, Forbidden, NotFound, parse_fields
+from hookrow.dashboard.queries import Context
+from hookrow.dashboard.templating import View, render
+from hookrow.describe import printable
+from hookrow.errors import ConfigurationError
+from hookrow.http import Request, RequestHead, Response, plain
+from hookrow.observability.logging import mask_email
+from hookrow.providers import Parse, postmark
+from hookrow.statistics import Statistics
+from hookrow.stores import Store, StoreError
+from hookrow.stores.timeouts import limited_to
+
+log = logging.getLogger("hookrow")
+
+Action: TypeAlias = Callable[[Context, Fields, Fields, str], Done]
+"""Called with the fields of the query string and of the form, and with the user's name."""
+
+
+class Page(NamedTuple):
+    """A page, the fields of its query string, and the action of its forms."""
+
+    show: Callable[[Context, Fields], View]
+    fields: Collection[str] = ()
+    act: Action | None = None
+
+
+_HISTORY = ("before", "after", "done")
+
+PAGES = {
+    "": Page(pages.overview, ("period",)),
+    "lists": Page(pages.lists),
+    "notifications": Page(pages.notifications, (*FILTERS, "before", "after", "rows")),
+    "notification": Page(pages.notification, ("id", "done"), actions.replay),
+    "subscriber": Page(pages.subscriber, ("email", *_HISTORY), actions.change_suppression),
+    "dispatch": Page(pages.dispatch, ("message_id", *_HISTORY), actions.change_suppression),
+}
+"""The pages by path. All are in one folder, so that relative links and cookies work on each."""
+
+ACTIONS = frozenset(name for name, page in PAGES.items() if page.act)
+"""The pages with forms."""
+
+SECURITY = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
+    "img-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; "
+    "base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+    # With no-referrer, browsers would send no origin with a form, either.
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+TIMEOUT = 4.0
+"""In seconds; how long a page may wait for the database; reconnecting may take some more.
+
+It is less than `asgi` waits for a handler, so that the page can still report the error.
+"""
+
+_FILE_TYPES = {
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+
+_CACHED = {"Cache-Control": "private, max-age=3600"}
+"""For static files: their addresses contain the version."""
+
+
+class Dashboard:
+    """Pages about the store and its log; mount it in any host, apart from the receiver.
+
+    `authorize` decides who may open it: `basic(user, password)`, or a function of the host's. If
+    the host reports where the handler is mounted, as all supported ones do, leave out
+    `mount_path`. `parse` is the parser of the receiver's provider. With `keep_bodies=False`, the
+    log does not store who made a manual change. A page waits about ten seconds for the database
+    at most; in WSGI hosts and in Django, whose connections have the project's own limits, in the
+    thread of the request.
+
+    Raises `ConfigurationError` without `authorize`, because a dashboard must not be open to all.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        authorize: auth.Authorize | None = None,
+        mount_path: str = "",
+        parse: Parse = postmark.parse,
+        keep_bodies: bool = True,
+    ) -> None:
+        if not callable(authorize):
+            raise ConfigurationError(
+                "The dashboard is never open by default: set authorize, "
+                "for example authorize=basic(user, password)."
+            )
+        self._authorize = authorize
+        self._mount = "/".join(["", *filter(None, mount_path.split("/"))])
+        self._context = Context(store, Statistics(store), parse, keep_bodies=keep_bodies)
+
+    def admit(self, head: RequestHead) -> Response | None:
+        """Refuse requests without access before their body is read."""
+        user = self._authenticate(head)
+        if isinstance(user, Response):
+            return user
+        head.context[self] = user
+        return None
+
+    def __call__(self, request: Request) -> Response:
+        """Respond to a request; `authorize` is called unless `admit` has called it already."""
+        user = request.head.context.pop(self, None) or self._authenticate(request.head)
+        return user if isinstance(user, Response) else self.respond(request, user)
+
+    @limited_to(TIMEOUT)
+    def respond(
+        self, request: Request, user: str, *, allowed: Collection[str] = ACTIONS
+    ) -> Response:
+        """Respond to a request of a user whom the host has authenticated.
+
+        `allowed` has the names of the pages whose forms the user may submit.
+        """
+        try:
+            response = self._respond(request, user, allowed)
+        except BadRequest as error:
+            response = _error(error.status, str(error))
+        except StoreError as error:
+            response = _error(503, f"The database cannot be read: {error}")
+        except Exception as error:
+            id_ = request.head.request_id
+            log.exception("The dashboard failed, request %s", id_, extra={"request_id": id_})
+            name = type(error).__name__
+            response = _error(500, f"The page failed with {name}. The log has the details.")
+        return _secure(response)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Stop the threads of the statistics; wait up to `timeout` seconds for each."""
+        self._context.statistics.close(timeout)
+
+    def _authenticate(self, head: RequestHead) -> str | Response:
+        """Return the name of the user, or the response if there is no access."""
+        try:
+            result = self._authorize(head)
+            if isinstance(result, Response):
+                return _secure(result)
+            if not isinstance(result, bool | str):  # such as the coroutine of an async function
+                raise TypeError(f"authorize returned {type(result).__name__}")  # noqa: TRY301 - logged as any other
+        except Exception:
+            id_ = head.request_id
+            log.exception(
+                "The dashboard cannot authenticate request %s", id_, extra={"request_id": id_}
+            )
+            return _secure(plain(500, "The request cannot be authenticated; see the log."))
+        if not result:
+            return _secure(plain(403, "You do not have access to this dashboard."))
+        return "unknown" if result is True else result
+
+    def _respond(self, request: Request, user: str, allowed: Collection[str]) -> Response:
+        head = request.head
+        path = _path_below_mount(head, self._mount)
+        if path == "":
+            return _redirect(f"./{quote(head.path.rpartition('/')[2])}/")
+        name = path.strip("/") if path else None
+        if name is not None and name.startswith("static/"):
+            return _static_file(name.removeprefix("static/"))
+        if name not in PAGES:
+            raise NotFound("This page does not exist.")
+        act = PAGES[name].act
+        if head.method in {"GET", "HEAD"}:
+            return self._show(name, head, user, may=name in allowed)
+        if head.method != "POST" or act is None:
+            allow = "GET, HEAD, POST" if act else "GET, HEAD"
+            return _error(405, "This page does not support this method.", {"Allow": allow})
+        if name not in allowed:
+            raise Forbidden("You may view this page, but not submit its forms.")
+        return self._submit(name, act, request, user)
+
+    def _show(self, name: str, head: RequestHead, user: str, *, may: bool) -> Response:
+        view = PAGES[name].show(self._context, parse_fields(head.query, PAGES[name].fields))
+        token = auth.form_token(head)
+        response = render(view, user=user, token=token, page=name, may=may)
+        return auth.keep_form_token(head, response, token)
+
+    def _submit(self, name: str, act: Action, request: Request, user: str) -> Response:
+        head = request.head
+        form = parse_fields(request.body.decode("utf-8", "replace"), actions.FORM_FIELDS)
+        if not auth.is_own_form(head, form.get("token", "")):
+            raise Forbidden("The form has expired or was not sent by this page. Reload the page.")
+        done = act(self._context, parse_fields(head.query, PAGES[name].fields), form, user)
+        log.info(
+            "Dashboard user %s %s, request %s",
+            printable(mask_email(user) if "@" in user else user)[:80],
+            done.summary,
+            head.request_id,
+            extra={"request_id": head.request_id},
+        )
+        return _redirect(done.location)
+
+
+def _path_below_mount(head: RequestHead, mount: str) -> str | None:
+    """Return the rest of the path below the mount, or None if the path is not below it.
+
+    A host behind a proxy may have a root of which only the end is a prefix of the path (FastAPI's
+    `root_path`), and a host that has removed the mount path may still report it as its root.
+    """
+    parts = [] if mount else head.root.rstrip("/").split("/")[1:]
+    roots = ("/" + "/".join(parts[n:]) for n in range(len(parts)))
+    for prefix in [mount] if mount else roots:
+        if f"{head.path}/".startswith(f"{prefix}/"):
+            return head.path.removeprefix(prefix)
+    return None if mount else head.path
+
+
+@cache
+def _static_file(name: str) -> Response:
+    file = files("hookrow.dashboard").joinpath("static", name)
+    type_ = _FILE_TYPES.get(name.rpartition(".")[2])
+    if "/" in name or type_ is None or not file.is_file():
+        raise NotFound("This file does not exist.")
+    return Response(200, file.read_bytes(), {"Content-Type": type_, **_CACHED})
+
+
+def _error(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    title = HTTPStatus(status).phrase.capitalize()
+    response = render(View("error.html", {"title": title, "message": message}), status, user="")
+    return replace(response, headers={**response.headers, **(headers or {})})
+
+
+def _redirect(location: str) -> Response:
+    return Response(303, b"", {"Location": location})
+
+
+def _secure(response: Response) -> Response:
+    return replace(response, headers={**SECURITY, **response.headers})

@@ -1,0 +1,214 @@
+"""Authentication by password or by token, and protection of the forms against CSRF."""
+
+from __future__ import annotations
+
+import logging
+from base64 import b64decode, b64encode
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from hashlib import sha256
+from hmac import compare_digest, digest
+from importlib.resources import files
+from ipaddress import ip_address
+from secrets import token_urlsafe
+from time import monotonic
+from typing import TypeAlias
+from urllib.parse import parse_qsl, quote, urlencode
+
+from hookrow.dashboard.forms import MAX_FIELDS
+from hookrow.dashboard.templating import View, render
+from hookrow.errors import ConfigurationError
+from hookrow.http import RequestHead, Response, plain
+
+log = logging.getLogger("hookrow")
+
+Authorize: TypeAlias = Callable[[RequestHead], bool | str | Response]
+"""Returns the user's name or True, False to deny access, or the response to send.
+
+To delay a response, set its `delay`. The log keeps the name with each action of the user.
+"""
+
+USER = "hookrow"
+"""The user name that `hookrow serve` requires."""
+
+SHORTEST_PASSWORD = 12
+"""In characters; `hookrow serve` warns of a shorter one."""
+
+DELAY = 1.0
+"""In seconds; how long the response to a wrong password is delayed."""
+
+MAX_DELAYED = 32
+"""The maximum number of responses that are delayed at the same time."""
+
+_FORM_COOKIE = "hookrow_dashboard"
+
+_UNAUTHORIZED = plain(
+    401,
+    "The dashboard requires a user name and a password.",
+    {"WWW-Authenticate": 'Basic realm="hookrow", charset="UTF-8"'},
+)
+
+_TOO_MANY = plain(
+    429, "Too many wrong passwords. Try again in a few seconds.\n", {"Retry-After": "5"}
+)
+
+
+def basic(user: str, password: str) -> Authorize:
+    """Require a user name and a password (RFC 7617), which are compared in constant time.
+
+    Wrong passwords are logged, without their text, and get a 401 after a second; while 32 such
+    responses are delayed, others get a 429. The right password is never delayed. Raises
+    `ConfigurationError` if user or password is empty, or if the user contains a colon.
+    """
+    if not user or not password or ":" in user:
+        raise ConfigurationError(
+            "The dashboard needs a user name without a colon and a password, neither of them empty."
+        )
+    expected = f"{user}:{password}".encode()
+    ends: deque[float] = deque(maxlen=MAX_DELAYED)  # of the delayed responses, oldest first
+
+    def authorize(head: RequestHead) -> str | Response:
+        scheme, _, credentials = (head.header("authorization") or b"").partition(b" ")
+        if scheme.lower() != b"basic":
+            return _UNAUTHORIZED
+        if compare_digest(_decode(credentials.strip()), expected):
+            return user
+        id_ = head.request_id
+        log.warning(
+            "The dashboard refused a wrong user name or password, request %s",
+            id_,
+            extra={"request_id": id_},
+        )
+        now = monotonic()
+        if len(ends) == MAX_DELAYED and ends[0] > now:
+            return _TOO_MANY
+        ends.append(now + DELAY)
+        return replace(_UNAUTHORIZED, delay=DELAY)
+
+    return authorize
+
+
+def token_session(token: str, key: str, *, port: int, path: str) -> Authorize:
+    """Require the session cookie, which a request with the token in its address receives.
+
+    The cookie is an HMAC of the token with the key, and is valid for the dashboard's `path`. Its
+    name contains the `port`, because browsers send cookies to all ports of a host.
+    """
+    session = digest(key.encode(), token.encode(), "sha256").hex()
+    name = f"hookrow_session_{port}"
+
+    def authorize(head: RequestHead) -> bool | Response:
+        query = _parse_query(head)
+        if head.method not in {"GET", "HEAD"} or "token" not in query:
+            cookie = _cookie(head, name) or ""
+            return compare_digest(cookie.encode(), session.encode()) or _sign_in()
+        if not compare_digest(query.pop("token").encode(), token.encode()):
+            return _sign_in()
+        # The address is relative, because a proxy may have removed a prefix.
+        page = quote(head.path.rpartition("/")[2])
+        headers = {
+            "Location": f"./{page}?{urlencode(query)}" if query else f"./{page}",
+            "Set-Cookie": f"{_set_cookie(head, name, session)}; Path={quote(path)}",
+            "Referrer-Policy": "no-referrer",
+        }
+        return Response(303, b"", headers)
+
+    return authorize
+
+
+def require_password(password: str | None, *, host: str) -> None:
+    """Raise `ConfigurationError` if there is no password and `host` is not a loopback address.
+
+    A token in a URL can be read in transit, and is kept in browser histories and logs.
+    """
+    if not password and not _is_loopback(host):
+        raise ConfigurationError(
+            f"The dashboard at {host} needs a password: set HOOKROW_DASHBOARD_PASSWORD, "
+            "or serve at 127.0.0.1."
+        )
+
+
+def form_token(head: RequestHead) -> str:
+    """Return the token for the forms of a page: that of the user's cookie, or a new one."""
+    return _cookie(head, _FORM_COOKIE) or token_urlsafe()
+
+
+def keep_form_token(head: RequestHead, response: Response, token: str) -> Response:
+    """Add the cookie with the token of the forms to a response."""
+    # Without a path, browsers send it to the whole folder of the page: the mount path.
+    cookie = _set_cookie(head, _FORM_COOKIE, token)
+    return replace(response, headers={**response.headers, "Set-Cookie": cookie})
+
+
+def is_own_form(head: RequestHead, token: str) -> bool:
+    """Return whether a page of the dashboard sent a form: its token matches the cookie's.
+
+    The origin has to match, too: browsers send it in `Sec-Fetch-Site`, over HTTP in `Origin`.
+    """
+    kept = _cookie(head, _FORM_COOKIE)
+    if not kept or not compare_digest(kept.encode(), token.encode()):
+        return False
+    site, origin = head.header("sec-fetch-site"), head.header("origin")
+    if site is not None:
+        return site == b"same-origin"
+    return origin is None or origin.partition(b"://")[2] == head.header("host")
+
+
+def _decode(credentials: bytes) -> bytes:
+    try:
+        return b64decode(credentials, validate=True)
+    except ValueError:
+        return b""
+
+
+def _parse_query(head: RequestHead) -> dict[str, str]:
+    try:
+        return dict(parse_qsl(head.query, keep_blank_values=True, max_num_fields=MAX_FIELDS))
+    except ValueError:  # too many fields
+        return {}
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _cookie(head: RequestHead, name: str) -> str | None:
+    """Return the value of a cookie, or None if it is missing or empty.
+
+    The host's cookies may be in the same header, in any format. In HTTP/2, each cookie may have
+    a header of its own.
+    """
+    headers = [value for key, value in head.headers if key.lower() == b"cookie"]
+    for each in b";".join(headers).decode("latin-1").split(";"):
+        key, _, value = each.strip().partition("=")
+        if key == name:
+            return value or None
+    return None
+
+
+def _set_cookie(head: RequestHead, name: str, value: str) -> str:
+    return f"{name}={value}; HttpOnly; SameSite=Strict{'; Secure' * head.secure}"
+
+
+@cache
+def _sign_in() -> Response:
+    """Return the page that explains how to sign in.
+
+    It contains its style sheet, because the dashboard serves its files only to users who have
+    signed in. The policy allows this style sheet and nothing else.
+    """
+    style = files("hookrow.dashboard").joinpath("static", "dashboard.css").read_text("utf-8")
+    hash_ = b64encode(sha256(style.encode()).digest()).decode()
+    page = render(View("sign_in.html", {"style": style}), 401)
+    headers = {
+        "Content-Security-Policy": f"default-src 'none'; style-src 'sha256-{hash_}'; "
+        "frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+        "Referrer-Policy": "no-referrer",
+        "WWW-Authenticate": 'Cookie realm="hookrow"',
+    }
+    return replace(page, headers={**page.headers, **headers})

@@ -1,0 +1,128 @@
+"""Query strings and forms: their fields, parsed and validated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl, urlencode
+
+from hookrow.core.log_entry import RECORD_TYPES, Result
+from hookrow.statistics import Period
+from hookrow.stores.log import Query
+
+TYPES = tuple(dict.fromkeys(RECORD_TYPES.values()))
+
+FILTERS = ("type", "outcome", "since", "until", "recipient", "message_id", "parked")
+
+MAX_FIELDS = 100
+
+MAX_LENGTH = 1000
+"""In characters; the maximum length of a value."""
+
+_ID_FORMAT = re.compile(r"[0-9]{1,18}")
+
+Fields: TypeAlias = Mapping[str, str]
+"""The fields that are not empty, by name; the last one counts if a name is repeated."""
+
+
+class BadRequest(Exception):
+    """A request that cannot be fulfilled; the text explains why."""
+
+    status = 400
+
+
+class Forbidden(BadRequest):
+    """The user may not do this."""
+
+    status = 403
+
+
+class NotFound(BadRequest):
+    """There is no such page, file or row."""
+
+    status = 404
+
+
+def parse_fields(text: str, known: Collection[str]) -> Fields:
+    """Parse a query string or a form. Raises `BadRequest` for unknown names and invalid values."""
+    try:
+        fields = {
+            name: value for name, value in parse_qsl(text, max_num_fields=MAX_FIELDS) if value
+        }
+    except ValueError as error:
+        raise BadRequest("There are too many fields.") from error
+    for name, value in fields.items():
+        if name not in known:
+            raise BadRequest(f"Unknown field {name[:50]!r}. Known fields: {', '.join(known)}.")
+        if len(value) > MAX_LENGTH or "\0" in value:
+            raise BadRequest(f"{name} contains NUL or more than {MAX_LENGTH} characters.")
+    return fields
+
+
+def required(fields: Fields, name: str) -> str:
+    """Return a field. Raises `BadRequest` if it is missing."""
+    if name not in fields:
+        raise BadRequest(f"The field {name} is required.")
+    return fields[name]
+
+
+def link(fields: Fields, **changed: object) -> str:
+    """Return fields as a query string, with some of them changed or added."""
+    return urlencode({**fields, **changed})
+
+
+def parse_query(fields: Fields) -> Query:
+    """Return the query of the `FILTERS`. Raises `BadRequest`."""
+    return Query(
+        record_type=fields.get("type"),
+        outcome=parse(fields, "outcome"),
+        since=parse(fields, "since"),
+        until=parse(fields, "until"),
+        recipient=fields.get("recipient"),
+        message_id=fields.get("message_id"),
+        parked=parse(fields, "parked") or False,
+    )
+
+
+def parse(fields: Fields, name: str) -> Any:  # noqa: ANN401 - depends on the field
+    """Return the parsed value of a field, or None if it is missing. Raises `BadRequest`."""
+    if name not in fields:
+        return None
+    parser, expected = _PARSERS[name]
+    try:
+        return parser(fields[name])
+    except (ValueError, OverflowError) as error:
+        raise BadRequest(f"{name} must be {expected}, not {fields[name][:50]!r}.") from error
+
+
+def _parse_id(text: str) -> int:
+    if not _ID_FORMAT.fullmatch(text):
+        raise ValueError
+    return int(text)
+
+
+def _parse_time(text: str) -> datetime:
+    """Return a time; without an offset, it is UTC."""
+    time = datetime.fromisoformat(text)
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+
+
+def _parse_flag(text: str) -> bool:
+    if text != "1":
+        raise ValueError
+    return True
+
+
+_ID = (_parse_id, "the ID of a notification")
+_TIME = (_parse_time, "a time such as 2026-03-04T05:06")
+
+_PARSERS: Mapping[str, tuple[Callable[[str], object], str]] = {
+    **dict.fromkeys(("id", "before", "after", "rows"), _ID),
+    **dict.fromkeys(("since", "until"), _TIME),
+    "outcome": (Result, f"one of {', '.join(each.value for each in Result)}"),
+    "parked": (_parse_flag, "1 or absent"),
+    "period": (Period, f"one of {', '.join(each.value for each in Period)}"),
+}
+"""The parsers of fields, and what they accept."""

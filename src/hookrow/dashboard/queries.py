@@ -1,0 +1,293 @@
+"""What a store and its log know about notifications, subscribers and dispatches.
+
+Nothing here changes or locks a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from hookrow.core.log_entry import RECORD_TYPES, Result, StoredEntry, body_of
+from hookrow.core.notification import (
+    Arrival,
+    Change,
+    Dispatch,
+    EventTime,
+    LookupKeys,
+    Reactivated,
+    Recorded,
+    RowId,
+    SetTime,
+    Suppressed,
+    Suppressible,
+)
+from hookrow.core.rules import decide, is_message_id, lookup_keys
+from hookrow.dashboard.forms import Fields, NotFound, parse, required
+from hookrow.describe import other_changes, superseding
+from hookrow.providers import Parse
+from hookrow.receiver.manual import ORIGIN
+from hookrow.receiver.replay import arrivals_of
+from hookrow.statistics import Statistics, search
+from hookrow.stores import State, Store
+from hookrow.stores.log import LogReader, Query, with_bodies
+
+PAGE = 50
+"""The number of entries on a page."""
+
+MAX_RANGE = 50_000
+"""In ids; the widest range that one page reads from an id on, towards newer entries."""
+
+ARRIVAL_RANGE = 5000
+"""In ids; how many entries after a time are searched for one that arrived at that time."""
+
+MAX_CAUSES = 50
+"""The maximum number of entries that are compared with a time in a row."""
+
+_TYPES = {
+    EventTime.DELIVERED.value: "Delivery",
+    EventTime.OPENED.value: "Open",
+    "suppressed_at": "SubscriptionChange",
+    "suppression_changed_at": "SubscriptionChange",
+}
+"""The type of the notifications that set a column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A store, its statistics, the provider's parser, and whether the log keeps bodies."""
+
+    store: Store
+    statistics: Statistics
+    parse: Parse
+    keep_bodies: bool = True
+
+    @property
+    def log(self) -> LogReader:
+        """The log. Raises `NotFound` if the store has none."""
+        if self.store.log is None:
+            raise NotFound("This store has no log.")
+        return self.store.log
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A page of log entries without bodies, newest first.
+
+    `newer` and `older` are the ids after and before which other entries may follow. A long log is
+    searched in several steps: a page may have fewer than `PAGE` entries although more follow.
+    """
+
+    entries: Sequence[StoredEntry] = ()
+    newer: int | None = None
+    older: int | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether the page is full, or the search reached the end of the log."""
+        return len(self.entries) == PAGE or self.older is None
+
+    @property
+    def empty(self) -> bool:
+        """Whether the whole log has no such entry."""
+        return not self.entries and self.newer is None and self.older is None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row and the columns that notifications set; for a dispatch, also its owner and list.
+
+    `causes` has the id of the notification that set each time, or None if the log does not have
+    it. Without a log it is empty.
+    """
+
+    id: RowId
+    state: State
+    causes: Mapping[str, int | None]
+    dispatch: Dispatch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A value that a notification sets in a row, and the row's current value.
+
+    They differ if a newer notification, or the host itself, has set another one.
+    """
+
+    row: RowId
+    column: str
+    value: Any
+    current: Any
+
+
+def find_entry(context: Context, fields: Fields) -> StoredEntry:
+    """Return the entry with the `id` in the fields. Raises `BadRequest`."""
+    id_ = required(fields, "id")
+    entries = context.log.newest(Query(ids=[parse(fields, "id")]), limit=1)
+    if not entries:
+        raise NotFound(f"The log has no notification with the ID {id_}.")
+    return entries[0]
+
+
+def list_entries(context: Context, query: Query, fields: Fields) -> Listing:
+    """List the newest entries, or those next to the id `before` or `after` in the fields.
+
+    Without a log, the listing is empty. Raises `BadRequest`.
+    """
+    before, after = parse(fields, "before"), parse(fields, "after")
+    if context.store.log is None:
+        return Listing()
+    log = context.store.log
+    if after is None:
+        found = search(log, query, before=before, limit=PAGE)
+        return Listing(found.entries, None if before is None else before - 1, found.before)
+    last = last_id(log)
+    end = min(last, after + MAX_RANGE)
+    in_range = replace(query, ids=range(after + 1, end + 1))
+    entries = log.oldest(in_range, limit=PAGE, bodies=False)
+    reached = entries[-1].id if len(entries) == PAGE else end
+    return Listing(entries[::-1], reached if reached < last else None, after + 1)
+
+
+def list_newer(log: LogReader, query: Query, after: int, last: int) -> Sequence[StoredEntry]:
+    """Return the newest entries after one id, up to another, within `MAX_RANGE`."""
+    ids = range(max(after, last - MAX_RANGE) + 1, last + 1)
+    return log.newest(replace(query, ids=ids), limit=PAGE, bodies=False) if ids else []
+
+
+def last_id(log: LogReader) -> int:
+    """Return the id of the newest entry, or 0 if the log is empty."""
+    newest = log.newest(Query(), limit=1, bodies=False)
+    return newest[0].id if newest else 0
+
+
+def find_superseding(context: Context, entry: StoredEntry) -> StoredEntry | None:
+    """Find a newer change of the entry's subscriber among the newest entries of the log."""
+    query = other_changes(entry)
+    if query is None:
+        return None
+    newer = superseding(entry, search(context.log, query, limit=PAGE).entries)
+    return next(with_bodies(context.log, [newer]), None) if newer else None
+
+
+def find_subscriber(store: Store, email: str) -> Row | None:
+    """Find the subscriber to whom a notification for the address would apply."""
+    arrival = Arrival(Reactivated(email, None, None), b"", datetime.now(UTC))
+    with store.reading() as reading:
+        outcome = decide(arrival, reading.find(lookup_keys([arrival])))
+        if not isinstance(outcome, Recorded):
+            return None
+        id_ = (Suppressible.SUBSCRIBER, outcome.changes[0].row[1])
+        state = reading.read([id_]).get(id_, {})
+    return Row(id_, state, _find_causes(store.log, Query(recipient=email), state))
+
+
+def find_dispatches(store: Store, message_id: str) -> Sequence[Row]:
+    """Find the dispatches with the message id; a host's own table may contain it twice."""
+    if not is_message_id(message_id):
+        return []
+    keys = LookupKeys(emails=(), message_ids={message_id}, changed=())
+    with store.reading() as reading:
+        found = reading.find(keys).dispatches.get(message_id, ())
+        rows = {(Suppressible.DISPATCH, each.id): each for each in found}
+        states = reading.read(list(rows))
+    query = Query(message_id=message_id)
+    return [
+        Row(id_, state, _find_causes(store.log, query, state), dispatch)
+        for id_, dispatch in rows.items()
+        for state in [states.get(id_, {})]
+    ]
+
+
+def find_effects(store: Store, entry: StoredEntry, parser: Parse) -> Sequence[Effect] | str | None:
+    """Return what a notification sets, or the text with which it would be refused now.
+
+    Returns None if the log does not have its original body.
+    """
+    arrivals = arrivals_of([entry], parser)
+    if not arrivals:
+        return None
+    with store.reading() as reading:
+        outcome = decide(arrivals[0], reading.find(lookup_keys(arrivals)))
+        if not isinstance(outcome, Recorded):
+            return outcome.text
+        states = reading.read({change.row for change in outcome.changes})
+    return [
+        Effect(change.row, column, value, states[change.row][column])
+        for change in outcome.changes
+        for column, value in _values(change)
+        if column in states.get(change.row, {})
+    ]
+
+
+class _ManualFields(msgspec.Struct, rename="pascal"):
+    """The additional fields in the body of a manual change."""
+
+    origin: str = ""
+    changed_by: str = ""
+    note: str | None = None
+
+
+def describe_suppression(entry: StoredEntry, parser: Parse) -> str | None:
+    """Describe a change of suppression and, if it was manual, its author; None for other types."""
+    if entry.record_type != RECORD_TYPES[Suppressed]:
+        return None
+    body = body_of(entry) or b""
+    match parser(body):
+        case Suppressed(reason=reason):
+            return f"suppressed for {reason}{_author(body)}"
+        case Reactivated():
+            return f"suppression lifted{_author(body)}"
+        case _:
+            return None
+
+
+def _author(body: bytes) -> str:
+    try:
+        fields = msgspec.json.decode(body, type=_ManualFields)
+    except msgspec.MsgspecError:
+        return ""
+    if fields.origin != ORIGIN:
+        return ""
+    return f", by {fields.changed_by}{f': {fields.note}' if fields.note else ''}"
+
+
+def _values(change: Change) -> Sequence[tuple[str, Any]]:
+    if isinstance(change, SetTime):
+        return [(change.column.value, change.at)]
+    return [
+        ("suppressed_at", None if change.reason is None else change.at),
+        ("suppression_reason", change.reason),
+        ("suppression_changed_at", change.at),
+    ]
+
+
+def _find_causes(log: LogReader | None, query: Query, state: State) -> Mapping[str, int | None]:
+    """Find the notification that set each time in a row."""
+    if log is None:
+        return {}
+    times = {
+        column: (type_, time)
+        for column, type_ in _TYPES.items()
+        if isinstance(time := state.get(column), datetime)
+    }
+    found = {each: _find_cause(log, query, *each) for each in set(times.values())}
+    return {column: found[each] for column, each in times.items()}
+
+
+def _find_cause(log: LogReader, query: Query, type_: str, time: datetime) -> int | None:
+    """Find the entry by its event time, or by an arrival time if it has none."""
+    query = replace(query, record_type=type_, outcome=Result.RECORDED)
+    for entry in log.happened(time, query, limit=MAX_CAUSES):
+        if entry.occurred_at == time:
+            return entry.id
+    first = log.reached(time)
+    arrived = replace(query, ids=range(first, first + ARRIVAL_RANGE))
+    for entry in log.oldest(arrived, limit=MAX_CAUSES, bodies=False):
+        if time in {entry.received_at, entry.last_received_at}:
+            return entry.id
+    return None

@@ -1,0 +1,105 @@
+"""Templates and their filters. All values are escaped, including characters that hide text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from hookrow import __version__
+from hookrow.core.log_entry import Result
+from hookrow.dashboard.forms import link
+from hookrow.describe import (
+    format_body,
+    format_duration,
+    format_row,
+    format_time,
+    pluralize,
+    printable,
+)
+from hookrow.http import Response
+
+MAX_LENGTH = 400
+"""In characters; longer values are shortened."""
+
+
+class View(NamedTuple):
+    """A template and the values that it shows."""
+
+    template: str
+    values: Mapping[str, Any]
+
+
+def render(view: View, status: int = 200, **common: object) -> Response:
+    """Render a view; `common` has the values that all pages show."""
+    text = _environment().get_template(view.template).render(**view.values, **common)
+    return Response(status, text.encode(), {"Content-Type": "text/html; charset=utf-8"})
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("hookrow.dashboard"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "body": format_body,
+        "duration": format_duration,
+        "iso": iso,
+        "link": link,
+        "percent": percent,
+        "pluralize": pluralize,
+        "row": format_row,
+        "sentence": sentence,
+        "series_name": series_name,
+        "text": format_text,
+        "time": format_time,
+        "words": words,
+    }
+    environment.globals["version"] = __version__
+    return environment
+
+
+def format_text(value: object, max_length: int = MAX_LENGTH) -> str:
+    """Format a value in one line: escaped, and shortened if it is long."""
+    if isinstance(value, datetime):
+        return format_time(value)
+    text = "none" if value is None else str(value)
+    rest = f" ... ({len(text):,} characters)" if len(text) > max_length else ""
+    start = text[:max_length]
+    if not start.strip(" "):
+        start = start.replace(" ", r"\x20")
+    return printable(start) + rest
+
+
+def words(name: str) -> str:
+    """Return an identifier as words."""
+    return name.replace("_", " ")
+
+
+def series_name(key: Result | str) -> str:
+    """Return the name of a chart's series: a record type or an outcome."""
+    return words(key.value) if isinstance(key, Result) else key
+
+
+def percent(share: float | None) -> str:
+    """Format a share; None, the share of nothing, is a dash."""
+    if share is None:
+        return "-"
+    return f"{share:.1%}" if 0 < share < 1 else f"{share:.0%}"
+
+
+def sentence(text: str) -> str:
+    """Return a text with a capital letter and a period."""
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def iso(time: datetime) -> str:
+    """Format a time for the attribute `datetime`."""
+    return time.astimezone(UTC).isoformat(timespec="seconds")
