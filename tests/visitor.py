@@ -21,16 +21,16 @@ def head(path: str, query: str = "", method: str = "GET", **headers: str) -> Req
     return RequestHead(method, f"{MOUNT}{path}", sent, MOUNT, query)
 
 
-def ended(response: Response | None) -> Response:
-    """Return the response, which there is."""
+def present(response: Response | None) -> Response:
+    """Return the response, which must not be None."""
     assert response is not None
     return response
 
 
-def ask(dashboard: Dashboard, asked: RequestHead, form: Mapping[str, str] = {}) -> Response:
-    """Send a request as a host does."""
+def ask(dashboard: Dashboard, head: RequestHead, form: Mapping[str, str] = {}) -> Response:
+    """Send a request as a host does, with an optional form."""
     body = urlencode(form).encode()
-    return ended(dashboard.admit(asked) or dashboard(Request(asked, body)))
+    return present(dashboard.admit(head) or dashboard(Request(head, body)))
 
 
 class Visitor:
@@ -41,7 +41,7 @@ class Visitor:
         self.headers = {"host": "localhost"}
 
     def get(self, path: str, **query: object) -> Response:
-        """Request a page, which must have the security headers that every response has."""
+        """Request a page; every response must have the security headers."""
         response = ask(self.dashboard, head(path, urlencode(query), **self.headers))
         assert SECURITY.items() <= response.headers.items()
         if "Set-Cookie" in response.headers:
@@ -67,9 +67,9 @@ class Visitor:
         """Submit the form of a page and follow the redirect."""
         response = self.post(path, {"token": self.token(path, **query), **form}, **query)
         assert response.status == 303, response.body
-        place, _, asked = response.headers["Location"].partition("?")
-        assert place == f".{path}"
-        return html.unescape(self.shows(path, **dict(parse_qsl(asked))))
+        location, _, fields = response.headers["Location"].partition("?")
+        assert location == f".{path}"
+        return html.unescape(self.shows(path, **dict(parse_qsl(fields))))
 
 
 def receive(store: Any, *payloads: object, keep_bodies: bool = True) -> None:  # noqa: ANN401 - any store

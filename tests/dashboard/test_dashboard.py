@@ -64,13 +64,13 @@ def test_mounted_in_litestar() -> None:
     """Litestar removes the mount path and adds a slash."""
     dashboard = ASGI(Dashboard(MemoryStore(), authorize=lambda _: True))
     app = Litestar([asgi(MOUNT, is_mount=True, copy_scope=True)(dashboard)])
-    asked = Request(RequestHead("GET", f"{MOUNT}/notifications", ()), b"")
-    status, page = call_asgi(app, asked, PATIENCE)
+    request = Request(RequestHead("GET", f"{MOUNT}/notifications", ()), b"")
+    status, page = call_asgi(app, request, PATIENCE)
     assert (status, "<h1" in page) == (200, True)
 
 
 @pytest.mark.parametrize(
-    ("asked", "mount", "status", "headers"),
+    ("request_head", "mount", "status", "headers"),
     [
         (head("/notifications"), "", 200, {}),
         (RequestHead("GET", f"{MOUNT}/notifications", (), f"/api{MOUNT}"), "", 200, {}),
@@ -87,13 +87,13 @@ def test_mounted_in_litestar() -> None:
         (head("/static/charts.js"), "", 200, {"Cache-Control": "private, max-age=3600"}),
     ],
 )
-def test_paths(asked: RequestHead, mount: str, status: int, headers: dict[str, str]) -> None:
+def test_paths(request_head: RequestHead, mount: str, status: int, headers: dict[str, str]) -> None:
     """Pages are found below any mount path, even if a proxy changes or drops the root path.
 
     Unknown paths return 404, wrong methods 405; browsers may cache static files.
     """
     dashboard = Dashboard(MemoryStore(), authorize=lambda _: True, mount_path=mount)
-    response = ask(dashboard, asked)
+    response = ask(dashboard, request_head)
     assert response.status == status
     assert headers.items() <= response.headers.items()
 
@@ -122,10 +122,10 @@ WRONG: list[tuple[str, dict[str, str], int, str]] = [
 def test_wrong_queries(any_store: Any) -> None:  # noqa: ANN401 - either store
     """A missing or impossible argument returns 400, an unknown row or notification 404."""
     visitor = Visitor(any_store)
-    for path, query, status, says in WRONG:
+    for path, query, status, message in WRONG:
         response = visitor.get(path, **query)
         assert (response.status, query) == (status, query)
-        assert says in response.body.decode()
+        assert message in response.body.decode()
         assert "<b>" not in response.body.decode()
     visitor.dashboard.close(PATIENCE)
 
@@ -215,7 +215,7 @@ def test_replay(store: MemoryStore, visitor: Visitor) -> None:
 
 
 def test_the_parser_of_another_provider(store: MemoryStore, visitor: Visitor) -> None:
-    """Bodies are read by the parser that the dashboard was given, also for a replay."""
+    """The dashboard's own parser reads bodies, also for a replay."""
 
     def parse(body: bytes) -> Notification | None:
         return postmark.parse(body[::-1])
@@ -238,14 +238,14 @@ def test_a_body_that_is_not_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "status", "says"),
+    ("fault", "status", "message"),
     [
         (Unavailable("It is gone."), 503, "The database cannot be read: It is gone."),
         (KeyError(), 500, "The page failed with KeyError."),
     ],
 )
 def test_a_store_that_fails(
-    visitor: Visitor, fault: Exception, status: int, says: str, monkeypatch: pytest.MonkeyPatch
+    visitor: Visitor, fault: Exception, status: int, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A store error returns 503, a bug 500, both with an explanation."""
 
@@ -261,7 +261,7 @@ def test_a_store_that_fails(
         visitor.get("/lists"),
     ):
         assert response.status == status
-        assert says in response.body.decode()
+        assert message in response.body.decode()
 
 
 class TestSuppression:
@@ -284,7 +284,7 @@ class TestSuppression:
         assert newer not in visitor.shows("/notification", id="2")
 
     def test_dispatch(self, store: MemoryStore, visitor: Visitor) -> None:
-        """A manual suppression of a message changes what the provider's would."""
+        """A manual suppression of a dispatch changes the same rows as the provider's."""
         receive(store, testing.delivery(ADA, ADAS, at=AT))
         form = {"action": "suppress", "reason": "x", "email": ADA}
         page = visitor.send("/dispatch", form, message_id=ADAS)
@@ -293,7 +293,7 @@ class TestSuppression:
         assert ">suppressed<" in visitor.shows("/subscriber", email=ADA)
 
     def test_undated(self, store: MemoryStore, visitor: Visitor) -> None:
-        """An undated suppression is attributed by its arrival time, as long as the log has it."""
+        """A suppression without a time is found by its arrival, if the log has its address."""
         undated = testing.suppression(ADA, None, at=AT)
         del undated["ChangedAt"]
         receive(store, testing.delivery(ADA, "m-1", at=AT), undated)
@@ -315,7 +315,7 @@ class TestSuppression:
             form = {"action": "suppress", "reason": "x"}
             Visitor(store, user).send("/subscriber", form, email=ADA)
         assert caplog.messages == [
-            f"Dashboard user {named} requested suppress: suppressed, request "
+            f"Dashboard user {named} requested a manual change (suppress): suppressed, request "
         ]
 
     @pytest.mark.parametrize(
@@ -375,7 +375,7 @@ def test_overview(store: MemoryStore, visitor: Visitor, period: str) -> None:
 
 
 def test_overview_while_counting(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The overview says since when its figures are complete, and how many were recorded later."""
+    """The overview shows since when its figures are complete, and how many were recorded later."""
     overview = Statistics(MemoryStore()).overview(Period.DAY, AT)
     changed = {
         "complete_since": AT,
@@ -423,9 +423,9 @@ def test_without_a_log(store: MemoryStore) -> None:
     """Without a log, the dashboard shows rows and says what is missing."""
     store.log = None
     visitor = Visitor(store)
-    asked = {"/subscriber": {"email": ADA}, "/dispatch": {"message_id": ADAS}}
-    for path in ("/", "/notifications", *asked):
-        assert "This store has no log" in visitor.shows(path, **asked.get(path, {}))
+    queries = {"/subscriber": {"email": ADA}, "/dispatch": {"message_id": ADAS}}
+    for path in ("/", "/notifications", *queries):
+        assert "This store has no log" in visitor.shows(path, **queries.get(path, {}))
     visitor.dashboard.close(PATIENCE)
     visitor.send("/subscriber", {"action": "suppress", "reason": "x"}, email=ADA)
     assert store.subscribers[1]["suppression_reason"] == "x"

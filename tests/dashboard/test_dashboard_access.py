@@ -18,7 +18,7 @@ from hookrow.server.settings import DashboardAccess
 from hookrow.stores.memory import MemoryStore
 from hookrow.testing.applications import call_asgi, call_wsgi
 from hookrow.wsgi import WSGI
-from visitor import MOUNT, ask, ended, head
+from visitor import MOUNT, ask, head, present
 from wire import ADA, PATIENCE
 
 PASSWORD = "the-right-pässword"
@@ -36,8 +36,8 @@ def _short_delay(monkeypatch: pytest.MonkeyPatch) -> None:
         (False, 403, ""),
         ("", 403, ""),
         (Response(302, b"", {"Location": "/login"}), 302, ""),
-        (None, 500, "authorize returned NoneType"),
-        (b"ada", 500, "authorize returned bytes"),
+        (None, 500, "authorize must return a name, a bool or a Response, not NoneType."),
+        (b"ada", 500, "authorize must return a name, a bool or a Response, not bytes."),
         (ZeroDivisionError(), 500, "ZeroDivisionError"),
     ],
 )
@@ -52,8 +52,8 @@ def test_refused(
         return answer
 
     dashboard = Dashboard(MemoryStore(), authorize=authorize)
-    refused = ended(dashboard.admit(replace(head("/notifications"), request_id="r-1")))
-    assert refused.status == ended(dashboard(Request(head("/"), b""))).status == status
+    refused = present(dashboard.admit(replace(head("/notifications"), request_id="r-1")))
+    assert refused.status == present(dashboard(Request(head("/"), b""))).status == status
     assert SECURITY.items() <= refused.headers.items()
     assert logged in caplog.text
     if logged:
@@ -90,11 +90,11 @@ def test_called_once() -> None:
     for application in (ASGI(dashboard), WSGI(dashboard)):
         assert testing.post(application, {}, path="/notifications")[0] == 405
     assert answers == [True, False]
-    asked = Request(head("/notifications"), b"")
+    request = Request(head("/notifications"), b"")
     another = Dashboard(MemoryStore(), authorize=lambda _: True)
-    assert another.admit(asked.head) is dashboard.admit(asked.head) is None
-    assert ended(another(asked)).status == ended(dashboard(asked)).status == 200
-    assert ended(dashboard(asked)).status == 403
+    assert another.admit(request.head) is dashboard.admit(request.head) is None
+    assert present(another(request)).status == present(dashboard(request)).status == 200
+    assert present(dashboard(request)).status == 403
 
 
 def credentials(password: str, scheme: str = "Basic", user: str = ADA) -> RequestHead:
@@ -109,7 +109,7 @@ class TestPassword:
         return Dashboard(MemoryStore(), authorize=basic(ADA, PASSWORD))
 
     @pytest.mark.parametrize(
-        ("asked", "status"),
+        ("sent", "status"),
         [
             (head("/notifications"), 401),
             (head("/notifications", authorization=f"Basic {ADA}:{PASSWORD}"), 401),
@@ -119,8 +119,9 @@ class TestPassword:
             (credentials(PASSWORD, "basic"), 200),
         ],
     )
-    def test_exact(self, dashboard: Dashboard, asked: RequestHead, status: int) -> None:
-        response = ask(dashboard, asked)
+    def test_exact(self, dashboard: Dashboard, sent: RequestHead, status: int) -> None:
+        """Only the exact user name and password are accepted, with the scheme in any case."""
+        response = ask(dashboard, sent)
         assert response.status == status
         assert ("WWW-Authenticate" in response.headers) == (status == 401)
         assert SECURITY.items() <= response.headers.items()

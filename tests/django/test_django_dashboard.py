@@ -1,4 +1,4 @@
-"""The dashboard in a Django project: who may open it, and which forms they may send."""
+"""The dashboard in a Django project: permissions for its pages and forms."""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ MOUNT = "/mail/dashboard/"
 def project(sqlite_site: Site) -> Iterator[Site]:
     sqlite_site.receive(DELIVERY)
     yield sqlite_site
-    _dashboard(store(), keep_bodies=True).close(20)  # it may be counting
+    _dashboard(store(), keep_bodies=True).close(20)
 
 
 def get(project: Site, place: str = "notifications", **query: str) -> Any:  # noqa: ANN401 - a response

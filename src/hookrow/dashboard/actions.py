@@ -82,7 +82,7 @@ def change_suppression(context: Context, fields: Fields, form: Fields, user: str
     location = f"./subscriber?{link({}, email=email, done=result)}"
     if message_id is not None:
         location = f"./dispatch?{link({}, message_id=message_id, done=result)}"
-    return Done(f"requested {action}: {result}", location)
+    return Done(f"requested a manual change ({action}): {result}", location)
 
 
 def _result(outcome: Outcome) -> str:

@@ -146,7 +146,7 @@ class Dashboard:
         return _secure(response)
 
     def close(self, timeout: float | None = None) -> None:
-        """Stop the threads of the statistics; wait up to `timeout` seconds for each."""
+        """Stop counting tables; wait up to `timeout` seconds for a count that is in progress."""
         self._context.statistics.close(timeout)
 
     def _authenticate(self, head: RequestHead) -> str | Response:
@@ -156,7 +156,10 @@ class Dashboard:
             if isinstance(result, Response):
                 return _secure(result)
             if not isinstance(result, bool | str):  # such as the coroutine of an async function
-                raise TypeError(f"authorize returned {type(result).__name__}")  # noqa: TRY301 - logged as any other
+                kind = type(result).__name__
+                raise TypeError(  # noqa: TRY301 - logged like the function's own errors
+                    f"authorize must return a name, a bool or a Response, not {kind}."
+                )
         except Exception:
             id_ = head.request_id
             log.exception(

@@ -183,7 +183,7 @@ def find_subscriber(store: Store, email: str) -> Row | None:
             return None
         id_ = (Suppressible.SUBSCRIBER, outcome.changes[0].row[1])
         state = reading.read([id_]).get(id_, {})
-    return Row(id_, state, _find_causes(store.log, Query(recipient=email), state))
+    return _row(store, id_, state, Query(recipient=email))
 
 
 def find_dispatches(store: Store, message_id: str) -> Sequence[Row]:
@@ -196,11 +196,7 @@ def find_dispatches(store: Store, message_id: str) -> Sequence[Row]:
         rows = {(Suppressible.DISPATCH, each.id): each for each in found}
         states = reading.read(list(rows))
     query = Query(message_id=message_id)
-    return [
-        Row(id_, state, _find_causes(store.log, query, state), dispatch)
-        for id_, dispatch in rows.items()
-        for state in [states.get(id_, {})]
-    ]
+    return [_row(store, id_, states.get(id_, {}), query, each) for id_, each in rows.items()]
 
 
 def find_effects(store: Store, entry: StoredEntry, parser: Parse) -> Sequence[Effect] | str | None:
@@ -266,10 +262,15 @@ def _values(change: Change) -> Sequence[tuple[str, Any]]:
     ]
 
 
-def _find_causes(log: LogReader | None, query: Query, state: State) -> Mapping[str, int | None]:
+def _row(
+    store: Store, id_: RowId, state: State, query: Query, dispatch: Dispatch | None = None
+) -> Row:
+    causes = {} if store.log is None else _find_causes(store.log, query, state)
+    return Row(id_, state, causes, dispatch)
+
+
+def _find_causes(log: LogReader, query: Query, state: State) -> Mapping[str, int | None]:
     """Find the notification that set each time in a row."""
-    if log is None:
-        return {}
     times = {
         column: (type_, time)
         for column, type_ in _TYPES.items()
