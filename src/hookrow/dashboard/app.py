@@ -176,8 +176,8 @@ class Dashboard:
         if path == "":
             return _redirect(f"./{quote(head.path.rpartition('/')[2])}/")
         name = path.strip("/") if path else None
-        if name is not None and name.startswith("static/"):
-            return _static_file(name.removeprefix("static/"))
+        if file := _static_files().get(name or ""):
+            return file
         if name not in PAGES:
             raise NotFound("This page does not exist.")
         act = PAGES[name].act
@@ -227,12 +227,14 @@ def _path_below_mount(head: RequestHead, mount: str) -> str | None:
 
 
 @cache
-def _static_file(name: str) -> Response:
-    file = files("hookrow.dashboard").joinpath("static", name)
-    type_ = _FILE_TYPES.get(name.rpartition(".")[2])
-    if "/" in name or type_ is None or not file.is_file():
-        raise NotFound("This file does not exist.")
-    return Response(200, file.read_bytes(), {"Content-Type": type_, **_CACHED})
+def _static_files() -> Mapping[str, Response]:
+    """Return the responses with the static files, by path."""
+    folder = files("hookrow.dashboard").joinpath("static")
+    return {
+        f"static/{file.name}": Response(200, file.read_bytes(), {"Content-Type": type_, **_CACHED})
+        for file in folder.iterdir()
+        if (type_ := _FILE_TYPES.get(file.name.rpartition(".")[2]))
+    }
 
 
 def _error(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:

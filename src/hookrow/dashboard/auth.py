@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -66,14 +66,14 @@ def basic(user: str, password: str) -> Authorize:
         raise ConfigurationError(
             "The dashboard needs a user name without a colon and a password, neither of them empty."
         )
-    expected = f"{user}:{password}".encode()
+    expected = b64encode(f"{user}:{password}".encode())
     ends: deque[float] = deque(maxlen=MAX_DELAYED)  # of the delayed responses, oldest first
 
     def authorize(head: RequestHead) -> str | Response:
         scheme, _, credentials = (head.header("authorization") or b"").partition(b" ")
         if scheme.lower() != b"basic":
             return _UNAUTHORIZED
-        if compare_digest(_decode(credentials.strip()), expected):
+        if compare_digest(credentials.strip(), expected):
             return user
         id_ = head.request_id
         log.warning(
@@ -136,7 +136,9 @@ def form_token(head: RequestHead) -> str:
 
 
 def keep_form_token(head: RequestHead, response: Response, token: str) -> Response:
-    """Add the cookie with the token of the forms to a response."""
+    """Add the cookie with the token of the forms to a response, unless the user has it."""
+    if _cookie(head, _FORM_COOKIE):
+        return response
     # Without a path, browsers send it to the whole folder of the page: the mount path.
     cookie = _set_cookie(head, _FORM_COOKIE, token)
     return replace(response, headers={**response.headers, "Set-Cookie": cookie})
@@ -154,13 +156,6 @@ def is_own_form(head: RequestHead, token: str) -> bool:
     if site is not None:
         return site == b"same-origin"
     return origin is None or origin.partition(b"://")[2] == head.header("host")
-
-
-def _decode(credentials: bytes) -> bytes:
-    try:
-        return b64decode(credentials, validate=True)
-    except ValueError:
-        return b""
 
 
 def _parse_query(head: RequestHead) -> dict[str, str]:
