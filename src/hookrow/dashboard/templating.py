@@ -57,7 +57,6 @@ def _environment() -> Environment:
         "pluralize": pluralize,
         "row": format_row,
         "sentence": sentence,
-        "series_name": series_name,
         "text": format_text,
         "time": format_time,
         "words": words,
@@ -78,14 +77,9 @@ def format_text(value: object, max_length: int = MAX_LENGTH) -> str:
     return printable(start) + rest
 
 
-def words(name: str) -> str:
-    """Return an identifier as words."""
-    return name.replace("_", " ")
-
-
-def series_name(key: Result | str) -> str:
-    """Return the name of a chart's series: a record type or an outcome."""
-    return words(key.value) if isinstance(key, Result) else key
+def words(name: Result | str) -> str:
+    """Return an outcome or an identifier as words."""
+    return (name.value if isinstance(name, Result) else name).replace("_", " ")
 
 
 def percent(share: float | None) -> str:

@@ -3,8 +3,8 @@
 // Stacked bar charts. Each is drawn from the table below it.
 (() => {
   const HEIGHT = 220;
-  const COLORS = new Map([
-    ["Delivery", 0], ["Open", 1], ["SubscriptionChange", 2],
+  const COLORS = new Map([ // a name has the same color in every period
+    ["Delivery", 0], ["Open", 1], ["SubscriptionChange", 2], ["other", 6],
     ["recorded", 0], ["subscriber not found", 1], ["dispatch not found", 2],
     ["recipient mismatch", 3], ["failed", 4], ["unsupported", 5],
   ]);
@@ -18,16 +18,10 @@
     const names = [...table.tHead.rows[0].cells].slice(1).map((cell) => cell.textContent.trim());
     return {
       names,
-      colors: colorsOf(names),
+      colors: names.map((name) => COLORS.get(name)),
       times: rows.map((row) => Date.parse(row.querySelector("time").dateTime) / 1000),
       counts: names.map((_, n) => rows.map((row) => Number(row.cells[n + 1].textContent.replace(/\D/g, "")))),
     };
-  }
-
-  // A known name has the same color in every period; other names take the colors that are left.
-  function colorsOf(names) {
-    const free = [3, 4, 5, 6, 0, 1, 2].filter((n) => !names.some((name) => COLORS.get(name) === n));
-    return names.map((name) => COLORS.get(name) ?? free.shift() ?? 6);
   }
 
   // Each series is drawn as the sum of itself and those below it, so the highest is drawn first.
