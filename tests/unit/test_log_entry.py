@@ -120,15 +120,20 @@ def test_refusals_keep_their_names_and_are_retried_unless_final(ending: Result) 
         *((Opened("", "m", NOON), False), (Opened("a" * 321, "m", NOON), False)),
         *((Reactivated("ada@x", None, NOON), True), (Reactivated(None, "m", NOON), False)),
         (Suppressed("ada@x", "", NOON, "HardBounce"), True),
-        (Suppressed(PROBE, "m", NOON, "HardBounce"), False),
         (None, False),
     ],
 )
 @pytest.mark.parametrize("refusal", [Refusal.SUBSCRIBER_NOT_FOUND, Refusal.FAILED])
-def test_probes_and_what_names_no_possible_row_are_not_retried(
+def test_what_names_no_possible_row_is_not_retried(
     notification: Notification | None, refusal: Refusal, *, parked: bool
 ) -> None:
     assert (entry(arrival(notification), refusal.refused()).retry_at is not None) is parked
+
+
+def test_a_probe_has_no_entry() -> None:
+    group = [arrival(Reactivated(PROBE, None, None)), arrival(Reactivated(PROBE, "m", NOON))]
+    refusals = [Refusal.SUBSCRIBER_NOT_FOUND, Refusal.FAILED]
+    assert entries(group, [each.refused() for each in refusals], NOON) == []
 
 
 def test_a_group_has_one_entry_per_fingerprint_in_their_order() -> None:

@@ -119,12 +119,12 @@ def test_texts_that_a_row_can_hold(possible: Callable[[str | None], bool], longe
     ("recipient", "probe"),
     [(PROBE, True), (PROBE.upper(), True), ("a@b.c", False), ("zz@zz", False), (None, False)],
 )
-def test_a_probe_is_what_is_sent_to_its_address(recipient: str | None, *, probe: bool) -> None:
-    other = Unsupported(recipient=ADA if probe else PROBE)
-    supported = Arrival(Reactivated(recipient, "m-1", None), b"", NOW, unsupported=other)
-    assert rules.is_probe(supported) is probe
-    unsupported = Unsupported("HookrowCheck", recipient)
-    assert rules.is_probe(Arrival(None, b"", NOW, unsupported=unsupported)) is probe
+def test_a_probe_is_a_notification_with_its_recipient(
+    recipient: str | None, *, probe: bool
+) -> None:
+    assert rules.is_probe(_arrival(Reactivated(recipient, "m-1", None))) is probe
+    unsupported = Unsupported("Bounce", PROBE)
+    assert not rules.is_probe(Arrival(None, b"", NOW, unsupported=unsupported))
 
 
 # -- what is looked up -----------------------------------------------------------------
@@ -163,6 +163,12 @@ def test_unsupported_whatever_the_rows() -> None:
 @pytest.mark.parametrize("message_id", ["m-1", "m-9", None])
 def test_unknown_recipient_is_refused_first(recipient: str | None, message_id: str | None) -> None:
     assert [*map(_decide, _each(recipient, message_id))] == [NO_SUBSCRIBER] * 4
+
+
+def test_a_probe_finds_no_subscriber_even_if_one_has_its_address() -> None:
+    rows = replace(ROWS, subscribers={PROBE: [Subscriber(9, PROBE)]})
+    for notification in _each(PROBE.upper(), "m-1"):
+        assert _decide(notification, rows) == NO_SUBSCRIBER
 
 
 @pytest.mark.parametrize("message_id", [None, "", "m-9", "M-1", " m-1"])

@@ -135,10 +135,13 @@ def entries(
     """Return the log's entries for arrivals with these outcomes: one per fingerprint, sorted.
 
     A statement cannot change a row twice, and every process has to lock the rows in the same
-    order. Without `bodies`, no body is stored, and so no notification can be retried.
+    order. Without `bodies`, no body is stored, and so no notification can be retried. Probes,
+    which are always refused, have no entries.
     """
     merged: dict[bytes, LogEntry] = {}
     for arrival, outcome in zip(arrivals, outcomes, strict=True):
+        if isinstance(outcome, Refused) and is_probe(arrival):
+            continue
         entry = _entry(arrival, outcome, ended_at, bodies=bodies)
         earlier = merged.get(entry.fingerprint)
         merged[entry.fingerprint] = entry if earlier is None else merge_entries(earlier, entry)
@@ -292,9 +295,9 @@ def _entry(arrival: Arrival, outcome: Outcome, ended_at: datetime, *, bodies: bo
 
 
 def _is_retryable(arrival: Arrival) -> bool:
-    """Return whether a retry can succeed: the rows that it needs can exist, and it is no probe."""
+    """Return whether a retry can succeed: the rows that it needs can exist."""
     notification = arrival.notification
-    if notification is None or not is_email(notification.recipient) or is_probe(arrival):
+    if notification is None or not is_email(notification.recipient):
         return False
     needs_dispatch = isinstance(notification, Delivered | Opened)
     return is_message_id(notification.message_id) or not needs_dispatch

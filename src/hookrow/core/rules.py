@@ -59,7 +59,7 @@ _is_email = re.compile(f"[^{_UNSTORABLE}]{{1,{LONGEST_EMAIL}}}").fullmatch
 _is_message_id = re.compile(f"[^{_UNSTORABLE}]{{1,{LONGEST_MESSAGE_ID}}}").fullmatch
 
 PROBE = "check@hookrow.invalid"
-"""The recipient of what `hookrow check URL` posts. No mail reaches .invalid (RFC 2606)."""
+"""The recipient in the requests of `hookrow check URL`. No mail reaches .invalid (RFC 2606)."""
 
 
 def fold(email: str) -> str:
@@ -85,10 +85,10 @@ def is_message_id(text: str | None) -> TypeGuard[str]:
 def is_probe(arrival: Arrival) -> bool:
     """Return whether `hookrow check URL` posted it.
 
-    The response and the log entry are those of any other notification. A refusal, which is the
-    expected outcome, is not retried, and no hook is called.
+    A probe finds no subscriber, even if one has its address, so it changes nothing. The log does
+    not keep it, and no hook is called.
     """
-    recipient = (arrival.notification or arrival.unsupported).recipient
+    recipient = arrival.notification.recipient if arrival.notification else None
     return recipient is not None and fold(recipient) == PROBE
 
 
@@ -217,6 +217,8 @@ def _subscriber(recipient: str | None, rows: Rows) -> Subscriber | None:
     if recipient is None:
         return None
     email = fold(recipient)
+    if email == PROBE:
+        return None
     found = rows.subscribers.get(email, ())
     if rows.exact:
         found = [row for row in found if row.email in {recipient, email}]
