@@ -19,9 +19,9 @@ import process
 import world
 from command import Serving
 from django_project.manage import Manage, runserver
-from hookrow.diagnostics.result import Explained, Level
+from hookrow.diagnostics.probe import check_url
+from hookrow.diagnostics.result import Level
 from hookrow.http import LARGEST_BODY
-from hookrow.outside import look
 from wire import (
     AT,
     DELIVERY,
@@ -249,23 +249,25 @@ def check_many_connections(site: Site) -> None:
     assert answers == [200] * len(connections)
 
 
-def check_from_outside(site: Site) -> None:
-    """Check that `hookrow check URL` finds no fault, also behind nginx, but for what it drops."""
+def check_over_the_network(site: Site) -> None:
+    """Check that `hookrow check URL` finds only the faults of an nginx in front of the server."""
 
     def faults(port: int) -> list[str]:
         return [
-            each.about
-            for each in look(f"http://127.0.0.1:{port}{PATH}", SECRET)
-            if isinstance(each, Explained) and each.level is not Level.OK and each.about != "dns"
+            each.subject
+            for each in check_url(f"http://127.0.0.1:{port}{PATH}", SECRET)
+            if each.level is not Level.OK and each.subject != "dns"
         ]
 
     assert faults(site.port) == []
-    folder, limit = site.file.parent, "client_max_body_size 9m;"
-    with nginx.fronting(folder, site.port, limit) as port:
-        assert faults(port) == []
-    hidden = 'proxy_set_header X-Provider-Secret "";'
-    with nginx.fronting(folder, site.port, limit, hidden) as port:
-        assert faults(port) == ["secret"]
+    folder, hidden = site.file.parent, 'proxy_set_header X-Provider-Secret "";'
+    for server, location, expected in (
+        ("", "", []),
+        ("", hidden, ["secret"]),
+        ("client_max_body_size 32k;", "", ["body"]),
+    ):
+        with nginx.fronting(folder, site.port, server, location) as port:
+            assert faults(port) == expected
 
 
 def check_stop(site: Site) -> None:
@@ -289,6 +291,6 @@ CHECKS: list[Callable[[Site], None]] = [
     check_slow_bodies,
     check_clients_that_leave,
     check_many_connections,
-    check_from_outside,
+    check_over_the_network,
     check_stop,
 ]

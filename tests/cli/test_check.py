@@ -68,9 +68,9 @@ def found(url: str, schema: Schema = HOST) -> list[CheckResult]:
 
 
 def about(name: str, url: str, schema: Schema = HOST) -> CheckResult:
-    """Return the one finding about a subject."""
-    (finding,) = (finding for finding in found(url, schema) if finding.about == name)
-    return finding
+    """Return the one result on a subject."""
+    (result,) = (each for each in found(url, schema) if each.subject == name)
+    return result
 
 
 def quoted(name: str) -> str:
@@ -78,8 +78,8 @@ def quoted(name: str) -> str:
 
 
 def warnings(name: str, url: str, schema: Schema = HOST) -> list[str]:
-    findings = found(url, schema)
-    return [each.text for each in findings if (each.level, each.about) == (Level.WARNING, name)]
+    results = found(url, schema)
+    return [each.text for each in results if (each.level, each.subject) == (Level.WARNING, name)]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def warnings(name: str, url: str, schema: Schema = HOST) -> list[str]:
 def test_secrets(secrets: tuple[str, ...], level: Level, says: str) -> None:
     """A missing or impossible secret is an error, a short one a warning; none is shown."""
     finding = next(check(Settings(secrets=secrets, database_url="")))
-    assert (finding.about, finding.level) == ("secret", level)
+    assert (finding.subject, finding.level) == ("secret", level)
     assert says in finding.text
     assert not any(secret and secret in finding.text for secret in secrets)
 
@@ -102,7 +102,7 @@ def test_secrets(secrets: tuple[str, ...], level: Level, says: str) -> None:
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("sqlite:///none.db", "There is no none.db. Run: hookrow db upgrade"),
+        ("sqlite:///none.db", "none.db does not exist. Run: hookrow db upgrade"),
         (f"sqlite:///{__file__}", "file is not a database"),
         ("postgresql://ada@127.0.0.1:1/mail?password=hunter2", "Start it, or set HOOKROW_D"),
         ("mysql://ada:hunter2@db/mail", "PostgreSQL and SQLite, not on mysql"),
@@ -119,7 +119,7 @@ class TestMigrations:
     def test_healthy(self, postgres_url: str) -> None:
         """On hookrow's own tables everything is well; the URL's password is not shown."""
         findings = found(f"{postgres_url}&password=hunter2", Schema())
-        assert [(each.level, each.about) for each in findings] == [
+        assert [(each.level, each.subject) for each in findings] == [
             (Level.OK, name) for name in ("secret", "database", "migrations", "tables", "indexes")
         ]
         assert (make_url(postgres_url).database or "?") in findings[1].text
@@ -139,7 +139,7 @@ class TestMigrations:
 
     def test_log_beside_tables_of_the_host(self, host_url: str) -> None:
         """The log needs a migration; without it, migrations are not mentioned."""
-        assert "migrations" not in {each.about for each in found(host_url)}
+        assert "migrations" not in {each.subject for each in found(host_url)}
         schema = replace(HOST, log=Schema().log)
         finding = found(host_url, schema)[-1]
         missing = "hookrow's tables are not created yet. Run: hookrow db upgrade"
@@ -155,7 +155,7 @@ class TestMigrations:
     [
         ("'1970-01-01 00:00:01Z'", time, r"This machine's clock is \d\d,\d+ days ahead of the "),
         ("now()", lambda: 1.0, r"This machine's clock is \d\d,\d+ days behind the database's."),
-        ("(1 / 0)::text", time, "It could not be compared: "),
+        ("(1 / 0)::text", time, "The clocks cannot be compared: "),
     ],
 )
 def test_clock(
@@ -242,11 +242,14 @@ class TestRows:
         values = "(1, 'ada@example.com'), (2, 'ADA@example.com'), (3, 'bea@example.com'), (4, NULL)"
         execute(host_url, f"INSERT INTO people (id, address) VALUES {values}")
         [warning] = warnings("emails", host_url)
-        assert "of 1 email, such as a***@example.com" in warning
+        assert (
+            "1 email is in several rows that may differ by case, such as a***@example.com"
+            in warning
+        )
         monkeypatch.setattr(
             "hookrow.diagnostics.check.repeated_emails", Mock(side_effect=Locked("slow"))
         )
-        uncompared = ["They could not be compared: slow"]
+        uncompared = ["They cannot be compared: slow"]
         assert warnings("emails", host_url) == uncompared
         assert warnings("indexes", host_url)
 
@@ -299,7 +302,7 @@ class TestIndexes:
         partial = "CREATE INDEX sent ON sends (postmark_id) WHERE postmark_id IS NOT NULL"
         execute(host_url, "CREATE INDEX plain ON people (address)", partial)
         [warning] = [each for each in warnings("indexes", host_url) if "address" in each]
-        assert 'There is an index for fold="exact": write that, or another. Run: C' in warning
+        assert 'An index for fold="exact" exists: set that, or add one. Run: C' in warning
         exact = replace(HOST, subscribers=replace(HOST.subscribers, fold="exact"))
         assert len(warnings("indexes", host_url, exact)) == 1
 
@@ -309,10 +312,10 @@ class TestIndexes:
         sends = SENDS_TABLE.replace(" PRIMARY KEY", "")
         part = "CREATE TABLE part PARTITION OF sends FOR VALUES WITH (MODULUS 1, REMAINDER 0)"
         execute(url, PEOPLE, f"{sends} PARTITION BY HASH (id)", MEMBERS_TABLE, part)
-        texts = [each for each in warnings("indexes", url) if "ON sends (" in each]
+        texts = [each for each in warnings("indexes", url) if 'ON "sends" (' in each]
         assert len(texts) == 2
         for each in texts:
-            assert "attach to it; or, which holds up every writer, run: CREATE INDEX h" in each
+            assert 'attach it; or, which blocks all writers, run: CREATE INDEX "h' in each
             execute(url, each.partition(", run: ")[2])
         self.follow(url)
 
@@ -321,8 +324,8 @@ class TestIndexes:
         execute(url, "CREATE VIEW pairs AS SELECT * FROM members")
         schema = replace(HOST, subscriptions=replace(HOST.roles["subscriptions"], table="pairs"))
         [advice] = [each for each in warnings("indexes", url, schema) if "pairs" in each]
-        assert "It is behind a view, which has no index: name that table in this" in advice
-        execute(url, advice.partition("and run: ")[2].replace("ON pairs", "ON members"))
+        assert "It is behind a view, which cannot have an index" in advice
+        execute(url, advice.partition("and run: ")[2].replace('ON "pairs"', 'ON "members"'))
         self.follow(url, schema)
 
     def test_no_primary_keys(self, host_url: str) -> None:
@@ -347,11 +350,17 @@ def test_command(command: Command) -> None:
     done = command.call("check", HOOKROW_SECRET="short")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("warning  secret      It has 5 characters")
-    assert "\nok       database    sqlite:///hookrow.db answers.\n" in done.stdout
+    assert "\nok       database    sqlite:///hookrow.db responds.\n" in done.stdout
     (command.folder / "hookrow.toml").write_text("[tables.subscribers]\ntable = 'people'")
     done = command.call("check", "--json", HOOKROW_SECRET=SECRET)
     first, *others = map(json.loads, done.stdout.splitlines())
     assert (done.returncode, done.stderr) == (1, "")
-    assert first == {"level": "ok", "about": "secret", "text": "It is set."}
+    assert first == {
+        "level": "ok",
+        "subject": "secret",
+        "text": "It is set.",
+        "meaning": "",
+        "remedy": "",
+    }
     [error] = [each for each in others if each["level"] == "error"]
     assert "no table 'people'" in error["text"]

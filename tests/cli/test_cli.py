@@ -82,7 +82,7 @@ class TestProcess:
                 "db upgrade",
                 " is up to date (revisions 0001, 0002, 0003, 0004, 0005, 0006, 0007).\n",
             ),
-            ("check --secret " + SECRET, "All tables and columns are there."),
+            ("check --secret " + SECRET, "All tables and columns exist."),
         ],
     )
     @pytest.mark.parametrize("module", ["psycopg", "sqlalchemy"])

@@ -120,7 +120,7 @@ def test_sources(command: Command) -> None:
     found = {
         each["setting"]: each
         for each in map(json.loads, done.stdout.splitlines())
-        if each["about"] == "setting"
+        if each["subject"] == "setting"
     }
     assert set(found) == {*PRECEDENCE, "previous_secret", "config", "tables"}
     url = "postgresql://bob:***@127.0.0.1:1/mail?sslpassword=***"

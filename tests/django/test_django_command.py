@@ -107,7 +107,7 @@ class TestCheck:
             0,
             "ok       settings    Every system check of hookrow passes.\n"
             "ok       migrations  All are applied.\n"
-            "ok       tables      All tables and columns are there.\n",
+            "ok       tables      All tables and columns exist.\n",
         )
 
     @pytest.mark.usefixtures("sqlite_site")
@@ -118,13 +118,16 @@ class TestCheck:
         with override_settings(HOOKROW={"SECRET": SECRET, "TABLES": CRM}):
             done = run("check")
             compare = Mock(side_effect=Locked("slow"))
-            monkeypatch.setattr("hookrow.django.commands.repeated_emails", compare)
-            assert "They could not be compared: slow" in run("check").out
+            monkeypatch.setattr("hookrow.diagnostics.check.repeated_emails", compare)
+            assert "They cannot be compared: slow" in run("check").out
             connection.cursor().execute("ALTER TABLE crm_person RENAME TO away")
             away = run("check")
         assert (away.status, "error    tables      The database has no" in away.out) == (1, True)
         assert done.status == 0
-        assert "warning  emails      There are several rows of 1 email, such as a***" in done.out
+        assert (
+            "warning  emails      1 email is in several rows that may differ by case, such as a***"
+            in done.out
+        )
 
     def test_the_clock_of_the_database(self, new_project: Callable[[str], str], run: Run) -> None:
         """A large difference between the two clocks is a warning."""
@@ -149,7 +152,7 @@ class TestCheck:
         with django_host.default(empty_sqlite_url), override_settings(HOOKROW={"SECRET": "short"}):
             done, log = run("check", "--json"), run("log")
         secret, migrations = map(json.loads, done.out.splitlines())
-        assert (secret["level"], secret["about"]) == ("warning", "hookrow.W002")
+        assert (secret["level"], secret["subject"]) == ("warning", "hookrow.W002")
         assert (migrations["level"], done.status) == ("error", 1)
         assert migrations["text"].endswith(HINT)
         assert HINT in log.err
@@ -171,10 +174,13 @@ def test_requests_to_the_project(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
         sound = run("check", f"{address}/mail{ENDPOINT}")
         lost = run("check", "--json", f"{address}/mail")
         guarded = run("check", f"{address}/admin/login/")
-    assert "ok       secret      The right secret is accepted." in sound.out
+    assert (
+        "ok       secret      The configured secret is accepted, and a body of 64 KiB arrives."
+        in sound.out
+    )
     assert [sound.status, lost.status, guarded.status] == [0, 1, 1]
-    assert f"Give the provider {address}/mail{ENDPOINT}: hookrow answers there." in lost.out
-    assert "error    csrf        " in guarded.out
+    assert f"Give the provider {address}/mail{ENDPOINT}: hookrow responds there." in lost.out
+    assert "error    forbidden   " in guarded.out
 
 
 def test_call_command(sqlite_site: Site) -> None:

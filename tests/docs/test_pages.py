@@ -1,5 +1,6 @@
 """The pages on check, the dashboard and the hosts: their code runs, their tables are complete."""
 
+import dataclasses
 import re
 import shlex
 from contextlib import closing
@@ -10,10 +11,11 @@ import pytest
 from django.test import Client, override_settings
 
 import django_host  # noqa: F401 - configures Django
-import hookrow.outside
 from command import Command
 from hookrow import Postmark, Receiver, Request, RequestHead, Response
 from hookrow.dashboard import Dashboard
+from hookrow.diagnostics import diagnosis
+from hookrow.diagnostics.result import CheckResult
 from hookrow.stores.memory import MemoryStore
 from hookrow.testing.applications import call_wsgi
 from hookrow.wsgi import WSGI
@@ -44,14 +46,16 @@ class TestCheck:
                 done = Command(tmp_path).call(*shlex.split(line)[1:], HOOKROW_SECRET=SECRET)
                 assert _untimed(done.stdout) == _untimed(expected)
 
-    def test_the_table_explains_the_subjects_of_findings(self) -> None:
-        files = Path(hookrow.outside.__file__).parent.glob("*.py")
-        texts = "".join(file.read_text() for file in files)
-        levels = re.findall(r'Explained\(\s*Level\.[^"]*?,\s*"(\w+)",', texts)
-        returned = re.findall(r'(?:return|: \()\s*\(?\s*"(\w+)",', texts)
-        named = re.findall(r'\babout = (?:Level\.\w+, )?"(\w+)"', texts)
-        table = re.findall(r"^\| (`.*`) \|", read("check.md"), re.MULTILINE)
-        assert set(re.findall(r"`(\w+)`", "".join(table))) == {*levels, *returned, *named}
+    def test_the_table_explains_each_subject(self) -> None:
+        files = Path(diagnosis.__file__).parent.glob("*.py")
+        text = "".join(file.read_text(encoding="utf-8") for file in files)
+        subjects = re.findall(r'CheckResult\(\s*Level\.\w+,\s*"(\w+)"', text)
+        _, keys, tables = read("check.md").split("| --- | --- |\n", 2)
+        rows = re.findall(r"^\| (`.*`) \|", tables, re.MULTILINE)
+        explained = set(re.findall(r"`(\w+)`", "".join(rows)))
+        assert explained == {*subjects, *(each.subject for each in diagnosis.DIAGNOSES), "setting"}
+        fields = [each.name for each in dataclasses.fields(CheckResult)]
+        assert re.findall(r"^\| `(\w+)` \|", keys, re.MULTILINE) == fields
 
 
 class TestDashboard:

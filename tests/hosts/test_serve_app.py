@@ -110,7 +110,12 @@ def test_secret_file(sqlite_url: str, tmp_path: Path, caplog: pytest.LogCaptureF
     file.write_text(f"\n{old}\n\n  {older}\n")
     with serving(sqlite_url, secret_file=str(file)) as server:
         for content, mode, logged, statuses in (
-            (f"{old}\n{older}", 0o640, f"Others may read the file: chmod 600 {file}", (1, 0, 0)),
+            (
+                f"{old}\n{older}",
+                0o640,
+                f"Other users can read the file. Run: chmod 600 {file}",
+                (1, 0, 0),
+            ),
             ("\n", 0o640, "The secrets were not reloaded", (1, 0, 0)),
             ("not one secret", 0o640, "The secrets were not reloaded", (1, 0, 0)),
             (f"{new}\n{old}", 0o600, "The secrets were reloaded", (0, 0, 1)),
@@ -123,7 +128,7 @@ def test_secret_file(sqlite_url: str, tmp_path: Path, caplog: pytest.LogCaptureF
             refused = [server.post(secret=each).status == 401 for each in (new, old, older)]
             assert tuple(refused) == statuses
             assert logged in caplog.text
-            assert ("Others may read" in caplog.text) == (logged.startswith("Others"))
+            assert ("Other users" in caplog.text) == (logged.startswith("Other users"))
             assert not re.search("the-secret-of|hunter2", caplog.text)
     assert "How often each secret was used, the newest first: 1, 1." in caplog.text
 

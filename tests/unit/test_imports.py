@@ -44,7 +44,7 @@ ORDER = (
     *("stores", "observability", "providers"),
     *("metrics", "tracing", "receiver"),
     *("describe", "statistics", "migrations"),
-    *("diagnostics", "outside", "asgi", "wsgi", "fastapi", "flask"),
+    *("diagnostics", "asgi", "wsgi", "fastapi", "flask"),
     *("testing", "pytest_plugin", "dashboard"),
     *("server", "demo", "cli", "__main__", "django"),
 )
@@ -101,7 +101,7 @@ def test_imports_go_one_way() -> None:
 PROVIDER_USERS = {
     *("__init__", "providers.postmark"),
     *("cli.source", "dashboard.app", "django.conf", "django.receiver", "server.app"),
-    *("diagnostics.check", "django.checks", "outside.__init__"),
+    *("diagnostics.check", "diagnostics.probe", "django.checks"),
     *("testing.ground", "testing.memory"),
 }
 """Postmark itself, the edges that choose it, the checks of its secrets, and its test doubles."""

@@ -1,4 +1,4 @@
-"""`hookrow check`: what is wrong, and what to do about it."""
+"""`hookrow check`: checks the configuration and the database, or a webhook over the network."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from hookrow.cli.options import DATABASE_URL, JSON, PREVIOUS_SECRET, SECRET, SECRET_FILE, given
 from hookrow.cli.origins import Origin, origins, summed_up
 from hookrow.cli.serve import serve
-from hookrow.diagnostics.result import CheckResult, Explained, Level
+from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.server.settings import Settings
 
 
@@ -33,50 +33,53 @@ def check(
     database_url: str,
     as_json: bool,
 ) -> None:
-    """Check the configuration and the database, and say what to do about each fault.
+    """Check the configuration and the database, and explain how to fix each fault.
 
-    It tells where each setting came from, too, with no secret in it.
+    The source of each setting is printed as well; secrets are not.
 
-    With a URL, the one that the provider is given, check the webhook from outside
-    instead. What is posted there is harmless on a live system: a reactivation of
-    check@hookrow.invalid, whom nobody has as a subscriber, and two bodies of the type
-    HookrowCheck, which are not supported; so they stand in the log. The secret is sent
-    only to a server that answers as hookrow, and not in the clear through the internet.
+    With a URL, the one that the provider has, check the webhook over the network instead.
+    The requests are harmless on a live system: a reactivation of check@hookrow.invalid,
+    which changes nothing and is not logged. The secret is sent only after hookrow has
+    rejected a wrong one, and never unencrypted to a public address.
 
-    The exit status is 1 where there is an error.
+    The exit status is 1 if there is an error.
     """
-    found = Settings(
+    settings = Settings(
         secrets=given(secret, previous_secret),
         secret_file=secret_file,
         database_url=database_url,
         schema=context.obj.schema,
     )
-    told = origins(context, serve, found.schema)
+    sources = origins(context, serve, settings.schema)
     if url is not None:
-        context.exit(report(_outside(url, found.accepted(), told), as_json=as_json))
+        context.exit(report(_check_url(url, settings.accepted(), sources), as_json=as_json))
     from hookrow.diagnostics.check import check
 
-    findings = chain(check(found), told if as_json else summed_up(told))
-    context.exit(report(findings, as_json=as_json))
+    results = chain(check(settings), sources if as_json else summed_up(sources))
+    context.exit(report(results, as_json=as_json))
 
 
-def _outside(url: str, secrets: Sequence[str], told: Iterable[Origin]) -> Iterator[CheckResult]:
-    """Look from outside with the newest of the secrets, and say where that came from."""
-    from hookrow.outside import look
+def _check_url(
+    url: str, secrets: Sequence[str], sources: Iterable[Origin]
+) -> Iterator[CheckResult]:
+    """Yield the source of the secrets, and check the webhook with the newest of them."""
+    from hookrow.diagnostics.probe import check_url
 
-    yield from (each for each in told if each.setting in {"secret", "secret_file"} and each.value)
-    yield from look(url, next(iter(secrets), None))
+    yield from (
+        each for each in sources if each.setting in {"secret", "secret_file"} and each.value
+    )
+    yield from check_url(url, next(iter(secrets), None))
 
 
-def report(findings: Iterable[CheckResult], *, as_json: bool) -> int:
-    """Print what was found; return the exit status, which is 1 where there is an error."""
-    worst = 0
-    for finding in findings:
+def report(results: Iterable[CheckResult], *, as_json: bool) -> int:
+    """Print the results; return the exit status, which is 1 if there is an error."""
+    status = 0
+    for result in results:
         if as_json:
-            click.echo(msgspec.json.encode(finding).decode())
+            click.echo(msgspec.json.encode(result).decode())
         else:
-            click.echo(f"{finding.level.value:8} {finding.about:11} {finding.text}")
-            for more in (finding.means, finding.change) if isinstance(finding, Explained) else ():
-                click.echo(f"{'':20} {more}") if more else None
-        worst = max(worst, finding.level is Level.ERROR)
-    return worst
+            click.echo(f"{result.level.value:8} {result.subject:11} {result.text}")
+            for line in filter(None, (result.meaning, result.remedy)):
+                click.echo(f"{'':20} {line}")
+        status = max(status, result.level is Level.ERROR)
+    return status

@@ -26,7 +26,7 @@ _QUERIED = re.compile(
 """The same, among the options of an address."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Origin(CheckResult):
     """A setting: its value as it may be shown, None where it has none, and its `source`.
 
@@ -112,7 +112,8 @@ def _variables(option: click.Parameter) -> Sequence[str]:
 def _checked(option: click.Parameter, source: str, name: str, value: object) -> Origin:
     setting = option.name or ""
     if value is None or value == "":
-        return Origin(Level.OK, "setting", f"{setting} is not set.", setting, None, source)
+        text = f"{setting} is not set."
+        return Origin(Level.OK, "setting", text, setting=setting, value=None, source=source)
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if source == "variable":  # the others were read already
         try:
@@ -127,7 +128,7 @@ def _told(setting: str, value: str, source: str, name: str, fault: str = "") -> 
     where = f"from the {source} {name}" if name else "by default"
     level = Level.ERROR if fault else Level.OK
     text = f"{setting} is {value}, {where}{fault or '.'}"
-    return Origin(level, "setting", text, setting, value, source, name)
+    return Origin(level, "setting", text, setting=setting, value=value, source=source, name=name)
 
 
 def _tables(schema: Schema) -> str:

@@ -1,12 +1,10 @@
-"""Advice on tables that work but could be better: indexes, time zones, repeated emails."""
+"""Finds weaknesses of tables that work: missing indexes and time zones, repeated emails."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum
 from typing import NamedTuple
 
 from hookrow.core.schema import Fold
@@ -16,7 +14,23 @@ from hookrow.stores.sql.queries import Queries
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT, limited_to
 
 _LONGEST_NAME = 63
-"""In characters, of an index in PostgreSQL."""
+"""In characters; the limit for names in PostgreSQL."""
+
+_TABLE, _PARTITIONED, _VIEW = "r", "p", "v"
+"""The `relkind` of relations in PostgreSQL."""
+
+_STEPS = {
+    _TABLE: "Run",
+    _PARTITIONED: (
+        "The table is partitioned: create the index ON ONLY the table, then create one "
+        "CONCURRENTLY on each partition and attach it; or, which blocks all writers, run"
+    ),
+    _VIEW: (
+        "It is behind a view, which cannot have an index: replace the view's name in this "
+        "statement with the table's, and run"
+    ),
+}
+"""How to create an index on each kind of relation."""
 
 _SINGLE = (
     ("subscribers", "id"),
@@ -24,31 +38,23 @@ _SINGLE = (
     ("dispatches", "id"),
     ("messages", "id"),
 )
-"""The columns by which rows are found or changed, besides emails and the pairs of subscriptions."""
-
-
-class Relation(Enum):
-    """The kinds of table that an index may be wanted on."""
-
-    TABLE = "r"
-    PARTITIONED = "p"
-    VIEW = "v"
+"""The columns by which rows are looked up, except emails and the pairs of subscriptions."""
 
 
 @dataclass(frozen=True, slots=True)
 class MissingIndex:
-    """The CREATE INDEX for a lookup that has no index. On a view it cannot be run.
+    """The CREATE INDEX `statement` for a lookup without an index, and the `steps` to run it.
 
-    `fold` is another fold of emails that has an index, if any.
+    `fold` is another fold for which the emails have an index, or None.
     """
 
     statement: str
-    on: Relation
+    steps: str
     fold: Fold | None = None
 
 
 class _Lookup(NamedTuple):
-    """A condition on the columns to index, and a pattern for how a plan names the last of them."""
+    """A condition on the columns to index, and a pattern that finds the last one in a plan."""
 
     role: str
     columns: Sequence[str]
@@ -61,17 +67,17 @@ class _Lookup(NamedTuple):
 def missing_indexes(connection: Connection, queries: Queries) -> Iterator[MissingIndex]:
     """Yield an index for each lookup that has none.
 
-    This asks the planner, not the catalogue: only the planner knows which indexes it can use.
+    The planner decides, not the catalogue: only the planner knows which indexes it can use.
     """
     if queries.dialect.name == "postgresql":
-        # It would scan a small table even if there is an index.
+        # It would scan a small table even if an index exists.
         connection.execute("SET LOCAL enable_seqscan = off")
     for lookup in _lookups(queries):
         if not _is_served(connection, queries, lookup):
             yield _missing(connection, queries, lookup)
 
 
-def naive_times(connection: Connection, queries: Queries) -> Iterator[tuple[str, str]]:
+def naive_times(queries: Queries) -> Iterator[tuple[str, str]]:
     """Yield each column of times without a time zone, and the ALTER TABLE that reads them as UTC.
 
     SQLite's columns have no time zones.
@@ -79,16 +85,16 @@ def naive_times(connection: Connection, queries: Queries) -> Iterator[tuple[str,
     for name, role in queries.schema.roles.items():
         for column in queries.columns(name).values():
             if column.type == "timestamp without time zone":
-                table = _shown_table(connection, queries, role.table)
-                plain = _shown(connection, queries, column.name)
-                alter = f"ALTER TABLE {table} ALTER {plain} TYPE timestamptz"
-                yield f"{table}.{plain}", f"{alter} USING {plain} AT TIME ZONE 'UTC'"
+                table, quoted = regclass(queries.dialect, role.table), _quoted(queries, column.name)
+                alter = f"ALTER TABLE {table} ALTER {quoted} TYPE timestamptz"
+                yield f"{role.table}.{column.name}", f"{alter} USING {quoted} AT TIME ZONE 'UTC'"
 
 
 def cached_ids(connection: Connection, queries: Queries) -> str | None:
-    """Return the statement that lets the log's ids ascend, if sessions reserve ids beforehand.
+    """Return the statement that makes the log's ids ascend, or None if they do.
 
-    Such an id may be lower than one that has been counted already. SQLite reserves none.
+    If sessions reserve ids in advance, an id may be lower than one that has been counted already.
+    SQLite reserves none.
     """
     log = queries.schema.log
     if log is None or queries.dialect.name != "postgresql":
@@ -102,9 +108,9 @@ def cached_ids(connection: Connection, queries: Queries) -> str | None:
 
 
 def repeated_emails(database: Database, queries: Queries) -> tuple[int, str]:
-    """Return how many emails several subscribers have, and one of them or an empty text.
+    """Return the number of emails that several subscribers have, and one of them or "".
 
-    This reads a whole table. Raises a `StoreError` if that takes too long.
+    Reads a whole table. Raises a `StoreError` if that takes too long.
     """
     email = queries.column("subscribers", "email")
     sql = (
@@ -121,7 +127,7 @@ def _lookups(queries: Queries) -> Iterator[_Lookup]:
     yield _email(queries, queries.schema.subscribers.fold)
     for role, ours in _SINGLE:
         if queries.has(role):
-            pattern = rf"{_pattern(queries, role, ours)}|rowid"  # a key of the table's own
+            pattern = rf"{_pattern(queries, role, ours)}|rowid"  # SQLite's name of an integer key
             yield _Lookup(role, [ours], _equals(queries, role, ours), pattern)
     if queries.has("subscriptions"):
         pair = ["list_id", "subscriber_id"]
@@ -155,8 +161,8 @@ def _is_served(connection: Connection, queries: Queries, lookup: _Lookup) -> boo
     """Return whether the plan searches an index by the column of the lookup.
 
     PostgreSQL prints the condition, SQLite the columns, or <expr> for an expression. An index on
-    only the rows that are not hidden will do. All rows are asked for first, because otherwise an
-    index on the columns that hide rows might be preferred.
+    only the rows that are not hidden is sufficient. The first query is for all rows, because the
+    planner might otherwise prefer an index on the columns that hide rows.
     """
     pattern = rf"(Index Cond: .*|SEARCH .* (INDEX|KEY) .*\(.*)({lookup.pattern})"
     for visible in ("", queries.visible(lookup.role)):
@@ -171,54 +177,39 @@ def _is_served(connection: Connection, queries: Queries, lookup: _Lookup) -> boo
 
 
 def _missing(connection: Connection, queries: Queries, lookup: _Lookup) -> MissingIndex:
-    """Return the CREATE INDEX, on PostgreSQL CONCURRENTLY if possible, so that no writer waits."""
-    columns, table = queries.columns(lookup.role), queries.schema.roles[lookup.role].table
-    names = [columns[ours].name for ours in lookup.columns]
-    indexed = [_shown(connection, queries, name) for name in names]
+    """Return the CREATE INDEX. On PostgreSQL it is CONCURRENTLY if possible, to block no writer."""
+    dialect, table = queries.dialect, queries.schema.roles[lookup.role].table
+    names = [queries.columns(lookup.role)[ours].name for ours in lookup.columns]
+    columns = [_quoted(queries, name) for name in names]
     if lookup.fold:
-        indexed = [queries.dialect.fold(lookup.fold, *indexed)]
-    name = f"hookrow_{table.rpartition('.')[2]}_{names[-1]}"[:_LONGEST_NAME]
-    on, concurrently = Relation.TABLE, ""
-    if queries.dialect.name == "postgresql":
+        columns = [dialect.fold(lookup.fold, *columns)]
+    index = f"hookrow_{table.rpartition('.')[2]}_{names[-1]}"[:_LONGEST_NAME]
+    kind, concurrently = _TABLE, ""
+    if dialect.name == "postgresql":
         sql = "SELECT relkind::text FROM pg_class WHERE oid = to_regclass(%s)"
-        ((kind,),) = connection.fetch(sql, [regclass(queries.dialect, table)])
-        on = next((each for each in Relation if each.value == kind), Relation.TABLE)
-        concurrently = "CONCURRENTLY " * (on is Relation.TABLE)
-    elif is_view(connection, queries.dialect, table):
-        on = Relation.VIEW
+        ((kind,),) = connection.fetch(sql, [regclass(dialect, table)])
+        concurrently = "CONCURRENTLY " if kind == _TABLE else ""
+    elif is_view(connection, dialect, table):
+        kind = _VIEW
     statement = (
-        f"CREATE INDEX {concurrently}{_shown(connection, queries, name)} "
-        f"ON {_shown_table(connection, queries, table)} ({', '.join(indexed)})"
+        f"CREATE INDEX {concurrently}{_quoted(queries, index)} "
+        f"ON {regclass(dialect, table)} ({', '.join(columns)})"
     )
-    return MissingIndex(statement, on, _other_fold(connection, queries, lookup.fold))
+    fold = _other_fold(connection, queries, lookup.fold) if lookup.fold else None
+    return MissingIndex(statement, _STEPS.get(kind, _STEPS[_TABLE]), fold)
 
 
-def _other_fold(connection: Connection, queries: Queries, fold: Fold | None) -> Fold | None:
+def _other_fold(connection: Connection, queries: Queries, fold: Fold) -> Fold | None:
     """Return the most lenient of the other folds for which the emails have an index."""
     folds: list[Fold] = ["ascii", "lower", "exact"]
     if queries.dialect.name == "sqlite" or queries.columns("subscribers")["email"].type == "citext":
         folds.insert(0, "citext")
-    others = (
-        each
-        for each in folds
-        if each != fold and _is_served(connection, queries, _email(queries, each))
-    )
-    return next(others, None) if fold else None
+    for each in folds:
+        if each != fold and _is_served(connection, queries, _email(queries, each)):
+            return each
+    return None
 
 
-def _shown_table(connection: Connection, queries: Queries, table: str) -> str:
-    parts = filter(None, table.rpartition(".")[::2])
-    return ".".join(_shown(connection, queries, each) for each in parts)
-
-
-def _shown(connection: Connection, queries: Queries, name: str) -> str:
-    """Return a name as people write it in a statement: quoted only if necessary."""
-    if queries.dialect.name == "postgresql":
-        shown: str = connection.fetch("SELECT quote_ident(%s)", [name])[0][0]
-        return shown
-    quoted = queries.dialect.quote(name)
-    if re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
-        with suppress(Exception):  # a keyword
-            connection.fetch(f"SELECT {name} FROM (SELECT 1 AS {quoted})")
-            return name
-    return quoted.replace("%%", "%")
+def _quoted(queries: Queries, name: str) -> str:
+    """Return a name as an identifier in a statement that users run: without a driver's escapes."""
+    return queries.dialect.quote(name).replace("%%", "%")

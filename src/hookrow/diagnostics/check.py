@@ -1,24 +1,17 @@
-"""Looks at a configuration and its database, and says what it finds and what to do."""
+"""Checks the configuration and its database; each result states the remedy of a fault."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from functools import partial
 from pathlib import Path
-from typing import Protocol, SupportsFloat
+from typing import Protocol
 
 from hookrow import migrations
 from hookrow.core.schema import Schema
-from hookrow.diagnostics.advice import (
-    Relation,
-    cached_ids,
-    missing_indexes,
-    naive_times,
-    repeated_emails,
-)
-from hookrow.diagnostics.clock import SECONDS, compare
-from hookrow.diagnostics.result import CheckResult, Level, several_rows
+from hookrow.diagnostics.advice import cached_ids, missing_indexes, naive_times, repeated_emails
+from hookrow.diagnostics.clock import check_clock
+from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.observability.logging import mask_email
 from hookrow.providers.postmark import SHORTEST_SECRET, Postmark
@@ -33,7 +26,7 @@ from hookrow.stores.sql.verify import encoding_fault, verify
 
 
 class Configuration(Protocol):
-    """What a check needs of the settings."""
+    """The settings that are checked."""
 
     @property
     def database_url(self) -> str:
@@ -52,20 +45,20 @@ class Configuration(Protocol):
 
 
 def check(settings: Configuration) -> Iterator[CheckResult]:
-    """Look at everything; what cannot be looked at for an error before is left out."""
+    """Check the secrets, the database and its tables; an error ends the checks."""
     yield check_secrets(settings)
     try:
         with closing(open_database(settings.database_url)) as database:
-            findings = list(check_database(database, settings.schema))
-            yield from findings
-            if all(finding.level is Level.OK for finding in findings):
-                yield from _check_tables(database, verify(database, settings.schema))
+            results = list(check_database(database, settings.schema))
+            yield from results
+            if all(each.level is Level.OK for each in results):
+                yield from _check_rows(database, verify(database, settings.schema))
     except ConfigurationError as error:
         yield CheckResult(Level.ERROR, "database", str(error))
 
 
 def check_secrets(settings: Configuration) -> CheckResult:
-    """Look at the secrets, without showing any."""
+    """Check that the secrets are valid, long and readable only by their owner; show none."""
     try:
         secrets = settings.accepted()
         Postmark(*secrets)
@@ -73,24 +66,19 @@ def check_secrets(settings: Configuration) -> CheckResult:
         return CheckResult(Level.ERROR, "secret", str(error))
     shortest = min(map(len, secrets))
     if shortest < SHORTEST_SECRET:
-        return CheckResult(
-            Level.WARNING,
-            "secret",
-            f"It has {shortest} characters and can be guessed: take {SHORTEST_SECRET} or more.",
-        )
+        text = f"It has {shortest} characters and can be guessed: use {SHORTEST_SECRET} or more."
+        return CheckResult(Level.WARNING, "secret", text)
     if settings.secret_file and Path(settings.secret_file).stat().st_mode & 0o077:
-        return CheckResult(
-            Level.WARNING,
-            "secret",
-            f"Others may read the file: chmod 600 {settings.secret_file}",
-        )
+        text = f"Other users can read the file. Run: chmod 600 {settings.secret_file}"
+        return CheckResult(Level.WARNING, "secret", text)
     return CheckResult(Level.OK, "secret", "It is set.")
 
 
 def check_database(database: Database, schema: Schema) -> Iterator[CheckResult]:
-    """Look whether the database answers, is migrated, and has what the schema names."""
+    """Check that the database responds, is migrated, and has the schema's tables and columns."""
     if file := missing_file(database):
-        yield CheckResult(Level.ERROR, "database", f"There is no {file}. Run: hookrow db upgrade")
+        text = f"{file} does not exist. Run: hookrow db upgrade"
+        yield CheckResult(Level.ERROR, "database", text)
         return
     try:
         current = migrations.current(database)
@@ -98,78 +86,70 @@ def check_database(database: Database, schema: Schema) -> Iterator[CheckResult]:
         yield CheckResult(Level.ERROR, "access", str(error))
         return
     except Unavailable as error:
-        yield CheckResult(
-            Level.ERROR, "database", f"{error}. Start it, or set HOOKROW_DATABASE_URL."
-        )
+        text = f"{error}. Start it, or set HOOKROW_DATABASE_URL."
+        yield CheckResult(Level.ERROR, "database", text)
         return
-    yield CheckResult(Level.OK, "database", f"{database} answers.")
-    fit = check_fit(database, schema)
-    if wanted := migrations.needed(schema):
-        by_the_host = not current and fit.level is Level.OK
-        revision = _THEIR_OWN if by_the_host else _check_revision(current, wanted)
+    yield CheckResult(Level.OK, "database", f"{database} responds.")
+    tables = check_tables(database, schema)
+    if needed := migrations.needed(schema):
+        by_the_host = not current and tables.level is Level.OK
+        revision = _OWN_MIGRATIONS if by_the_host else _check_revision(current, needed)
         yield revision
         if revision.level is Level.ERROR:
             return
-    yield fit
+    yield tables
 
 
-_THEIR_OWN = CheckResult(Level.OK, "migrations", "Your own migrations created hookrow's tables.")
+_OWN_MIGRATIONS = CheckResult(
+    Level.OK, "migrations", "Your own migrations created hookrow's tables."
+)
 
 
-def check_fit(database: Database, schema: Schema) -> CheckResult:
-    """Look whether the database has the tables and columns, of types that can work."""
+def check_tables(database: Database, schema: Schema) -> CheckResult:
+    """Check that the database has the tables and columns, with types that can work."""
     try:
         verify(database, schema)
     except HookrowError as error:
         return CheckResult(Level.ERROR, "tables", str(error))
-    return CheckResult(Level.OK, "tables", "All tables and columns are there.")
+    return CheckResult(Level.OK, "tables", "All tables and columns exist.")
 
 
-def _check_revision(current: Sequence[str], wanted: Sequence[str]) -> CheckResult:
-    newest, at = ", ".join(wanted), ", ".join(current)
+def _check_revision(current: Sequence[str], needed: Sequence[str]) -> CheckResult:
+    newest = ", ".join(needed)
     for revision in current:
         if not migrations.is_known(revision):
             return CheckResult(Level.ERROR, "migrations", migrations.UNKNOWN.format(revision))
-    if set(wanted) <= set(current):
+    if set(needed) <= set(current):
         return CheckResult(Level.OK, "migrations", f"They are up to date (revisions {newest}).")
-    found = f"at {at}, not at {newest}" if current else "not created yet"
-    return CheckResult(
-        Level.ERROR, "migrations", f"hookrow's tables are {found}. Run: hookrow db upgrade"
-    )
+    state = f"at {', '.join(current)}, not at {newest}" if current else "not created yet"
+    text = f"hookrow's tables are {state}. Run: hookrow db upgrade"
+    return CheckResult(Level.ERROR, "migrations", text)
 
 
-def _check_tables(database: Database, queries: Queries) -> Iterator[CheckResult]:
-    """Look at what works, and could be better."""
-    if database.dialect.name == "postgresql":
-        yield from compare(partial(_seconds, database))
+def _check_rows(database: Database, queries: Queries) -> Iterator[CheckResult]:
+    """Check for weaknesses of tables that work."""
+    yield from check_clock(database)
     with database.reading() as connection:
-        naive = list(naive_times(connection, queries))
         cached = cached_ids(connection, queries)
         hours = Hours(database.dialect, queries.schema)
         counted = queries.schema.log is None or hours.are_there(connection)
-    for column, statement in naive:
-        yield CheckResult(
-            Level.WARNING,
-            "times",
-            f"{column} holds no time zone; it is given UTC. To keep one, run: {statement}",
-        )
+    for column, statement in naive_times(queries):
+        text = f"{column} has no time zone; hookrow stores UTC. To add one, run: {statement}"
+        yield CheckResult(Level.WARNING, "times", text)
     yield from check_encoding(database)
     yield from check_mapping(database, queries.schema)
     if cached:
-        yield CheckResult(
-            Level.WARNING,
-            "log",
-            f"Its sequence caches ids, so hourly counts may miss entries. Run: {cached}",
-        )
+        text = f"Its sequence caches ids, so hourly counts may miss entries. Run: {cached}"
+        yield CheckResult(Level.WARNING, "log", text)
     if not counted:
         text = f"Notifications are not counted by hour. {hours.missing}"
         yield CheckResult(Level.WARNING, "counts", text)
-    yield from _check_emails(database, queries)
+    yield from check_emails(database, queries)
     yield from _check_indexes(database, queries)
 
 
 def check_encoding(database: Database) -> Iterator[CheckResult]:
-    """Look whether the database can store every character. Raises a `StoreError`."""
+    """Warn if the database cannot store every character. Raises a `StoreError`."""
     with database.reading() as connection:
         fault = encoding_fault(connection, database.dialect)
     if fault:
@@ -177,7 +157,7 @@ def check_encoding(database: Database) -> Iterator[CheckResult]:
 
 
 def check_mapping(database: Database, schema: Schema) -> Iterator[CheckResult]:
-    """Look whether the log was written for the same tables. Raises nothing."""
+    """Warn if the log was written for other tables, or if that cannot be read."""
     try:
         difference = mapping_difference(database, schema)
     except StoreError as error:
@@ -186,44 +166,33 @@ def check_mapping(database: Database, schema: Schema) -> Iterator[CheckResult]:
         yield CheckResult(Level.WARNING, "mapping", difference)
 
 
-def _seconds(database: Database) -> SupportsFloat:
-    """Return the database's time, in seconds since 1970. Raises a `StoreError`."""
-    with database.reading() as connection:
-        seconds: SupportsFloat = connection.fetch(SECONDS)[0][0]
-        return seconds
+def check_emails(database: Database, queries: Queries) -> Iterator[CheckResult]:
+    """Warn of emails that several subscribers have, or if they cannot be compared."""
+    try:
+        count, example = repeated_emails(database, queries)
+    except StoreError as error:
+        text = f"They cannot be compared: {message(error)}"
+        yield CheckResult(Level.WARNING, "emails", text)
+        return
+    if count:
+        emails = "1 email is" if count == 1 else f"{count} emails are"
+        text = (
+            f"{emails} in several rows that may differ by case, such as {mask_email(example)}: "
+            "hookrow uses the row that is spelled as the Recipient, or else the lowest id."
+        )
+        yield CheckResult(Level.WARNING, "emails", text)
 
 
 def _check_indexes(database: Database, queries: Queries) -> Iterator[CheckResult]:
     try:
         with database.reading() as connection:
-            lacking = list(missing_indexes(connection, queries))
+            missing = list(missing_indexes(connection, queries))
     except StoreError as error:
         yield CheckResult(Level.ERROR, "indexes", f"A lookup fails: {message(error)}")
         return
-    for each in lacking:
-        other = f' There is an index for fold="{each.fold}": write that, or another.'
-        how = f"{other if each.fold else ''} {_HOW[each.on]}: {each.statement}"
-        yield CheckResult(Level.WARNING, "indexes", f"A lookup reads a whole table.{how}")
-    if not lacking:
+    for index in missing:
+        fold = f' An index for fold="{index.fold}" exists: set that, or add one.'
+        steps = f"{fold if index.fold else ''} {index.steps}: {index.statement}"
+        yield CheckResult(Level.WARNING, "indexes", f"A lookup reads a whole table.{steps}")
+    if not missing:
         yield CheckResult(Level.OK, "indexes", "Every lookup has an index.")
-
-
-_HOW = {
-    Relation.TABLE: "Run",
-    Relation.PARTITIONED: (
-        "It is partitioned: make the index ON ONLY it, then CONCURRENTLY one on each partition to "
-        "attach to it; or, which holds up every writer, run"
-    ),
-    Relation.VIEW: "It is behind a view, which has no index: name that table in this, and run",
-}
-"""How an index is made, by what it is to be made on."""
-
-
-def _check_emails(database: Database, queries: Queries) -> Iterator[CheckResult]:
-    try:
-        count, example = repeated_emails(database, queries)
-    except StoreError as error:
-        yield CheckResult(Level.WARNING, "emails", f"They could not be compared: {message(error)}")
-        return
-    if count:
-        yield several_rows(count, mask_email(example))

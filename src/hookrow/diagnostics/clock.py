@@ -2,56 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from time import time
-from typing import SupportsFloat
 
-from hookrow.diagnostics.result import CheckResult, Explained, Level
+from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.stores import StoreError
-
-SECONDS = "SELECT extract(epoch FROM clock_timestamp())"
-"""For PostgreSQL: its time, in seconds since 1970. SQLite uses this machine's clock."""
+from hookrow.stores.sql.connections import Database
 
 TOLERANCE = 60.0
 """In seconds; clocks that differ by no more than this are considered equal."""
 
+_EFFECTS = {
+    "behind": "a correct ChangedAt more than 24 hours ahead of it is not trusted",
+    "ahead of": "a suppression change without a ChangedAt is dated too late and overrides newer "
+    "changes",
+}
+"""The effect of a clock that is wrong, by its relation to the database's."""
 
-def compare(ask: Callable[[], SupportsFloat]) -> Iterator[CheckResult]:
-    """Warn if the two clocks differ, or if `ask` raises a `StoreError`.
 
-    `ask` returns the database's time, in seconds since 1970.
-    """
+def check_clock(database: Database) -> Iterator[CheckResult]:
+    """Warn if the clocks differ or cannot be compared. SQLite uses this machine's clock."""
+    if database.dialect.name != "postgresql":
+        return
     before = time()
     try:
-        theirs = float(ask())
+        with database.reading() as connection:
+            ((seconds,),) = connection.fetch("SELECT extract(epoch FROM clock_timestamp())")
     except StoreError as error:
-        yield CheckResult(Level.WARNING, "clock", f"It could not be compared: {error}")
+        yield CheckResult(Level.WARNING, "clock", f"The clocks cannot be compared: {error}")
         return
-    after = time()
+    yield from compare(before, float(seconds), time())
+
+
+def compare(before: float, database: float, after: float) -> Iterator[CheckResult]:
+    """Warn if the database's time is more than a minute from this machine's.
+
+    The arguments are in seconds since 1970: this machine's time before and after the query, and
+    the database's time.
+    """
     # Exclude the duration of the query.
-    behind = max(theirs - after, 0.0) - max(before - theirs, 0.0)
-    if abs(behind) > TOLERANCE:
-        yield _differ(behind)
-
-
-def _differ(behind: float) -> CheckResult:
-    if behind > 0:
-        side = "behind"
-        means = (
-            "hookrow dates notifications by this machine's clock. If that clock is wrong, a "
-            "correct ChangedAt more than 24 hours ahead of it is not trusted."
-        )
-    else:
-        side = "ahead of"
-        means = (
-            "hookrow dates notifications by this machine's clock. If that clock is wrong, a "
-            "suppression change without a ChangedAt is dated too late and overrides newer changes."
-        )
-    return Explained(
+    behind = max(database - after, 0.0) - max(before - database, 0.0)
+    if abs(behind) <= TOLERANCE:
+        return
+    relation = "behind" if behind > 0 else "ahead of"
+    yield CheckResult(
         Level.WARNING,
         "clock",
-        f"This machine's clock is {_duration(abs(behind))} {side} the database's.",
-        f"{means} The database's clock sets created_at.",
+        f"This machine's clock is {_duration(abs(behind))} {relation} the database's.",
+        "hookrow dates notifications by this machine's clock. If that clock is wrong, "
+        f"{_EFFECTS[relation]}. The database's clock sets created_at.",
         "Correct the wrong clock and synchronise both with NTP.",
     )
 

@@ -1,4 +1,4 @@
-"""What a check finds: how bad it is, what it is about, and what to do."""
+"""The result of a check."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Level(Enum):
-    """How bad a finding is."""
+    """How serious a result is."""
 
     OK = "ok"
     WARNING = "warning"
@@ -16,26 +16,14 @@ class Level(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One thing that was looked at; `text` says how it is, and where it is not well what to do."""
+    """The result of checking one `subject`, such as "database".
+
+    `text` states what was found. If that is a fault, `meaning` states its effect and `remedy` what
+    to do; both are empty if the text includes them.
+    """
 
     level: Level
-    about: str
+    subject: str
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Explained(CheckResult):
-    """What was seen, as the text; what it `means` and what to `change` where it is not well."""
-
-    means: str = ""
-    change: str = ""
-
-
-def several_rows(count: int, example: str) -> CheckResult:
-    """Warn of emails that more than one row has; the example as it may be shown."""
-    return CheckResult(
-        Level.WARNING,
-        "emails",
-        f"There are several rows of {count} email{'s' if count > 1 else ''}, such as {example}, "
-        "that may differ by case: the one spelled as the Recipient is taken, else the lowest id.",
-    )
+    meaning: str = ""
+    remedy: str = ""

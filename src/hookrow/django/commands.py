@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
-from typing import Any, SupportsFloat
+from typing import Any
 from urllib.parse import urljoin
 
 import click
@@ -20,17 +20,15 @@ from hookrow.cli.log import log, prune, replay
 from hookrow.cli.options import JSON
 from hookrow.cli.simulate import simulate
 from hookrow.cli.stats import stats
-from hookrow.diagnostics.advice import repeated_emails
-from hookrow.diagnostics.check import check_encoding, check_fit, check_mapping
-from hookrow.diagnostics.clock import SECONDS, compare
-from hookrow.diagnostics.result import CheckResult, Level, several_rows
+from hookrow.diagnostics.check import check_emails, check_encoding, check_mapping, check_tables
+from hookrow.diagnostics.clock import check_clock
+from hookrow.diagnostics.probe import check_url
+from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.django.conf import conf
 from hookrow.django.models import Notification
 from hookrow.django.receiver import store
 from hookrow.errors import ConfigurationError
-from hookrow.observability.logging import mask_email
-from hookrow.outside import look
-from hookrow.stores import Store, StoreError
+from hookrow.stores import Store
 
 RUNSERVER = "http://127.0.0.1:8000"
 """The address of `manage.py runserver`."""
@@ -78,18 +76,18 @@ def commands() -> click.Group:
 def check(context: click.Context, *, url: str | None, as_json: bool) -> None:
     """Check the settings and the database, and explain how to fix each fault.
 
-    With a URL, which is the one that the provider is given, check the webhook from outside
-    instead, with the secret of the settings. The requests are harmless on a live system: a
-    reactivation of check@hookrow.invalid, which no subscriber has as an address, and two
-    bodies of the type HookrowCheck, which is not supported.
+    With a URL, the one that the provider has, check the webhook over the network instead.
+    The requests are harmless on a live system: a reactivation of check@hookrow.invalid,
+    which changes nothing and is not logged. The secret is sent only after hookrow has
+    rejected a wrong one, and never unencrypted to a public address.
 
     The exit status is 1 if there is an error.
     """
-    findings = _findings() if url is None else look(url, conf.secret)
-    context.exit(report(findings, as_json=as_json))
+    results = _check_project() if url is None else check_url(url, conf.secret)
+    context.exit(report(results, as_json=as_json))
 
 
-def _findings() -> Iterator[CheckResult]:
+def _check_project() -> Iterator[CheckResult]:
     """Run Django's system checks, and then check the database."""
     messages = run_checks(tags=["hookrow"])
     for message in messages:
@@ -99,23 +97,22 @@ def _findings() -> Iterator[CheckResult]:
         yield CheckResult(Level.OK, "settings", "Every system check of hookrow passes.")
     if any(message.id == "hookrow.E004" for message in messages):
         return
-    migrations = _migrations()
+    migrations = _check_migrations()
     yield migrations
     if migrations.level is Level.OK and not any(each.is_serious() for each in messages):
-        yield from _tables()
+        yield from _check_database()
 
 
-def _tables() -> Iterator[CheckResult]:
-    """Check that the tables are what the models say, and what works and could be better."""
+def _check_database() -> Iterator[CheckResult]:
+    """Check that the tables match the models, and check for weaknesses of tables that work."""
     database, schema = store().database, store().mapping.schema
-    fit = check_fit(database, schema)
-    yield fit
-    if fit.level is Level.OK:
-        if connections[conf.database].vendor == "postgresql":
-            yield from compare(_seconds)
+    tables = check_tables(database, schema)
+    yield tables
+    if tables.level is Level.OK:
+        yield from check_clock(database)
         yield from check_encoding(database)
         yield from check_mapping(database, schema)
-        yield from _emails()
+        yield from check_emails(database, store().queries)
 
 
 def _level(level: int) -> Level:
@@ -124,7 +121,7 @@ def _level(level: int) -> Level:
     return Level.WARNING if level >= WARNING else Level.OK
 
 
-def _migrations() -> CheckResult:
+def _check_migrations() -> CheckResult:
     try:
         executor = MigrationExecutor(connections[conf.database])
     except Error as error:
@@ -135,23 +132,6 @@ def _migrations() -> CheckResult:
         return CheckResult(Level.OK, "migrations", "All are applied.")
     names = ", ".join(map(str, missing))
     return CheckResult(Level.ERROR, "migrations", f"Not applied: {names}. Run: manage.py migrate")
-
-
-def _seconds() -> SupportsFloat:
-    """Return the database's time, in seconds since 1970. Raises a `StoreError`."""
-    with store().database.reading() as connection:
-        seconds: SupportsFloat = connection.fetch(SECONDS)[0][0]
-        return seconds
-
-
-def _emails() -> Iterator[CheckResult]:
-    try:
-        count, example = repeated_emails(store().database, store().queries)
-    except StoreError as error:
-        yield CheckResult(Level.WARNING, "emails", f"They could not be compared: {error}")
-        return
-    if count:
-        yield several_rows(count, mask_email(example))
 
 
 def _endpoint() -> str:

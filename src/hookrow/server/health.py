@@ -137,6 +137,6 @@ class DatabaseProbe:
         findings = check_database(self._database, self._schema)
         wrong = next((each for each in findings if each.level is Level.ERROR), None)
         self._fault = wrong.text if wrong else None
-        if wrong is None or wrong.about not in {"database", "access"}:
+        if wrong is None or wrong.subject not in {"database", "access"}:
             self._revisions = migrations.current(self._database)
             self._verify_at = self._clock() + (WRONG_FOR if wrong else VERIFIED_FOR)

@@ -73,7 +73,7 @@ def _prepare_database(database: Database, settings: Settings) -> None:
                 raise
             log.warning(str(error))
     for finding in _errors(database, schema):
-        if finding.about != "database":
+        if finding.subject != "database":
             raise ConfigurationError(finding.text)
         log.warning(f"The database cannot be reached yet; responses are 503. {finding.text}")
 
