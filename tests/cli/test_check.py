@@ -1,4 +1,4 @@
-"""`hookrow check`: what is found in the settings and the database, and that the advice helps."""
+"""`hookrow check`: faults of the settings and the database, and that the remedies work."""
 
 import json
 import re
@@ -83,7 +83,7 @@ def warnings(name: str, url: str, schema: Schema = HOST) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("secrets", "level", "says"),
+    ("secrets", "level", "words"),
     [
         (("x" * 16, SECRET), Level.OK, "It is set."),
         ((SECRET, "x" * 15), Level.WARNING, "15 characters"),
@@ -91,16 +91,16 @@ def warnings(name: str, url: str, schema: Schema = HOST) -> list[str]:
         ((SECRET, "größe"), Level.ERROR, "visible ASCII"),
     ],
 )
-def test_secrets(secrets: tuple[str, ...], level: Level, says: str) -> None:
+def test_secrets(secrets: tuple[str, ...], level: Level, words: str) -> None:
     """A missing or impossible secret is an error, a short one a warning; none is shown."""
-    finding = next(check(Settings(secrets=secrets, database_url="")))
-    assert (finding.subject, finding.level) == ("secret", level)
-    assert says in finding.text
-    assert not any(secret and secret in finding.text for secret in secrets)
+    result = next(check(Settings(secrets=secrets, database_url="")))
+    assert (result.subject, result.level) == ("secret", level)
+    assert words in result.text
+    assert not any(secret and secret in result.text for secret in secrets)
 
 
 @pytest.mark.parametrize(
-    ("url", "says"),
+    ("url", "words"),
     [
         ("sqlite:///none.db", "none.db does not exist. Run: hookrow db upgrade"),
         (f"sqlite:///{__file__}", "file is not a database"),
@@ -108,50 +108,50 @@ def test_secrets(secrets: tuple[str, ...], level: Level, says: str) -> None:
         ("mysql://ada:hunter2@db/mail", "PostgreSQL and SQLite, not on mysql"),
     ],
 )
-def test_unusable_database(url: str, says: str) -> None:
-    finding = about("database", url)
-    assert finding.level is Level.ERROR
-    assert says in finding.text
-    assert "hunter2" not in finding.text
+def test_unusable_database(url: str, words: str) -> None:
+    result = about("database", url)
+    assert result.level is Level.ERROR
+    assert words in result.text
+    assert "hunter2" not in result.text
 
 
 class TestMigrations:
     def test_healthy(self, postgres_url: str) -> None:
         """On hookrow's own tables everything is well; the URL's password is not shown."""
-        findings = found(f"{postgres_url}&password=hunter2", Schema())
-        assert [(each.level, each.subject) for each in findings] == [
+        results = found(f"{postgres_url}&password=hunter2", Schema())
+        assert [(each.level, each.subject) for each in results] == [
             (Level.OK, name) for name in ("secret", "database", "migrations", "tables", "indexes")
         ]
-        assert (make_url(postgres_url).database or "?") in findings[1].text
-        assert "hunter2" not in findings[1].text
+        assert (make_url(postgres_url).database or "?") in results[1].text
+        assert "hunter2" not in results[1].text
 
     def test_own_tables_without_a_log(self, empty_sqlite_url: str) -> None:
         """They need an upgrade, unless the log is turned off."""
         with opened(empty_sqlite_url) as engine:
             upgrade(engine, Schema(log=None))
-        finding = found(empty_sqlite_url, Schema())[-1]
+        result = found(empty_sqlite_url, Schema())[-1]
         outdated = (
             "hookrow's tables are at 0001, 0003, 0004, "
             "not at 0001, 0002, 0003, 0004, 0005, 0006, 0007. Run: hookrow db upgrade"
         )
-        assert (finding.level, finding.text) == (Level.ERROR, outdated)
+        assert (result.level, result.text) == (Level.ERROR, outdated)
         assert {each.level for each in found(empty_sqlite_url, Schema(log=None))} == {Level.OK}
 
     def test_log_beside_tables_of_the_host(self, host_url: str) -> None:
         """The log needs a migration; without it, migrations are not mentioned."""
         assert "migrations" not in {each.subject for each in found(host_url)}
         schema = replace(HOST, log=Schema().log)
-        finding = found(host_url, schema)[-1]
+        result = found(host_url, schema)[-1]
         missing = "hookrow's tables are not created yet. Run: hookrow db upgrade"
-        assert (finding.level, finding.text) == (Level.ERROR, missing)
+        assert (result.level, result.text) == (Level.ERROR, missing)
         with opened(host_url) as engine:
             upgrade(engine, schema)
-        finding = about("migrations", host_url, schema)
-        assert finding.text == "They are up to date (revisions 0002, 0005, 0006, 0007)."
+        result = about("migrations", host_url, schema)
+        assert result.text == "They are up to date (revisions 0002, 0005, 0006, 0007)."
 
 
 @pytest.mark.parametrize(
-    ("theirs", "clock", "says"),
+    ("theirs", "clock", "words"),
     [
         ("'1970-01-01 00:00:01Z'", time, r"This machine's clock is \d\d,\d+ days ahead of the "),
         ("now()", lambda: 1.0, r"This machine's clock is \d\d,\d+ days behind the database's."),
@@ -163,7 +163,7 @@ def test_clock(
     monkeypatch: pytest.MonkeyPatch,
     theirs: str,
     clock: Callable[[], float],
-    says: str,
+    words: str,
 ) -> None:
     """A clock that stands in 1970, or cannot be read, is a warning; the other checks follow."""
     monkeypatch.setattr("hookrow.diagnostics.clock.time", clock)
@@ -174,7 +174,7 @@ def test_clock(
     )
     url = f"{postgres_url}&options=-csearch_path%3Dpublic,pg_catalog"
     [warning] = warnings("clock", url, Schema())
-    assert re.match(says, warning)
+    assert re.match(words, warning)
     assert about("indexes", url, Schema()).level is Level.OK
 
 
@@ -226,8 +226,8 @@ class TestRows:
             upgrade(engine, schema)
         execute(host_postgres_url, "CREATE SCHEMA crm", "ALTER TABLE people SET SCHEMA crm")
         grants = []
-        while (finding := found(restricted_url, schema)[-1]).level is Level.ERROR:
-            said, grant = re.fullmatch(r"(permission denied .*): (GRANT .*)", finding.text).groups()  # type: ignore[union-attr] # or it fails
+        while (result := found(restricted_url, schema)[-1]).level is Level.ERROR:
+            said, grant = re.fullmatch(r"(permission denied .*): (GRANT .*)", result.text).groups()  # type: ignore[union-attr] # or it fails
             assert said not in grants
             grants.append(said)
             execute(host_postgres_url, grant)
@@ -307,7 +307,7 @@ class TestIndexes:
         assert len(warnings("indexes", host_url, exact)) == 1
 
     def test_partitioned(self, empty_postgres_url: str) -> None:
-        """On a partitioned table no index can be created CONCURRENTLY; the advice says how."""
+        """On a partitioned table no index can be created CONCURRENTLY; the remedy says how."""
         url = empty_postgres_url
         sends = SENDS_TABLE.replace(" PRIMARY KEY", "")
         part = "CREATE TABLE part PARTITION OF sends FOR VALUES WITH (MODULUS 1, REMAINDER 0)"
@@ -345,7 +345,7 @@ class TestIndexes:
 
 
 def test_command(command: Command) -> None:
-    """A line, or an object, for each finding; a warning leaves the status at 0, an error is 1."""
+    """A line, or an object, for each result; a warning leaves the status at 0, an error is 1."""
     command.call("db", "upgrade")
     done = command.call("check", HOOKROW_SECRET="short")
     assert (done.returncode, done.stderr) == (0, "")

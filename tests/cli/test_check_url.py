@@ -181,10 +181,11 @@ REPLIES = [
     (Reply(WRONG, 404, RECEIVED_TEXT), "secret", "anybody can suppress"),
     (Reply(NONE, 200, RECEIVED_TEXT), "secret", "anybody can suppress"),
     (Reply(WRONG, 200, "<html><title>Welcome\x1b[2J</title>"), "path", '200 "Welcome?[2J"'),
-    (Reply(CONFIGURED, 200, ""), "path", "not hookrow, but it accepts every request"),
+    (Reply(CONFIGURED, 200, RECEIVED_TEXT), "path", "not hookrow, but it accepts requests"),
     (Reply(WRONG, 301, "", URL), "redirect", "X-Forwarded-Proto"),
     (Reply(WRONG, 302, "", "https://example.com/accounts/login/"), "login", "without a login"),
     (Reply(WRONG, 307, "", f"{URL}/"), "redirect", f"redirects to {URL}/."),
+    (Reply(WRONG, 307, "", "https://login.test/lessons/"), "redirect", "redirects to https"),
     (Reply(WRONG, 302, ""), "redirect", "an invalid URL"),
     (Reply(WRONG, 400, "plain HTTP request was sent to HTTPS port"), "tls", "Use https://"),
     (Reply(WRONG, 400, "Bad Request"), "server", "ALLOWED_HOSTS"),
@@ -222,7 +223,7 @@ def test_each_diagnosis_is_given_for_a_reply() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["example.com/x", "ftp://a/", "https://", "http://a:x/", "http://\n"]
+    "url", ["example.com/x", "ftp://a/", "https://", "http://a:x/", "http://a b/", "http://\n"]
 )
 def test_text_that_is_not_a_url(url: str) -> None:
     with pytest.raises(ConfigurationError, match="it should be like https://example"):
@@ -376,11 +377,11 @@ def test_hookrow_at_a_likely_path(path: str, url: str) -> None:
 @pytest.mark.parametrize(
     ("location", "words"),
     [
-        (PATH, "It redirects to itself."),
-        ("/x\x1b", "It redirects to an invalid URL."),
-        ("data:x", "It redirects to an invalid URL."),
+        (PATH, "The URL redirects to itself."),
+        ("/x\x1b", "The URL redirects to an invalid URL."),
+        ("data:x", "The URL redirects to an invalid URL."),
         ("/x y", "/x%20y."),
-        ("//[", "It redirects to an invalid URL."),
+        ("//[", "The URL redirects to an invalid URL."),
     ],
 )
 def test_location_of_a_redirect(location: str, words: str) -> None:

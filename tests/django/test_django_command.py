@@ -148,7 +148,7 @@ class TestCheck:
         assert "hookrow.E004 DATABASES has no alias 'defualt'." in done.out
 
     def test_faults(self, empty_sqlite_url: str, run: Run) -> None:
-        """Each finding says what to do; an error results in exit status 1, without a traceback."""
+        """Each result states what to do; an error results in exit status 1, without a traceback."""
         with django_host.default(empty_sqlite_url), override_settings(HOOKROW={"SECRET": "short"}):
             done, log = run("check", "--json"), run("log")
         secret, migrations = map(json.loads, done.out.splitlines())

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from itertools import chain
 
 import click
 import msgspec
 
 from hookrow.cli.options import DATABASE_URL, JSON, PREVIOUS_SECRET, SECRET, SECRET_FILE, given
-from hookrow.cli.origins import Origin, origins, summed_up
+from hookrow.cli.origins import origins, summed_up
 from hookrow.cli.serve import serve
 from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.server.settings import Settings
+
+_SECRETS = {"secret", "secret_file"}
+"""The settings whose source is printed with a URL."""
 
 
 @click.command()
@@ -51,24 +54,17 @@ def check(
         schema=context.obj.schema,
     )
     sources = origins(context, serve, settings.schema)
-    if url is not None:
-        context.exit(report(_check_url(url, settings.accepted(), sources), as_json=as_json))
-    from hookrow.diagnostics.check import check
+    if url is None:
+        from hookrow.diagnostics.check import check
 
-    results = chain(check(settings), sources if as_json else summed_up(sources))
+        results = chain(check(settings), sources if as_json else summed_up(sources))
+    else:
+        from hookrow.diagnostics.probe import check_url
+
+        used = (each for each in sources if each.setting in _SECRETS and each.value)
+        newest = next(iter(settings.accepted()), None)
+        results = chain(used, check_url(url, newest))
     context.exit(report(results, as_json=as_json))
-
-
-def _check_url(
-    url: str, secrets: Sequence[str], sources: Iterable[Origin]
-) -> Iterator[CheckResult]:
-    """Yield the source of the secrets, and check the webhook with the newest of them."""
-    from hookrow.diagnostics.probe import check_url
-
-    yield from (
-        each for each in sources if each.setting in {"secret", "secret_file"} and each.value
-    )
-    yield from check_url(url, next(iter(secrets), None))
 
 
 def report(results: Iterable[CheckResult], *, as_json: bool) -> int:

@@ -73,7 +73,8 @@ def parse_url(url: str) -> SplitResult:
     """Split a URL. Raises `ConfigurationError`, whose text does not quote the URL."""
     with suppress(ValueError):
         parts = urlsplit(url)
-        if parts.scheme in PORTS and parts.hostname and parts.port != 0 and url.isprintable():
+        is_http = parts.scheme in PORTS and parts.hostname and parts.port != 0
+        if is_http and url.isprintable() and " " not in parts.netloc:
             path = quote(parts.path or "/", safe="/%:;,@!$&'()*+=~")
             query = quote(parts.query, safe="/%?&=+:;,@!$'()*~")
             return parts._replace(path=path, query=query, fragment="")
@@ -107,11 +108,12 @@ def post(
     with closing(_connection(url)) as connection:
         try:
             connection.connect()
+            tls = _tls(connection.sock)
         except ssl.SSLError as error:
             return Reply(sent, 0, f"TLS failed ({describe_error(error)})")
         except (OSError, ValueError) as error:
             return Reply(sent, 0, f"cannot connect ({describe_error(error)})")
-        tls, started = _tls(connection.sock), monotonic()
+        started = monotonic()
         try:
             with _limited_to(timeout, connection.sock):
                 status, text, header = _exchange(connection, url, body, headers)
@@ -162,7 +164,7 @@ def _exchange(
     connection: HTTPConnection, url: SplitResult, body: bytes, headers: dict[str, str]
 ) -> tuple[int, str, str]:
     """Return the status of a response, the beginning of its text, and `Reply.header`."""
-    target = url._replace(scheme="", netloc="").geturl()
+    target = f"{url.path}?{url.query}" if url.query else url.path
     # A server that rejects a request by its head may close the connection before the body is sent.
     with suppress(BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
         connection.request("POST", target, body, headers)

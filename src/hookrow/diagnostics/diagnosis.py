@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple
 from urllib.parse import SplitResult
@@ -16,17 +17,20 @@ class Diagnosis(NamedTuple):
     """The cause of replies whose status and text match `pattern`, and whose header `header`.
 
     Both are regular expressions; the pattern begins with the status, or with the reason why there
-    is no response. Unless `sent` is None, the diagnosis is only for probes with that secret.
+    is no response. The diagnosis is only for probes with one of the secrets in `sent`. If the level
+    is OK, the meaning is the text of the result.
     """
 
     subject: str
     pattern: str
     meaning: str
     remedy: str = ""
-    sent: Sent | None = None
+    sent: Collection[Sent] = tuple(Sent)
     header: str = ""
     level: Level = Level.ERROR
 
+
+_WRONG, _NONE, _CONFIGURED = (Sent.WRONG,), (Sent.NONE,), (Sent.CONFIGURED,)
 
 _REJECTED = rf"401 {Refusal.UNAUTHENTIC.text}\Z"
 _ADMITTED = rf"\d+ ({Refusal.SUBSCRIBER_NOT_FOUND.text}|{Refusal.UNSUPPORTED.text})\Z"
@@ -72,9 +76,9 @@ DIAGNOSES = (
     Diagnosis(
         "tls",
         "TLS failed",
-        "The server supports no current version of TLS (RFC 8996), or it requires something else.",
-        "Enable TLS 1.2 and 1.3 (nginx: ssl_protocols TLSv1.2 TLSv1.3;). See also the server's "
-        "log: it may require another name (SNI) or a client certificate.",
+        "The server supports no current version of TLS (RFC 8996), or it requires another name "
+        "(SNI) or a client certificate.",
+        "Enable TLS 1.2 and 1.3 (nginx: ssl_protocols TLSv1.2 TLSv1.3;), and see the server's log.",
     ),
     Diagnosis(
         "server",
@@ -89,24 +93,24 @@ DIAGNOSES = (
         f"hookrow received no secret: a proxy removes the header {HEADER}, or hookrow is "
         "configured to read another header.",
         "Let the proxy pass on the header (nginx: remove a proxy_set_header that empties it).",
-        Sent.WRONG,
+        _WRONG,
         header="missing",
     ),
-    Diagnosis("path", _REJECTED, "hookrow responds at {url}.", sent=Sent.WRONG, level=Level.OK),
+    Diagnosis("path", _REJECTED, "hookrow responds at {url}.", sent=_WRONG, level=Level.OK),
     Diagnosis(
         "secret",
         _REJECTED,
         f"hookrow received a wrong secret: a proxy sets the header {HEADER}, perhaps also in the "
         "provider's requests.",
         "Let the proxy pass on the header of the provider, and set none itself.",
-        Sent.NONE,
+        _NONE,
         header="wrong",
     ),
     Diagnosis(
         "secret",
         _REJECTED,
         "A wrong secret and a missing one are rejected with 401.",
-        sent=Sent.NONE,
+        sent=_NONE,
         level=Level.OK,
     ),
     Diagnosis(
@@ -115,7 +119,7 @@ DIAGNOSES = (
         "hookrow received the secret, but has a different one.",
         "Use the same secret here, in the server and at the provider; restart the server if its "
         "secret was changed.",
-        Sent.CONFIGURED,
+        _CONFIGURED,
         header="wrong",
     ),
     Diagnosis(
@@ -124,13 +128,13 @@ DIAGNOSES = (
         f"The server has a different secret, or a proxy removes the header {HEADER}.",
         "Use the same secret here, in the server and at the provider, and let the proxy pass on "
         "the header.",
-        Sent.CONFIGURED,
+        _CONFIGURED,
     ),
     Diagnosis(
         "secret",
         _RECEIVED,
         "The configured secret is accepted, and a body of 64 KiB arrives.",
-        sent=Sent.CONFIGURED,
+        sent=_CONFIGURED,
         level=Level.OK,
     ),
     Diagnosis(
@@ -138,21 +142,21 @@ DIAGNOSES = (
         rf"503 {Refusal.UNAVAILABLE.text}\Z",
         "hookrow cannot use its database; the provider sends the notification again.",
         "See hookrow's log, and run `hookrow check` without a URL on the server.",
-        Sent.CONFIGURED,
+        _CONFIGURED,
     ),
     Diagnosis(
         "body",
         rf"422 {Refusal.UNSUPPORTED.text}\Z",
         "A proxy changed or removed the body.",
         "Let the proxy pass on the body unchanged.",
-        Sent.CONFIGURED,
+        _CONFIGURED,
     ),
     Diagnosis(
         "response",
         "404 ",
         "The status is hookrow's, but the text is not: a proxy replaces it.",
         "Let the proxy pass on responses unchanged (nginx: proxy_intercept_errors off;).",
-        Sent.CONFIGURED,
+        _CONFIGURED,
         level=Level.WARNING,
     ),
     Diagnosis(
@@ -160,19 +164,20 @@ DIAGNOSES = (
         _ADMITTED,
         "The request was accepted: anybody can suppress or reactivate your subscribers.",
         f"Find the proxy that adds the header {HEADER} to requests, and remove the header there.",
+        (Sent.WRONG, Sent.NONE),
     ),
     # -- responses of others -----------------------------------------------------------
     Diagnosis(
         "path",
         "2",
-        "This is not hookrow, but it accepts every request: the provider considers notifications "
-        "delivered that are lost.",
+        "This is not hookrow, but it accepts requests: notifications are lost without an error at "
+        "the provider.",
         _MOUNT,
     ),
     Diagnosis(
         "redirect",
         "3",
-        "It redirects to itself.",
+        "The URL redirects to itself.",
         "Find the rule that redirects; behind a proxy that ends TLS, the server may need the "
         "header X-Forwarded-Proto.",
         header="^itself$",
@@ -180,15 +185,15 @@ DIAGNOSES = (
     Diagnosis(
         "login",
         "3",
-        "It redirects to a login, {location}, and the provider cannot log in.",
+        "The URL redirects to a login, {location}, but the provider cannot log in.",
         "Allow POST requests to this path without a login.",
-        header="log-?in|sign-?in|sso|oauth",
+        header="//[^/]+/.*(?<![a-z])(log-?in|sign-?in|sso|oauth)",
     ),
     Diagnosis(
         "redirect",
         "3",
-        "It redirects to {location}. Clients may follow with a GET without the body, so nothing "
-        "is recorded.",
+        "The URL redirects to {location}. Clients may follow with a GET without the body, so "
+        "nothing is recorded.",
         "Give the provider the URL of hookrow itself, or remove the redirect of POST requests.",
     ),
     Diagnosis(
@@ -268,7 +273,7 @@ def _applies(cause: Diagnosis, reply: Reply) -> bool:
     text = f"{reply.status} {reply.text}" if reply.status else reply.text
     flags = re.IGNORECASE | re.DOTALL
     return (
-        cause.sent in {None, reply.sent}
+        reply.sent in cause.sent
         and re.match(cause.pattern, text, flags) is not None
         and re.search(cause.header, reply.header, flags) is not None
     )
