@@ -102,7 +102,7 @@ def test_secrets(secrets: tuple[str, ...], level: Level, words: str) -> None:
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("sqlite:///none.db", "none.db does not exist. Run: hookrow db upgrade"),
+        ("sqlite:///none.db", "There is no none.db. Run: hookrow db upgrade"),
         (f"sqlite:///{__file__}", "file is not a database"),
         ("postgresql://ada@127.0.0.1:1/mail?password=hunter2", "Start it, or set HOOKROW_D"),
         ("mysql://ada:hunter2@db/mail", "PostgreSQL and SQLite, not on mysql"),

@@ -77,7 +77,7 @@ def check_secrets(settings: Configuration) -> CheckResult:
 def check_database(database: Database, schema: Schema) -> Iterator[CheckResult]:
     """Check that the database responds, is migrated, and has the schema's tables and columns."""
     if file := missing_file(database):
-        text = f"{file} does not exist. Run: hookrow db upgrade"
+        text = f"There is no {file}. Run: hookrow db upgrade"
         yield CheckResult(Level.ERROR, "database", text)
         return
     try:

@@ -69,7 +69,7 @@ DIAGNOSES = (
     ),
     Diagnosis(
         "tls",
-        "TLS failed .*(WRONG_VERSION_NUMBER|RECORD_LAYER)",
+        "TLS failed .*(WRONG_VERSION_NUMBER|record.layer)",
         "The server at this port does not use TLS.",
         "Set up TLS there, or use the port that has it (443).",
     ),
