@@ -1,4 +1,4 @@
-"""`hookrow` and `python -m hookrow`: the command, where its extra is installed."""
+"""`hookrow` and `python -m hookrow`: the command, if its extra is installed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from hookrow.server import sighup
 
 
 def main() -> None:
-    """Run the command; without its extra say how to install it, and exit with 1."""
-    # Before the imports, which take most of the start. `serve` releases it once its handler is
-    # installed, and any other command as soon as it is known to be another.
+    """Run the command; without its extra, print how to install it and exit with status 1."""
+    # Before the imports, which take most of the start time. `serve` releases the signal when its
+    # handler is installed, and every other command immediately.
     sighup.hold()
     try:
-        from hookrow.cli import hookrow  # noqa: PLC0415 - click may not be there
+        from hookrow.cli import hookrow  # noqa: PLC0415 - click may not be installed
     except MissingExtra as error:
         sys.exit(f"Error: {error}")
     hookrow()

@@ -1,4 +1,4 @@
-"""`hookrow demo` at a terminal: it stays until it is stopped."""
+"""`hookrow demo` in a terminal: it runs until it is stopped."""
 
 import os
 import re
@@ -48,9 +48,9 @@ def demo(folder: Path, number: signal.Signals) -> Iterator[Terminal]:
 
 
 def test_own_notifications(tmp_path: Path) -> None:
-    """It serves the dashboard, and shows what own notifications change."""
+    """It serves the dashboard, and prints what the user's own notifications change."""
     with demo(tmp_path, signal.SIGTERM) as terminal:
-        shows(terminal, "Ctrl-C stops.")
+        shows(terminal, "Press Ctrl-C to stop.")
         printed = terminal.printed.replace("\r\n", "\n")
         page = re.search(r"http://127.0.0.1:(\d+)(/dashboard/)(\?token=\S+)", printed)
         assert page
@@ -61,7 +61,7 @@ def test_own_notifications(tmp_path: Path) -> None:
         path = f"{HOOKROW.parent}:{os.environ['PATH']}"
         for kind, change in (
             ("open", "  dispatch 4: opened_at 2"),
-            ("suppression", "  subscriber 4: suppressed, HardBounce"),
+            ("suppression", "  subscriber 4: suppressed_at 2"),
         ):
             assert change not in terminal.printed
             line = typed[1].replace(" open ", f" {kind} ")
@@ -72,10 +72,10 @@ def test_own_notifications(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "number"),
-    [("Open by ada@example.com", signal.SIGINT), ("Ctrl-C stops.", signal.SIGHUP)],
+    [("Open by ada", signal.SIGINT), ("Press Ctrl-C to stop.", signal.SIGHUP)],
 )
 def test_stop(tmp_path: Path, text: str, number: signal.Signals) -> None:
-    """Ctrl-C stops it, also before it is through, and so does a closed window."""
+    """Ctrl-C stops it at any moment, and so does closing the terminal."""
     with demo(tmp_path, number) as terminal:
         shows(terminal, text)
         if number is signal.SIGHUP:  # close the terminal, so that writing fails

@@ -1,4 +1,4 @@
-"""Mistakes of users: each ends with an error that names the remedy, and shows no secret."""
+"""Mistakes of users: each error names the remedy and contains no secret."""
 
 import logging
 import re
@@ -14,16 +14,16 @@ from command import Command
 from postgres import Databases
 from wire import SECRET, free_port
 
-AWAY = "--database-url postgresql://ada:hunter2@127.1.1.1:1/mail"  # where nobody listens
+AWAY = "--database-url postgresql://ada:hunter2@127.1.1.1:1/mail"  # where no server listens
 
-# By what is typed: a part of the message; click's own errors end with 2, all others with 1.
+# By command: a part of the message. The exit status of click's own errors is 2, of others 1.
 MISTAKES = {
-    "HOOKROW_KEEP=soon serve": "Invalid value for '--keep' (env var: 'HOOKROW_KEEP'): 'soon' is no",
-    "log --json show 1": "Options go behind 'show'",
-    "log forget example.com": "'example.com' is no address.",
-    "replay --dry-run": "Say which: by ID, --outcome, --since or --recipient.",
-    "replay --since ''": "'' is no time: write 2h",
-    "simulate open a@b --count 100000 --repeat 3": "300,000 posts: at most 200,000 at a time",
+    "HOOKROW_KEEP=soon serve": "Invalid value for '--keep' (env var: 'HOOKROW_KEEP'): 'soon' is",
+    "log --json show 1": "Write options after 'show'",
+    "log forget example.com": "'example.com' is not an email address.",
+    "replay --dry-run": "Select notifications by ID, --outcome, --since or --recipient.",
+    "replay --since ''": "'' is not a time: write 2h",
+    "simulate open a@b --count 100000 --repeat 3": "300,000 posts: the maximum is 200,000",
     "--config nope.toml serve": "nope.toml cannot be read",
     "check http://a:hunter2@c:d/": "That is not the URL of a webhook",
     "check --secret 'hunter2 hunter2' http://127.0.0.1:1/": "The webhook secret",
@@ -102,7 +102,7 @@ def _logging_as_before() -> Iterator[None]:
 
 
 def fail(command: Command, *arguments: object, **variables: str) -> str:
-    """Return the error of a command, before which nothing but usage or progress is printed."""
+    """Return the error of a command, which prints only usage or progress before it."""
     done = command.call(*arguments, **variables)
     lines = done.stderr.splitlines()
     assert lines[0].startswith(("Error: ", "Usage: ", "Posting"))
@@ -123,7 +123,7 @@ def test_mistake(command: Command, line: str) -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("keep = 90", "keep: 90 is no duration: write 90d"),
+        ("keep = 90", "keep: 90 is not a duration: write 90d"),
         ("keep = false", "keep is neither text nor a whole number"),
         ("sweep = 'maybe'", "sweep: 'maybe' is not a valid boolean"),
         ("prot = 1", "there is no setting 'prot'. Did you mean 'port'?"),
@@ -145,9 +145,9 @@ class TestServe:
     def test_tables(
         self, command: Command, postgres: Databases, empty_postgres_url: str, postgres_url: str
     ) -> None:
-        """On PostgreSQL tables are not created, but the command is named that creates them.
+        """On PostgreSQL, the error for missing tables names the command that creates them.
 
-        Those of a newer hookrow are refused.
+        Tables of a newer hookrow are refused.
         """
         options = ("--secret", SECRET, "--database-url")
         missing = fail(command, "serve", *options, empty_postgres_url)
@@ -159,7 +159,7 @@ class TestServe:
         assert "hookrow db upgrade" not in newer
 
     def test_no_folder_for_the_settings_of_workers(self, tmp_path: Path) -> None:
-        """Workers read their settings from a temporary file; the error says how to choose where."""
+        """Workers read their settings from a temporary file; the error names TMPDIR."""
         command = Command(tmp_path, (sys.executable, "-c", NO_TEMPORARY_FOLDER))
         options = ("--workers", 2, "--port", free_port())
         done = command.run("serve", *options, HOOKROW_SECRET=SECRET)

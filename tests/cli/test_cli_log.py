@@ -1,4 +1,4 @@
-"""`hookrow log`, `replay` and `prune`: what is printed, and what is changed."""
+"""`hookrow log`, `replay` and `prune`: their output, and their changes."""
 
 import re
 import sqlite3
@@ -39,13 +39,13 @@ def url(sqlite_url: str) -> str:
     return sqlite_url
 
 
-def keep(url: str, payload: object, outcome: Outcome, came: datetime | None = None) -> None:
-    """Log a payload, or a body as it is, with an outcome, whatever rows there are."""
-    came, provider = came or datetime.now(UTC), Postmark(SECRET)
+def keep(url: str, payload: object, outcome: Outcome, received: datetime | None = None) -> None:
+    """Log a payload or a raw body with an outcome, regardless of the rows."""
+    received, provider = received or datetime.now(UTC), Postmark(SECRET)
     body = payload if isinstance(payload, bytes) else msgspec.json.encode(payload)
-    arrival = Arrival(provider.parse(body), body, came, unsupported=provider.describe(body))
+    arrival = Arrival(provider.parse(body), body, received, unsupported=provider.describe(body))
     with closing(SQLStore(url)) as store, store.transaction() as transaction:
-        transaction.write((), entries([arrival], [outcome], came))
+        transaction.write((), entries([arrival], [outcome], received))
 
 
 def listed(command: Command, *arguments: object) -> list[dict[str, Any]]:
@@ -55,7 +55,7 @@ def listed(command: Command, *arguments: object) -> list[dict[str, Any]]:
 
 
 def show(command: Command, id_: int = 1) -> dict[str, str]:
-    """Return what `hookrow log show` prints, by the name before it."""
+    """Return what `hookrow log show` prints, by name."""
     done = command.call("log", "show", id_)
     assert (done.returncode, done.stderr) == (0, "")
     return {line[:12].strip(): line[12:] for line in done.stdout.splitlines()}
@@ -74,14 +74,14 @@ class TestList:
         time = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ"
         lines = re.sub(time, "T", command.call("log").stdout).splitlines()
         assert [re.split(r"  +", line.strip()) for line in lines] == [
-            ["id", "came", "type", "recipient", "message id", "outcome"],
+            ["ID", "Received", "Type", "Recipient", "Message ID", "Outcome"],
             ["3", "T", "Bounce", ADA, "m-3", "unsupported"],
-            ["2", "T", "Open", ADA, "m-1", "dispatch_not_found, tried again T"],
+            ["2", "T", "Open", ADA, "m-1", "dispatch_not_found, next retry T"],
             ["1", "T", "Delivery", ADA, ADAS, "recorded, 2 attempts"],
         ]
-        assert command.call("log", "--limit", 2).stderr == "Older ones: --before 2\n"
+        assert command.call("log", "--limit", 2).stderr == "Older notifications: --before 2\n"
         none = command.call("log", "--recipient", "nobody@example.com")
-        assert (none.returncode, none.stdout) == (0, "There are no such notifications.\n")
+        assert (none.returncode, none.stdout) == (0, "No notifications found.\n")
 
     @pytest.mark.parametrize(
         ("arguments", "found"),
@@ -117,15 +117,15 @@ class TestShow:
         keep(url, suppression, FAILED, AT + HOUR)
         before = world.rows(url)
         shown = show(command)
-        why, changes, body = (shown.pop(name) for name in ("why", "once more", "body"))
+        why, changes, body = (shown.pop(name) for name in ("Explanation", "Replay", "Body"))
         assert shown == {
-            "type": "SubscriptionChange",
-            "recipient": ADA,
-            "message id": ADAS,
-            "reason": "HardBounce",
-            "happened": "2026-03-04 05:06:07Z",
-            "came": "2026-03-04 05:06:07Z, last 2026-03-04 06:06:07Z",
-            "ended": "failed, 503, 2026-03-04 06:06:07Z",
+            "Type": "SubscriptionChange",
+            "Recipient": ADA,
+            "Message ID": ADAS,
+            "Reason": "HardBounce",
+            "Occurred": "2026-03-04 05:06:07Z",
+            "Received": "2026-03-04 05:06:07Z, last 2026-03-04 06:06:07Z",
+            "Result": "failed, 503, 2026-03-04 06:06:07Z",
         }
         assert why.startswith(f"no dispatch had the message ID {ADAS} at first; 2 attempts; ")
         assert "subscriber 1: suppressed_at null -> 2026-03-04 05:06:07Z; " in changes
@@ -135,10 +135,10 @@ class TestShow:
     def test_superseded(self, command: Command, url: str) -> None:
         """If a newer change of the subscriber is in the log, it is named."""
         keep(url, testing.suppression(ADA, None, at=AT), RECORDED)
-        assert "superseded" not in show(command)
+        assert "Superseded" not in show(command)
         keep(url, testing.reactivation(ADA.upper(), ADAS, at=AT + HOUR), RECORDED)
-        assert show(command)["superseded"] == "by entry 2, a reactivation of 2026-03-04 06:06:07Z"
-        assert "superseded" not in show(command, 2)
+        assert show(command)["Superseded"] == "by entry 2, a reactivation of 2026-03-04 06:06:07Z"
+        assert "Superseded" not in show(command, 2)
 
     def test_replay_that_the_database_rejects(self, command: Command, url: str) -> None:
         keep(url, DELIVERY, FAILED)
@@ -148,11 +148,11 @@ class TestShow:
                 "BEGIN SELECT RAISE(ABORT, 'ada@example.com'); END"
             )
         shown = show(command)
-        assert shown["once more"] == (
-            "A replay could not be tested, because the database reported: "
+        assert shown["Replay"] == (
+            "could not be tested, because the database reported: "
             "IntegrityError SQLITE_CONSTRAINT_TRIGGER"
         )
-        assert shown["recipient"] == ADA
+        assert shown["Recipient"] == ADA
 
 
 def test_forget(command: Command, url: str) -> None:
@@ -160,10 +160,10 @@ def test_forget(command: Command, url: str) -> None:
     for payload in (DELIVERY, UNKNOWN, BOUNCE, STRANGER):
         keep(url, payload, UNSUPPORTED)
     done = command.call("log", "forget", ADA.upper())
-    assert (done.returncode, done.stdout) == (0, "Erased in 3 notifications.\n")
+    assert (done.returncode, done.stdout) == (0, "Erased from 3 notifications.\n")
     assert [entry["recipient"] for entry in listed(command)] == [STRANGER["Recipient"], *[None] * 3]
     shown = show(command)
-    assert (shown["recipient"], shown["body"]) == ("none", "not kept")
+    assert (shown["Recipient"], shown["Body"]) == ("none", "not kept")
 
 
 class TestReplay:
@@ -183,7 +183,7 @@ class TestReplay:
         assert done.stdout == "2 notifications replayed: 2 recorded.\n"
         results = [(entry["outcome"], entry["attempts"]) for entry in listed(command)]
         assert results == [("dispatch_not_found", 1), ("recorded", 1), ("recorded", 1)]
-        assert show(command)["once more"].startswith("would change nothing")
+        assert show(command)["Replay"].startswith("would change nothing")
         assert world.rows(url)["dispatches"][0]["opened_at"] == AT
         assert world.rows(url)["subscribers"][1]["suppressed_at"] is None
 
@@ -201,7 +201,7 @@ class TestReplay:
         assert (done.returncode, done.stderr) == (0, "")
         lines = [line.strip() for line in done.stdout.splitlines()]
         assert lines[1].startswith("subscriber 6: suppressed_at 2026-02-01 00:00:00Z -> null")
-        assert lines[3] == "one of its rows is held just now"
+        assert lines[3] == "one of its rows is locked at the moment"
         assert lines[5] == "would be refused: Engine::Subscriber not found"
         assert lines[6] == (
             "3 notifications would be replayed: 1 recorded, 1 failed, 1 subscriber_not_found."
@@ -214,12 +214,12 @@ class TestReplay:
         command.call("log", "forget", ADA)
         keep(url, b"\xff\0{", UNSUPPORTED)
         shown = show(command, 2)
-        names = ("type", "recipient", "happened", "body")
+        names = ("Type", "Recipient", "Occurred", "Body")
         assert [shown[name] for name in names] == ["unknown", "none", "unknown", r"\xff\x00{"]
-        assert shown["once more"] == "its body is not kept as it came"
+        assert shown["Replay"] == "not possible, because the original body is not kept"
         for option, done in ((), "replayed"), (("--dry-run",), "would be replayed"):
             printed = command.call("replay", 1, 2, *option).stdout
-            assert printed == f"2 notifications {done}: 2 without the body that came.\n"
+            assert printed == f"2 notifications {done}: 2 without their original body.\n"
 
 
 def test_prune_keeps_the_bodies_of_parked(command: Command, url: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from command import Command
 from hookrow.cli import hookrow
-from hookrow.server import run as processes
+from hookrow.server import run
 from hookrow.server.settings import Settings
 
 DAY = timedelta(days=1)
@@ -16,18 +16,19 @@ DAY = timedelta(days=1)
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Return the settings that `hookrow serve` is started with, instead of starting it."""
+    """Return a list with the settings of each `hookrow serve`, which is not started."""
     found: list[dict[str, Any]] = []
 
     def serve(settings: Settings, **options: object) -> None:
         fields = {name: getattr(settings, name) for name in Settings.__slots__}
         found.append(fields | options)
 
-    monkeypatch.setattr(processes, "serve", serve)
+    monkeypatch.setattr(run, "serve", serve)
     return found
 
 
-# By setting: it in the file, the environment and a flag; and what is used: the default first.
+# By setting: its value in the file, the environment and a flag; then the values used, the
+# default first.
 PRECEDENCE = {
     "secret": (("'a'", "b", "--secret=c"), ((), ("a",), ("b",), ("c",))),
     "secret_file": (("'a'", "b", "--secret-file=c"), (None, "a", "b", "c")),
@@ -50,7 +51,7 @@ PRECEDENCE = {
 
 @pytest.mark.parametrize("name", PRECEDENCE)
 def test_precedence(command: Command, started: list[dict[str, Any]], name: str) -> None:
-    """A flag beats the variable, which beats the file, which beats the default."""
+    """A flag overrides the variable, which overrides the file, which overrides the default."""
     (line, value, flag), expected = PRECEDENCE[name]
     variable = {f"HOOKROW_{name.upper()}": value}
     assert command.call("serve").returncode == 0
@@ -63,13 +64,13 @@ def test_precedence(command: Command, started: list[dict[str, Any]], name: str) 
 
 
 def test_precedence_is_complete() -> None:
-    """Every setting of `hookrow serve` is in the table, but one that adds to another."""
+    """Every setting of `hookrow serve` is in the table, except the one that adds a secret."""
     names = {each.name for each in hookrow.commands["serve"].params}
     assert names == {*PRECEDENCE, "previous_secret"}
 
 
 def test_several_names(command: Command, started: list[dict[str, Any]]) -> None:
-    """HOOKROW_PREVIOUS_SECRET adds a secret; HOOKROW_DATABASE_URL beats DATABASE_URL."""
+    """HOOKROW_PREVIOUS_SECRET adds a secret; HOOKROW_DATABASE_URL overrides DATABASE_URL."""
     command.call("serve", DATABASE_URL="common")
     command.call(
         *("serve", "--secret", "new"),
@@ -82,7 +83,7 @@ def test_several_names(command: Command, started: list[dict[str, Any]]) -> None:
 
 
 def test_file(command: Command, started: list[dict[str, Any]]) -> None:
-    """`--config` and HOOKROW_CONFIG name another file than hookrow.toml."""
+    """`--config` and HOOKROW_CONFIG select another file than hookrow.toml."""
     for port, name in enumerate(("hookrow", "variable", "flag"), 1):
         (command.folder / f"{name}.toml").write_text(f"port = {port}")
     command.call("serve")

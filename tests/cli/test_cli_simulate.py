@@ -1,4 +1,4 @@
-"""`hookrow simulate`: what is posted, how, and what is printed."""
+"""`hookrow simulate`: the requests it posts, and its output."""
 
 import re
 import time
@@ -24,7 +24,7 @@ Simulate = Callable[..., CompletedProcess[str]]
 class Provider:
     """A server that keeps payloads and responds 200, but 404 to those for "nobody".
 
-    It responds when as many requests are open at once as pass its barrier.
+    It responds when as many requests are open at once as its barrier requires.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ def simulate(command: Command, provider: Provider) -> Iterator[Simulate]:
 def counts(done: CompletedProcess[str]) -> dict[str, int]:
     """Return the printed summary: how often each response came."""
     first, *lines = done.stdout.splitlines()
-    assert re.fullmatch(r"\d+ posted in \d+\.\d s, [\d,]+ a second:", first)
+    assert re.fullmatch(r"\d+ posted in \d+\.\d s, [\d,]+ per second:", first)
     found = {text.strip(): int(number) for number, text in (line.split(None, 1) for line in lines)}
     assert first.startswith(f"{sum(found.values())} posted")
     return found
@@ -81,9 +81,9 @@ def test_each_kind(
 
 
 def test_count_and_repeat(simulate: Simulate, provider: Provider) -> None:
-    """With --count the times differ by a millisecond, and braces are each one's number.
+    """With --count, the times differ by a millisecond, and {} is replaced by the number.
 
-    With --repeat each is posted several times in a row, unchanged.
+    With --repeat, each notification is posted several times in a row, unchanged.
     """
     began = time.time()
     done = simulate("delivery", "ada{}@a{}.example", "m-{}", "--count", 5, "--repeat", 2)
@@ -100,7 +100,7 @@ def test_count_and_repeat(simulate: Simulate, provider: Provider) -> None:
 
 
 def test_shuffle_and_concurrency(simulate: Simulate, provider: Provider) -> None:
-    """The order is another, and so many are open at once."""
+    """The order is random, and as many requests are open at once as the option says."""
     provider.barrier = Barrier(8)
     options = ("--count", 64, "--shuffle", "--concurrency", 8)
     assert simulate("open", ADA, "m-{}", *options).returncode == 0
@@ -110,11 +110,11 @@ def test_shuffle_and_concurrency(simulate: Simulate, provider: Provider) -> None
     assert set(names[:8]) != set(ordered[:8])
 
 
-def test_other_answers(simulate: Simulate, command: Command) -> None:
-    """Other responses than 200, and none at all, are printed or counted, and end with status 1."""
+def test_other_responses(simulate: Simulate, command: Command) -> None:
+    """If a response is not 200 or there is none, it is printed or counted, and the status is 1."""
     done = simulate("open", "nobody@example.com")
     assert (done.returncode, done.stdout) == (1, "404 nobody\n")
     done = simulate("open", "nobody@example.com", "--count", 4)
     assert (done.returncode, counts(done)) == (1, {"404 nobody": 4})
     done = command.call("simulate", "open", ADA, "--count", 3, "--port", free_port())
-    assert (done.returncode, counts(done)) == (1, {"without an answer": 3})
+    assert (done.returncode, counts(done)) == (1, {"no response": 3})

@@ -67,7 +67,7 @@ def test_the_log(sqlite_site: Site, run: Run, monkeypatch: pytest.MonkeyPatch) -
     replayed = run("replay", "--outcome", "dispatch_not_found")
     assert (replayed.status, replayed.out) == (0, "1 notification replayed: 1 recorded.\n")
     assert Dispatch.objects.get(pk=1).opened_at == AT
-    assert run("log", "forget", ADA).out == "Erased in 2 notifications.\n"
+    assert run("log", "forget", ADA).out == "Erased from 2 notifications.\n"
     monkeypatch.setenv("HOOKROW_KEEP", "forever")
     assert run("prune").out == "Pruned: 0.\n"
 
@@ -191,7 +191,7 @@ def test_call_command(sqlite_site: Site) -> None:
     assert json.loads(out.getvalue())["outcome"] == "dispatch_not_found"
     for typed, status, text in (
         ("log show 77", 1, "The log has no notification 77."),
-        ("prune --keep 9", 2, "'9' is no duration"),
+        ("prune --keep 9", 2, "'9' is not a duration"),
     ):
         with pytest.raises(CommandError, match=text) as raised:
             call_command("hookrow", *typed.split(), stdout=out, stderr=out)

@@ -1,4 +1,4 @@
-"""Values on the command line: durations, times, and what is hidden when a value is printed."""
+"""Values on the command line: durations, times, and secrets, which are hidden in output."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -6,7 +6,7 @@ import click
 import pytest
 
 from hookrow.cli.options import Duration, Moment
-from hookrow.cli.origins import concealed
+from hookrow.cli.settings import hide_secrets
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
@@ -19,7 +19,7 @@ def test_a_duration_is_a_number_and_a_unit_or_forever_or_none() -> None:
 
 @pytest.mark.parametrize("text", ["", "0d", "-1d", "1.5d", "1y", "٣d", "none", "999999w", "90d\n"])
 def test_any_other_duration_is_rejected_with_an_example(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="is no duration: write 90d, 12h"):
+    with pytest.raises(click.BadParameter, match="is not a duration: write 90d, 12h"):
         Duration().convert(text, None, None)
 
 
@@ -30,7 +30,7 @@ def test_any_other_duration_is_rejected_with_an_example(text: str) -> None:
         ("9999-12-31T23:59+05:00", datetime(9999, 12, 31, 18, 59, tzinfo=UTC)),
     ],
 )
-def test_a_time_is_in_iso_8601_or_so_long_ago(text: str, time: datetime) -> None:
+def test_a_time_is_in_iso_8601_or_a_duration_before_now(text: str, time: datetime) -> None:
     assert Moment().convert(text, None, None) == time
     before = datetime.now(UTC)
     assert before - 2 * HOUR <= Moment().convert("2h", None, None) <= datetime.now(UTC) - 2 * HOUR
@@ -38,7 +38,7 @@ def test_a_time_is_in_iso_8601_or_so_long_ago(text: str, time: datetime) -> None
 
 @pytest.mark.parametrize("text", ["", "999999w", "0001-01-01T00:00+05:00"])
 def test_any_other_time_is_rejected_with_an_example(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="is no time: write 2h for two hours ago"):
+    with pytest.raises(click.BadParameter, match="is not a time: write 2h for two hours ago"):
         Moment().convert(text, None, None)
 
 
@@ -57,4 +57,4 @@ def test_any_other_time_is_rejected_with_an_example(text: str) -> None:
     ],
 )
 def test_secrets_are_printed_as_asterisks(setting: str, value: str, printed: str) -> None:
-    assert concealed(setting, value) == printed
+    assert hide_secrets(setting, value) == printed

@@ -1,8 +1,6 @@
 """Health checks, and the comparison of the database's clock with this machine's."""
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from threading import Event
 from unittest.mock import Mock
 
@@ -11,8 +9,8 @@ import pytest
 from hookrow import Request, RequestHead, Response
 from hookrow.diagnostics.clock import compare
 from hookrow.http import LoopHandler
-from hookrow.server.health import BACKLOG, Liveness, Readiness
-from wire import PATIENCE, TEXT, eventually
+from hookrow.server.health import Liveness, Readiness
+from wire import PATIENCE, TEXT
 
 REQUEST = Request(RequestHead("GET", "/readyz", ()), b"")
 READY = Response(200, b"ready\n", {"Content-Type": TEXT})
@@ -20,71 +18,69 @@ SILENT = Response(503, b"The database does not respond.\n", {"Content-Type": TEX
 NOW = 1_800_000_000.0
 
 
-@contextmanager
-def ready(probe: Callable[[], str | None], *, deadline: float = PATIENCE) -> Iterator[Readiness]:
-    readiness = Readiness(probe, deadline=deadline)
-    try:
-        yield readiness
-    finally:
-        readiness.close(PATIENCE)
-
-
-async def submit(handler: LoopHandler, number: int = 1) -> asyncio.Queue[Response]:
-    """Submit requests in an event loop; return a queue with the responses so far."""
+async def ask(handler: LoopHandler, number: int = 1) -> list[Response]:
+    """Submit requests in the running event loop; return all responses."""
     responses: asyncio.Queue[Response] = asyncio.Queue()
     for _ in range(number):
         handler.submit(REQUEST, asyncio.get_running_loop(), responses.put_nowait)
-    return responses
+    async with asyncio.timeout(PATIENCE):
+        return [await responses.get() for _ in range(number)]
 
 
-def test_a_living_process_responds_to_everybody() -> None:
+def test_a_running_process_responds() -> None:
     liveness = Liveness()
-    assert liveness.admit(REQUEST.head) is None
     alive = Response(200, b"ok\n", {"Content-Type": TEXT})
-    assert liveness(REQUEST) == alive
-    assert asyncio.run(submit(liveness)).get_nowait() == alive
+    assert (liveness.admit(REQUEST.head), liveness(REQUEST)) == (None, alive)
+    assert asyncio.run(ask(liveness)) == [alive]
 
 
-def test_readiness_follows_each_probe() -> None:
-    probe = Mock(side_effect=["The table 'größe' is missing.", None, LookupError])
-    with ready(probe) as readiness:
-        assert readiness.admit(REQUEST.head) is None
-        fault = "The table 'größe' is missing.\n".encode()
-        assert readiness(REQUEST) == Response(503, fault, {"Content-Type": TEXT})
-        assert readiness(REQUEST) == READY
-        assert readiness(REQUEST).status == 503
+def test_readiness_is_the_result_of_the_probe() -> None:
+    """A fault, or an error of the probe, is a 503 that contains it; without one, 200."""
+    probe = Mock(side_effect=["The table 'größe' is missing.", None, LookupError, None])
+    readiness = Readiness(probe)
+    fault = "The table 'größe' is missing.\n".encode()
+    error = b"The check of the database failed: LookupError.\n"
+
+    async def ask_often() -> list[Response]:
+        return [*await ask(readiness), *await ask(readiness), *await ask(readiness)]
+
+    assert asyncio.run(ask_often()) == [
+        Response(503, fault, {"Content-Type": TEXT}),
+        READY,
+        Response(503, error, {"Content-Type": TEXT}),
+    ]
+    assert (readiness.admit(REQUEST.head), readiness(REQUEST)) == (None, READY)
+    readiness.close()
 
 
-def test_a_probe_that_hangs_is_503_and_later_200_again() -> None:
-    go_on = Event()
-    with ready(lambda: None if go_on.wait(PATIENCE) else "late", deadline=0.02) as readiness:
-
-        async def late() -> Response:
-            return await (await submit(readiness)).get()
-
-        assert readiness(REQUEST) == SILENT
-        assert asyncio.run(late()) == SILENT
-        go_on.set()
-        eventually(lambda: readiness(REQUEST) == READY)
-
-
-def test_all_requests_during_a_probe_share_the_next_one_and_too_many_get_503() -> None:
-    probes, go_on = [], Event()
+def test_requests_share_a_probe_and_get_503_if_it_hangs() -> None:
+    """After the deadline, requests get 503; they start no other probe while one is running."""
+    started, end = Mock(), Event()
 
     def probe() -> None:
-        probes.append(1)
-        assert go_on.wait(PATIENCE)
+        started()
+        assert end.wait(PATIENCE)
 
-    async def statuses() -> list[int]:
-        responses = await submit(readiness, BACKLOG + 1)
-        assert responses.get_nowait() == SILENT
-        assert responses.empty()
-        go_on.set()
-        return [(await responses.get()).status for _ in range(BACKLOG)]
+    async def ask_during_and_after() -> list[Response]:
+        responses = await ask(readiness, 1000)
+        readiness._deadline = PATIENCE
+        late = asyncio.create_task(ask(readiness))
+        await asyncio.sleep(0)
+        started.assert_called_once()
+        end.set()
+        return responses + await late
 
-    with ready(probe) as readiness:
-        assert asyncio.run(statuses()) == [200] * BACKLOG
-    assert len(probes) <= 2
+    readiness = Readiness(probe, deadline=0.02)
+    assert asyncio.run(ask_during_and_after()) == [SILENT] * 1000 + [READY]
+    started.assert_called_once()
+    readiness.close()
+
+
+def test_no_thread_is_left() -> None:
+    """If no thread can be started, or after `close`, the response is 503."""
+    readiness = Readiness(Mock())
+    readiness.close()
+    assert asyncio.run(ask(readiness)) == [SILENT]
 
 
 # -- clocks ----------------------------------------------------------------------------

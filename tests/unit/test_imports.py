@@ -100,7 +100,7 @@ def test_imports_go_one_way() -> None:
 
 PROVIDER_USERS = {
     *("__init__", "providers.postmark"),
-    *("cli.source", "dashboard.app", "django.conf", "django.receiver", "server.app"),
+    *("cli.app", "dashboard.app", "django.conf", "django.receiver", "server.app"),
     *("diagnostics.check", "diagnostics.probe", "django.checks"),
     *("testing.ground", "testing.memory"),
 }

@@ -1,7 +1,7 @@
 """The command line: `hookrow serve`, `db`, `simulate`, `demo`, `check`, `log` and others.
 
-Each command translates its options and calls what does the work; what that
-imports is imported when the command runs, so that `--help` is quick.
+Each command translates its options into a call of the code that does the work. It imports that
+code when it runs, so that `--help` is quick.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ except ImportError as error:
     raise MissingExtra("The command", "serve") from error
 
 from hookrow import __version__
+from hookrow.cli.app import StandaloneApp
 from hookrow.cli.check import check
 from hookrow.cli.db import db
-from hookrow.cli.file import read
-from hookrow.cli.log import log, prune, replay
+from hookrow.cli.log import log
 from hookrow.cli.options import option
+from hookrow.cli.replay import prune, replay
 from hookrow.cli.serve import serve
+from hookrow.cli.settings import read_file
 from hookrow.cli.simulate import simulate
-from hookrow.cli.source import Tables
 from hookrow.cli.stats import stats
 from hookrow.server import sighup
 from hookrow.server.settings import DEFAULT_FILE
@@ -34,14 +35,14 @@ EXTRAS = {
     "uvicorn": "serve",
     "uvloop": "serve",
 }
-"""Which extra brings a module that a command needs."""
+"""The extra that installs each module that commands import directly."""
 
 
 class Commands(click.Group):
-    """Commands whose mistakes of configuration end in one line, never a traceback."""
+    """Commands that print configuration mistakes and missing extras without a traceback."""
 
     def invoke(self, context: click.Context) -> object:
-        """Run the command that was asked for."""
+        """Run the command."""
         try:
             return super().invoke(context)
         except HookrowError as error:
@@ -59,31 +60,31 @@ class Commands(click.Group):
 @option(
     "--config",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Read settings from this file, not from hookrow.toml in the current folder.",
+    help="Read settings from this file instead of hookrow.toml in the current folder.",
 )
 @click.pass_context
 def hookrow(context: click.Context, config: Path | None) -> None:
-    """Receive an email provider's notifications and make them rows.
+    """Receive an email provider's notifications and record them in a database.
 
-    A flag beats its variable in the environment, which beats hookrow.toml, which
-    beats the default.
+    An option takes precedence over its environment variable, the variable over
+    hookrow.toml, and the file over the default.
     """
     if context.invoked_subcommand != serve.name:
         sighup.release()
-    context.obj = Tables()
+    context.obj = StandaloneApp()
     file = config or DEFAULT_FILE
     if config is not None or file.exists():
-        context.default_map, schema = read(file, hookrow)
-        context.obj = Tables(schema)
+        context.default_map, schema = read_file(file, hookrow)
+        context.obj = StandaloneApp(schema)
 
 
 @hookrow.command()
-@click.option("--once", is_flag=True, help="End after the summary.")
+@click.option("--once", is_flag=True, help="Exit after the summary.")
 def demo(*, once: bool) -> None:
-    """Show notifications becoming rows, in a database made for it.
+    """Show how notifications become rows, in a temporary database.
 
-    After the summary the server goes on, for notifications of your own, until
-    Ctrl-C; where there is no terminal it ends as with --once.
+    After the summary, the server continues to run for your own notifications until
+    Ctrl-C. If standard input is not a terminal, the demo exits as with --once.
     """
     from hookrow import demo
 

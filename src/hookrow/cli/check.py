@@ -9,8 +9,8 @@ import click
 import msgspec
 
 from hookrow.cli.options import DATABASE_URL, JSON, PREVIOUS_SECRET, SECRET, SECRET_FILE, given
-from hookrow.cli.origins import origins, summed_up
 from hookrow.cli.serve import serve
+from hookrow.cli.settings import settings_sources, summarize
 from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.server.settings import Settings
 
@@ -53,11 +53,11 @@ def check(
         database_url=database_url,
         schema=context.obj.schema,
     )
-    sources = origins(context, serve, settings.schema)
+    sources = settings_sources(context, serve, settings.schema)
     if url is None:
         from hookrow.diagnostics.check import check
 
-        results = chain(check(settings), sources if as_json else summed_up(sources))
+        results = chain(check(settings), sources if as_json else summarize(sources))
     else:
         from hookrow.diagnostics.probe import check_url
 

@@ -1,4 +1,4 @@
-"""`hookrow db`: hookrow's own tables."""
+"""`hookrow db`: creates and upgrades hookrow's own tables."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from contextlib import closing
 
 import click
 
+from hookrow.cli.app import StandaloneApp
 from hookrow.cli.options import DATABASE_URL
-from hookrow.cli.source import Tables
 
 
 @click.group()
@@ -18,24 +18,24 @@ def db() -> None:
 @db.command()
 @DATABASE_URL
 @click.pass_obj
-def upgrade(tables: Tables, database_url: str) -> None:
-    """Create hookrow's tables, or bring them up to date."""
+def upgrade(app: StandaloneApp, database_url: str) -> None:
+    """Create hookrow's tables, or upgrade them."""
     from hookrow import migrations
     from hookrow.stores.sql.urls import open_database
 
     with closing(open_database(database_url)) as database:
-        added = migrations.upgrade(database, tables.schema)
+        added = migrations.upgrade(database, app.schema)
         if added:
             click.echo(f"Upgraded {database}: added revisions {', '.join(added)}.")
         else:
-            revisions = ", ".join(migrations.needed(tables.schema))
+            revisions = ", ".join(migrations.needed(app.schema))
             click.echo(f"{database} is up to date (revisions {revisions}).")
 
 
 @db.command()
 @DATABASE_URL
 def current(database_url: str) -> None:
-    """Print the revisions that the tables are at."""
+    """Print the revisions of hookrow's tables."""
     from hookrow import migrations
     from hookrow.stores.sql.urls import open_database
 
@@ -46,12 +46,12 @@ def current(database_url: str) -> None:
 @db.command()
 @DATABASE_URL
 @click.pass_obj
-def sql(tables: Tables, database_url: str) -> None:
+def sql(app: StandaloneApp, database_url: str) -> None:
     """Print the statements that create hookrow's tables, for psql or the sqlite3 shell."""
     from hookrow import migrations
     from hookrow.stores.sql.urls import backend
 
     name = backend(database_url)
-    # Without this, a shell goes on after an error, and sqlite3 commits.
+    # By default, both shells continue after an error, and sqlite3 then commits.
     click.echo({"postgresql": r"\set ON_ERROR_STOP on", "sqlite": ".bail on"}[name])
-    click.echo(migrations.sql(name, tables.schema), nl=False)
+    click.echo(migrations.sql(name, app.schema), nl=False)

@@ -1,20 +1,17 @@
-"""`hookrow log`, `replay` and `prune`: what became of each notification, and once more."""
+"""`hookrow log`: lists, describes and erases notifications in the log."""
 
 from __future__ import annotations
 
-import sys
-from collections import Counter
-from collections.abc import Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import click
 import msgspec
 from click.core import ParameterSource
 
-from hookrow.cli.options import DATABASE_URL, ID, JSON, KEEP, KEEP_BODIES, F, Moment
-from hookrow.cli.source import Source, log_of
+from hookrow.cli.app import App, require_log
+from hookrow.cli.options import DATABASE_URL, ID, JSON, F, Moment
 from hookrow.core.log_entry import Result, StoredEntry
-from hookrow.core.notification import Outcome, Recorded, Refusal
 from hookrow.describe import (
     describe_change,
     describe_dry_run,
@@ -26,27 +23,26 @@ from hookrow.describe import (
     printable,
     superseding,
 )
-from hookrow.errors import ConfigurationError, HookrowError
+from hookrow.errors import ConfigurationError
 from hookrow.providers import Parse
-from hookrow.stores import Locked, Store, StoreError
-from hookrow.stores.log import Query, with_bodies
+from hookrow.stores import Store, StoreError
+from hookrow.stores.log import LogReader, Query, with_bodies
 
 _COLUMNS = "{:>8}  {:20}  {:18}  {:28}  {:36}  {}"
 
 _CHANGES = 1000
-"""The most changes of one subscriber that an entry is compared with, those that arrived last."""
-
-_NO_BODY = "its body is not kept as it came"
-
-_OUTCOME = click.Choice(Result, case_sensitive=False)
+"""The number of the subscriber's latest changes among which `show` finds a newer one."""
 
 
 def filters(command: F) -> F:
-    """Add the options that say which notifications are meant."""
+    """Add the options that select notifications; their names are those of `Query`."""
+    outcome = click.Choice(Result, case_sensitive=False)
     for add in (
-        click.option("--recipient", metavar="EMAIL", help="Only those for this address."),
-        click.option("--since", type=Moment(), metavar="TIME", help="Only those that came since."),
-        click.option("--outcome", type=_OUTCOME, help="Only those that ended so."),
+        click.option("--recipient", metavar="EMAIL", help="Only notifications for this address."),
+        click.option(
+            "--since", type=Moment(), metavar="TIME", help="Only those received at or after this."
+        ),
+        click.option("--outcome", type=outcome, help="Only those with this outcome."),
     ):
         command = add(command)
     return command
@@ -54,62 +50,44 @@ def filters(command: F) -> F:
 
 @click.group(invoke_without_command=True)
 @filters
-@click.option("--type", "record_type", help="Only those of this RecordType.")
-@click.option("--message-id", help="Only those of this message.")
-@click.option("--parked", is_flag=True, help="Only those that are tried again.")
+@click.option("--type", "record_type", help="Only those with this RecordType.")
+@click.option("--message-id", help="Only those about this message.")
+@click.option("--parked", is_flag=True, help="Only those that will be retried.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 10_000),
     default=50,
     show_default=True,
-    help="How many at the most.",
+    help="The maximum number of notifications.",
 )
-@click.option("--before", type=ID, metavar="ID", help="Only older ones than this.")
+@click.option("--before", type=ID, metavar="ID", help="Only those older than this one.")
 @JSON
 @DATABASE_URL
 @click.pass_context
-def log(  # noqa: PLR0913 - one for each option
+def log(
     context: click.Context,
+    /,
     *,
-    recipient: str | None,
-    since: datetime | None,
-    outcome: Result | None,
-    record_type: str | None,
-    message_id: str | None,
-    parked: bool,
     limit: int,
     before: int | None,
     as_json: bool,
     database_url: str,
+    **conditions: Any,  # noqa: ANN401 - named and typed as in `Query`
 ) -> None:
-    """List what the log has kept, newest first."""
+    """List notifications with their results, newest first."""
     if context.invoked_subcommand:
-        for name in context.params:
-            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-                raise click.UsageError(f"Options go behind {context.invoked_subcommand!r}.")
+        _reject_options(context, context.invoked_subcommand)
         return
-    query = Query(
-        outcome=outcome,
-        record_type=record_type,
-        recipient=recipient,
-        message_id=message_id,
-        since=since,
-        parked=parked,
-    )
-    source: Source = context.obj
-    with source.opened(database_url) as store:
-        reader = log_of(store)
-        found = reader.newest(query, before=before, limit=limit, bodies=False)
-        for entry in with_bodies(reader, found) if as_json else ():
+    app: App = context.obj
+    with app.open_store(database_url) as store:
+        reader = require_log(store)
+        entries = reader.newest(Query(**conditions), before=before, limit=limit, bodies=False)
+        for entry in with_bodies(reader, entries) if as_json else ():
             click.echo(_as_json(entry))
-    if found and not as_json:
-        click.echo(_COLUMNS.format("id", "came", "type", "recipient", "message id", "outcome"))
-        for entry in found:
-            click.echo(_line(entry))
-    if not found and not as_json:
-        click.echo("There are no such notifications.")
-    elif len(found) == limit:
-        click.echo(f"Older ones: --before {found[-1].id}", err=True)
+    if not as_json:
+        _print_table(entries)
+    if len(entries) == limit:
+        click.echo(f"Older notifications: --before {entries[-1].id}", err=True)
 
 
 @log.command()
@@ -117,182 +95,100 @@ def log(  # noqa: PLR0913 - one for each option
 @JSON
 @DATABASE_URL
 @click.pass_obj
-def show(source: Source, *, id_: int, as_json: bool, database_url: str) -> None:
-    """Tell everything about one notification."""
-    from hookrow.receiver.replay import arrivals_of, dry_run
-
-    with source.opened(database_url) as store:
-        reader = log_of(store)
-        found = reader.newest(Query(ids=[id_]), limit=1)
-        if not found:
+def show(app: App, *, id_: int, as_json: bool, database_url: str) -> None:
+    """Show all details of one notification."""
+    with app.open_store(database_url) as store:
+        reader = require_log(store)
+        entries = reader.newest(Query(ids=[id_]), limit=1)
+        if not entries:
             raise ConfigurationError(f"The log has no notification {id_}.")
-        [entry] = found
         if as_json:
-            click.echo(_as_json(entry))
+            click.echo(_as_json(entries[0]))
             return
-        query = other_changes(entry)
-        newer = superseding(entry, reader.newest(query, limit=_CHANGES)) if query else None
-        again = arrivals_of([entry], source.parse)
-        try:
-            changes = describe_dry_run(dry_run(store, *again)) if again else [_NO_BODY]
-        except StoreError as error:
-            changes = [f"A replay could not be tested, because the database reported: {error}"]
-    came = format_time(entry.received_at)
-    if entry.last_received_at != entry.received_at:
-        came += f", last {format_time(entry.last_received_at)}"
-    for name, value in (
-        ("type", entry.record_type or "unknown"),
-        ("recipient", entry.recipient or "none"),
-        ("message id", entry.message_id or "none"),
-        *([("reason", entry.reason)] if entry.reason else []),
-        ("happened", format_time(entry.occurred_at)),
-        ("came", came),
-        ("ended", f"{entry.outcome.value}, {entry.status}, {format_result(entry)}"),
-        ("why", describe_outcome(entry)),
-        *([("superseded", f"by {describe_change(newer, source.parse)}")] if newer else []),
-        ("once more", "; ".join(changes)),
-        ("body", entry.body or "not kept"),
-    ):
-        click.echo(f"{name:12}{printable(value)}")
+        for name, value in _details(store, reader, entries[0], app.parse):
+            click.echo(f"{name:12}{printable(value)}")
 
 
 @log.command()
 @click.argument("email")
 @DATABASE_URL
 @click.pass_obj
-def forget(source: Source, *, email: str, database_url: str) -> None:
-    """Erase a person's address and the bodies that tell of them; the counts stay.
+def forget(app: App, *, email: str, database_url: str) -> None:
+    """Erase a person's address, and the bodies that contain it, from the log.
 
-    What was parked for them is not tried again.
+    The notifications are still counted. Parked notifications for this person are not retried.
     """
     if "@" not in email:
-        raise click.UsageError(f"{email!r} is no address.")
-    with source.opened(database_url) as store:
-        click.echo(f"Erased in {pluralize(log_of(store).forget(email), 'notification')}.")
+        raise click.UsageError(f"{email!r} is not an email address.")
+    with app.open_store(database_url) as store:
+        count = require_log(store).forget(email)
+    click.echo(f"Erased from {pluralize(count, 'notification')}.")
 
 
-@click.command()
-@click.argument("ids", metavar="[ID]...", nargs=-1, type=ID)
-@filters
-@click.option("--dry-run", is_flag=True, help="Only show what would change.")
-@DATABASE_URL
-@click.pass_obj
-def replay(
-    source: Source,
-    *,
-    ids: Sequence[int],
-    recipient: str | None,
-    since: datetime | None,
-    outcome: Result | None,
-    dry_run: bool,
-    database_url: str,
-) -> None:
-    """Record notifications of the log once more, oldest first.
-
-    A replay never takes the place of something newer: a time is set where there is
-    none or an earlier one, a suppression where nothing changed since.
-    """
-    from hookrow.receiver.replay import matching_entries
-
-    if not (ids or recipient or since or outcome):
-        raise click.UsageError("Say which: by ID, --outcome, --since or --recipient.")
-    query = Query(
-        ids=ids or None,
-        recipient=recipient,
-        since=since,
-        outcome=outcome,
-    )
-    apply = _try if dry_run else _replay
-    counts: Counter[str] = Counter()
-    with (
-        source.opened(database_url) as store,
-        click.progressbar(
-            matching_entries(log_of(store), query),
-            label="Replaying",
-            file=sys.stderr,
-            hidden=dry_run,
-        ) as groups,
-    ):
-        for group in groups:
-            try:
-                outcomes = apply(store, group, source.parse)
-            except StoreError as error:
-                raise HookrowError(f"Stopped after {counts.total()}: {error}") from error
-            counts["without the body that came"] += len(group) - len(outcomes)
-            counts.update(map(_ending, outcomes))
-    ends = ", ".join(f"{number} {name}" for name, number in counts.items() if number)
-    done = "would be replayed" if dry_run else "replayed"
-    click.echo(f"{pluralize(counts.total(), 'notification')} {done}{': ' if ends else ''}{ends}.")
-
-
-def _try(store: Store, entries: Sequence[StoredEntry], parse: Parse) -> Sequence[Outcome]:
-    """Print what a replay of each entry would change; return the outcomes it would have."""
-    from hookrow.receiver.replay import arrivals_of, dry_run
-
-    outcomes: list[Outcome] = []
-    for entry in entries:
-        for again in arrivals_of([entry], parse):
-            try:
-                result = dry_run(store, again)
-            except Locked:
-                click.echo(f"{_line(entry)}\n    one of its rows is held just now")
-                outcomes.append(Refusal.FAILED.refused())
-            else:
-                click.echo(f"{_line(entry)}\n    {'; '.join(describe_dry_run(result))}")
-                outcomes.append(result.outcome)
-    return outcomes
-
-
-def _replay(store: Store, entries: Sequence[StoredEntry], parse: Parse) -> Sequence[Outcome]:
-    from hookrow.receiver.replay import arrivals_of
-    from hookrow.receiver.replay import replay as replay_arrivals
-
-    arrivals = arrivals_of(entries, parse)
-    return replay_arrivals(store, arrivals) if arrivals else []
-
-
-@click.command()
-@KEEP
-@KEEP_BODIES
-@DATABASE_URL
-@click.pass_obj
-def prune(
-    source: Source,
-    *,
-    keep: timedelta | None,
-    keep_bodies: timedelta | None,
-    database_url: str,
-) -> None:
-    """Delete from the log what last came long ago; what is parked stays until it is too old."""
-    from hookrow.stores.log import prune_old
-
-    with (
-        source.opened(database_url) as store,
-        click.progressbar(
-            prune_old(log_of(store), keep=keep, keep_bodies=keep_bodies),
-            label="Pruning",
-            file=sys.stderr,
-        ) as batches,
-    ):
-        count = sum(batches)
-    click.echo(f"Pruned: {count}.")
-
-
-def _line(entry: StoredEntry) -> str:
-    times = f", {entry.attempts} attempts" if entry.attempts > 1 else ""
-    more = f", tried again {format_time(entry.retry_at)}" if entry.retry_at else ""
+def format_entry(entry: StoredEntry) -> str:
+    """Return the line for an entry in the table of notifications."""
+    attempts = f", {entry.attempts} attempts" if entry.attempts > 1 else ""
+    retry = f", next retry {format_time(entry.retry_at)}" if entry.retry_at else ""
     return _COLUMNS.format(
         entry.id,
         format_time(entry.received_at),
         printable(entry.record_type or "-"),
         printable(entry.recipient or "-"),
         printable(entry.message_id or "-"),
-        f"{entry.outcome.value}{times}{more}",
+        f"{entry.outcome.value}{attempts}{retry}",
     )
 
 
-def _ending(outcome: Outcome) -> str:
-    return "recorded" if isinstance(outcome, Recorded) else outcome.refusal.name.lower()
+def _reject_options(context: click.Context, command: str) -> None:
+    """Raise an error for options of `log` before a subcommand, which would ignore them."""
+    for name in context.params:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"Write options after {command!r}.")
+
+
+def _print_table(entries: Sequence[StoredEntry]) -> None:
+    if not entries:
+        click.echo("No notifications found.")
+        return
+    click.echo(_COLUMNS.format("ID", "Received", "Type", "Recipient", "Message ID", "Outcome"))
+    for entry in entries:
+        click.echo(format_entry(entry))
+
+
+def _details(
+    store: Store, reader: LogReader, entry: StoredEntry, parse: Parse
+) -> Iterator[tuple[str, str]]:
+    """Yield what `show` prints, in lines with a name and a value."""
+    received = format_time(entry.received_at)
+    if entry.last_received_at != entry.received_at:
+        received += f", last {format_time(entry.last_received_at)}"
+    query = other_changes(entry)
+    newer = superseding(entry, reader.newest(query, limit=_CHANGES)) if query else None
+    yield "Type", entry.record_type or "unknown"
+    yield "Recipient", entry.recipient or "none"
+    yield "Message ID", entry.message_id or "none"
+    if entry.reason:
+        yield "Reason", entry.reason
+    yield "Occurred", format_time(entry.occurred_at)
+    yield "Received", received
+    yield "Result", f"{entry.outcome.value}, {entry.status}, {format_result(entry)}"
+    yield "Explanation", describe_outcome(entry)
+    if newer:
+        yield "Superseded", f"by {describe_change(newer, parse)}"
+    yield "Replay", _describe_replay(store, entry, parse)
+    yield "Body", entry.body or "not kept"
+
+
+def _describe_replay(store: Store, entry: StoredEntry, parse: Parse) -> str:
+    from hookrow.receiver.replay import arrivals_of, dry_run
+
+    arrivals = arrivals_of([entry], parse)
+    if not arrivals:
+        return "not possible, because the original body is not kept"
+    try:
+        return "; ".join(describe_dry_run(dry_run(store, *arrivals)))
+    except StoreError as error:
+        return f"could not be tested, because the database reported: {error}"
 
 
 def _as_json(entry: StoredEntry) -> str:

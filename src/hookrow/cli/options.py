@@ -1,4 +1,4 @@
-"""Options that commands share, and what may be written for a duration and a moment."""
+"""The options that several commands have, and the types of durations and times."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any, TypeVar
 import click
 
 ID = click.IntRange(1, 2**63 - 1)
-"""Of an entry of the log."""
+"""The id of a log entry."""
 
 F = TypeVar("F", bound=Callable[..., object])
 
 _LONGEST = timedelta(days=365_000)
-"""So long ago there was a date still."""
+"""The longest duration; the current date minus a longer one might not exist."""
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-class Duration(click.ParamType):  # type: ignore[type-arg] # it has none before click 8.5
-    """A number and a unit, such as 90d; None for `forever`, zero for `none` where that is one."""
+class Duration(click.ParamType):  # type: ignore[type-arg] # generic only since click 8.5
+    """A number and a unit, such as 90d; None for `forever`, and zero for `none` if allowed."""
 
     name = "duration"
 
@@ -31,48 +31,50 @@ class Duration(click.ParamType):  # type: ignore[type-arg] # it has none before 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> timedelta | None:
-        """Read what was written."""
+        """Parse a duration."""
         if value == "forever":
             return None
         if value == "none" and self._none:
             return timedelta(0)
-        found = duration(str(value))
-        if not found or found > _LONGEST:
-            others = "forever or none" if self._none else "forever"
-            self.fail(f"{value!r} is no duration: write 90d, 12h, {others}.", param, ctx)
-        return found
+        duration = _parse_duration(str(value))
+        if not duration or duration > _LONGEST:
+            words = "forever or none" if self._none else "forever"
+            self.fail(f"{value!r} is not a duration: write 90d, 12h, {words}.", param, ctx)
+        return duration
 
 
 class Moment(click.ParamType):  # type: ignore[type-arg] # as above
-    """A time, or how long ago it was; without a zone it is UTC."""
+    """A time, in UTC if it has no offset, or a duration before now."""
 
     name = "time"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> datetime:
-        """Read what was written."""
+        """Parse a time."""
         try:
-            if ago := duration(str(value)):
+            if ago := _parse_duration(str(value)):
                 return datetime.now(UTC) - ago
             at = datetime.fromisoformat(str(value))
             return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
         except (ValueError, OverflowError):
             self.fail(
-                f"{value!r} is no time: write 2h for two hours ago, or 2026-03-04T05:06.",
+                f"{value!r} is not a time: write 2h for two hours ago, or 2026-03-04T05:06.",
                 param,
                 ctx,
             )
 
 
-def duration(text: str) -> timedelta | None:
-    """Return how long a number and a unit are; None where it is another text."""
+def _parse_duration(text: str) -> timedelta | None:
     match = re.fullmatch(r"(\d{1,6})([smhdw])", text, re.ASCII)
     return timedelta(**{_UNITS[match[2]]: int(match[1])}) if match else None
 
 
 def option(name: str, **attributes: Any) -> Callable[[F], F]:  # noqa: ANN401 - click's own
-    """Make an option that has a variable of the environment too, and says so in its help."""
+    """Return click's decorator for an option that also has an environment variable.
+
+    Its help shows the variable, which is HOOKROW_ and the option's name.
+    """
     bare = name.partition("/")[0].removeprefix("--")
     variable = f"HOOKROW_{bare.replace('-', '_').upper()}"
     attributes.setdefault("envvar", variable)
@@ -80,37 +82,41 @@ def option(name: str, **attributes: Any) -> Callable[[F], F]:  # noqa: ANN401 - 
 
 
 def given(*values: str | None) -> tuple[str, ...]:
-    """Return the values of those options that were given."""
+    """Return the values that are not None."""
     return tuple(value for value in values if value is not None)
 
 
-SECRET = option("--secret", metavar="SECRET", help="What X-Provider-Secret has to be.")
+SECRET = option(
+    "--secret", metavar="SECRET", help="The secret in the provider's header X-Provider-Secret."
+)
 PREVIOUS_SECRET = option(
-    "--previous-secret", metavar="SECRET", help="Accepted too, while a secret is rotated."
+    "--previous-secret",
+    metavar="SECRET",
+    help="A second secret that is accepted while the secret is rotated.",
 )
 SECRET_FILE = option(
     "--secret-file",
     metavar="FILE",
-    help="Accept the secrets in this file instead, one a line, the newest first.",
+    help="Read the secrets from this file instead: one per line, the newest first.",
 )
 DATABASE_URL = option(
     "--database-url",
     envvar=["HOOKROW_DATABASE_URL", "DATABASE_URL"],
     default="sqlite:///hookrow.db",
-    show_default="sqlite:///hookrow.db",  # not what a file says, with its password
+    show_default="sqlite:///hookrow.db",  # not the value in a file, which may have a password
     metavar="URL",
-    help="A PostgreSQL or SQLite database.",
+    help="The URL of a PostgreSQL or SQLite database.",
 )
 MOUNT_PATH = option(
-    "--mount-path", default="", metavar="PATH", help="What comes before /provider/webhooks."
+    "--mount-path", default="", metavar="PATH", help="The path before /provider/webhooks."
 )
-HOST = option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
+HOST = option("--host", default="127.0.0.1", show_default=True, help="The address of the server.")
 PORT = option(
     "--port",
     type=click.IntRange(1, 65535),
     default=8000,
     show_default=True,
-    help="The port to listen at.",
+    help="The port of the server.",
 )
 KEEP = option(
     "--keep",
@@ -118,7 +124,7 @@ KEEP = option(
     default="90d",
     show_default=True,
     metavar="DURATION",
-    help="How long the log keeps a notification: 90d, 12h, forever.",
+    help="How long the log keeps notifications: for example 90d, 12h, or forever.",
 )
 KEEP_BODIES = option(
     "--keep-bodies",
@@ -126,6 +132,6 @@ KEEP_BODIES = option(
     default="forever",
     show_default="as long as the notification",
     metavar="DURATION",
-    help="How long it keeps a body, which says more of a person; none for not at all.",
+    help="How long the log keeps bodies, which contain personal data; none keeps no bodies.",
 )
-JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")

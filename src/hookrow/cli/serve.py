@@ -1,4 +1,4 @@
-"""`hookrow serve`: the receiver behind a server of its own."""
+"""`hookrow serve`: the standalone server."""
 
 from __future__ import annotations
 
@@ -6,68 +6,63 @@ from typing import Any
 
 import click
 
-from hookrow.cli.options import (
-    DATABASE_URL,
-    HOST,
-    KEEP,
-    KEEP_BODIES,
-    MOUNT_PATH,
-    PORT,
-    PREVIOUS_SECRET,
-    SECRET,
-    SECRET_FILE,
-    given,
-    option,
-)
-from hookrow.cli.source import Tables
+from hookrow.cli import options
+from hookrow.cli.app import StandaloneApp
+from hookrow.cli.options import option
 from hookrow.server.settings import Settings
 
 
 @click.command()
-@SECRET
-@PREVIOUS_SECRET
-@SECRET_FILE
-@DATABASE_URL
-@MOUNT_PATH
-@HOST
-@PORT
+@options.SECRET
+@options.PREVIOUS_SECRET
+@options.SECRET_FILE
+@options.DATABASE_URL
+@options.MOUNT_PATH
+@options.HOST
+@options.PORT
 @option(
     "--sweep/--no-sweep",
     default=True,
-    help="Try again every minute what could not be recorded; without it only on `replay`.",
+    help="Retry parked notifications every minute, or only when they are replayed.",
 )
 @option(
     "--spool",
     metavar="FILE",
-    help="Keep in this file what comes while the database cannot be reached.",
+    help="Keep notifications in this file while the database cannot be reached.",
 )
-@KEEP
-@KEEP_BODIES
-@option("--dashboard", is_flag=True, help="Show pages at <mount path>/dashboard/, too.")
+@options.KEEP
+@options.KEEP_BODIES
+@option("--dashboard", is_flag=True, help="Serve the dashboard at <mount path>/dashboard/.")
 @option(
     "--dashboard-password",
     metavar="PASSWORD",
-    help="Ask for the user hookrow and this; without it the pages require a token.",
+    help="The dashboard's password, for the user hookrow; without it, a token is required.",
 )
-@option("--metrics", is_flag=True, help="Answer /metrics too, for Prometheus.")
-@option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
+@option("--metrics", is_flag=True, help="Serve Prometheus metrics at /metrics.")
+@option(
+    "--workers",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="The number of processes.",
+)
 @option(
     "--log-level",
     type=click.Choice(["critical", "error", "warning", "info", "debug"]),
     default="info",
     show_default=True,
-    help="The lowest level that is logged, to standard error.",
+    help="The lowest level that is logged to standard error.",
 )
 @option(
     "--log-format",
     type=click.Choice(["line", "json"]),
     default="line",
     show_default=True,
-    help="How a log line is written; json: one object a line.",
+    help="The format of the log: lines of text, or one JSON object per line.",
 )
 @click.pass_obj
 def serve(
-    tables: Tables,
+    app: StandaloneApp,
     /,
     *,
     secret: str | None,
@@ -76,18 +71,18 @@ def serve(
     workers: int,
     log_level: str,
     log_format: str,
-    **options: Any,  # noqa: ANN401 - named and typed as in `Settings`
+    **others: Any,  # noqa: ANN401 - named and typed as in `Settings`
 ) -> None:
     """Receive notifications over HTTP until SIGTERM or Ctrl-C.
 
-    It answers /healthz too (the process lives) and /readyz (the database answers
-    and is migrated). An SQLite file with our tables is made and upgraded by itself;
-    any other database needs `hookrow db upgrade` first. On SIGHUP the secret file is read anew.
+    The server also responds at /healthz (the process is running) and /readyz (the database
+    responds and its tables are up to date). It creates and upgrades hookrow's tables in an SQLite
+    file; for PostgreSQL, run `hookrow db upgrade` first. On SIGHUP, it reloads the secret file.
     """
-    from hookrow.server import run as processes
+    from hookrow.server import run
 
-    processes.serve(
-        Settings(secrets=given(secret, previous_secret), schema=tables.schema, **options),
+    run.serve(
+        Settings(secrets=options.given(secret, previous_secret), schema=app.schema, **others),
         port=port,
         workers=workers,
         log_level=log_level,

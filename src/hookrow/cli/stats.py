@@ -12,8 +12,8 @@ from typing import Any
 import click
 import msgspec
 
+from hookrow.cli.app import App
 from hookrow.cli.options import DATABASE_URL, JSON
-from hookrow.cli.source import Source
 from hookrow.describe import format_time, printable
 from hookrow.statistics import Overview, Period, TableCounts, count_tables, read_overview
 
@@ -39,14 +39,14 @@ _LISTS = 10
 @JSON
 @DATABASE_URL
 @click.pass_obj
-def stats(source: Source, *, period: Period, as_json: bool, database_url: str) -> None:
+def stats(app: App, *, period: Period, as_json: bool, database_url: str) -> None:
     """Show what was received, recorded, delivered, opened and suppressed.
 
     Notifications are counted by their first outcome. "recorded later" is the number of those that
     were refused at first and have been recorded since.
     """
     now = datetime.now(UTC)
-    with source.opened(database_url) as store:
+    with app.open_store(database_url) as store:
         overview, tables = read_overview(store, period, now), count_tables(store, now)
     if as_json:
         click.echo(msgspec.json.encode(_as_json(overview, tables)).decode())

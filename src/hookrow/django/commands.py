@@ -16,8 +16,9 @@ from django.urls import NoReverseMatch, reverse
 
 from hookrow.cli import Commands
 from hookrow.cli.check import report
-from hookrow.cli.log import log, prune, replay
+from hookrow.cli.log import log
 from hookrow.cli.options import JSON
+from hookrow.cli.replay import prune, replay
 from hookrow.cli.simulate import simulate
 from hookrow.cli.stats import stats
 from hookrow.diagnostics.check import check_emails, check_encoding, check_mapping, check_tables
@@ -42,7 +43,7 @@ class Project:
     parse = conf.parse
 
     @contextmanager
-    def opened(self, database_url: str) -> Iterator[Store]:
+    def open_store(self, database_url: str) -> Iterator[Store]:
         """Open the store. Raises `ConfigurationError` if the log's table does not exist."""
         del database_url
         opened = store()

@@ -105,7 +105,7 @@ class Server:
         if self._dashboard is not None:
             self._dashboard.close(END)
         self.receiver.close(RECORD)
-        self._readiness.close(END)
+        self._readiness.close()
         self._log_secret_use()
         self._store.close()
 

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
+from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from hookrow import migrations
 from hookrow.core.schema import Schema
 from hookrow.diagnostics.check import check_database
 from hookrow.diagnostics.result import Level
 from hookrow.http import Request, RequestHead, Response, plain
-from hookrow.receiver.batch import BatchWriter, QueueFull
 from hookrow.stores import StoreError
 from hookrow.stores.sql.connections import Database
-
-if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
 
 VERIFIED_FOR = 60.0
 """In seconds; how long a successful verification of the tables is valid."""
 
 WRONG_FOR = 1.0
 """In seconds; how long a failed verification is valid."""
-
-BACKLOG = 4096
-"""How many requests may wait for a probe."""
 
 _ALIVE = plain(200, "ok\n")
 _READY = plain(200, "ready\n")
@@ -46,7 +40,7 @@ class Liveness:
     def submit(
         self, request: Request, loop: AbstractEventLoop, reply: Callable[[Response], object]
     ) -> None:
-        """Respond at once."""
+        """Respond immediately."""
         del request, loop
         reply(_ALIVE)
 
@@ -54,59 +48,67 @@ class Liveness:
 class Readiness:
     """Responds with 200, or with 503 and the fault that `probe` returns, within `deadline` seconds.
 
-    All requests that arrive during a probe share the next one, so that requests cannot overload
-    the database.
+    Only one probe runs at a time, in a thread, and all requests that arrive meanwhile share its
+    result, so that requests cannot overload the database.
     """
 
     def __init__(self, probe: Callable[[], str | None], *, deadline: float = 5.0) -> None:
         self._probe = probe
-        self._writer = BatchWriter[Request, Response](
-            self._respond,
-            fallback=lambda _: _SILENT,
-            deadline=deadline,
-            group=BACKLOG,
-            backlog=BACKLOG,
-        )
+        self._deadline = deadline
+        self._thread = ThreadPoolExecutor(1, "hookrow-readiness")
+        self._running: Future[Response] | None = None
 
     def admit(self, head: RequestHead) -> Response | None:
         """Admit every request."""
 
     def __call__(self, request: Request) -> Response:
-        """Wait for the result of a probe."""
-        try:
-            return self._writer.wait(request)
-        except QueueFull:
-            return _SILENT
+        """Respond after a probe in this thread."""
+        del request
+        return self._respond()
 
     def submit(
         self, request: Request, loop: AbstractEventLoop, reply: Callable[[Response], object]
     ) -> None:
-        """Respond after a probe."""
+        """Respond after the probe in progress, or a new one. All calls come from one loop."""
+        del request
         try:
-            self._writer.submit(request, loop, reply)
-        except QueueFull:
+            if self._running is None or self._running.done():
+                self._running = loop.run_in_executor(self._thread, self._respond)
+        except RuntimeError:  # the system has no thread left
+            reply(_SILENT)
+            return
+        probe = self._running
+
+        def respond(probe: Future[Response]) -> None:
+            timer.cancel()
+            reply(probe.result())
+
+        def give_up() -> None:
+            probe.remove_done_callback(respond)
             reply(_SILENT)
 
-    def close(self, timeout: float | None = None) -> None:
-        """End the thread; wait `timeout` seconds for it."""
-        self._writer.close(timeout)
+        timer = loop.call_later(self._deadline, give_up)
+        probe.add_done_callback(respond)
 
-    def _respond(self, requests: Sequence[Request]) -> list[Response]:
+    def close(self) -> None:
+        """End the thread after the probe in progress."""
+        self._thread.shutdown(wait=False)
+
+    def _respond(self) -> Response:
         try:
             fault = self._probe()
         except Exception as error:  # noqa: BLE001 - no error makes the server ready
             fault = f"The check of the database failed: {type(error).__name__}."
-        response = plain(503, f"{fault}\n") if fault else _READY
-        return [response] * len(requests)
+        return plain(503, f"{fault}\n") if fault else _READY
 
 
 class DatabaseProbe:
     """Returns the fault that prevents notifications from being recorded, or None.
 
     Requests are not authenticated, and verifying the tables takes many queries. A call therefore
-    reads only the revision of our tables; it verifies them all if the revision has changed, if the
-    database could not be reached before, or if the last verification is a minute old (a second if
-    it failed). `clock` returns seconds. Only one thread at a time may call it.
+    reads only the revision of hookrow's tables; it verifies all tables if the revision has changed,
+    if the database could not be reached before, or if the last verification is a minute old (a
+    second if it failed). `clock` returns seconds. Only one thread at a time may call it.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Where commands find the store: behind a database's URL, or in the settings of a host."""
+"""The application whose store the commands use: the object of click's context."""
 
 from __future__ import annotations
 
@@ -15,34 +15,25 @@ from hookrow.stores import Store
 from hookrow.stores.log import LogReader
 
 
-class Source(Protocol):
-    """Opens the store for a command, and parses the bodies in its log: the context's object."""
+class App(Protocol):
+    """Opens the store for a command, and parses the bodies in its log."""
 
-    def opened(self, database_url: str) -> AbstractContextManager[Store]:
-        """Open the store. Raises `ConfigurationError` if there is none."""
+    def open_store(self, database_url: str) -> AbstractContextManager[Store]:
+        """Open the store for the duration of a block. Raises a `HookrowError` if it cannot."""
 
     def parse(self, body: bytes) -> Notification | None:
-        """Read a body of the provider; return None if it has no supported notification."""
-
-
-def log_of(store: Store) -> LogReader:
-    """Return what reads a store's log. Raises `ConfigurationError` where it has none."""
-    if store.log is None:
-        raise ConfigurationError(
-            "There is no log: the settings turn it off (`log = false`, in Django 'LOG': False)."
-        )
-    return store.log
+        """Return the notification in a body, or None if there is no supported one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
-    """The tables of a schema, in the database that the command line names."""
+class StandaloneApp:
+    """hookrow without a host application: the tables of a schema, behind a database URL."""
 
     schema: Schema = field(default_factory=Schema)
 
     @contextmanager
-    def opened(self, database_url: str) -> Iterator[Store]:
-        """Open the store. Raises `ConfigurationError` where there is none."""
+    def open_store(self, database_url: str) -> Iterator[Store]:
+        """Open the store. Raises `ConfigurationError` if an SQLite file does not exist."""
         from hookrow.stores.sql import SQLStore
         from hookrow.stores.sql.urls import missing_file, open_database
 
@@ -52,5 +43,14 @@ class Tables:
             yield SQLStore(database, self.schema, verify=True)
 
     def parse(self, body: bytes) -> Notification | None:
-        """Read a body of Postmark's."""
+        """Return the notification in a body of Postmark's."""
         return postmark.parse(body)
+
+
+def require_log(store: Store) -> LogReader:
+    """Return the log of a store. Raises `ConfigurationError` if the log is disabled."""
+    if store.log is None:
+        raise ConfigurationError(
+            "There is no log: the settings turn it off (`log = false`, in Django 'LOG': False)."
+        )
+    return store.log

@@ -1,0 +1,191 @@
+"""The settings of commands: the file with their defaults, and where each setting comes from.
+
+click decides which source takes precedence: a flag, a variable, the file, the default.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from hookrow.core.schema import Schema
+from hookrow.diagnostics.result import CheckResult, Level
+from hookrow.errors import ConfigurationError
+from hookrow.server import settings
+from hookrow.server.settings import DEFAULT_FILE, Value
+
+_SECRET_NAME = re.compile(r"(^|_)(secret|password|token)$")
+"""The names of settings whose values are not printed."""
+
+_URL_PASSWORD = re.compile(r"^([\w+.-]+:/+[^:/@]*|[^:/@]*(?!:/)):.*@", re.DOTALL)
+"""The part of a URL up to the host, with a password in it; the URL may be malformed."""
+
+_QUERY_PASSWORD = re.compile(
+    r"((?:^|[?&\s])[^=&\s]*(?:pass|pwd|secret|token|key)[^=&\s]*)=[^&#\s]*", re.IGNORECASE
+)
+"""An option of a URL, or of libpq's `name=value` form, that contains a secret."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingSource(CheckResult):
+    """A setting, its value with secrets hidden (None if it is not set), and its source.
+
+    `source` is "flag", "variable", "file" or "default", and `name` the name of the flag, the
+    variable or the file; it is empty for a default.
+    """
+
+    setting: str
+    value: str | None
+    source: str
+    name: str = ""
+
+
+def read_file(file: Path, command: click.Command) -> tuple[dict[str, Any], Schema]:
+    """Return the settings in a file as click's `default_map` for a command, and the schema.
+
+    Raises `ConfigurationError` if the file cannot be read or an option rejects its value.
+    """
+    options = _options(command)
+    values, schema = settings.read(file, options)
+    for name, value in values.items():
+        _check_value(file, options[name], value)
+    return _default_map(command, values), schema
+
+
+def settings_sources(
+    context: click.Context, command: click.Command, schema: Schema
+) -> Iterator[SettingSource]:
+    """Yield where each setting of a command comes from, with the flags of the running command.
+
+    A value in a variable that the command would reject is an error.
+    """
+    root = context.find_root()
+    file = str(root.params.get("config") or DEFAULT_FILE)
+    # Resilient parsing reports no error; it keeps the source of a value that is rejected.
+    resolved = command.make_context(
+        command.name, _given_flags(context), parent=root, resilient_parsing=True
+    )
+    for owner in (root, resolved):
+        for option in owner.command.params:
+            if option.name and option.envvar:
+                yield _setting_source(owner, option, option.name, file)
+    if schema != Schema():
+        yield _describe("tables", _format_tables(schema), "file", file)
+
+
+def summarize(sources: Iterable[SettingSource]) -> Iterator[CheckResult]:
+    """Yield each setting that is not at its default, then one line for the defaults.
+
+    Another line lists the settings that have no value.
+    """
+    defaults, unset = [], []
+    for each in sources:
+        if each.source != "default":
+            yield each
+        elif each.value is None:
+            unset.append(each.setting)
+        else:
+            defaults.append(f"{each.setting} {each.value}")
+    for label, names in (("By default", defaults), ("Not set", unset)):
+        if names:
+            yield CheckResult(Level.OK, "setting", f"{label}: {', '.join(names)}.")
+
+
+def hide_secrets(setting: str, value: str) -> str:
+    """Return the value of a setting with asterisks for a secret, or for a password in a URL."""
+    if _SECRET_NAME.search(setting):
+        return "***"
+    return _QUERY_PASSWORD.sub(r"\1=***", _URL_PASSWORD.sub(r"\1:***@", value))
+
+
+def _options(command: click.Command) -> dict[str, click.Parameter]:
+    """Return the options that a file may set, by name: all that also have a variable."""
+    options = {
+        parameter.name: parameter
+        for parameter in command.params
+        if parameter.name and parameter.envvar and parameter.name != "config"
+    }
+    for member in command.commands.values() if isinstance(command, click.Group) else ():
+        options.update(_options(member))
+    return options
+
+
+def _check_value(file: Path, option: click.Parameter, value: Value) -> None:
+    """Check a value of the file here, because click's error would not name the file."""
+    if isinstance(value, bool) and not isinstance(option.type, click.types.BoolParamType):
+        raise ConfigurationError(f"{file}: {option.name} is neither text nor a whole number.")
+    if fault := _fault(option, value):
+        raise ConfigurationError(f"{file}: {option.name}: {fault}")
+
+
+def _fault(option: click.Parameter, value: Value) -> str:
+    """Return why the option rejects a value, or an empty string if it accepts it."""
+    try:
+        option.type.convert(value, option, None)
+    except click.BadParameter as error:
+        return error.message
+    return ""
+
+
+def _default_map(command: click.Command, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values as click expects them: repeated for each command of a group."""
+    members = command.commands if isinstance(command, click.Group) else {}
+    return {**values, **{name: _default_map(member, values) for name, member in members.items()}}
+
+
+def _given_flags(context: click.Context) -> list[str]:
+    return [
+        f"{option.opts[0]}={context.params[option.name]}"
+        for option in context.command.params
+        if option.name
+        and option.envvar
+        and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
+    ]
+
+
+def _setting_source(
+    context: click.Context, option: click.Parameter, setting: str, file: str
+) -> SettingSource:
+    match context.get_parameter_source(setting):
+        case ParameterSource.COMMANDLINE:
+            return _describe(setting, context.params[setting], "flag", option.opts[0])
+        case ParameterSource.ENVIRONMENT:
+            variables = [option.envvar] if isinstance(option.envvar, str) else option.envvar or ()
+            name = next(each for each in variables if os.environ.get(each))
+            fault = _fault(option, os.environ[name])
+            return _describe(setting, os.environ[name], "variable", name, fault)
+        case ParameterSource.DEFAULT_MAP:
+            return _describe(setting, option.get_default(context), "file", file)
+        case _:
+            return _describe(setting, option.get_default(context), "default")
+
+
+def _describe(
+    setting: str, value: object, source: str, name: str = "", fault: str = ""
+) -> SettingSource:
+    if not isinstance(value, str | int | Path) or value == "":
+        text, printed, level = f"{setting} is not set.", None, Level.OK
+    else:
+        plain = str(value).lower() if isinstance(value, bool) else str(value)
+        printed = hide_secrets(setting, plain)
+        where = f"from the {source} {name}" if name else "by default"
+        end = f": {hide_secrets(setting, fault)}" if fault else "."
+        text, level = f"{setting} is {printed}, {where}{end}", Level.ERROR if fault else Level.OK
+    return SettingSource(
+        level, "setting", text, setting=setting, value=printed, source=source, name=name
+    )
+
+
+def _format_tables(schema: Schema) -> str:
+    """Return the table of each role, and that of the log."""
+    tables = {name: role.table for name, role in schema.roles.items()}
+    return ", ".join(
+        f"{name} in {table}" for name, table in {**tables, "log": schema.log}.items() if table
+    )
