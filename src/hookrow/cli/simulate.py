@@ -46,6 +46,7 @@ MOST = 200_000
 @click.pass_context
 def simulate(  # noqa: PLR0913 - one for each option
     context: click.Context,
+    /,
     *,
     kind: str,
     email: str,
