@@ -1,4 +1,4 @@
-"""The command `hookrow` as users run it: a process in a folder of its own."""
+"""The command `hookrow` as users run it, in a folder of its own."""
 
 import os
 import re
@@ -25,7 +25,7 @@ _UNWANTED = re.compile(
 
 
 def clean_environment() -> dict[str, str]:
-    """Return the environment without settings of hookrow and of coverage, and without proxies."""
+    """Return the environment without settings of hookrow, coverage and proxies."""
     return {name: value for name, value in os.environ.items() if not _UNWANTED.fullmatch(name)}
 
 
@@ -93,19 +93,19 @@ class Serving:
         return self._process.poll() is None
 
     def wait_until_it_listens(self) -> None:
-        """Wait until it accepts connections; fail if it ends instead."""
+        """Wait until it accepts connections; fail if it exits instead."""
         eventually(lambda: listens(self.port, self._host) or not self.lives)
         assert self.lives, self.log
 
     def wait_until_it_says(self, text: str, times: int = 1) -> None:
-        """Wait until it has logged the text so many times."""
+        """Wait until it has logged the text this number of times."""
         eventually(lambda: self.log.count(text) >= times)
 
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
     def ended(self) -> int:
-        """Wait until it has ended; return its exit status."""
+        """Wait until it has exited; return its status."""
         return self._process.wait(PATIENCE)
 
     def workers(self) -> list[int]:
@@ -118,7 +118,7 @@ class Serving:
         return [int(child) for child in children.split()]
 
     def stop(self) -> None:
-        """Stop it, and kill what is left of it and of its children."""
+        """Stop it, and kill it and its children if they do not exit."""
         try:
             if self.lives:
                 self.send(signal.SIGTERM)
@@ -132,7 +132,7 @@ class Serving:
 def _command_line(pid: int) -> bytes:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+    except (FileNotFoundError, ProcessLookupError):  # it has exited meanwhile
         return b""
 
 
@@ -165,10 +165,10 @@ def started(
 
 
 class Command:
-    """Runs `hookrow` in a folder, with no settings but a test's.
+    """Runs `hookrow` in a folder, with only the settings of a test.
 
-    `temporary` is its folder for temporary files, `program` what to run instead of the command.
-    If it is `measured` for coverage, it takes half as long again.
+    `temporary` is its folder for temporary files, `program` the program to run instead of the
+    command. If its coverage is `measured`, it takes half as long again.
     """
 
     def __init__(
@@ -193,11 +193,11 @@ class Command:
         }
 
     def run(self, *arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run a command until it ends."""
+        """Run a command in a process until it exits."""
         return self.execute(*self._program, *arguments, **variables)
 
     def call(self, *arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run a command within this process, with long lines; exceptions are raised."""
+        """Run a command in this process, with long lines; exceptions are raised."""
         typed = [str(argument) for argument in arguments]
         removed = dict.fromkeys(set(os.environ) - set(clean_environment()))
         with chdir(self.folder):
@@ -212,7 +212,7 @@ class Command:
         return subprocess.CompletedProcess(typed, result.exit_code, result.stdout, result.stderr)
 
     def execute(self, *command: object, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run any program until it ends."""
+        """Run any program until it exits."""
         return subprocess.run(
             [str(part) for part in command],
             cwd=self.folder,
@@ -226,20 +226,20 @@ class Command:
 
     @contextmanager
     def serving(self, *arguments: object, **variables: str) -> Iterator[Serving]:
-        """Run `hookrow serve` with the tests' secret at a free port until the block ends."""
+        """Run `hookrow serve` with the tests' secret, at a free port, until the block ends."""
         with self.starting(*arguments, **variables) as serving:
             serving.wait_until_it_listens()
             yield serving
 
     @contextmanager
     def serving_at_terminal(self, *arguments: object, **variables: str) -> Iterator[Serving]:
-        """Do as `serving`, with a terminal as the standard output."""
+        """Do the same, with a terminal as the standard output."""
         with Terminal() as terminal, self._start(arguments, variables, terminal) as serving:
             serving.wait_until_it_listens()
             yield serving
 
     def starting(self, *arguments: object, **variables: str) -> AbstractContextManager[Serving]:
-        """Do as `serving`, but enter the block as soon as the process exists."""
+        """Do the same, but enter the block as soon as the process exists."""
         return self._start(arguments, variables)
 
     def _start(

@@ -1,7 +1,7 @@
 """`hookrow serve` in processes: starts, stops, workers, terminals and outages.
 
-What does not need a process is in `hosts/test_serve_app.py` and `cli/test_cli_serve.py`, signals
-at awkward moments are in `test_signals.py`.
+Tests that need no process are in `hosts/test_serve_app.py` and `cli/test_cli_errors.py`, signals at
+critical moments in `test_signals.py`.
 """
 
 import json
@@ -57,8 +57,8 @@ UNIT = (Path(__file__).parents[2] / "deploy" / "hookrow@.service").read_text(enc
 
 METRICS = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
 
-# A worker imports this file too, under another name.
-IMPATIENT = """
+# A worker imports this file, too, under another name.
+SHORT_LIMIT = """
 import hookrow.asgi
 from hookrow.__main__ import main
 
@@ -71,14 +71,14 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def command(tmp_path: Path) -> Command:
-    """Return the command, in an empty folder; it has little patience for bodies."""
-    (tmp_path / "impatient.py").write_text(IMPATIENT)
-    return Command(tmp_path, (sys.executable, tmp_path / "impatient.py"), measured=True)
+    """Return the command, in an empty folder, with a short time limit for bodies."""
+    (tmp_path / "short_limit.py").write_text(SHORT_LIMIT)
+    return Command(tmp_path, (sys.executable, tmp_path / "short_limit.py"), measured=True)
 
 
 @pytest.fixture
 def filled(command: Command, sqlite_url: str) -> str:
-    """Return the URL of the command's own database, with the rows of the cases."""
+    """Return the URL of the command's default database, with the rows of the cases."""
     assert sqlite_url == f"sqlite:///{command.folder}/hookrow.db"
     world.fill(sqlite_url)
     return sqlite_url
@@ -95,12 +95,12 @@ def delivered_at(url: str) -> object:
 
 
 def wait_until_started(server: Serving, processes: int) -> None:
-    """Wait until so many processes have started to serve."""
+    """Wait until this number of processes has started."""
     server.wait_until_it_says("Application startup complete", processes)
 
 
 def test_defaults(command: Command) -> None:
-    """With a secret alone it serves a file of its own, and logs hostile requests few times."""
+    """With only a secret, it creates an SQLite file; log lines about refusals are limited."""
     url = f"sqlite:///{command.folder}/hookrow.db"
     with command.serving("--dashboard", HOOKROW_PREVIOUS_SECRET=OLDER) as server:
         assert f"receives notifications at http://127.0.0.1:{server.port}{ENDPOINT}" in server.log
@@ -127,7 +127,7 @@ def test_defaults(command: Command) -> None:
 
 
 def test_ipv6(command: Command) -> None:
-    """It listens at an IPv6 address, and stops on Ctrl-C."""
+    """It listens at an IPv6 address, and stops on SIGINT."""
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError as error:
@@ -140,7 +140,7 @@ def test_ipv6(command: Command) -> None:
 
 
 def test_log_of_workers_in_json(command: Command) -> None:
-    """Every line is an object, with the request id of the response."""
+    """Every line is a JSON object; a line about a request contains its id."""
     options = ("--workers", 2, "--log-level", "debug", "--log-format", "json")
     with command.serving(*options, PYTHONWARNINGS="default::DeprecationWarning") as server:
         answer = ask(server.port, request(b"{}", extra=[b"X-Request-Id: from-a-proxy"]))
@@ -157,10 +157,10 @@ def test_log_of_workers_in_json(command: Command) -> None:
 @pytest.mark.usefixtures("filled")
 class TestWorkers:
     def test_dashboard_and_metrics(self, command: Command) -> None:
-        """The token is printed to the terminal, and valid in every worker, as are the counts.
+        """The token printed to the terminal is valid in every worker, and metrics are added up.
 
-        No secret is logged, or in a worker's command line or environment. Killed workers are
-        replaced by others that accept the session and continue the counts.
+        No secret is in the log, or in a worker's command line or environment. The replacements of
+        killed workers accept the session and continue the counts.
         """
         (command.folder / "hookrow.toml").write_text(f'secret = "{NEW}"\n')
         options = ("--dashboard", "--metrics", "--workers", 2, "--log-level", "debug")
@@ -213,7 +213,7 @@ class TestWorkers:
         assert list(command.temporary.iterdir()) == []
 
     def test_reload(self, command: Command) -> None:
-        """On SIGHUP, every process reloads the secrets; meanwhile no request is refused."""
+        """On SIGHUP, every process reloads the secrets, and refuses no request meanwhile."""
         secrets = command.folder / "secrets"
         secrets.touch(0o600)
         secrets.write_text(f"{OLD}\n{OLDER}")
@@ -237,9 +237,9 @@ class TestWorkers:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_stop(command: Command, filled: str, workers: int) -> None:
-    """On SIGTERM, everything in flight is answered before the processes end with status 0.
+    """On SIGTERM, requests in progress get their responses before the processes exit with status 0.
 
-    A client that never ends its body is answered by the time limit for bodies.
+    A request whose body never ends gets a 408 at the time limit for bodies.
     """
     with command.serving("--workers", workers) as server, ExitStack() as stack:
         wait_until_started(server, workers)
@@ -250,7 +250,7 @@ def test_stop(command: Command, filled: str, workers: int) -> None:
         for connection in connections:
             connection.send(request(DELIVERY))
         stuck.send(head(length=1000) + b"{")
-        # Each process has read its requests by the time it has answered these.
+        # When these have their responses, each process has read its requests.
         assert {get(server.port, "/healthz").status for _ in range(20)} == {200}
         server.send(signal.SIGTERM)
         server.wait_until_it_says("Shutting down", workers)
@@ -265,16 +265,16 @@ def test_stop(command: Command, filled: str, workers: int) -> None:
 
 
 def test_longest_stop(command: Command, filled: str) -> None:
-    """SIGTERM ends the server within 20 seconds, and what is not recorded is in the spool.
+    """After SIGTERM, the server exits within 20 seconds; the spool has what was not recorded.
 
     The database is locked, one client does not read its responses, and another never ends its body.
     """
     assert LAST_REQUEST + DEADLINE + SWEEP_EVERY <= DRAIN
     assert DRAIN + RECORD + 4 * END <= LONGEST_STOP < STOP_TIMEOUT < _systemd_timeout()
-    (command.folder / "patient.py").write_text("from hookrow.__main__ import main\nmain()\n")
-    patient = Command(command.folder, (sys.executable, command.folder / "patient.py"))
+    (command.folder / "default_limit.py").write_text("from hookrow.__main__ import main\nmain()\n")
+    default = Command(command.folder, (sys.executable, command.folder / "default_limit.py"))
     spool = command.folder / "spool.db"
-    with patient.serving("--spool", spool) as server, ExitStack() as stack:
+    with default.serving("--spool", spool) as server, ExitStack() as stack:
         unread, stuck, *posting = [stack.enter_context(Connection(server.port)) for _ in range(50)]
         database = stack.enter_context(closing(sqlite3.connect(command.folder / "hookrow.db")))
         database.execute("BEGIN IMMEDIATE")
@@ -301,7 +301,7 @@ def test_longest_stop(command: Command, filled: str) -> None:
 def test_stop_while_postgres_is_frozen(
     command: Command, own_postgres: Server, own_postgres_url: str
 ) -> None:
-    """Everything is in the spool, also the group on which the receiver works."""
+    """All notifications are in the spool, including the group in progress."""
     assert DEADLINE + RECORD > TRANSACTION_TIMEOUT
     world.fill(own_postgres_url)
     spool = command.folder / "spool.db"
@@ -339,7 +339,7 @@ def _systemd_timeout() -> int:
 
 @pytest.mark.usefixtures("filled")
 def test_behind_nginx(command: Command) -> None:
-    """The page's lines for nginx pass on the webhook, and neither metrics nor health checks."""
+    """The page's lines for nginx pass on only the webhook, not metrics or health checks."""
     (location,) = re.findall(r"^```nginx\n(.*?)^```", METRICS, re.DOTALL | re.MULTILINE)
     path = f"/mail{ENDPOINT}"
     with command.serving("--metrics", "--mount-path", "/mail") as server:
@@ -360,15 +360,15 @@ def show(server: Serving) -> Answer:
     return ask(server.port, head("/dashboard/notifications", method="GET", extra=extra))
 
 
-def wait_until_well(server: Serving) -> None:
-    """Wait until everything works."""
+def wait_until_ready(server: Serving) -> None:
+    """Wait until the server, the database and the dashboard work."""
     eventually(lambda: get(server.port, "/readyz").status == 200)
     eventually(lambda: post(server).status == 200)
     eventually(lambda: show(server).status == 200)
 
 
 def test_outages(command: Command, own_postgres: Server, own_postgres_url: str) -> None:
-    """It starts while PostgreSQL is down; it and its pages recover from that and a freeze."""
+    """It starts while PostgreSQL is down; it and the dashboard recover from that and a freeze."""
     world.fill(own_postgres_url)
     variables = {
         "HOOKROW_DATABASE_URL": own_postgres_url,
@@ -381,7 +381,7 @@ def test_outages(command: Command, own_postgres: Server, own_postgres_url: str) 
         assert (ready.status, b"cannot be reached" in ready.body) == (503, True)
         assert int(post(server).header("retry-after") or 0) > 0
         own_postgres.start()
-        wait_until_well(server)
+        wait_until_ready(server)
         assert delivered_at(own_postgres_url) == AT
         with own_postgres.frozen(), ThreadPoolExecutor(20) as threads:
             pages = [threads.submit(show, server) for _ in range(16)]
@@ -392,12 +392,12 @@ def test_outages(command: Command, own_postgres: Server, own_postgres_url: str) 
             answer = posted.result(PATIENCE)
             assert (answer.status, answer.body) == (503, b"Try again later")
             assert {each.result(PATIENCE).status for each in pages} == {503}
-        wait_until_well(server)
+        wait_until_ready(server)
     assert "Traceback" not in server.log
 
 
 def test_spool_of_workers(command: Command, own_postgres: Server, own_postgres_url: str) -> None:
-    """The spool of two workers outlives a kill in an outage, and is then drained."""
+    """The spool of two workers survives a kill during an outage, and is drained afterwards."""
     world.fill(own_postgres_url)
     spool = command.folder / "spool.db"
     options = ("--spool", spool, "--workers", 2)

@@ -1,4 +1,4 @@
-"""Signals at awkward moments: SIGHUP while `hookrow serve` starts, workers that die or hang."""
+"""Signals at critical moments: SIGHUP while `hookrow serve` starts, workers that die or hang."""
 
 import os
 import signal
@@ -18,9 +18,9 @@ NEW = "the-secret-of-next-year"
 READY = "Application startup complete"
 
 START = 90.0
-"""In seconds; how long workers may take to start on a busy machine: each imports everything."""
+"""In seconds; how long workers may take to start on a busy machine: each imports all modules."""
 
-# A worker imports these files, too, under another name.
+# Workers import these scripts, too, under another name.
 ROTATING = f"""
 import os, signal
 from pathlib import Path
@@ -39,7 +39,7 @@ hookrow.server.app.Server = Rotating
 if __name__ == "__main__":
     main()
 """
-IMPATIENT = """
+SHORT_TIMEOUT = """
 import hookrow.server.workers
 from hookrow.__main__ import main
 
@@ -59,21 +59,21 @@ def command(tmp_path: Path, sqlite_url: str) -> Command:
     return Command(tmp_path)
 
 
-def _instead(command: Command, script: str) -> Command:
-    """Return a command that runs this script instead."""
+def _running(command: Command, script: str) -> Command:
+    """Return a command that runs a script instead of `hookrow`."""
     file = command.folder / "script.py"
     file.write_text(script)
     return Command(command.folder, (sys.executable, file))
 
 
 def _wait_until_ready(server: Serving, times: int) -> None:
-    """Wait until so many processes have started; a single one listens only after it says so."""
+    """Wait until this number of processes has started; a single one logs it before it listens."""
     eventually(lambda: server.log.count(READY) >= times or not server.lives, seconds=START)
     assert server.log.count(READY) >= times, server.log
     server.wait_until_it_listens()
 
 
-def _blocks_hangups(pid: int) -> bool:
+def _blocks_sighup(pid: int) -> bool:
     status = Path(f"/proc/{pid}/status").read_text()
     blocked = int(status.partition("SigBlk:")[2].split()[0], 16)
     return bool(blocked & 1 << signal.SIGHUP - 1)
@@ -81,9 +81,9 @@ def _blocks_hangups(pid: int) -> bool:
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_hangup_at_any_moment_of_the_start(command: Command, workers: int) -> None:
-    """SIGHUP every 10 ms to the server and all its workers ends none of them."""
+    """SIGHUP every 10 ms to the server and all workers terminates none of them."""
     with command.starting("--workers", workers) as server:
-        eventually(lambda: _blocks_hangups(server.pid))
+        eventually(lambda: _blocks_sighup(server.pid))
         sent, until = 0, time.monotonic() + START
         while server.lives and server.log.count(READY) < workers and time.monotonic() < until:
             os.killpg(server.pid, signal.SIGHUP)
@@ -94,14 +94,14 @@ def test_a_hangup_at_any_moment_of_the_start(command: Command, workers: int) -> 
         server.wait_until_it_says("The secrets were reloaded", times=workers)
     assert "replaced" not in server.log
     assert "Traceback" not in server.log
-    print(f"processes that serve: {workers}, SIGHUP during the start: {sent} times")
+    print(f"processes: {workers}, SIGHUP during the start: {sent} times")
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_hangup_after_the_secrets_were_read(command: Command, workers: int) -> None:
-    """A secret that changes after it is read and before the handler is installed is accepted."""
+    """A secret that changes after it was read, and before the handler is installed, is accepted."""
     options = ("--secret-file", "secrets", "--workers", workers)
-    with _instead(command, ROTATING).starting(*options, HOOKROW_SECRET="") as server:
+    with _running(command, ROTATING).starting(*options, HOOKROW_SECRET="") as server:
         _wait_until_ready(server, workers)
         for secret, status in ((NEW, 422), (SECRET, 401)):
             answers = {ask(server.port, request(b"", secret=secret)).status for _ in range(8)}
@@ -109,12 +109,12 @@ def test_a_hangup_after_the_secrets_were_read(command: Command, workers: int) ->
 
 
 def test_workers_die_and_hang(command: Command) -> None:
-    """Killed workers are replaced before one that hangs is, which is then replaced, too."""
+    """Killed workers are replaced while another worker hangs; then that one is replaced, too."""
     with command.starting("--workers", "3") as server:
         _wait_until_ready(server, 3)
         hung, *killed = server.workers()
         os.kill(hung, signal.SIGSTOP)
-        for number, each in enumerate(killed, 1):  # the second one right after the first
+        for number, each in enumerate(killed, 1):  # the second one immediately after the first
             began = time.monotonic()
             os.kill(each, signal.SIGKILL)
             server.wait_until_it_says("ended with status -9; replaced.", number)
@@ -128,7 +128,7 @@ def test_workers_die_and_hang(command: Command) -> None:
 
 
 def _stop_with_a_hung_worker(server: Serving) -> int:
-    """Hold one of two workers by SIGSTOP, stop the server by SIGTERM; return the hung worker."""
+    """Stop one of two workers with SIGSTOP, and the server with SIGTERM; return that worker."""
     _wait_until_ready(server, 2)
     hung, other = server.workers()
     os.kill(hung, signal.SIGSTOP)
@@ -138,15 +138,15 @@ def _stop_with_a_hung_worker(server: Serving) -> int:
 
 
 def test_a_hung_worker_after_the_timeout(command: Command) -> None:
-    """The worker is killed after the timeout, and the server ends."""
-    with _instead(command, IMPATIENT).starting("--workers", "2") as server:
+    """The worker is killed after the timeout, and the server exits."""
+    with _running(command, SHORT_TIMEOUT).starting("--workers", "2") as server:
         hung = _stop_with_a_hung_worker(server)
         assert server.ended() == 0
     assert f"Worker {hung} had not stopped; killed." in server.log
 
 
 def test_a_hung_worker_and_a_second_signal(command: Command) -> None:
-    """The worker has its time to stop; a second signal, of either kind, kills it at once."""
+    """A second SIGTERM or SIGINT kills the worker before the timeout."""
     with command.starting("--workers", "2") as server:
         hung = _stop_with_a_hung_worker(server)
         assert server.lives
@@ -156,9 +156,9 @@ def test_a_hung_worker_and_a_second_signal(command: Command) -> None:
     assert f"Worker {hung} had not stopped; killed." in server.log
 
 
-def test_a_hangup_of_a_command_that_ends_by_itself(command: Command) -> None:
-    """It ends with its terminal, unless nohup runs it."""
-    default = ("env", "--default-signal=HUP")  # whatever these tests are run by
+def test_a_hangup_of_another_command(command: Command) -> None:
+    """SIGHUP terminates it, unless nohup runs it."""
+    default = ("env", "--default-signal=HUP")  # regardless of how these tests are run
     for before, status in ((default, -signal.SIGHUP), (("nohup",), 1)):
         with socket.create_server(("127.0.0.1", 0)) as listener:
             listener.settimeout(2 * PATIENCE)

@@ -1,6 +1,6 @@
-"""The application of `hookrow serve` in this process: its pages, its tasks and its secrets.
+"""The application of `hookrow serve` in this process: pages, periodic tasks and secrets.
 
-Its processes and signals are in `acceptance/test_server.py`.
+Processes and signals are tested in `acceptance/test_server.py`.
 """
 
 import logging
@@ -62,9 +62,9 @@ def execute(url: str, statement: str) -> None:
 
 
 def test_new_file(empty_sqlite_url: str) -> None:
-    """Tables are created in a new file; the endpoint is at the mount path, health at the root.
+    """A new file gets its tables; the endpoint is at the mount path, health checks at the root.
 
-    /readyz notices another revision of the tables.
+    /readyz detects another revision of the tables.
     """
     with serving(empty_sqlite_url, mount_path="mail/") as server:
         for path, body in (("/healthz", b"ok\n"), ("/readyz", b"ready\n")):
@@ -80,7 +80,7 @@ def test_new_file(empty_sqlite_url: str) -> None:
 
 
 def test_dashboard(sqlite_url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The dashboard is below the mount path; a weak password is warned of, and not logged."""
+    """The dashboard is below the mount path; a weak password results in a warning without it."""
     with serving(
         sqlite_url, dashboard=True, dashboard_password="word", mount_path="/mail"
     ) as server:
@@ -94,7 +94,7 @@ def test_dashboard(sqlite_url: str, caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_tables_of_a_host(empty_sqlite_url: str) -> None:
-    """Hookrow's tables which the host's migrations created are used, not migrated."""
+    """Tables of hookrow that the host's migrations created are used, but not migrated."""
     with opened(empty_sqlite_url) as engine:
         own_tables.metadata.create_all(engine)
         world.fill(engine)
@@ -104,7 +104,7 @@ def test_tables_of_a_host(empty_sqlite_url: str) -> None:
 
 
 def test_secret_file(sqlite_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Secrets are reloaded from their file unless it is wrong; their use is counted."""
+    """Secrets are reloaded from their file unless it is invalid; the uses of each are counted."""
     file = tmp_path / "secrets"
     new, old, older = "the-secret-of-next-year", SECRET, "the-secret-of-last-year"
     file.write_text(f"\n{old}\n\n  {older}\n")
@@ -140,7 +140,7 @@ def times(url: str) -> list[object]:
 
 
 def park(url: str) -> None:
-    """Park a notification that is due, for a dispatch that exists by now."""
+    """Park a notification that is due, and create its dispatch."""
     world.fill(url)
     with serving(url) as server:
         assert server.post(MISSING).body == b"Engine::Dispatch not found"
@@ -150,7 +150,7 @@ def park(url: str) -> None:
 
 
 def test_sweep(sqlite_url: str) -> None:
-    """What outran its dispatch is recorded by the sweep, unless that is off."""
+    """The sweep records a notification that arrived before its dispatch, unless it is disabled."""
     park(sqlite_url)
     with serving(sqlite_url, sweep=False) as server:
         assert server.post().status == 200
@@ -160,7 +160,7 @@ def test_sweep(sqlite_url: str) -> None:
 
 
 def test_retention(sqlite_url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Old entries and bodies are deleted at the start; without bodies nothing is parked."""
+    """Old entries and bodies are deleted at the start; without bodies, nothing is parked."""
     park(sqlite_url)
     entry = own_tables.notifications.c
 

@@ -1,4 +1,4 @@
-"""Settings: the file `hookrow.toml`, the file of secrets, and what a worker receives."""
+"""Settings: the file `hookrow.toml`, the secret file, and the settings of workers."""
 
 import os
 import re
@@ -42,7 +42,7 @@ def test_the_file_has_plain_settings(file: Path) -> None:
     assert read(file, KNOWN) == (settings, Schema())
 
 
-def test_the_file_has_a_schema_in_which_false_is_a_missing_column_or_role(file: Path) -> None:
+def test_the_file_has_a_schema_in_which_false_means_no_column_or_role(file: Path) -> None:
     file.write_text(TABLES)
     assert read(file, KNOWN) == (
         {},
@@ -94,13 +94,13 @@ def test_mistakes_in_the_file(file: Path, content: str | bytes, text: str) -> No
     assert "hunter2" not in message
 
 
-def test_a_missing_file_or_a_folder_in_its_place_is_a_mistake(file: Path) -> None:
+def test_a_missing_file_or_a_folder_is_a_mistake(file: Path) -> None:
     for path in (file, file.parent):
         with pytest.raises(ConfigurationError, match="cannot be read"):
             read(path, KNOWN)
 
 
-def test_each_line_of_the_file_of_secrets_is_one_and_it_is_read_each_time(file: Path) -> None:
+def test_the_secret_file_has_one_secret_per_line_and_is_read_each_time(file: Path) -> None:
     settings = Settings(database_url="sqlite://", secret_file=str(file))
     for content, secrets in (
         (b"one", ["one"]),
@@ -130,10 +130,10 @@ def test_wrong_secrets(tmp_path: Path, name: str, secrets: tuple[str, ...], text
     assert "\n" not in str(raised.value)
 
 
-# -- what a worker receives ------------------------------------------------------------
+# -- workers ---------------------------------------------------------------------------
 
 
-def test_a_worker_decodes_the_same_settings_that_its_parent_encoded() -> None:
+def test_workers_decode_the_settings_that_their_parent_encoded() -> None:
     subscribers = Role("people", {"email": "address"}, where={"state": 1}, fold="citext")
     settings = Settings(
         secrets=("a", "b"),
@@ -145,7 +145,7 @@ def test_a_worker_decodes_the_same_settings_that_its_parent_encoded() -> None:
     assert msgspec.json.decode(msgspec.json.encode(settings), type=Settings) == settings
 
 
-def test_workers_inherit_no_variable_with_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_inherit_no_variables_with_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     names: set[str] = set()
     for parameter in serve.params:
         envvar = parameter.envvar or []
@@ -156,7 +156,9 @@ def test_workers_inherit_no_variable_with_a_setting(monkeypatch: pytest.MonkeyPa
         assert set(os.environ) == {"PGPASSWORD", VARIABLE}
 
 
-def test_lost_settings(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_settings_file(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setenv(VARIABLE, "/nonexistent")
     with pytest.raises(SystemExit):
         application()
