@@ -32,9 +32,9 @@ MISTAKES = {
     f"log show {2**63 - 1}": f"The log has no notification {2**63 - 1}.",
     "log --database-url sqlite:///empty.db": "hookrow_",
     **{
-        f"{command} {options}": says
+        f"{command} {options}": message
         for command in ("log", "log show 1", "log forget a@b", "replay 1", "prune", "stats")
-        for options, says in (
+        for options, message in (
             ("--database-url sqlite:///none.db", "There is no none.db. Run: hookrow db upgrade"),
             (AWAY, "Connection refused"),
         )
@@ -53,8 +53,8 @@ MISTAKES = {
     "serve --secret hunter2-größe": "visible ASCII",
     f"serve --secret {SECRET} --secret-file secrets": "use only one",
     **{
-        f"serve --secret {SECRET} {options}": says
-        for options, says in (
+        f"serve --secret {SECRET} {options}": message
+        for options, message in (
             ("--mount-path '/a?b'", "write for example /mail"),
             ("--database-url postgresql://ada:hunter2@db:port/mail", "no database URL"),
             ("--database-url sqlite:////nonexistent/hookrow.db", "unable to open database file"),
@@ -121,7 +121,7 @@ def test_mistake(command: Command, line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         ("keep = 90", "keep: 90 is not a duration: write 90d"),
         ("keep = false", "keep is neither text nor a whole number"),
@@ -129,9 +129,9 @@ def test_mistake(command: Command, line: str) -> None:
         ("prot = 1", "there is no setting 'prot'. Did you mean 'port'?"),
     ],
 )
-def test_mistake_in_the_file(command: Command, content: str, says: str) -> None:
+def test_mistake_in_the_file(command: Command, content: str, message: str) -> None:
     (command.folder / "wrong.toml").write_text(content)
-    assert f"Error: wrong.toml: {says}" in fail(command, "--config", "wrong.toml", "serve")
+    assert f"Error: wrong.toml: {message}" in fail(command, "--config", "wrong.toml", "serve")
 
 
 class TestServe:

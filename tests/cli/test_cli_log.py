@@ -70,7 +70,7 @@ class TestList:
         keep(url, DELIVERY, RECORDED)
 
     def test_table(self, command: Command) -> None:
-        """An entry is a line; if there may be older ones, standard error says how to list them."""
+        """Each entry is a line; standard error names the option that lists older ones."""
         time = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ"
         lines = re.sub(time, "T", command.call("log").stdout).splitlines()
         assert [re.split(r"  +", line.strip()) for line in lines] == [

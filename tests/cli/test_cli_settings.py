@@ -1,4 +1,4 @@
-"""Where settings come from: flags, the environment, the file, defaults; and what is rejected."""
+"""The sources of settings: flags, the environment, the file and defaults."""
 
 import json
 from datetime import timedelta
@@ -104,7 +104,7 @@ FILE = f"""
 
 
 def test_sources(command: Command) -> None:
-    """`hookrow check` prints where each setting came from, and no secret.
+    """`hookrow check` prints the source of each setting, but no secret.
 
     A value that `serve` would reject is an error.
     """

@@ -54,7 +54,7 @@ def simulate(command: Command, provider: Provider) -> Iterator[Simulate]:
 
 
 def counts(done: CompletedProcess[str]) -> dict[str, int]:
-    """Return the printed summary: how often each response came."""
+    """Return the printed summary: the number of each response."""
     first, *lines = done.stdout.splitlines()
     assert re.fullmatch(r"\d+ posted in \d+\.\d s, [\d,]+ per second:", first)
     found = {text.strip(): int(number) for number, text in (line.split(None, 1) for line in lines)}

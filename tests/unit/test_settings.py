@@ -80,7 +80,10 @@ def test_the_file_has_a_schema_in_which_false_means_no_column_or_role(file: Path
         (f"{PEOPLE}empty = 'none'", "has empty='none', which is not the empty text"),
         (f"{PEOPLE}empty = 0", "`$.subscribers.empty`"),
         (f"{PEOPLE}where = {{ state = 1.5 }}", "$.subscribers.where"),
-        ("[tables.messages]\ncolumns = { list_id = 'x' }", "the messages have no table: name it"),
+        (
+            "[tables.messages]\ncolumns = { list_id = 'x' }",
+            "the role 'messages' has no table: write",
+        ),
     ],
 )
 def test_mistakes_in_the_file(file: Path, content: str | bytes, text: str) -> None:

@@ -39,9 +39,8 @@ DRAIN = 11
 body, 5 for the response to it, and 1 until the sweep closes the other connections."""
 
 RECORD = 7.0
-"""In seconds; how long it then records what is queued, before it writes the rest to the spool. A
-database that stopped responding is given up in this time, so that the group that waits for it, too,
-goes to the spool."""
+"""In seconds; how long it then records what is queued, before it writes the rest to the spool. The
+group in progress goes to the spool, too: a database that stopped responding is given up by then."""
 
 END = 0.5
 """In seconds; how long it waits for a thread whose work the next start continues."""
@@ -150,7 +149,7 @@ class Server:
 
 
 def _dashboard(settings: Settings, store: SQLStore) -> Dashboard:
-    """Build the dashboard. Raises `ConfigurationError` if it would be open to everybody."""
+    """Build the dashboard. Raises `ConfigurationError` if it would be public."""
     from hookrow.dashboard import Dashboard, auth  # noqa: PLC0415 - an extra of its own
 
     path, access = dashboard_path(settings.mount_path), settings.dashboard_access

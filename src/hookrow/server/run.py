@@ -129,7 +129,7 @@ def _check_address(host: str, port: int) -> None:
         raise ConfigurationError("--host is empty: use 127.0.0.1, or 0.0.0.0 for all.")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        with socket.socket(family) as trial:  # without `listen`, so that nobody can connect
+        with socket.socket(family) as trial:  # without `listen`, so that no client can connect
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             trial.bind((host, port))
     except (OSError, TypeError, UnicodeError) as error:

@@ -148,7 +148,7 @@ def _check_role(name: str, role: Mapping[str, object]) -> None:
     _refuse_unknown("part of a role", role, Role.__slots__)
     _refuse_unknown("fold", [role.get("fold", "ascii")], get_args(Fold))
     if "table" not in role:
-        raise ConfigurationError(f"the {name} have no table: name it, as their 'table'.")
+        raise ConfigurationError(f"the role {name!r} has no table: write its name as 'table'.")
 
 
 def _check_form(tables: object) -> None:
@@ -160,10 +160,10 @@ def _check_form(tables: object) -> None:
             raise ConfigurationError(f'write [tables.{name}] and below it table = "{table}".')
 
 
-def _refuse_unknown(what: str, given: object, known: Collection[str]) -> None:
+def _refuse_unknown(kind: str, given: object, known: Collection[str]) -> None:
     for name in given if isinstance(given, Mapping | list) else ():
         if isinstance(name, str) and name not in known:
-            raise ConfigurationError(f"no {what} {name!r}.{nearest(name, known)}")
+            raise ConfigurationError(f"no {kind} {name!r}.{nearest(name, known)}")
 
 
 def _none_for_false(value: object) -> object:

@@ -1,9 +1,9 @@
-"""SIGHUP: it reloads the secrets, and must not end a process that is still starting.
+"""SIGHUP: reloads the secrets, and must not terminate a process that is still starting.
 
-By default SIGHUP ends a process. Ignoring it during the start would lose a reload: the secret
-file may have been read just before the signal arrived. A blocked signal stays pending instead,
-and reaches the handler as soon as it is unblocked. A child process inherits the blocked signal,
-across exec too, and so is protected before its first instruction.
+By default, SIGHUP terminates a process. Ignoring it during the start would lose a reload: the
+secret file may have been read just before the signal arrived. A blocked signal stays pending
+instead, and reaches the handler as soon as it is unblocked. Child processes inherit the blocked
+signal, also across exec, and so are protected before their first instruction.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def handle(call: Callable[[], object]) -> None:
 
     A thread makes the calls, because a handler that interrupts a log line cannot log.
     """
-    # Blocking SIGHUP is the first thing that a process does, so that import must be a fast one.
+    # Every process imports this module first, to block SIGHUP, so the import must be fast.
     import logging  # noqa: PLC0415
     from queue import SimpleQueue  # noqa: PLC0415
     from threading import Thread  # noqa: PLC0415

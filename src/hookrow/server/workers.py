@@ -47,7 +47,7 @@ _CHECK_INTERVAL = 0.2
 """In seconds; how often the parent checks its workers and signals."""
 
 _RESTART_INTERVAL = 0.5
-"""In seconds; workers are replaced no more often, because one that cannot start ends at once."""
+"""In seconds; the shortest interval between replacements, because a worker may fail to start."""
 
 
 def run_workers(settings: Settings, config: uvicorn.Config) -> None:
