@@ -8,7 +8,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from threading import current_thread, main_thread
 from typing import TYPE_CHECKING
 
 from hookrow.asgi import ASGI, Receive, Scope, Send
@@ -20,7 +24,7 @@ from hookrow.observability.logging import rate_limit
 from hookrow.observability.observer import Observer
 from hookrow.providers.postmark import Postmark
 from hookrow.receiver.receiver import Receiver
-from hookrow.server import RECEIVER
+from hookrow.server import RECEIVER, sighup
 from hookrow.server.health import DatabaseProbe, Liveness, Readiness
 from hookrow.server.settings import Settings, dashboard_path
 from hookrow.stores.log import LogReader, prune_old
@@ -129,8 +133,9 @@ class Server:
         for task in self._tasks:
             task.start()
         scope.get("state", {})[RECEIVER] = self.receiver
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
+        with _on_hangup(self.reload):
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
         await asyncio.to_thread(self.close)
         await send({"type": "lifespan.shutdown.complete"})
 
@@ -146,6 +151,23 @@ class Server:
         count = sum(prune_old(entries, keep=settings.keep, keep_bodies=settings.keep_bodies))
         if count:
             log.info("Pruned %d entries and bodies from the log.", count)
+
+
+@contextmanager
+def _on_hangup(reload: Callable[[], object]) -> Iterator[None]:
+    """Call a function on each SIGHUP during the block, and then ignore the signal.
+
+    The event loop makes the calls, because a signal handler that interrupts a log line cannot log.
+    """
+    if current_thread() is not main_thread():  # only the main thread can handle signals
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    sighup.release()
+    yield
+    loop.remove_signal_handler(signal.SIGHUP)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def _dashboard(settings: Settings, store: SQLStore) -> Dashboard:

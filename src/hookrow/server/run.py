@@ -27,7 +27,6 @@ from hookrow import __version__
 from hookrow.errors import ConfigurationError
 from hookrow.http import ENDPOINT
 from hookrow.observability import logging as logs
-from hookrow.server import sighup
 from hookrow.server.app import DRAIN, Server
 from hookrow.server.preflight import check_and_prepare
 from hookrow.server.settings import DashboardAccess, Settings, endpoint
@@ -109,11 +108,9 @@ def _run(settings: Settings, configure: partial[uvicorn.Config]) -> None:
     # uvicorn stops on these, and then raises them again for the handlers that it replaced.
     signal.signal(signal.SIGTERM, _exit)
     signal.signal(signal.SIGINT, _exit)
-    server = Server(settings)
-    sighup.handle(server.reload)
-    running = uvicorn.Server(configure(server))
-    running.run()
-    if not running.started:
+    server = uvicorn.Server(configure(Server(settings)))
+    server.run()
+    if not server.started:
         sys.exit(STARTUP_FAILURE)
 
 

@@ -9,7 +9,6 @@ signal, also across exec, and so are protected before their first instruction.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
 
 _SIGNALS = {signal.SIGHUP}
 
@@ -33,28 +32,3 @@ def consume_pending() -> bool:
         return False
     signal.sigwait(_SIGNALS)
     return True
-
-
-def handle(call: Callable[[], object]) -> None:
-    """Install a handler, and unblock SIGHUP. Exceptions that `call` raises are logged.
-
-    A thread makes the calls, because a handler that interrupts a log line cannot log.
-    """
-    # Every process imports this module first, to block SIGHUP, so the import must be fast.
-    import logging  # noqa: PLC0415
-    from queue import SimpleQueue  # noqa: PLC0415
-    from threading import Thread  # noqa: PLC0415
-
-    hangups = SimpleQueue[None]()
-
-    def run() -> None:
-        while True:
-            hangups.get()
-            try:
-                call()
-            except Exception:
-                logging.getLogger("hookrow").exception("The secrets were not reloaded.")
-
-    Thread(target=run, name="hookrow-reload", daemon=True).start()
-    signal.signal(signal.SIGHUP, lambda *_: hangups.put(None))  # `put` is reentrant
-    release()

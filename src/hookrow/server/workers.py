@@ -62,12 +62,10 @@ def run_workers(settings: Settings, config: uvicorn.Config) -> None:
 def application() -> Server:
     """Build the server of a worker process from its parent's settings file."""
     try:
-        server = Server(_read_settings())
+        return Server(_read_settings())
     except ConfigurationError as error:
         log.error(f"This worker cannot start. {error}")
         sys.exit(1)  # not uvicorn's STARTUP_FAILURE, which would end all other workers too
-    sighup.handle(server.reload)
-    return server
 
 
 @contextmanager
