@@ -23,7 +23,7 @@ from hookrow.server.settings import Settings
 @option(
     "--sweep/--no-sweep",
     default=True,
-    help="Retry parked notifications every minute, or only when they are replayed.",
+    help="Retry parked notifications every minute; without this, only `replay` retries them.",
 )
 @option(
     "--spool",
