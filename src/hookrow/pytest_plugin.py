@@ -1,7 +1,4 @@
-"""The pytest plugin: two fixtures, and nothing that a run without them would notice.
-
-What they need is imported when they are asked for.
-"""
+"""The pytest plugin: two fixtures, which import hookrow's modules only if a test uses them."""
 
 from __future__ import annotations
 
@@ -17,16 +14,16 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def hookrow_store() -> MemoryStore:
-    """Return a store in memory: its rows are dicts, to fill and to read."""
-    from hookrow.stores.memory import MemoryStore  # noqa: PLC0415 - not at the start of every run
+    """Return an empty store in memory, whose rows are dicts."""
+    from hookrow.stores.memory import MemoryStore  # noqa: PLC0415 - see the module's docstring
 
     return MemoryStore()
 
 
 @pytest.fixture
 def hookrow_receiver(hookrow_store: MemoryStore) -> Iterator[Receiver]:
-    """Receive into `hookrow_store` what `hookrow.testing.post` posts."""
-    from hookrow.testing.memory import memory_receiver  # noqa: PLC0415 - as above
+    """Return a receiver that records in `hookrow_store`, for `hookrow.testing.post`."""
+    from hookrow.testing import memory_receiver  # noqa: PLC0415 - see the module's docstring
 
     with memory_receiver(hookrow_store) as receiver:
         yield receiver

@@ -43,8 +43,8 @@ MISTAKES = {
         f"--config nolog.toml {command}": "There is no log"
         for command in ("log", "log show 1", "log forget a@b", "replay 1", "prune")
     },
-    "simulate open a@b --host 127.1.1.1 --port 1": "No answer from http://127.1.1.1:1/provider/web",
-    "simulate open a@b --url nowhere --count 3": "'nowhere' is no web address",
+    "simulate open a@b --host 127.1.1.1 --port 1": "No response from http://127.1.1.1:1/provider/web",
+    "simulate open a@b --url nowhere --count 3": "'nowhere' is not a URL",
     "simulate open a@b --url http://[::1": "http://[::1",
     "simulate open a@b --mount-path '/a b'": "The mount path '/a b' is not a path",
     "simulate open a@b --secret 'hunter2\r'": "secret",

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from litestar import Litestar, asgi
 
+import asgi_client
 import world
 from copying import replace
-from hookrow import Arrival, Request, RequestHead, testing
+from hookrow import Arrival, RequestHead, testing
 from hookrow.asgi import ASGI
 from hookrow.core.log_entry import Result
 from hookrow.core.notification import Notification
@@ -25,7 +26,6 @@ from hookrow.stores import Unavailable
 from hookrow.stores.log import LogReader, Query
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.sql import SQLStore
-from hookrow.testing.applications import call_asgi
 from visitor import MOUNT, Visitor, ask, head, receive
 from wire import ADA, ADAS, AT, PATIENCE, eventually
 
@@ -64,9 +64,8 @@ def test_mounted_in_litestar() -> None:
     """Litestar removes the mount path and adds a slash."""
     dashboard = ASGI(Dashboard(MemoryStore(), authorize=lambda _: True))
     app = Litestar([asgi(MOUNT, is_mount=True, copy_scope=True)(dashboard)])
-    request = Request(RequestHead("GET", f"{MOUNT}/notifications", ()), b"")
-    status, page = call_asgi(app, request, PATIENCE)
-    assert (status, "<h1" in page) == (200, True)
+    response = asgi_client.request(app, "GET", f"{MOUNT}/notifications")
+    assert (response.status_code, "<h1" in response.text) == (200, True)
 
 
 @pytest.mark.parametrize(

@@ -7,19 +7,20 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
+from werkzeug.test import Client
 
+import asgi_client
 from copying import replace
-from hookrow import ConfigurationError, Request, RequestHead, Response, testing
+from hookrow import ConfigurationError, Request, RequestHead, Response
 from hookrow.asgi import ASGI
 from hookrow.dashboard import Dashboard, basic
 from hookrow.dashboard.app import SECURITY
 from hookrow.dashboard.auth import require_password, token_session
 from hookrow.server.settings import DashboardAccess
 from hookrow.stores.memory import MemoryStore
-from hookrow.testing.applications import call_asgi, call_wsgi
 from hookrow.wsgi import WSGI
 from visitor import MOUNT, ask, head, present
-from wire import ADA, PATIENCE
+from wire import ADA
 
 PASSWORD = "the-right-pässword"
 
@@ -87,8 +88,8 @@ def test_called_once() -> None:
         return answers.pop(0)
 
     dashboard = Dashboard(MemoryStore(), authorize=authorize)
-    for application in (ASGI(dashboard), WSGI(dashboard)):
-        assert testing.post(application, {}, path="/notifications")[0] == 405
+    assert asgi_client.request(ASGI(dashboard), "POST", "/notifications").status_code == 405
+    assert Client(WSGI(dashboard)).post("/notifications").status_code == 405
     assert answers == [True, False]
     request = Request(head("/notifications"), b"")
     another = Dashboard(MemoryStore(), authorize=lambda _: True)
@@ -130,10 +131,11 @@ class TestPassword:
         """In each protocol, a wrong password gets a 401 after the delay, and then the next."""
         monkeypatch.setattr("hookrow.dashboard.auth.MAX_DELAYED", 1)
         dashboard = Dashboard(MemoryStore(), authorize=basic(ADA, PASSWORD))
-        wrong = Request(credentials("wrong"), b"")
+        wrong = {"Authorization": f"Basic {b64encode(f'{ADA}:wrong'.encode()).decode()}"}
         began = time.monotonic()
-        assert call_asgi(ASGI(dashboard), wrong, PATIENCE)[0] == 401
-        assert call_wsgi(WSGI(dashboard), wrong)[0] == 401
+        response = asgi_client.request(ASGI(dashboard), "GET", "/", headers=wrong)
+        assert response.status_code == 401
+        assert Client(WSGI(dashboard)).get("/", headers=wrong).status_code == 401
         assert time.monotonic() - began >= 0.1
 
     def test_too_many(

@@ -9,12 +9,12 @@ from threading import active_count
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.conf import settings
-from django.core.handlers.asgi import ASGIHandler
-from django.core.handlers.wsgi import WSGIHandler, WSGIRequest
+from django.core.handlers.wsgi import WSGIRequest
 from django.db import connections
 from django.db.transaction import atomic
-from django.test import override_settings
+from django.test import AsyncClient, Client, override_settings
 from django.urls import include, reverse
 from django.urls import path as url
 from prometheus_client import CollectorRegistry
@@ -61,11 +61,12 @@ class TestResponses:
 
     @override_settings(ALLOWED_HOSTS=["testserver"])
     def test_applications(self, sqlite_url: str) -> None:
-        """`hookrow.testing.post` accepts both of Django's applications, in its default host."""
-        payload = testing.delivery(ADA, ADAS, at=AT)
-        for application in (WSGIHandler(), ASGIHandler()):
+        """Django's own test clients, for WSGI and ASGI, post payloads with `testing.headers`."""
+        payload, headers = testing.delivery(ADA, ADAS, at=AT), testing.headers(secret=SECRET)
+        for send in (Client().post, async_to_sync(AsyncClient().post)):
             world.fill(sqlite_url)
-            assert testing.post(application, payload, path=PATH, secret=SECRET) == (200, "")
+            response = send(PATH, payload, content_type="application/json", headers=headers)
+            assert (response.status_code, response.content) == (200, b"")
             assert delivered(sqlite_url) == AT
 
     def test_settings_of_the_project(self, sqlite_url: str) -> None:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+import asgi_client
 from hookrow import Refusal, Request, RequestHead, testing
 from hookrow.metrics import Metrics, MetricsEndpoint
 from hookrow.server.app import Server
 from hookrow.server.settings import Settings
-from hookrow.testing.applications import call_asgi
 from session import ROOT, read_blocks
 from wire import PATIENCE, SECRET
 
@@ -90,14 +90,15 @@ def test_every_python_block_runs(sqlite_url: str, monkeypatch: pytest.MonkeyPatc
         exec(block, names)
         if "app" in names:
             path = "/mail/provider/webhooks"
-            assert testing.post(names["app"], {}, path=path, secret=SECRET)[0] == 422
+            sent = {"json": {}, "headers": testing.headers(secret=SECRET)}
+            assert asgi_client.request(names["app"], "POST", path, **sent).status_code == 422
             ended = 'outcome="unsupported",type="unsupported"} 1.0'
-            assert ended in call_asgi(names["app"], ASKED, PATIENCE)[1]
+            assert ended in asgi_client.request(names["app"], "GET", "/metrics").text
         names["receiver"].close(PATIENCE)
 
 
 @pytest.mark.parametrize("metrics", [True, False])
 def test_serve_has_the_endpoint_only_with_its_option(sqlite_url: str, *, metrics: bool) -> None:
     server = Server(Settings(secrets=(SECRET,), database_url=sqlite_url, metrics=metrics))
-    assert ("hookrow_backlog" in call_asgi(server, ASKED, PATIENCE)[1]) is metrics
+    assert ("hookrow_backlog" in asgi_client.request(server, "GET", "/metrics").text) is metrics
     server.close()

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import werkzeug.test
 from django.test import Client, override_settings
 
 import django_host  # noqa: F401 - configures Django
 from command import Command
-from hookrow import Postmark, Receiver, Request, RequestHead, Response
+from hookrow import Postmark, Receiver, RequestHead, Response
 from hookrow.dashboard import Dashboard
 from hookrow.diagnostics import diagnosis
 from hookrow.diagnostics.result import CheckResult
 from hookrow.stores.memory import MemoryStore
-from hookrow.testing.applications import call_wsgi
 from hookrow.wsgi import WSGI
 from loopback import loopback
 from session import ROOT, read_blocks, read_commands, read_files
@@ -72,8 +72,9 @@ class TestDashboard:
         monkeypatch.chdir(tmp_path)
         monkeypatch.setenv("DASHBOARD_PASSWORD", "of-the-tests")
         app = self.execute("dashboard_wsgi.py")["app"]
-        asked = [Request(RequestHead("GET", path, ()), b"") for path in ("/mail/dashboard/", "/")]
-        assert [call_wsgi(app, each)[0] for each in asked] == [401, 404]
+        client = werkzeug.test.Client(app)
+        assert client.get("/mail/dashboard/").status_code == 401
+        assert client.get("/").status_code == 404
 
     @pytest.mark.parametrize(
         ("headers", "status"),

@@ -6,13 +6,13 @@ import shlex
 import tomllib
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 
+import asgi_client
 import hookrow
 from hookrow import Refusal, testing
 from hookrow.cli import hookrow as command
@@ -56,8 +56,9 @@ def test_the_mounted_application_records(tmp_path: Path, monkeypatch: pytest.Mon
     exec(mount, names)
     payload = testing.delivery("ada@example.com", "m-1", at=datetime.now(UTC))
     for given, expected in ((secret, (200, "")), ("another", (401, "Cannot verify webhook"))):
-        posted = partial(testing.post, path="/mail/provider/webhooks", secret=given)
-        assert posted(names["app"], payload) == expected
+        sent = {"json": payload, "headers": testing.headers(secret=given)}
+        response = asgi_client.request(names["app"], "POST", "/mail/provider/webhooks", **sent)
+        assert (response.status_code, response.text) == expected
 
 
 def test_the_schema_and_the_settings(tmp_path: Path) -> None:

@@ -1,19 +1,31 @@
-"""The page on testing is complete, its tests pass, and its commands print what it shows."""
+"""The page on testing is complete, its code runs, and its commands print what it shows."""
 
+import asyncio
 import re
 import shlex
 import sys
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
+from flask import Flask
+from hypercorn.middleware import DispatcherMiddleware
+from litestar import Litestar, asgi
+from quart import Quart
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from command import Command
-from hookrow import testing
+from hookrow import Receiver, testing
+from hookrow.asgi import ASGI
+from hookrow.fastapi import router
+from hookrow.flask import blueprint
 from hookrow.testing import SECRET, StoreContract
 from session import ROOT, read_blocks, read_commands, read_files
-from wire import uvicorn_serving
+from wire import ENDPOINT, uvicorn_serving
 
 PAGE = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
 FILES = read_files("docs/testing.md")
@@ -29,15 +41,17 @@ def host(tmp_path: Path) -> Command:
     return command
 
 
-def test_the_tests_in_its_files_pass_without_other_files(host: Command) -> None:
+def test_files(host: Command) -> None:
+    """The tests in the files of the page pass."""
     assert len(FILES) == PAGE.count("```python") == 7
-    typed = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "hookrow.pytest_plugin")
+    typed = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "hookrow.pytest_plugin"]
+    typed += ["-W", "ignore:Using `httpx`"]  # in place of httpx2, of which Starlette warns
     done = host.execute(sys.executable, *typed, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     contract = [name for name in dir(StoreContract) if name.startswith("test_")]
     assert f"{6 + len(contract)} passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_the_session_prints_what_it_shows(host: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session(host: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(host.folder)
     monkeypatch.setenv("HOOKROW_SECRET", SECRET)
     names: dict[str, Any] = {}
@@ -50,15 +64,52 @@ def test_the_session_prints_what_it_shows(host: Command, monkeypatch: pytest.Mon
             assert (done.stdout, done.returncode == 0) == (printed, printed == "200\n")
 
 
+CLIENTS = dict(re.findall(r"^\| (.+) \| `(.+\.post\(path, .+)` \|$", PAGE, re.MULTILINE))
+"""The request of each framework's test client. Django's tests prove theirs."""
+
+
+@pytest.fixture
+def applications(hookrow_receiver: Receiver) -> Mapping[str, Any]:
+    """Return an application of each framework, in which the receiver is mounted at /mail."""
+    webhook, flask, fastapi = ASGI(hookrow_receiver), Flask(__name__), FastAPI()
+    flask.register_blueprint(blueprint(hookrow_receiver), url_prefix="/mail")
+    fastapi.include_router(router(hookrow_receiver), prefix="/mail")
+    mounts: dict[str, Any] = {"/mail": webhook, "": Quart(__name__)}
+    return {
+        "Starlette": Starlette(routes=[Mount("/mail", webhook)]),
+        "FastAPI": fastapi,
+        "Litestar": Litestar([asgi("/mail", is_mount=True, copy_scope=True)(webhook)]),
+        "Quart, other ASGI applications": DispatcherMiddleware(mounts),
+        "Flask": flask,
+        "other WSGI applications": flask,
+    }
+
+
+@pytest.mark.filterwarnings("ignore:Using `httpx` with `starlette.testclient`")
+@pytest.mark.parametrize("framework", sorted(CLIENTS.keys() - {"Django"}))
+def test_clients(framework: str, applications: Mapping[str, Any]) -> None:
+    """Each posts a payload to the receiver, with the secret."""
+    request = CLIENTS[framework]
+    modules = re.findall(r"([a-z.]+)\.\w*Client\(", request)
+    names: dict[str, Any] = {"path": f"/mail{ENDPOINT}", "payload": {}, "headers": testing.headers}
+    names |= {"app": applications[framework]}
+    imports = "".join(f"import {module}\n" for module in modules)
+    exec(f"{imports}async def post(): return {request}", names)
+    response = asyncio.run(names["post"]())
+    assert (response.status_code, response.text) == (422, "Webhook payload not supported")
+
+
 def _rows(head: str) -> set[str]:
-    """Return the names that a table begins its rows with."""
+    """Return the names at the beginning of a table's rows."""
     table = PAGE.partition(head)[2].partition("\n\n")[0]
     return set(re.findall(r"^\| `(\w+)", table, re.MULTILINE))
 
 
-def test_the_tables_have_every_public_name_payload_and_method() -> None:
+def test_tables() -> None:
+    """They have every payload, every method to define, and the page every public name."""
     payloads = {name for name in testing.__all__ if name in dir(testing.payloads)} - {"Payload"}
     assert _rows("| payload |") == payloads
     public = {name for name in dir(StoreContract) if not name.startswith(("_", "test_"))}
     assert _rows("| define |") == public | {"store"}
+    assert len(CLIENTS) == 7
     assert [name for name in testing.__all__ if not re.search(rf"\b{name}\b", PAGE)] == []

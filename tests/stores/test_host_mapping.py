@@ -81,8 +81,8 @@ def _found(mistaken: Mapping[str, Key]) -> str:
         ("email", "a login", "Is the email of the subscribers the column"),
         ("provider_message_id", "a ticket", "Is the provider_message_id of the"),
         ("subscriber_id", 99, "Is the subscriber_id of the dispatches"),
-        ("list_id", 9, "After a suppression, suppressed_at of the subscriptions' row (1, 1"),
-        ("id", 0, "Among the subscribers the store finds no row"),
+        ("list_id", 9, "After a suppression, suppressed_at of the row (1, 1"),
+        ("id", 0, "The store finds no row with the key 0 in subscribers"),
     ],
 )
 def test_a_wrong_column(column: str, value: Key, said: str) -> None:
@@ -96,7 +96,7 @@ def test_nothing_defined() -> None:
     with pytest.raises(NotImplementedError, match=r"Set self\.store, in a fixture"):
         _ = contract.store
     with pytest.raises(NotImplementedError, match="add_subscriber"):
-        contract.test_a_delivery_sets_its_time()
+        contract.test_delivery()
     with pytest.raises(NotImplementedError, match="add_dispatch"):
         contract.add_dispatch(None, 1, None)
     with pytest.raises(NotImplementedError, match="add_subscription"):
@@ -117,8 +117,8 @@ def _unguarded(
     ("method", "mistake", "said"),
     [
         ("rollback", lambda _: None, "After a transaction that failed, suppressed_at"),
-        ("write", _unguarded, "After a replay of something older"),
-        ("write", None, "The log of `hookrow` says what went wrong"),
+        ("write", _unguarded, "After a replay of older notifications"),
+        ("write", None, "The logger `hookrow` has the reason"),
     ],
     ids=["no-rollback", "no-guards", "error"],
 )

@@ -102,7 +102,7 @@ PROVIDER_USERS = {
     *("__init__", "providers.postmark"),
     *("cli.app", "dashboard.app", "django.conf", "django.receiver", "server.app"),
     *("diagnostics.check", "diagnostics.probe", "django.checks"),
-    *("testing.ground", "testing.memory"),
+    *("testing.client", "testing.host_rows"),
 }
 """Postmark itself, the edges that choose it, the checks of its secrets, and its test doubles."""
 

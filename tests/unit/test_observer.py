@@ -5,14 +5,17 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from werkzeug.test import Client
 
+import asgi_client
 from hookrow import Postmark, Receiver, Refusal, RequestHead, testing
 from hookrow.asgi import ASGI
 from hookrow.core.notification import Recorded
-from hookrow.http import LARGEST_BODY
+from hookrow.http import ENDPOINT, LARGEST_BODY
 from hookrow.observability.observer import Observer, Observers
 from hookrow.wsgi import WSGI
 from small_world import SECRET, head, request, store
@@ -44,8 +47,9 @@ def test_requests_refused_by_head_or_length(observer: Mock) -> None:
     receiver = Receiver(Postmark(SECRET), store(), observer=observer)
     for each in (head("/x"), head(method="GET"), head(secret="x"), head()):
         receiver.admit(each)
-    for application in (ASGI(receiver), WSGI(receiver)):
-        assert testing.post(application, "x" * LARGEST_BODY, secret=SECRET)[0] == 413
+    sent: dict[str, Any] = {"json": "x" * LARGEST_BODY, "headers": testing.headers(secret=SECRET)}
+    assert asgi_client.request(ASGI(receiver), "POST", ENDPOINT, **sent).status_code == 413
+    assert Client(WSGI(receiver)).post(ENDPOINT, **sent).status_code == 413
     assert refused(observer) == [
         ("/x", Refusal.NO_SUCH_PATH),
         ("/provider/webhooks", Refusal.METHOD_NOT_ALLOWED),

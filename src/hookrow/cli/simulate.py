@@ -116,7 +116,7 @@ def _post_all(
     def post(payload: testing.Payload) -> str:
         try:
             return _format(*testing.post(target, payload, secret=secret))
-        except testing.NotPosted:
+        except testing.NoResponse:
             return "no response"
 
     started = perf_counter()

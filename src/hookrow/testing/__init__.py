@@ -1,10 +1,9 @@
-"""For the tests of hosts: sample payloads, `post`, and the contract of a mapping."""
+"""For the tests of hosts: sample payloads, ways to post them, and the contract of a mapping."""
 
 from __future__ import annotations
 
-from hookrow.testing.applications import NotPosted
+from hookrow.testing.client import SECRET, NoResponse, headers, memory_receiver, post
 from hookrow.testing.contract import StoreContract
-from hookrow.testing.memory import memory_receiver
 from hookrow.testing.payloads import (
     Payload,
     bounce,
@@ -16,18 +15,17 @@ from hookrow.testing.payloads import (
     reactivation,
     suppression,
 )
-from hookrow.testing.posting import SECRET, Target, post
 
 __all__ = [
     "SECRET",
-    "NotPosted",
+    "NoResponse",
     "Payload",
     "StoreContract",
-    "Target",
     "bounce",
     "click",
     "complaint",
     "delivery",
+    "headers",
     "inbound",
     "memory_receiver",
     "opening",

@@ -1,6 +1,6 @@
 """Sample payloads in the provider's format: supported ones, and some that get a 422.
 
-The format is that of https://postmarkapp.com/developer/webhooks/webhooks-overview.
+The format is documented at https://postmarkapp.com/developer/webhooks/webhooks-overview.
 """
 
 from __future__ import annotations
@@ -10,51 +10,32 @@ from email.utils import format_datetime
 from typing import Any, TypeAlias
 
 Payload: TypeAlias = dict[str, Any]
-"""A JSON object, which any client can post."""
+"""A JSON object."""
 
 
 def delivery(recipient: str, message_id: str | None, *, at: datetime) -> Payload:
     """Return the payload of a delivery at `at`."""
-    return {
-        "RecordType": "Delivery",
-        "MessageStream": "broadcast",
+    return _event("Delivery", recipient, message_id) | {
         "ServerID": 23,
-        "MessageID": message_id,
-        "Recipient": recipient,
-        "Tag": "newsletter",
         "DeliveredAt": _time(at),
         "Details": "smtp;250 2.0.0 OK",
-        "Metadata": {},
     }
 
 
 def opening(recipient: str, message_id: str | None, *, at: datetime) -> Payload:
     """Return the payload of an open at `at`."""
-    return {
-        "RecordType": "Open",
-        "MessageStream": "broadcast",
-        "ServerID": 23,
-        "FirstOpen": True,
-        "MessageID": message_id,
-        "Recipient": recipient,
-        "Tag": "newsletter",
-        "ReceivedAt": _time(at),
-        "Platform": "Desktop",
-        "ReadSeconds": 5,
-        "UserAgent": "Mozilla/5.0",
-        "Client": {},
-        "OS": {},
-        "Geo": {},
-        "Metadata": {},
-    }
+    opened = {"ServerID": 23, "FirstOpen": True, "ReadSeconds": 5}
+    return _event("Open", recipient, message_id) | opened | _visit(at)
 
 
 def suppression(
     recipient: str, message_id: str | None, *, at: datetime, reason: str = "HardBounce"
 ) -> Payload:
     """Return the payload of a subscription change at `at` that suppresses the recipient."""
-    return {
-        **_subscription_change(recipient, message_id, at),
+    return _event("SubscriptionChange", recipient, message_id) | {
+        "ServerID": 23,
+        "Tag": None,
+        "ChangedAt": _time(at),
         "Origin": "Recipient",
         "SuppressSending": True,
         "SuppressionReason": reason,
@@ -63,8 +44,7 @@ def suppression(
 
 def reactivation(recipient: str, message_id: str | None, *, at: datetime) -> Payload:
     """Return the payload of a subscription change at `at` that lifts the suppression."""
-    return {
-        **_subscription_change(recipient, message_id, at),
+    return suppression(recipient, message_id, at=at) | {
         "Origin": "Customer",
         "SuppressSending": False,
         "SuppressionReason": None,
@@ -74,19 +54,33 @@ def reactivation(recipient: str, message_id: str | None, *, at: datetime) -> Pay
 def bounce(recipient: str, message_id: str | None, *, at: datetime) -> Payload:
     """Return the payload of a bounce at `at`, which is not supported."""
     return {
-        **_bounced("Bounce", recipient, message_id, at),
+        "RecordType": "Bounce",
+        "MessageStream": "outbound",
+        "ServerID": 23,
+        "ID": 4323372036854775807,
         "Type": "HardBounce",
         "TypeCode": 1,
         "Name": "Hard bounce",
         "Details": "smtp;550 5.1.1 The email account that you tried to reach does not exist.",
+        "MessageID": message_id,
+        "Email": recipient,
+        "From": "news@example.com",
+        "Subject": "News",
+        "Tag": "newsletter",
+        "BouncedAt": _time(at),
+        "Description": "",
+        "Inactive": True,
         "CanActivate": True,
+        "DumpAvailable": False,
+        "Content": "",
+        "Metadata": {},
     }
 
 
 def complaint(recipient: str, message_id: str | None, *, at: datetime) -> Payload:
     """Return the payload of a spam complaint at `at`, which is not supported."""
-    return {
-        **_bounced("SpamComplaint", recipient, message_id, at),
+    return bounce(recipient, message_id, at=at) | {
+        "RecordType": "SpamComplaint",
         "Type": "SpamComplaint",
         "TypeCode": 512,
         "Name": "Spam complaint",
@@ -97,22 +91,8 @@ def complaint(recipient: str, message_id: str | None, *, at: datetime) -> Payloa
 
 def click(recipient: str, message_id: str | None, *, at: datetime) -> Payload:
     """Return the payload of a click at `at`, which is not supported."""
-    return {
-        "RecordType": "Click",
-        "MessageStream": "broadcast",
-        "MessageID": message_id,
-        "Recipient": recipient,
-        "Tag": "newsletter",
-        "ReceivedAt": _time(at),
-        "Platform": "Desktop",
-        "ClickLocation": "HTML",
-        "OriginalLink": "https://example.com/news",
-        "UserAgent": "Mozilla/5.0",
-        "Client": {},
-        "OS": {},
-        "Geo": {},
-        "Metadata": {},
-    }
+    clicked = {"ClickLocation": "HTML", "OriginalLink": "https://example.com/news"}
+    return _event("Click", recipient, message_id) | clicked | _visit(at)
 
 
 def inbound(recipient: str, message_id: str | None, *, at: datetime) -> Payload:
@@ -136,36 +116,27 @@ def inbound(recipient: str, message_id: str | None, *, at: datetime) -> Payload:
     }
 
 
-def _subscription_change(recipient: str, message_id: str | None, at: datetime) -> Payload:
+def _event(record_type: str, recipient: str, message_id: str | None) -> Payload:
+    """Return the fields that the payloads about sent messages share."""
     return {
-        "RecordType": "SubscriptionChange",
-        "MessageID": message_id,
-        "ServerID": 23,
+        "RecordType": record_type,
         "MessageStream": "broadcast",
-        "ChangedAt": _time(at),
+        "MessageID": message_id,
         "Recipient": recipient,
-        "Tag": None,
+        "Tag": "newsletter",
         "Metadata": {},
     }
 
 
-def _bounced(record_type: str, recipient: str, message_id: str | None, at: datetime) -> Payload:
+def _visit(at: datetime) -> Payload:
+    """Return the fields about the recipient's device, which opens and clicks share."""
     return {
-        "RecordType": record_type,
-        "MessageStream": "outbound",
-        "ServerID": 23,
-        "ID": 4323372036854775807,
-        "MessageID": message_id,
-        "Email": recipient,
-        "From": "news@example.com",
-        "Subject": "News",
-        "Tag": "newsletter",
-        "BouncedAt": _time(at),
-        "Description": "",
-        "Inactive": True,
-        "DumpAvailable": False,
-        "Content": "",
-        "Metadata": {},
+        "ReceivedAt": _time(at),
+        "Platform": "Desktop",
+        "UserAgent": "Mozilla/5.0",
+        "Client": {},
+        "OS": {},
+        "Geo": {},
     }
 
 

@@ -1,33 +1,35 @@
-"""The base of the contract tests: rows that the host saves, and how they are read and compared."""
+"""The base of the contract: the rows that a host saves, and how they are read and compared."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Never, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Never, TypeAlias
 from uuid import uuid4
 
 from hookrow.core.notification import Key, LookupKeys, Refusal, RowId, Suppressible
 from hookrow.providers.postmark import Postmark
 from hookrow.receiver.receiver import Receiver
 from hookrow.stores import State, Store
-from hookrow.testing.applications import Answer
+from hookrow.testing.client import SECRET, post
 from hookrow.testing.payloads import Payload
-from hookrow.testing.posting import SECRET, post
 
 States: TypeAlias = dict[RowId, State]
 
 
-@dataclass(frozen=True, slots=True)
-class Mail:
-    """A dispatch to a subscriber, with the keys of its rows."""
+class Mail(NamedTuple):
+    """A dispatch to a subscriber. If there are no lists, there is no subscription."""
 
     email: str
     message_id: str
     owner: Key
-    sent: Key
-    list: Key | None
+    dispatch: RowId
+    subscriptions: Sequence[RowId]
+
+    @property
+    def ids(self) -> tuple[str, str]:
+        """The recipient and the message id of payloads."""
+        return self.email, self.message_id
 
     @property
     def subscriber(self) -> RowId:
@@ -35,21 +37,13 @@ class Mail:
         return Suppressible.SUBSCRIBER, self.owner
 
     @property
-    def dispatch(self) -> RowId:
-        """The dispatch's row."""
-        return Suppressible.DISPATCH, self.sent
-
-    @property
     def rows(self) -> Sequence[RowId]:
-        """All rows that a suppression changes, with the subscription if there are lists."""
-        rows = [self.subscriber, self.dispatch]
-        if self.list is not None:
-            rows.append((Suppressible.SUBSCRIPTION, (self.list, self.owner)))
-        return rows
+        """All rows that a suppression changes."""
+        return [self.subscriber, self.dispatch, *self.subscriptions]
 
 
-class Ground:
-    """The mapping of a host: a subclass defines how rows are saved."""
+class HostRows:
+    """The rows of a host: a subclass defines how they are saved."""
 
     store: Store
 
@@ -109,11 +103,13 @@ class Ground:
         message_id = str(uuid4())  # a UUID like the provider's, because the column may be one
         email = f"{name}-{message_id}@example.com"
         subscriber = self.add_subscriber(email)
+        subscriptions: list[RowId] = []
         if list_ is not None:
             self.add_subscription(list_, subscriber)
-        return Mail(
-            email, message_id, subscriber, self.add_dispatch(message_id, subscriber, list_), list_
-        )
+            subscriptions.append((Suppressible.SUBSCRIPTION, (list_, subscriber)))
+        dispatch = self.add_dispatch(message_id, subscriber, list_)
+        row = Suppressible.DISPATCH, dispatch
+        return Mail(email, message_id, subscriber, row, subscriptions)
 
     def _states(self, rows: Iterable[RowId]) -> States:
         return {row: self._state(row) for row in rows}
@@ -122,8 +118,8 @@ class Ground:
         state = self.read(row)
         if state is None:
             raise AssertionError(
-                f"Among the {row[0].value} the store finds no row with the key {row[1]!r}. "
-                "Is that the key of the row that was saved, and are the columns that make it named?"
+                f"The store finds no row with the key {row[1]!r} in {row[0].value}. Did the method "
+                "that saves the row return this key, and does the mapping name its columns?"
             )
         return state
 
@@ -143,48 +139,49 @@ class Ground:
 
     def _post(self, payload: Payload) -> None:
         """Post a payload that must be recorded."""
-        self._answered(payload, (200, ""))
+        self._respond(payload, (200, ""))
 
     def _refuse(
         self, payload: Payload, refusal: Refusal, *, secret: str = SECRET, **names: str
     ) -> None:
         """Post a payload that must be refused with this refusal."""
-        self._answered(payload, (refusal.status, refusal.refused(**names).text), secret)
+        self._respond(payload, (refusal.status, refusal.refused(**names).text), secret)
 
-    def _answered(self, payload: Payload, expected: Answer, secret: str = SECRET) -> None:
-        answer = post(Receiver(Postmark(SECRET), self.store), payload, secret=secret)
-        hint = "".join(hint for text, hint in _HINTS.items() if answer[1].startswith(text))
-        who = f"of {payload['MessageID']!r} to {payload.get('Recipient', payload.get('Email'))!r}"
-        same(f"The answer to a {payload['RecordType']} {who}", answer, expected, hint)
+    def _respond(self, payload: Payload, expected: tuple[int, str], secret: str = SECRET) -> None:
+        response = post(Receiver(Postmark(SECRET), self.store), payload, secret=secret)
+        hint = "".join(hint for text, hint in _HINTS.items() if response[1].startswith(text))
+        email = payload.get("Recipient", payload.get("Email"))
+        what = f"The response to a {payload['RecordType']} of {payload['MessageID']!r} to {email!r}"
+        same(what, response, expected, hint)
 
     def _expect(self, event: str, before: States, changes: States | None = None) -> None:
         """Read the rows again; assert that exactly these changes were made, if columns exist."""
         for row, state in before.items():
-            found, wanted = self._state(row), {**state, **(changes or {}).get(row, {})}
+            found, expected = self._state(row), {**state, **(changes or {}).get(row, {})}
             for column in state:
-                what = f"After {event}, {column} of the {row[0].value}' row {row[1]!r}"
-                same(what, found[column], wanted[column])
+                what = f"After {event}, {column} of the row {row[1]!r} in {row[0].value}"
+                same(what, found[column], expected[column])
 
 
 def same(what: str, found: object, expected: object, hint: str = "") -> None:
     """Raise an `AssertionError` that describes the value, unless the two are equal."""
     __tracebackhide__ = True
     if found != expected:
-        raise AssertionError(f"{what} is {found!r}, and has to be {expected!r}.{hint}")
+        raise AssertionError(f"{what} is {found!r}; expected {expected!r}.{hint}")
 
 
 _HINTS = {
     Refusal.SUBSCRIBER_NOT_FOUND.text: (
         " Is the email of the subscribers the column that add_subscriber saves it in? "
-        "Does `fold` fit it, and does `where` show the row?"
+        "Does `fold` fit it, and does `where` select the row?"
     ),
     Refusal.DISPATCH_NOT_FOUND.text: (
         " Is the provider_message_id of the dispatches the column that add_dispatch saves it in? "
-        "Does `where` show the row?"
+        "Does `where` select the row?"
     ),
     "Dispatch subscriber": (
         " Is the subscriber_id of the dispatches the column that add_dispatch saves it in?"
     ),
-    Refusal.FAILED.text: " The log of `hookrow` says what went wrong.",
+    Refusal.FAILED.text: " The logger `hookrow` has the reason.",
 }
 """Possible mistakes in a mapping, by the beginning of the response."""

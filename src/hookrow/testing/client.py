@@ -1,0 +1,126 @@
+"""Posts payloads as the provider would: to a URL, or to a receiver in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from hookrow.core.notification import Arrival, Recorded, Refused
+from hookrow.errors import ConfigurationError, HookrowError
+from hookrow.http import ENDPOINT, Handler, Request, RequestHead
+from hookrow.providers.postmark import Postmark
+from hookrow.receiver.receiver import Receiver
+from hookrow.stores.memory import MemoryStore
+
+SECRET = "a-secret-for-tests"  # noqa: S105 - it protects nothing
+"""The default secret of `post` and `headers`, which a `memory_receiver` accepts."""
+
+
+class NoResponse(HookrowError):
+    """The server cannot be reached, or sent no HTTP response in time."""
+
+
+def headers(*, secret: str | None = SECRET) -> dict[str, str]:
+    """Return the headers that the provider sends, for a test client that posts JSON.
+
+    If the secret is None, its header is omitted. Raises `ConfigurationError`, whose message does
+    not contain the secret, if a header cannot contain it.
+    """
+    sent = {"User-Agent": "Postmark"}
+    if secret is None:
+        return sent
+    if any(letter > "\xff" or letter in "\r\n\0" for letter in secret):
+        raise ConfigurationError("The secret has a character that an HTTP header cannot contain.")
+    return sent | {"X-Provider-Secret": secret}
+
+
+def post(
+    target: str | Handler,
+    payload: object,
+    *,
+    secret: str | None = SECRET,
+    timeout: float = 10.0,
+) -> tuple[int, str]:
+    """Post a payload as the provider would; return the status and the text of the response.
+
+    The target is the URL of an endpoint, or a receiver (any `Handler`), whatever its mount path.
+    If the secret is None, its header is omitted. A receiver records in the calling thread, so that
+    the test's own transaction contains the changes. For a URL, redirects are not followed, and
+    proxies are not used.
+
+    Raises `ConfigurationError` if the arguments cannot be used, and `NoResponse` if a server does
+    not respond within `timeout` seconds.
+    """
+    sent = headers(secret=secret)
+    try:
+        body = msgspec.json.encode(payload)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"The payload cannot be written as JSON: {error}.") from error
+    if isinstance(target, str):
+        return _post(target, body, sent | {"Content-Type": "application/json"}, timeout)
+    if not hasattr(target, "admit"):
+        raise ConfigurationError(
+            f"post() cannot post to {target!r:.80}: pass a URL or a receiver. For an application, "
+            "use the test client of its framework, with hookrow.testing.headers()."
+        )
+    return _call(target, body, sent)
+
+
+@contextmanager
+def memory_receiver(
+    store: MemoryStore,
+    *,
+    on_recorded: Callable[[Arrival, Recorded], object] | None = None,
+    on_refused: Callable[[Arrival, Refused], object] | None = None,
+) -> Iterator[Receiver]:
+    """Build a receiver that accepts the secret of `post` and records in the store's dicts.
+
+    At the end of the block, all hooks have been called for the notifications posted in it.
+    """
+    receiver = Receiver(Postmark(SECRET), store, on_recorded=on_recorded, on_refused=on_refused)
+    try:
+        yield receiver
+    finally:
+        receiver.close()
+
+
+def _post(url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> tuple[int, str]:
+    connection, path = _connect(url, timeout)
+    try:
+        connection.request("POST", path, body, headers)
+        response = connection.getresponse()
+        return response.status, response.read().decode(errors="replace")
+    except (OSError, HTTPException) as error:
+        raise NoResponse(f"No response from {url}: {error!s:.200}") from error
+    finally:
+        connection.close()
+
+
+def _call(handler: Handler, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
+    path, respond = ENDPOINT, handler.__call__
+    if isinstance(handler, Receiver):  # in this thread, whose connection may be in a transaction
+        path, respond = handler.endpoint, handler.record_directly
+    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    head = RequestHead("POST", path, raw)
+    response = handler.admit(head) or respond(Request(head, body))
+    return response.status, response.body.decode()
+
+
+def _connect(url: str, timeout: float) -> tuple[HTTPConnection, str]:
+    """Return a connection that is not open yet, and the path to request."""
+    try:
+        parts = urlsplit(url)
+        kind = {"http": HTTPConnection, "https": HTTPSConnection}[parts.scheme]
+        connection = kind(parts.hostname or "", parts.port, timeout=timeout)
+    except (KeyError, ValueError, HTTPException):
+        raise ConfigurationError(
+            f"{url!r} is not a URL: it must begin with http:// or https://."
+        ) from None
+    if parts.username is not None:
+        raise ConfigurationError("Remove the user and the password from the URL.")
+    target = parts._replace(scheme="", netloc="", fragment="").geturl() or "/"
+    return connection, quote(target, safe="/%?&=+:;,@!$'()*~")
