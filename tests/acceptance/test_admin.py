@@ -36,7 +36,7 @@ class Admin(Look):
 
 
 def test_replay_and_suppression(tmp_path: Path) -> None:
-    """An early delivery is replayed, and a subscriber suppressed for a reason that is asked for."""
+    """An early delivery is replayed, and a subscriber is suppressed for a reason."""
     manage = Manage(tmp_path, f"sqlite:///{tmp_path}/hookrow.db")
     assert manage.run("migrate", "-v0").returncode == 0
     manage.script(ROWS)
@@ -64,7 +64,7 @@ def test_replay_and_suppression(tmp_path: Path) -> None:
         admin.act(ADA, "suppress")
         assert admin.shows("get no more mail")
         admin.type(reason="asked by <letter>")
-        assert admin.shows("1 suppression set.")
+        assert admin.shows("1 subscriber suppressed.")
         assert admin.shows("asked by <letter>")
         admin.open("hookrow/notification/")
         admin.page.click("#result_list tbody tr:first-child th a")

@@ -48,9 +48,9 @@ def ids() -> list[int]:
 
 class TestLog:
     def test_pages(self, sqlite_site: Site) -> None:
-        """The list has a row for each notification, the page of one its story and its body.
+        """The list has a row for each notification, and its page has the history and the body.
 
-        Nobody can add or change an entry.
+        Entries cannot be added or changed.
         """
         assert sqlite_site.receive(DELIVERY, EARLY, STRANGER, BOUNCE) == [200, 404, 404, 422]
         with CaptureQueriesContext(connection) as captured:
@@ -67,7 +67,7 @@ class TestLog:
             assert posted.status_code == 403
 
     def test_hostile_bodies(self, any_site: Site) -> None:
-        """Pages escape scripts, NUL, text that reverses and invalid UTF-8, and cut long bodies."""
+        """Pages escape scripts, control characters and invalid UTF-8, and truncate long bodies."""
         script, reverse = "<script>alert(1)</script>", "\N{RIGHT-TO-LEFT OVERRIDE}"
         any_site.receive(
             testing.delivery(f"{script}@example.com", f"{script}{reverse}", at=AT),
@@ -83,16 +83,16 @@ class TestLog:
         assert len(cut) < 50_000
 
     def test_replay(self, sqlite_site: Site) -> None:
-        """A replay records what came too early, and the message counts the outcomes."""
+        """A replay records an early notification, and the message counts the outcomes."""
         sqlite_site.receive(EARLY, STRANGER, DELIVERY)
         Notification.objects.filter(message_id=ADAS, outcome="recorded").update(body=None)
         Dispatch.objects.filter(pk=1).update(provider_message_id="not-sent-yet")
         page = sqlite_site.act(LOG, "replay", *ids())
         assert "3 notifications replayed: 1 recorded, 1 subscriber not found" in page
-        assert "1 without the body that came." in page
+        assert "1 without a stored body." in page
         assert Dispatch.objects.get(pk=1).opened_at == AT
         connection.cursor().execute("ALTER TABLE hookrow_dispatches RENAME TO away")
-        assert "Stopped after 0:" in sqlite_site.act(LOG, "replay", *ids())
+        assert "Stopped after 0 notifications:" in sqlite_site.act(LOG, "replay", *ids())
 
 
 @pytest.mark.parametrize(
@@ -115,19 +115,20 @@ def test_permissions(sqlite_site: Site, path: str, action: str, view: str, chang
 
 
 @pytest.mark.parametrize(
-    ("path", "action", "module"), [(LOG, "replay", "admin"), (PEOPLE, "suppress", "suppression")]
+    ("path", "action", "limit"),
+    [(LOG, "replay", "admin.MAX_REPLAYED"), (PEOPLE, "suppress", "suppression.MAX_CHANGED")],
 )
 def test_selections(
-    any_site: Site, monkeypatch: pytest.MonkeyPatch, path: str, action: str, module: str
+    any_site: Site, monkeypatch: pytest.MonkeyPatch, path: str, action: str, limit: str
 ) -> None:
-    """Rows that do not exist result in a message, as do more rows than a page can wait for."""
+    """Rows that do not exist, and too many rows, result in a message."""
     for key in ("abc", "9" * 30):
-        assert "What is selected is no row." in any_site.act(path, action, key, reason="x")
-    assert "any more." in any_site.act(path, action, "77", reason="x")
+        assert "The selection is not valid." in any_site.act(path, action, key, reason="x")
+    assert "no longer" in any_site.act(path, action, "77", reason="x")
     assert not ids()
     any_site.receive(DELIVERY, EARLY)
-    monkeypatch.setattr(f"hookrow.django.{module}.MOST", 1)
-    assert "Select 1 at most" in any_site.act(path, action, 1, 2)
+    monkeypatch.setattr(f"hookrow.django.{limit}", 1)
+    assert "Select at most 1" in any_site.act(path, action, 1, 2)
 
 
 class TestSuppression:
@@ -140,12 +141,12 @@ class TestSuppression:
         assert "field is required." in sqlite_site.act(PEOPLE, "suppress", ada.pk, reason=" ")
         assert not ids()
         page = sqlite_site.act(PEOPLE, "suppress", ada.pk, reason="<b>asked by letter</b>")
-        assert "1 suppression set." in page
+        assert "1 subscriber suppressed." in page
         ada.refresh_from_db()
         assert ada.suppression_reason == "<b>asked by letter</b>"
         assert ada.suppressed_at == ada.suppression_changed_at
         page = sqlite_site.act(PEOPLE, "lift", ada.pk, reason="a mistake")
-        assert "1 suppression lifted." in page
+        assert "Suppression of 1 subscriber lifted." in page
         lifted = Subscriber.objects.get(email=ADA)
         assert (lifted.suppressed_at, lifted.suppression_reason) == (None, None)
         bodies = [json.loads(each.body or "") for each in Notification.objects.order_by("pk")]
@@ -159,15 +160,15 @@ class TestSuppression:
     def test_transaction_of_the_request(self, any_site: Site) -> None:
         """With ATOMIC_REQUESTS the changes are rolled back with the request."""
         with atomic():
-            assert "2 suppressions set." in any_site.act(PEOPLE, "suppress", 1, 2, reason="x")
+            assert "2 subscribers suppressed." in any_site.act(PEOPLE, "suppress", 1, 2, reason="x")
             set_rollback(True)
         assert not Subscriber.objects.filter(suppression_reason="x")
         assert not ids()
 
     def test_models_of_the_host(self, sqlite_site: Site) -> None:
-        """`SuppressionAdmin` finds rows through the mapping, and leaves rows of no notification.
+        """`SuppressionAdmin` uses the mapping, and changes only rows that notifications change.
 
-        The address of a row may find another row, which has the same address, or none.
+        The address of a row may find another row with the same address, or none.
         """
         rows = ((ADA, AT), (ADA, None), (ADA.upper(), None), (ADA, None), ("x@example.com", AT))
         tables = replace(CRM, subscribers=replace(CRM.subscribers, where={"deleted_at": None}))
@@ -176,8 +177,8 @@ class TestSuppression:
                 Person.objects.create(uid=UUID(int=number), address=address, deleted_at=deleted_at)
             chosen = [UUID(int=number) for number in (0, 2, 3, 4)]
             page = sqlite_site.act(HOSTS, "suppress", *chosen, reason="asked")
-        assert page.count("goes to another row") == 2
-        assert "1 suppression set. 1 could not be" in page
+        assert page.count("was not changed: notifications for its address") == 2
+        assert "1 subscriber suppressed. 1 not changed" in page
         [muted] = Person.objects.filter(muted_at__isnull=False)
         assert (muted.uid, muted.mute_reason) == (UUID(int=2), "asked")
         history = apps.get_model("admin", "LogEntry").objects

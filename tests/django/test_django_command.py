@@ -85,9 +85,14 @@ def test_help(run: Run) -> None:
         ("log show 77", {}, 1, "Error: The log has no notification 77.\n"),
         ("log", {"HOOKROW": {"SECRET": SECRET, "LOG": False}}, 1, "There is no log: the settings"),
         ("log", {"HOOKROW": {"SECRET": SECRET, "TABLES": {"log": 1}}}, 1, "HOOKROW['TABLES']"),
-        ("simulate open x", {"ROOT_URLCONF": ()}, 1, "no hookrow.django.urls"),
-        ("simulate open x", {"HOOKROW": {"SECRET": 7}}, 1, "HOOKROW['SECRET'] is text, not int"),
-        ("log", {"HOOKROW": SECRET}, 1, "HOOKROW is a dict"),
+        ("simulate open x", {"ROOT_URLCONF": ()}, 1, "do not include hookrow.django.urls"),
+        (
+            "simulate open x",
+            {"HOOKROW": {"SECRET": 7}},
+            1,
+            "HOOKROW['SECRET'] must be text, not int",
+        ),
+        ("log", {"HOOKROW": SECRET}, 1, "HOOKROW must be a dict"),
     ],
 )
 @pytest.mark.usefixtures("sqlite_site")

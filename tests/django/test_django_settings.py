@@ -1,4 +1,4 @@
-"""Settings and mappings that cannot work: the system checks and the first request say why."""
+"""Settings and mappings that cannot work: the system checks and the first request report them."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -73,12 +73,12 @@ LONG = "x@" + "y" * 320
 
 WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"SECRET": None}, "E001", "hookrow has no secret: set HOOKROW"),
-    ({"SECRET": 7}, "E001", r"HOOKROW\['SECRET'\] is text, not int"),
+    ({"SECRET": 7}, "E001", r"HOOKROW\['SECRET'\] must be text, not int"),
     ({"DATABSE": "x"}, "E003", "no setting 'DATABSE'. Did you mean 'DATABASE'"),
-    ({"LOG": 1}, "E003", r"HOOKROW\['LOG'\] is True or False"),
-    ({"SPOOL": True}, "E003", r"HOOKROW\['SPOOL'\] is text"),
-    *(({"DEADLINE": each}, "E003", "a number of seconds") for each in (0, inf, True)),
-    ({"OBSERVER": "hookrow.metrics.Metrics"}, "E003", "is an observer: Metrics"),
+    ({"LOG": 1}, "E003", r"HOOKROW\['LOG'\] must be True or False"),
+    ({"SPOOL": True}, "E003", r"HOOKROW\['SPOOL'\] must be text"),
+    *(({"DEADLINE": each}, "E003", "a positive number of seconds") for each in (0, inf, True)),
+    ({"OBSERVER": "hookrow.metrics.Metrics"}, "E003", "must be an observer such as Metrics"),
     ({"SWEEP": True, "LOG": False}, "E003", "log"),
     ({"SWEEP": True, "KEEP_BODIES": False}, "E003", "bodies"),
     ({"SPOOL": "/no/such/folder/spool.db"}, "E005", "/no/such/folder/spool.db cannot be"),
@@ -87,42 +87,50 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"DATABASE": "defualt"}, "E004", "no alias 'defualt'. Did you mean 'default'"),
     # a model or field that does not exist, or is of a wrong type
     (mapping("cmr.Person"), "E002", r"no app 'cmr' for the .* 'cmr.Person'\. Did you mean 'crm'\?"),
-    (mapping("person"), "E002", "The model 'person' needs its app: write 'crm.Person'"),
+    (mapping("person"), "E002", "The model 'person' needs its app: use 'crm.Person'"),
     (mapping("crm.Abstract"), "E002", "'crm' has no model 'Abstract'"),
     (mapping("crm.Persno"), "E002", r"'crm' has no model 'Persno'\. Did you mean 'Person'\?"),
     (mapping(email="adress"), "E002", r"no field 'adress'\. Did you mean 'address'\?"),
-    (mapping(email="uid"), "E002", "crm.Person.uid must be a CharField or TextField:"),
+    (mapping(email="uid"), "E002", "crm.Person.uid must be a CharField or TextField, to be"),
     (mapping(sends={"provider_message_id": "mail"}), "E002", "CharField or TextField or UUIDField"),
-    (mapping(suppressed_at="mute_code"), "E002", "mute_code has to be a DateTimeField"),
+    (mapping(suppressed_at="mute_code"), "E002", "mute_code must be a DateTimeField"),
     (mapping("crm.Membership", email="group"), "E002", "key of Membership is composite"),
     (mapping(where={"deletd_at": None}), "E002", "Did you mean 'deleted_at'"),
     (mapping(where={"uid": "x"}), "E002", "crm.Person.uid cannot hold 'x'"),
-    (mapping(where={"address__name": 1}), "E002", "crm.Person.address leads to no other model"),
+    (mapping(where={"address__name": 1}), "E002", "crm.Person.address is not a foreign key"),
     # what only the ORM can do
-    (mapping("crm.Patron"), "E007", "in another table than Patron: name the model that has all"),
+    (mapping("crm.Patron"), "E007", "in another table than Patron: map a model with all fields"),
     (mapping("crm.Patron", id="person_ptr"), "E007", "crm.Person.address is in another table"),
     (mapping("crm.Patron", {"address": "x"}, email="since"), "E007", "Person.muted_at is in an"),
     (
         mapping("crm.Send", {"mail__group": None}, email="postmark_id", suppressed_at="muted_at"),
         "E007",
-        "crm.Send: `where` hides rows by 'mail__group', a field of another model",
+        "crm.Send: `where` names 'mail__group', a field of another model",
     ),
-    (mapping(sends={"list_id": "mail__group__uid"}), "E007", "over one foreign key, not over sev"),
-    (mapping(sends={"list_id": "seen__group"}), "E002", "crm.Send.seen leads to no other model"),
+    (
+        mapping(sends={"list_id": "mail__group__uid"}),
+        "E007",
+        "list_id can follow one foreign key, not sev",
+    ),
+    (mapping(sends={"list_id": "seen__group"}), "E002", "crm.Send.seen is not a foreign key"),
     (
         mapping("crm.Send", {"mail_id": False}, email="postmark_id", suppression_reason="mail"),
         "E002",
-        "hides rows by 'mail_id', which notifications set",
+        "`where` names 'mail_id', which notifications set",
     ),
     # reasons that their field cannot hold
-    (mapping(suppression_reason="mute_code"), "E002", "holds numbers: say which in `reasons`"),
-    (mapping(reasons={"*": 1}), "E002", "mute_reason holds text: say text"),
+    (mapping(suppression_reason="mute_code"), "E002", "holds numbers: map the reasons to them"),
+    (mapping(reasons={"*": 1}), "E002", "mute_reason holds text: map `reasons` to text"),
     (mapping(reasons={"*": LONG}, email="mute_reason", suppression_reason="address"), "E002", LONG),
     # references to another model than the mapped one, and fields of another model
     (mapping(sends={"subscriber_id": "mail"}), "E002", "Mail.uid, not to crm.Person.uid"),
-    (mapping(sends={"subscriber_id": "mute_reason"}), "E002", "holds a TextField, and .* a UUIDF"),
-    (mapping(sends={}, id="mute_code"), "E002", "Send.person leads to .*uid, not to .*mute_code"),
-    (mapping(sends={"opened_at": "person__muted_at"}), "E002", "opened_at is changed or joined by"),
+    (mapping(sends={"subscriber_id": "mute_reason"}), "E002", "is a TextField, and .* a UUIDF"),
+    (mapping(sends={}, id="mute_code"), "E002", "Send.person refers to .*uid, not to .*mute_code"),
+    (
+        mapping(sends={"opened_at": "person__muted_at"}),
+        "E002",
+        "opened_at must be a field of this model",
+    ),
 ]
 
 
@@ -158,7 +166,8 @@ def test_mappings_that_work() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hookrow", "expected"), [("secret", "is a dict"), ({}, "has no secret"), (None, "no secret")]
+    ("hookrow", "expected"),
+    [("secret", "must be a dict"), ({}, "has no secret"), (None, "no secret")],
 )
 def test_settings_without_a_secret(hookrow: object, expected: str) -> None:
     with override_settings(HOOKROW=hookrow):
@@ -184,17 +193,17 @@ def test_a_model_that_the_settings_replace() -> None:
     """The error names the model to use instead of a swapped one."""
     tables = mapping("auth.User", email="email")
     with override_settings(AUTH_USER_MODEL="crm.Person"):
-        assert_refused(tables, "E002", "replace the model 'auth.User' by 'crm.Person': name that")
+        assert_refused(tables, "E002", "replace the model 'auth.User' by 'crm.Person': use that")
 
 
 def test_fields_that_sql_cannot_use(monkeypatch: pytest.MonkeyPatch) -> None:
     """Generated columns, binary keys on PostgreSQL, and dots in tables' names on SQLite."""
     with monkeypatch.context() as patch:
         patch.setattr(Person._meta.get_field("muted_at"), "generated", True, raising=False)
-        assert_refused(mapping(), "E002", "muted_at is generated by the database")
+        assert_refused(mapping(), "E002", "muted_at is generated, but")
     with monkeypatch.context() as patch, django_host.alias("postgresql:///nothing") as alias:
         patch.setattr(Person._meta.get_field("uid"), "db_type", lambda _: "bytea")
-        assert_refused({"DATABASE": alias, **mapping()}, "E007", "crm.Person.uid holds bytes")
+        assert_refused({"DATABASE": alias, **mapping()}, "E007", "crm.Person.uid stores bytes")
     monkeypatch.setattr(Person._meta, "db_table", "crm.person")
     assert_refused(mapping(), "E007", "Person has the db_table 'crm.person'")
 
@@ -243,7 +252,10 @@ def test_warnings() -> None:
     with override_settings(DATABASE_ROUTERS=[_LogElsewhere()]):
         [warning] = found()
         assert warning.id == "hookrow.W004"
-        assert "'default', but the project keeps hookrow.Notification in another" in warning.msg
+        assert (
+            "'default', but DATABASE_ROUTERS uses another database for hookrow.Notification"
+            in warning.msg
+        )
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,7 @@ class TestSignals:
             (True, DELIVERY),
         ]
         assert delivered(sqlite_url) == AT
-        assert "A receiver of a signal raised" in caplog.text
+        assert "A listener of a signal raised" in caplog.text
 
     @pytest.mark.parametrize("threads", [False, True])
     def test_a_transaction_of_the_project(self, database_url: str, *, threads: bool) -> None:

@@ -1,4 +1,4 @@
-"""The log in the admin: to read, to search and to replay."""
+"""The log in the admin: lists, searches and replays notifications."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from hookrow.stores.log import Query
 
 __all__ = ["NotificationAdmin", "SuppressionAdmin"]
 
-MOST = 1000
-"""How many notifications one action replays, because the page waits; the command has no limit."""
+MAX_REPLAYED = 1000
+"""The most notifications that one action replays: the page waits. The command has no limit."""
 
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 def _escaped(name: str) -> Callable[[Any, Notification], str | None]:
-    """Return a column whose unprintable characters are escaped."""
+    """Return the function of a column, which escapes unprintable characters."""
 
     @admin.display(description=name.replace("_", " "), empty_value="-")
     def escaped(_: object, entry: Notification) -> str | None:
@@ -54,7 +54,7 @@ def _escaped(name: str) -> Callable[[Any, Notification], str | None]:
 
 @admin.register(Notification)
 class NotificationAdmin(LargeTableAdmin):
-    """Notifications and their results. Entries cannot be added or changed."""
+    """The notifications and their results, which cannot be added or changed."""
 
     list_display = (
         *("received", "escaped_type", "result", "escaped_recipient", "escaped_message_id"),
@@ -73,7 +73,7 @@ class NotificationAdmin(LargeTableAdmin):
     )
     readonly_fields = fields
     search_fields = ("recipient",)
-    search_help_text = "A whole address or message id, or the number of a notification."
+    search_help_text = "A complete address or message id, or the number of a notification."
     actions = ("replay",)
 
     escaped_type, escaped_recipient, escaped_message_id = map(
@@ -81,7 +81,7 @@ class NotificationAdmin(LargeTableAdmin):
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Notification]:
-        """Return all entries without their bodies, which may be large and are in no list."""
+        """Return all entries without their bodies, which may be large and are not in the list."""
         return super().get_queryset(request).defer("body")
 
     @admin.display(description="received")
@@ -92,29 +92,29 @@ class NotificationAdmin(LargeTableAdmin):
 
     @admin.display(description="outcome")
     def result(self, entry: Notification) -> str:
-        """Return the outcome in words, and the status of the response."""
+        """Return the outcome and the status of the response."""
         return f"{entry.outcome.replace('_', ' ')}, {entry.status}"
 
     @admin.display(description="history")
     def history(self, entry: Notification) -> str:
-        """Return the attempts and their result, in a sentence."""
+        """Return a sentence on the attempts and their results."""
         return printable(
             describe_outcome(msgspec.convert(entry, StoredEntry, from_attributes=True))
         )
 
-    @admin.display(description="body", empty_value="not kept")
+    @admin.display(description="body", empty_value="not stored")
     def formatted_body(self, entry: Notification) -> SafeString | None:
         """Return the body, indented if it is JSON and truncated if it is long."""
         if entry.body is None:
             return None
         return format_html('<pre style="white-space: pre-wrap">{}</pre>', format_body(entry.body))
 
-    @admin.action(description="Replay: record them again", permissions=["replay"])
+    @admin.action(description="Replay", permissions=["replay"])
     def replay(self, request: HttpRequest, queryset: QuerySet[Notification]) -> None:
         """Record the selected entries again, oldest first, and show the results."""
-        ids = list(queryset.order_by("id").values_list("id", flat=True)[: MOST + 1])
-        if len(ids) > MOST:
-            text = f"Select {MOST} at most, or run: manage.py hookrow replay"
+        ids = list(queryset.order_by("id").values_list("id", flat=True)[: MAX_REPLAYED + 1])
+        if len(ids) > MAX_REPLAYED:
+            text = f"Select at most {MAX_REPLAYED}, or run: manage.py hookrow replay"
             self.message_user(request, text, messages.ERROR)
             return
         counts: Counter[str] = Counter()
@@ -125,11 +125,12 @@ class NotificationAdmin(LargeTableAdmin):
             for group in matching_entries(log, Query(ids=ids)):
                 counts += _replay(group)
         except HookrowError as error:
-            text = f"Stopped after {counts.total()}: {error}"
+            text = f"Stopped after {pluralize(counts.total(), 'notification')}: {error}"
             self.message_user(request, text, messages.ERROR)
             return
         if not counts:
-            self.message_user(request, "None of them is in the log any more.", messages.WARNING)
+            text = "The selected notifications are no longer in the log."
+            self.message_user(request, text, messages.WARNING)
             return
         results = ", ".join(f"{number} {name}" for name, number in counts.items())
         self.message_user(
@@ -137,7 +138,7 @@ class NotificationAdmin(LargeTableAdmin):
         )
 
     def search(self, queryset: QuerySet[Notification], term: str) -> QuerySet[Notification]:
-        """Return the entries of an address or a message, or with that number."""
+        """Return the entries with an address, a message id or a number."""
         named = Q(recipient=stored_recipient(term)) | Q(message_id=stored_message_id(term))
         return queryset.filter(named | Q(id=int(term)) if _NUMBER.fullmatch(term) else named)
 
@@ -158,12 +159,12 @@ class NotificationAdmin(LargeTableAdmin):
 
 
 def _replay(entries: Sequence[StoredEntry]) -> Counter[str]:
-    """Record a group again; return how often each result occurred."""
+    """Record a group of entries again; return how often each result occurred."""
     arrivals = arrivals_of(entries, conf.parse)
     outcomes = replay(store(), arrivals) if arrivals else []
     counts = Counter(map(_name, outcomes))
     if len(arrivals) < len(entries):
-        counts["without the body that came"] = len(entries) - len(arrivals)
+        counts["without a stored body"] = len(entries) - len(arrivals)
     return counts
 
 

@@ -1,4 +1,4 @@
-"""The Django app: the endpoint and the log."""
+"""The Django app of the endpoint and the log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from django.core.checks import register
 
 
 class HookrowConfig(AppConfig):
-    """`INSTALLED_APPS += ["hookrow.django"]`."""
+    """The app in `INSTALLED_APPS`: "hookrow.django"."""
 
     name = "hookrow.django"
     label = "hookrow"

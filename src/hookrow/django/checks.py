@@ -1,6 +1,6 @@
-"""System checks of the settings and of the models they name; docs/hosts/django.md lists the ids.
+"""System checks of the settings and of the models that they name.
 
-The ids are stable. No check queries a database or creates a file.
+docs/hosts/django.md lists the ids, which are stable. No check queries a database or creates a file.
 """
 
 # ruff: noqa: SLF001 - `_meta` is a public name of Django
@@ -33,18 +33,19 @@ from hookrow.providers.postmark import SHORTEST_SECRET, Postmark
 Found: TypeAlias = list[CheckMessage]
 
 _SETTINGS = f"The settings are {', '.join(NAMES)}."
-_CHECKED_APART = {"SECRET", "PREVIOUS_SECRET", "DATABASE", "TABLES", "LOG"}
+_WITH_OTHER_IDS = {"SECRET", "PREVIOUS_SECRET", "DATABASE", "TABLES", "LOG"}
+"""Settings whose mistakes are reported by other checks."""
 
 
 def check(app_configs: Sequence[AppConfig] | None, **_: object) -> Found:
-    """Check everything that can be checked without a database."""
+    """Return the mistakes in the settings and in the mapping of the models."""
     del app_configs
     found: Found = []
     _check_settings(found)
     with _reporting(
         found,
         ConfigurationError,
-        hint="HOOKROW['DATABASE'] is an alias of DATABASES, on PostgreSQL or SQLite.",
+        hint="Set HOOKROW['DATABASE'] to an alias of DATABASES, on PostgreSQL or SQLite.",
         id="hookrow.E004",
     ):
         check_alias(conf.database)
@@ -66,29 +67,29 @@ def _reporting(found: Found, kind: type[Exception], **message: str) -> Iterator[
 
 
 def _check_settings(found: Found) -> None:
-    hint = "HOOKROW = {'SECRET': os.environ['HOOKROW_SECRET']}, for example."
+    hint = "For example: HOOKROW = {'SECRET': os.environ['HOOKROW_SECRET']}."
     with _reporting(found, ConfigurationError, hint=hint, id="hookrow.E001"):
         secrets = conf.secrets()
         Postmark(*secrets)
         shortest = min(map(len, secrets))
         if shortest < SHORTEST_SECRET:
             warning = Warning(
-                f"The secret has {shortest} characters and can be guessed.",
-                hint=f"Use {SHORTEST_SECRET} or more, the same as in the provider's webhook.",
+                f"The secret has only {shortest} characters, so that it can be guessed.",
+                hint=f"Use at least {SHORTEST_SECRET}, here and in the provider's webhook.",
                 id="hookrow.W002",
             )
             found.append(warning)
     with _reporting(found, ConfigurationError, hint=_SETTINGS, id="hookrow.E003"):
         conf.check_names()
         for name in NAMES:
-            if name not in _CHECKED_APART:
+            if name not in _WITH_OTHER_IDS:
                 getattr(conf, name.lower())
 
 
 def _check_models(found: Found) -> None:
     invalid = "docs/hosts/django.md describes the keys of HOOKROW['TABLES']."
-    missing = "In HOOKROW['TABLES'], a table is a model's label ('crm.Person'), a column a field."
-    limits = "docs/hosts/django.md describes what HOOKROW['TABLES'] can name without the ORM."
+    missing = "In HOOKROW['TABLES'], tables are labels of models ('crm.Person'), columns fields."
+    limits = "docs/hosts/django.md describes the limits of HOOKROW['TABLES']."
     with (
         _reporting(found, ConfigurationError, hint=invalid, id="hookrow.E003"),
         _reporting(found, SchemaMismatch, hint=missing, id="hookrow.E002"),
@@ -102,22 +103,19 @@ def _check_models(found: Found) -> None:
 def _spool() -> Iterator[CheckMessage]:
     if conf.spool is not None and (fault := _spool_fault(Path(conf.spool).absolute())):
         hint = (
-            "Set HOOKROW['SPOOL'] to a file in a folder of its own. If another user runs the "
-            "server, silence this."
+            "Set HOOKROW['SPOOL'] to a file in a folder of its own. If the server runs as another "
+            "user, add hookrow.E005 to SILENCED_SYSTEM_CHECKS."
         )
         yield Error(fault, hint=hint, id="hookrow.E005")
 
 
 def _spool_fault(path: Path) -> str | None:
-    """Return why the spool cannot be used, if so, without creating it.
-
-    The user of this command may not be the server's.
-    """
+    """Return why this user cannot use the spool, without creating it; None if there is no fault."""
     from hookrow.receiver.spool import Spool  # noqa: PLC0415 - loads sqlite3 only if there is a spool
 
     if not os.access(path, os.F_OK):
         writable = os.access(path.parent, os.W_OK | os.X_OK)
-        return None if writable else f"The spool {path} cannot be created in its folder."
+        return None if writable else f"The spool {path} cannot be created: check its folder."
     try:
         Spool(path)
     except ConfigurationError as error:
@@ -127,40 +125,31 @@ def _spool_fault(path: Path) -> str | None:
 
 def _nulls(mapping: ModelMapping) -> Iterator[CheckMessage]:
     for field in mapping.not_null():
-        yield Error(
-            NOT_NULL.format(field),
-            hint=f"Add null=True to {field}, then run makemigrations and migrate.{or_empty(field)}",
-            obj=field.model,
-            id="hookrow.E006",
-        )
+        remedy = f"Add null=True to {field}, then run makemigrations and migrate."
+        hint = f"{remedy}{or_empty(field)}"
+        yield Error(NOT_NULL.format(field), hint=hint, obj=field.model, id="hookrow.E006")
     for field in mapping.not_null(managed=False):
-        yield Warning(
-            NOT_NULL.format(field),
-            hint=(
-                f"Allow null for the column in the database, and add null=True to {field}."
-                f"{or_empty(field)}"
-            ),
-            obj=field.model,
-            id="hookrow.W005",
-        )
+        remedy = f"Allow null for the column in the database, and add null=True to {field}."
+        hint = f"{remedy}{or_empty(field)}"
+        yield Warning(NOT_NULL.format(field), hint=hint, obj=field.model, id="hookrow.W005")
 
 
 def _routers(mapping: ModelMapping, using: str) -> Iterator[CheckMessage]:
-    """Warn of models that the project and its admin look for in another database."""
+    """Warn of models that the project and its admin use in another database."""
     models = list(mapping.models.values())
     if mapping.log is not None:
         models.append(mapping.log)
         if not router.allow_migrate_model(using, mapping.log):
             yield Warning(
-                f"DATABASE_ROUTERS do not allow the log's table in the database {using!r}.",
-                hint="Let them migrate the app 'hookrow' there, or set HOOKROW['LOG'] to False.",
+                f"DATABASE_ROUTERS does not allow the log's table in the database {using!r}.",
+                hint="Allow the app 'hookrow' to migrate there, or set HOOKROW['LOG'] to False.",
                 id="hookrow.W003",
             )
     labels = [each._meta.label for each in models if router.db_for_write(each) != using]
     if labels:
         yield Warning(
-            f"HOOKROW['DATABASE'] is {using!r}, but the project keeps {', '.join(labels)} in "
-            "another database.",
+            f"HOOKROW['DATABASE'] is {using!r}, but DATABASE_ROUTERS uses another database for "
+            f"{', '.join(labels)}.",
             hint="Add a router to DATABASE_ROUTERS: docs/hosts/django.md has an example.",
             id="hookrow.W004",
         )
@@ -169,8 +158,11 @@ def _routers(mapping: ModelMapping, using: str) -> Iterator[CheckMessage]:
 def _indexes(mapping: ModelMapping, using: str) -> Iterator[CheckMessage]:
     for model, names, index in _missing_indexes(mapping, using):
         yield Warning(
-            f"No index serves the lookup by {' and '.join(names)}: it reads the whole table.",
-            hint=f"Add to its Meta: {index}. Or create one in the database, and silence this.",
+            f"No index supports the lookup by {' and '.join(names)}: it reads the whole table.",
+            hint=(
+                f"Add to its Meta: {index}. If the database has an index that the model does not "
+                "declare, add hookrow.W001 to SILENCED_SYSTEM_CHECKS."
+            ),
             obj=model,
             id="hookrow.W001",
         )
@@ -179,7 +171,7 @@ def _indexes(mapping: ModelMapping, using: str) -> Iterator[CheckMessage]:
 def _missing_indexes(
     mapping: ModelMapping, using: str
 ) -> Iterator[tuple[type[Model], Sequence[str], str]]:
-    """Yield the model and the fields of each lookup without an index, and an index for it."""
+    """Yield the model and the fields of each lookup without an index, and a suitable index."""
     names = {key: field.name for key, field in mapping.fields.items()}
     model, email = mapping.models["subscribers"], names["subscribers", "email"]
     fold = mapping.schema.subscribers.fold
@@ -203,14 +195,14 @@ _FOLDED_INDEX: dict[Fold, str] = {
 
 
 def _has_folded_index(model: type[Model], name: str, fold: Fold, using: str) -> bool:
-    """Return whether an index serves the comparison of emails by this fold."""
+    """Return whether an index supports the comparison of emails by this fold."""
     if fold in {"exact", "citext"}:
         return _has_index(model, [name])
-    serving: list[Expression] = [Lower(name)]
+    expressions: list[Expression] = [Lower(name)]
     if fold == "ascii":
         is_sqlite = connections[using].vendor == "sqlite"
-        serving = [Folded(name), Lower(name if is_sqlite else Collate(name, "C"))]
-    return any(each.expressions[:1] == (it,) for each in _declared(model) for it in serving)
+        expressions = [Folded(name), Lower(name if is_sqlite else Collate(name, "C"))]
+    return any(index.expressions[:1] == (it,) for index in _declared(model) for it in expressions)
 
 
 def _has_index(model: type[Model], names: Sequence[str]) -> bool:
@@ -225,7 +217,7 @@ def _has_index(model: type[Model], names: Sequence[str]) -> bool:
 
 
 def _declared(model: type[Model]) -> list[Any]:
-    """Return the indexes that a model declares, those of unique constraints included."""
+    """Return the indexes and the unique constraints that a model declares."""
     meta = model._meta
     constraints = [each for each in meta.constraints if isinstance(each, UniqueConstraint)]
     return [*(each for each in meta.indexes if isinstance(each, Index)), *constraints]

@@ -1,4 +1,4 @@
-"""The commands of `hookrow` that a project needs, with its settings in place of options."""
+"""The commands of `manage.py hookrow`, with the project's settings in place of options."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class Project:
         with opened.database.reading():
             tables = connections[conf.database].introspection.table_names()
         if opened.log is not None and table not in tables:
-            raise ConfigurationError(f"There is no table {table}. Run: manage.py migrate")
+            raise ConfigurationError(f"The table {table} does not exist. Run: manage.py migrate")
         yield opened
 
 
 def commands() -> click.Group:
-    """Return the commands, with the project's settings as they are now."""
+    """Return the commands, with the current settings of the project."""
     posting = {"secret": lambda: conf.secret, "mount_path": "", "host": "", "port": 0}
     return Commands(
         "hookrow",
@@ -136,21 +136,21 @@ def _check_migrations() -> CheckResult:
 
 
 def _endpoint() -> str:
-    """Return the endpoint's address at `manage.py runserver`."""
+    """Return the endpoint's URL at `manage.py runserver`."""
     try:
         return urljoin(RUNSERVER, reverse("hookrow:webhooks"))
     except NoReverseMatch:
         raise ConfigurationError(
-            "The project's URLs have no hookrow.django.urls: include them, or say --url."
+            "The project's URLs do not include hookrow.django.urls: include it, or use --url."
         ) from None
 
 
 def _adapted(
     command: click.Command, values: Mapping[str, object], **defaults: object
 ) -> click.Command:
-    """Return the command with values in place of some options, and defaults for others.
+    """Return the command with values in place of some options, and other defaults.
 
-    A value or a default may be a function, which is called when the command runs.
+    Values and defaults may be functions, which are called when the command runs.
     """
     adapted = copy(command)
     adapted.params = [copy(each) for each in command.params if each.name not in values]

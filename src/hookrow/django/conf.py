@@ -1,6 +1,6 @@
-"""The settings: the project's dict `HOOKROW`, with a property for each of its keys.
+"""The settings: one property for each key of the project's dict `HOOKROW`.
 
-They are read at each access, so that a test can override them.
+The dict is read at each access, so that tests can override it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Settings:
-    """The settings. A property raises `ConfigurationError` if its value cannot be used."""
+    """The settings. Each property raises `ConfigurationError` if its value cannot be used."""
 
     @property
     def secret(self) -> str | None:
@@ -51,15 +51,15 @@ class Settings:
         if given is None:
             if not apps.is_installed("hookrow.django.tables"):
                 raise ConfigurationError(
-                    "hookrow has no tables: name your models in HOOKROW['TABLES'], "
+                    "hookrow has no tables: map your models in HOOKROW['TABLES'], "
                     "or add 'hookrow.django.tables' to INSTALLED_APPS."
                 )
             given = Schema()
         schema = given if isinstance(given, Schema) else _schema(given)
         if schema.log not in {None, Schema().log}:
             raise ConfigurationError(
-                f"HOOKROW['TABLES']: the log cannot be in {schema.log!r}, because it has a model: "
-                "leave out 'log', or set it to None for no log."
+                f"HOOKROW['TABLES']: the log cannot use the table {schema.log!r}, because it has "
+                "a model: remove 'log', or set it to None to disable the log."
             )
         return schema if self.log else replace(schema, log=None)
 
@@ -94,25 +94,25 @@ class Settings:
         value = self._all().get("DEADLINE", 5.0)
         if isinstance(value, int | float) and value is not True and 0 < value <= TIMEOUT_MAX:
             return float(value)
-        raise ConfigurationError("HOOKROW['DEADLINE'] is a number of seconds, more than 0.")
+        raise ConfigurationError("HOOKROW['DEADLINE'] must be a positive number of seconds.")
 
     @property
     def observer(self) -> Observer | None:
         """The observer of all notifications, such as `Metrics(registry)`."""
-        expected = "an observer: Metrics(registry), for example"
+        expected = "an observer such as Metrics(registry)"
         return self._get("OBSERVER", None, Observer | None, expected)
 
     def secrets(self) -> Sequence[str]:
         """Return the accepted secrets. Raises `ConfigurationError` if there is none."""
         if not self.secret:
             raise ConfigurationError(
-                "hookrow has no secret: set HOOKROW = {'SECRET': ...} "
-                "to the one that the provider sends as X-Provider-Secret."
+                "hookrow has no secret: set HOOKROW['SECRET'] to the value that the provider "
+                "sends as X-Provider-Secret."
             )
         return [each for each in (self.secret, self.previous_secret) if each]
 
     def parse(self, body: bytes) -> Notification | None:
-        """Parse a body of the provider; return None if it has no supported notification."""
+        """Parse a body of the provider; return None if it is not supported."""
         return postmark.parse(body)
 
     def check_names(self) -> None:
@@ -125,7 +125,7 @@ class Settings:
     def _all(self) -> Mapping[str, Any]:
         given = getattr(settings, "HOOKROW", {})
         if not isinstance(given, Mapping):
-            raise ConfigurationError("HOOKROW is a dict: {'SECRET': ...}, for example.")
+            raise ConfigurationError("HOOKROW must be a dict, for example {'SECRET': ...}.")
         return given
 
     def _get(self, name: str, default: T, types: type | UnionType, expected: str) -> T:
@@ -133,14 +133,14 @@ class Settings:
         if isinstance(value, types):
             return value
         given = type(value).__name__
-        raise ConfigurationError(f"HOOKROW[{name!r}] is {expected}, not {given}.")
+        raise ConfigurationError(f"HOOKROW[{name!r}] must be {expected}, not {given}.")
 
     def _flag(self, name: str, *, default: bool) -> bool:
         return self._get(name, default, bool, "True or False")
 
 
 NAMES = tuple(name.upper() for name, each in vars(Settings).items() if isinstance(each, property))
-"""All settings."""
+"""The names of all settings."""
 
 conf = Settings()
 

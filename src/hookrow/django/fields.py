@@ -1,6 +1,6 @@
 """Fields and functions that store times and fold emails exactly as the SQL store does.
 
-On SQLite, equal times are therefore equal text, whichever of the two wrote them.
+On SQLite, equal times are therefore equal text, regardless of which of the two wrote them.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ else:  # Django's own are generic only in the stubs
 class UTCDateTimeField(_Time):
     """An aware time in UTC with microseconds, regardless of USE_TZ and TIME_ZONE.
 
-    A time without a zone is taken for UTC. SQLite stores text that always has six digits,
-    PostgreSQL a timestamp with time zone.
+    A time without a zone is in UTC. PostgreSQL stores a timestamp with time zone, and SQLite text,
+    which always has six fractional digits.
     """
 
     description = "Instant in UTC"
 
     def to_python(self, value: Any) -> Any:  # noqa: ANN401 - Django's own
-        """Return a time or a text in UTC; a date becomes its midnight."""
+        """Convert a time or text to UTC, and a date to its midnight."""
         if isinstance(value, str):
             value = super().to_python(value)
         if value is None or isinstance(value, datetime):
@@ -48,7 +48,7 @@ class UTCDateTimeField(_Time):
         connection: BaseDatabaseWrapper,
         prepared: bool = False,  # noqa: FBT001, FBT002 - Django's own
     ) -> Any:  # noqa: ANN401 - Django's own
-        """Return the database's value. On SQLite, Django itself would omit `.000000`."""
+        """Return the stored value. On SQLite, Django itself would omit `.000000`."""
         at = value if prepared else self.get_prep_value(value)
         if connection.vendor != "sqlite" or not isinstance(at, datetime):
             return at
@@ -57,7 +57,7 @@ class UTCDateTimeField(_Time):
     def from_db_value(
         self, value: datetime | None, expression: Expression, connection: BaseDatabaseWrapper
     ) -> datetime | None:
-        """Return UTC for a time that the backend returns in its own zone, or without one."""
+        """Convert a time, which the backend returns in its own zone or without a zone, to UTC."""
         del expression
         if value is None:
             return None
@@ -69,7 +69,7 @@ class UTCDateTimeField(_Time):
 
 
 class Folded(_Text):
-    """`Folded("email")`: ASCII letters in lower case, as `rules.fold` has them.
+    """`Folded("email")` converts ASCII letters to lower case, as `rules.fold` does.
 
     A query uses an index only if both have the same expression.
     """
@@ -81,13 +81,13 @@ class Folded(_Text):
     def as_postgresql(
         self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: str
     ) -> _AsSqlType:
-        """Lower ASCII letters only: plain lower() follows the database's locale."""
+        """Convert ASCII letters only: plain lower() depends on the database's locale."""
         template = '%(function)s(%(expressions)s COLLATE "C")'
         return self.as_sql(compiler, connection, template=template, **context)
 
 
 class UTCNow(_Moment):
-    """The database's time, for `db_default`; on SQLite in the format of `UTCDateTimeField`."""
+    """The current time of the database, for `db_default`, in the format of `UTCDateTimeField`."""
 
     template = "now()"
     output_field = UTCDateTimeField()
@@ -95,7 +95,7 @@ class UTCNow(_Moment):
     def as_sqlite(
         self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: str
     ) -> _AsSqlType:
-        """Write six digits, of which SQLite measures three."""
+        """Write six digits, although SQLite's clock has three."""
         template = "strftime('%%%%Y-%%%%m-%%%%d %%%%H:%%%%M:%%%%f000', 'now')"
         return self.as_sql(compiler, connection, template=template, **context)
 

@@ -1,4 +1,4 @@
-"""Admin lists that stay fast over tables with millions of rows.
+"""Admin lists that stay fast on tables with millions of rows.
 
 No query counts or sorts a whole table or fetches related rows one by one, and each search uses an
 index.
@@ -7,7 +7,7 @@ index.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
@@ -21,18 +21,11 @@ from hookrow.core.rules import fold, is_email
 from hookrow.django.conf import conf
 from hookrow.django.fields import Folded
 
-if TYPE_CHECKING:
-    _Admin = admin.ModelAdmin[Any]
-    _Paginator = Paginator[Any]
-else:  # Django's own are generic only in the stubs
-    _Admin = admin.ModelAdmin
-    _Paginator = Paginator
-
 MAX_ROWS = 10_000
-"""How many rows a list shows at most; filters and the search find others."""
+"""The most rows that a list shows; filters and the search find others."""
 
 
-class LimitedPaginator(_Paginator):
+class LimitedPaginator(Paginator):  # type: ignore[type-arg] # generic in the stubs only
     """Counts no more rows than it shows."""
 
     @cached_property
@@ -42,8 +35,8 @@ class LimitedPaginator(_Paginator):
         return int(rows[:MAX_ROWS].count())
 
 
-class LargeTableAdmin(_Admin):
-    """A model of many rows in the database of the settings, newest first."""
+class LargeTableAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # generic in the stubs only
+    """A model with many rows, newest first, in the database that hookrow uses."""
 
     paginator = LimitedPaginator
     show_full_result_count = False
@@ -53,29 +46,29 @@ class LargeTableAdmin(_Admin):
     list_max_show_all = 0
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Return all rows of the database that hookrow uses."""
+        """Return all rows."""
         return super().get_queryset(request).using(conf.database)
 
     def save_model(self, request: HttpRequest, obj: Model, form: Any, change: bool) -> None:  # noqa: ANN401, FBT001 - Django's own
-        """Save to the database that hookrow uses."""
+        """Save the row."""
         del request, form, change
         obj.save(using=conf.database)
 
     def response_action(self, request: HttpRequest, *args: Any, **more: Any) -> Any:  # noqa: ANN401 - passed on
-        """Run an action if all selected keys are valid; for others, Django would return a 500."""
+        """Run an action if all selected keys are valid: otherwise, Django would return a 500."""
         key = self.opts.pk
         try:
             for each in request.POST.getlist(ACTION_CHECKBOX_NAME):
                 key.run_validators(key.to_python(each))
         except ValidationError:
-            self.message_user(request, "What is selected is no row.", messages.ERROR)
+            self.message_user(request, "The selection is not valid.", messages.ERROR)
             return None
         return super().response_action(request, *args, **more)
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Return the rows that match the term: none if no column can hold it."""
+        """Return the rows that match the term; none if no column can hold it."""
         del request
         term = search_term.strip()
         if not term:
@@ -88,7 +81,7 @@ class LargeTableAdmin(_Admin):
 
 
 def email_starts_with(queryset: QuerySet[Any], email: str, term: str) -> QuerySet[Any]:
-    """Return the rows whose email starts with the term in any case, by a range of the index."""
+    """Return the rows whose email starts with the term, ignoring case, by a range of the index."""
     low = fold(term)
     return queryset.alias(_folded=Folded(email)).filter(
         _folded__gte=low, _folded__lt=f"{low}\U0010ffff"
@@ -101,18 +94,18 @@ class ConditionFilter(admin.SimpleListFilter):
     conditions: ClassVar[Mapping[str, Q]]
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:  # noqa: ANN401 - Django's own
-        """Return each name as in the URL and on the page."""
+        """Return the name of each condition in the URL and its label."""
         del request, model_admin
         return [(name, name.replace("_", " ")) for name in self.conditions]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Return the rows of the chosen condition; all rows for an unknown one."""
+        """Return the rows that meet the selected condition; all rows if it is unknown."""
         del request
         return queryset.filter(self.conditions.get(self.value() or "", Q()))
 
 
 def condition_filter(name: str, named: Mapping[str, Q]) -> type[ConditionFilter]:
-    """Return a filter class of that title."""
+    """Return a filter class with a title and conditions."""
     attributes = {
         "title": name,
         "parameter_name": f"{name}_is".replace(" ", "_"),

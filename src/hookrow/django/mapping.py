@@ -1,7 +1,7 @@
-"""Finds the models and fields that a `Schema` names, and describes them as tables and columns.
+"""Finds the models and fields that a `Schema` names, and describes their tables and columns.
 
-A role's table is a model's label ("crm.Person"), and its columns are fields. No database is
-queried.
+In the schema, a role's table is the label of a model ("crm.Person"), and its columns are fields. No
+database is queried.
 """
 
 # ruff: noqa: SLF001 - `_meta` is a public name of Django
@@ -35,13 +35,14 @@ from hookrow.stores.sql.columns import Column
 LOG = "hookrow.Notification"
 
 NOT_NULL = "{} does not allow null, but a reactivation sets it to null."
+"""The mistake of a field, to be formatted with it."""
 
 _OURS = {
     "hookrow_subscribers": "hookrow_tables.Subscriber",
     "hookrow_dispatches": "hookrow_tables.Dispatch",
     "hookrow_subscriptions": "hookrow_tables.Subscription",
 }
-"""The models of hookrow's own tables, which a schema names by default."""
+"""The models of hookrow's own tables, to which a schema refers by default."""
 
 _INSTALL = {
     "hookrow": " Add 'hookrow.django' to INSTALLED_APPS.",
@@ -53,7 +54,8 @@ _INSTALL = {
 class ModelMapping:
     """The models of a schema by role, and their fields by role and hookrow's name.
 
-    `schema` has the database's names instead; `columns` are by role and by that name.
+    `schema` is the same schema with the names of tables and columns, and `columns` has the columns
+    by role and name.
     """
 
     schema: Schema
@@ -64,7 +66,7 @@ class ModelMapping:
 
     @property
     def has_separate_rows(self) -> bool:
-        """Whether no row of one model is also a row of another, as in views it can be."""
+        """Whether no two models can have the same row, as models of views can."""
         written = [
             self.models[role]._meta
             for role in {role for role, ours in self.fields if ours in WRITTEN}
@@ -73,9 +75,9 @@ class ModelMapping:
         return all(each.managed for each in written) and len(tables) == len(written)
 
     def not_null(self, *, managed: bool = True) -> Sequence[AnyField]:
-        """Return the fields of managed or unmanaged models that must allow null but do not.
+        """Return the fields that must allow null but do not, of managed or of unmanaged models.
 
-        An unmanaged model may not agree with its table or view.
+        An unmanaged model may differ from its table or view.
         """
         nulled = [
             field
@@ -87,7 +89,7 @@ class ModelMapping:
 
 
 def map_models(schema: Schema, using: str) -> ModelMapping:
-    """Find every model and field. Raises `SchemaMismatch` for the first that cannot be used."""
+    """Find all models and fields. Raises `SchemaMismatch` for the first that cannot be used."""
     schema, connection = _with_messages(schema), connections[using]
     models = {name: _model_of(role) for name, role in schema.roles.items()}
     fields: dict[tuple[str, str], AnyField] = {}
@@ -116,12 +118,12 @@ def map_models(schema: Schema, using: str) -> ModelMapping:
 
 
 def find_model(label: str) -> type[Model]:
-    """Return the model of that label, also one that Django made for a many-to-many relation."""
+    """Return the model with a label, which may be one that Django created for a relation."""
     app, _, name = label.rpartition(".")
     if not app:
         labels = {each._meta.model_name: each._meta.label for each in apps.get_models()}
         suggestion = labels.get(name.lower(), f"app.{name}")
-        raise SchemaMismatch(f"The model {label!r} needs its app: write {suggestion!r}.")
+        raise SchemaMismatch(f"The model {label!r} needs its app: use {suggestion!r}.")
     if app not in apps.app_configs:
         hint = _INSTALL.get(app) or nearest(app, apps.app_configs)
         raise SchemaMismatch(f"There is no app {app!r} for the model {label!r}.{hint}")
@@ -133,19 +135,19 @@ def find_model(label: str) -> type[Model]:
         raise SchemaMismatch(f"The app {app!r} has no model {name!r}.{hint}")
     if swapped := found._meta.swapped:
         raise SchemaMismatch(
-            f"The settings replace the model {label!r} by {swapped!r}: name that one."
+            f"The settings replace the model {label!r} by {swapped!r}: use that model."
         )
     return found
 
 
 def or_empty(field: AnyField) -> str:
-    """Return another remedy for a field that does not allow null, if it holds text."""
+    """Return the alternative remedy for a field of text that does not allow null, if it is one."""
     is_text = isinstance(field, CharField | TextField)
-    return " Or write 'empty': '' in its role, for the empty text instead of null." * is_text
+    return " Or set 'empty': '' in its role, to store empty text instead of null." * is_text
 
 
 def _plain_values(reasons: Mapping[str, str | int]) -> Mapping[str, str | int]:
-    """Return the reasons without enums, as Django's choices are."""
+    """Return the reasons with plain values in place of enums, such as Django's choices."""
     return {
         word: int(value) if isinstance(value, int) else str(value)
         for word, value in reasons.items()
@@ -157,15 +159,15 @@ def _model_of(role: Role) -> type[Model]:
 
 
 def _with_messages(schema: Schema) -> Schema:
-    """Return the schema with the role `messages` if a foreign key leads to the list."""
+    """Return the schema with the role `messages`, if the list is reached by a foreign key."""
     role = schema.dispatches
     step, lookup, last = (role.columns.get("list_id") or "").partition(LOOKUP_SEP)
     if not lookup or schema.subscriptions is None:
         return schema
     if LOOKUP_SEP in last:
         raise NeedsORM(
-            f"{role.table}: the list of a dispatch can be reached over one foreign key, not over "
-            f"several as {step}{LOOKUP_SEP}{last}."
+            f"{role.table}: list_id can follow one foreign key, not several as in "
+            f"{step}{LOOKUP_SEP}{last}."
         )
     key = _field(_model_of(role), step)
     message = _related_model(key)
@@ -185,8 +187,7 @@ def _mapped_field(model: type[Model], role: Role, ours: str, path: str) -> AnyFi
         path = "pk"
     if LOOKUP_SEP in path:
         raise SchemaMismatch(
-            f"{role.table}: {ours} is changed or joined by, and cannot be reached through other "
-            f"models as {path!r}."
+            f"{role.table}: {ours} must be a field of this model, not of another model as {path!r}."
         )
     return _own_field(model, path)
 
@@ -197,7 +198,7 @@ def _where(
     mapped: Mapping[str, AnyField],
     connection: BaseDatabaseWrapper,
 ) -> Mapping[AnyField, Given]:
-    """Return the fields that hide rows, and the value that each of their columns must equal."""
+    """Return the fields that select rows, and the value that each of their columns must equal."""
     written = [field for ours, field in mapped.items() if ours in WRITTEN]
     where: dict[AnyField, Given] = {}
     for path, value in role.where.items():
@@ -205,14 +206,14 @@ def _where(
         if lookup:
             _related_model(_field(model, step))
             raise NeedsORM(
-                f"{role.table}: `where` hides rows by {path!r}, a field of another model: hide "
-                "them by a field of their own."
+                f"{role.table}: `where` names {path!r}, a field of another model: use a field of "
+                "this model."
             )
         field = _own_field(model, path)
         if field in written:
             raise SchemaMismatch(
-                f"{role.table} hides rows by {field.attname!r}, which notifications set: "
-                "hide them by another field."
+                f"{role.table}: `where` names {field.attname!r}, which notifications set: use "
+                "another field."
             )
         if value is not None and (value is not False or isinstance(field, BooleanField)):
             check_value(field, value)
@@ -223,7 +224,7 @@ def _where(
 def _database_role(
     role: Role, model: type[Model], mapped: Mapping[str, AnyField], where: Mapping[AnyField, Given]
 ) -> Role:
-    """Return the role with the names of its table and of the columns that have another name."""
+    """Return the role with the name of its table, and of each column that needs one."""
     named = Role(
         model._meta.db_table,
         where={column_name(field): value for field, value in where.items()},
@@ -240,21 +241,21 @@ def _check_table_name(model: type[Model], connection: BaseDatabaseWrapper) -> No
     table = model._meta.db_table
     if connection.vendor == "sqlite" and "." in table.replace('"."', ""):
         raise NeedsORM(
-            f"{model.__name__} has the db_table {table!r}: on SQLite, hookrow takes what is before "
-            "the dot for a database. Name the table without a dot."
+            f"{model.__name__} has the db_table {table!r}: on SQLite, hookrow takes the part "
+            "before the dot for the name of a database. Rename the table."
         )
 
 
 def _own_field(model: type[Model], name: str) -> AnyField:
-    """Return a field that is in the model's own table, not in that of a parent."""
+    """Return a field, which must be in the model's own table, not in that of a parent."""
     field = _field(model, name)
     if field.model._meta.db_table != model._meta.db_table:
         raise NeedsORM(
-            f"{field} is in another table than {model.__name__}: name the model that has all."
+            f"{field} is in another table than {model.__name__}: map a model with all fields."
         )
     if field.column is None:
         raise SchemaMismatch(
-            f"The primary key of {model.__name__} is composite: name one of its fields."
+            f"The primary key of {model.__name__} is composite: map one of its fields."
         )
     return field
 
@@ -275,5 +276,5 @@ def _field(model: type[Model], name: str) -> AnyField:
 def _related_model(field: AnyField) -> type[Model]:
     related = field.related_model
     if not isinstance(related, type):
-        raise SchemaMismatch(f"{field} leads to no other model.")
+        raise SchemaMismatch(f"{field} is not a foreign key.")
     return related

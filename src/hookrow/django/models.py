@@ -1,4 +1,4 @@
-"""The log and its companions, as models of the tables that hookrow's own migrations create."""
+"""Models of the log and its related tables, which hookrow's migration scripts create as well."""
 
 # ruff: noqa: DJ001 - null means unknown in the shared table
 
@@ -80,7 +80,7 @@ class Notification(models.Model):
 
 
 class Hours(models.Model):
-    """How many entries came in an hour, by their kind."""
+    """The number of entries of a kind that arrived in an hour."""
 
     pk = models.CompositePrimaryKey("hour", "record_type", "reason", "first_outcome")
     hour = UTCDateTimeField()
@@ -117,7 +117,7 @@ class MetaValue(models.Model):
 
 
 class SuppressionChange(models.Model):
-    """When the suppression of a row last changed, if its own table has no column for that."""
+    """The time at which a suppression last changed, for rows without a column for it."""
 
     pk = models.CompositePrimaryKey("role", "row_key")
     role: _Text = models.CharField(max_length=32)

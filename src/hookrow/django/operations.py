@@ -1,4 +1,4 @@
-"""Operations that hookrow's Django migrations use."""
+"""Operations of hookrow's Django migrations."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hookrow.migrations.scripts import scripts
 
 
 class BuildIndex(migrations.AddIndex):
-    """`AddIndex` for an index of hookrow's scripts, which may have built it already.
+    """`AddIndex` for an index that one of hookrow's scripts may have created before.
 
-    PostgreSQL builds it while others write to the table, so the migration must not be atomic.
+    PostgreSQL builds it concurrently, so the migration must not be atomic.
     """
 
     atomic = False
@@ -26,7 +26,7 @@ class BuildIndex(migrations.AddIndex):
         from_state: ProjectState,
         to_state: ProjectState,
     ) -> None:
-        """Build the index, unless it exists."""
+        """Create the index, unless it exists."""
         connection = schema_editor.connection
         model = to_state.apps.get_model(app_label, self.model_name)
         if schema_editor.collect_sql or not self.allow_migrate_model(connection.alias, model):

@@ -24,7 +24,7 @@ from hookrow.receiver.receiver import Receiver
 _lock = RLock()
 
 _CLOSE_TIMEOUT = 5.0
-"""In seconds; how long a replaced receiver may take to record what is queued."""
+"""In seconds; the time limit for a replaced receiver to record the queued notifications."""
 
 
 def receiver() -> Receiver:
@@ -40,14 +40,14 @@ def store() -> DjangoStore:
 
 
 class SyncReceiver(Receiver):
-    """Records in the request's own thread, and sends the signals there."""
+    """Records in the thread of the request, and sends the signals there."""
 
     def __init__(self, provider: Postmark, store: DjangoStore, **options: Any) -> None:  # noqa: ANN401 - passed on
         super().__init__(provider, store, **options)
         self._using = store.using
 
     def on_outcome(self, arrival: Arrival, outcome: Outcome) -> None:
-        """Send the signal: inside a transaction of the project, after its commit."""
+        """Send the signal, or, inside a transaction of the project, send it after the commit."""
         if connections[self._using].in_atomic_block:
             on_commit(partial(send, arrival, outcome), using=self._using)
         else:
@@ -55,12 +55,12 @@ class SyncReceiver(Receiver):
 
 
 class BatchReceiver(SyncReceiver):
-    """Records in a thread of its own; a thread for hooks sends the signals that have listeners."""
+    """Records in a thread of its own, and sends signals in the thread for hooks."""
 
     def on_outcome(self, arrival: Arrival, outcome: Outcome) -> None:
-        """Queue the signal for the thread for hooks, if it has listeners.
+        """Queue the signal, if it has listeners.
 
-        Inside a transaction of the project, which records in its own thread, send it as usual.
+        A transaction of the project records in its own thread; it sends the signal as usual.
         """
         if connections[self._using].in_atomic_block:
             super().on_outcome(arrival, outcome)
@@ -98,7 +98,7 @@ def _receiver() -> Receiver:
 
 
 class _Observers(Observers):
-    """Closes the connections of the thread that collects metrics."""
+    """Closes the connections of the thread that collects the gauges."""
 
     def collect(self) -> None:
         """Collect the gauges of each observer."""
@@ -114,7 +114,7 @@ def _send(arrival: Arrival, outcome: Outcome) -> None:
 
 @contextmanager
 def _own_connections() -> Iterator[None]:
-    """Close connections as Django does before and after a request, in a thread without requests."""
+    """Close old connections, as Django does before and after a request."""
     close_old_connections()
     try:
         yield

@@ -1,4 +1,4 @@
-"""The Django store: the SQL store on the project's own connection, and on its models' tables."""
+"""The Django store: the SQL store on the project's own connection and the tables of its models."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class DjangoStore(SQLStore):
         self._queries = self._built
 
     def _record_mapping(self) -> None:
-        """Record it if hookrow's transaction has ended: the project's may yet wait for a row."""
+        """Record the mapping, unless the project's transaction continues and may wait for rows."""
         if not connections[self.using].in_atomic_block:
             super()._record_mapping()
 
@@ -69,13 +69,13 @@ def check_alias(using: str) -> None:
         raise ConfigurationError(NOT_ON.format(connection.vendor))
     if not connection.settings_dict["AUTOCOMMIT"]:
         raise ConfigurationError(
-            f"DATABASES[{using!r}] has AUTOCOMMIT off, so nothing would be committed: remove it, "
-            "or use another alias."
+            f"DATABASES[{using!r}] has AUTOCOMMIT off, so that nothing would be committed: remove "
+            "AUTOCOMMIT, or use another alias."
         )
 
 
 class _QuotesTables(Dialect):
-    """Quotes the names of tables as Django does, for which a dot is a part of the name."""
+    """Quotes the names of tables as Django does: a dot is a part of the name."""
 
     def __init__(self, quote: Callable[[str], str]) -> None:
         self._quote = quote
@@ -99,7 +99,7 @@ _DIALECTS: Mapping[str, Callable[[Callable[[str], str]], Dialect]] = {
 
 
 class DjangoDatabase:
-    """The database of an alias, on the current thread's connection; see `connections.Database`.
+    """The database of an alias; see `connections.Database`. Each thread has its own connection.
 
     Inside a transaction of the project, a transaction is a savepoint.
     """
@@ -118,12 +118,12 @@ class DjangoDatabase:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Connect to read, in the project's transaction or in none."""
+        """Connect to read, in the project's transaction if there is one."""
         with reading(self._using) as connection:
             yield CursorConnection(connection)
 
     def close(self) -> None:
-        """Do nothing: the connections are the project's."""
+        """Do nothing: the connections belong to the project."""
 
     def __str__(self) -> str:
         return f"DATABASES[{self._using!r}]"
@@ -134,9 +134,9 @@ _TIMESTAMPTZ = 1184
 
 
 class CursorConnection:
-    """A `Connection` on top of the project's.
+    """A `Connection` that uses the project's.
 
-    Passes lists of parameters, because without one Django does not read `%%` as `%`.
+    It always passes a list of parameters: without one, Django does not replace `%%` by `%`.
     """
 
     autocommits = False
@@ -154,19 +154,19 @@ class CursorConnection:
             return rows
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
-        """Return the driver's count."""
+        """Return the number of affected rows."""
         with self._connection.cursor() as cursor:
             cursor.execute(sql, list(parameters))
             count: int = cursor.rowcount
             return count
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run it with one call of the driver."""
+        """Execute a statement once for each row of parameters."""
         with self._connection.cursor() as cursor:
             cursor.executemany(sql, list(rows))
 
     def _aware(self, rows: Sequence[Row], description: Sequence[Any]) -> Sequence[Row]:
-        """Return times with their time zone, which Django removes if USE_TZ is off."""
+        """Add the time zone to times, which Django returns without one if USE_TZ is off."""
         places = {place for place, each in enumerate(description) if each[1] == _TIMESTAMPTZ}
         zone = ZoneInfo(self._connection.timezone_name)
         return [
@@ -178,4 +178,4 @@ class CursorConnection:
         ]
 
 
-AT_THREAD_END.add(connections.close_all)  # no request closes those of hookrow's threads
+AT_THREAD_END.add(connections.close_all)  # Django closes connections at the end of requests only

@@ -1,4 +1,4 @@
-"""Manual suppression in the admin of any model that plays the subscribers.
+"""Manual suppression in the admin of the model of the subscribers.
 
 `class PersonAdmin(SuppressionAdmin)` adds the two actions to the admin of a project's own model.
 """
@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
@@ -24,36 +24,31 @@ from hookrow.django.receiver import store
 from hookrow.errors import HookrowError
 from hookrow.receiver.manual import change_suppression
 
-if TYPE_CHECKING:
-    _Admin = admin.ModelAdmin[Any]
-else:  # Django's own is generic only in the stubs
-    _Admin = admin.ModelAdmin
-
-MOST = 100
-"""How many subscribers one action changes: each has a transaction, and the page waits."""
+MAX_CHANGED = 100
+"""The most subscribers that one action changes: each has a transaction, and the page waits."""
 
 
 class ReasonForm(forms.Form):
-    """Asks for the reason of a change."""
+    """The reason of a change."""
 
     reason = forms.CharField(max_length=200, widget=AdminTextInputWidget)
 
 
-class SuppressionAdmin(_Admin):
+class SuppressionAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # generic in the stubs only
     """Adds the actions "suppress" and "lift", for users who may change the model.
 
     Both ask for a reason. The log keeps each change as a notification with the user's name. A
-    subclass with actions of its own names these two as well.
+    subclass that sets `actions` must include these two.
     """
 
     actions = ("suppress", "lift")
 
-    @admin.action(description="Suppress: send no more mail to them", permissions=["change"])
+    @admin.action(description="Suppress", permissions=["change"])
     def suppress(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-        """Suppress the selected subscribers; their rows keep the reason."""
+        """Suppress the selected subscribers; their rows and the log keep the reason."""
         return self._change(request, queryset, suppress=True)
 
-    @admin.action(description="Lift their suppression", permissions=["change"])
+    @admin.action(description="Lift suppression", permissions=["change"])
     def lift(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
         """Lift the suppression of the selected subscribers; the log keeps the reason."""
         return self._change(request, queryset, suppress=False)
@@ -61,42 +56,45 @@ class SuppressionAdmin(_Admin):
     def _change(
         self, request: HttpRequest, queryset: QuerySet[Any], *, suppress: bool
     ) -> HttpResponse | None:
-        """Ask for a reason, or apply the change with the given one and show the result."""
-        rows = list(queryset[: MOST + 1])
-        if len(rows) > MOST:
-            self.message_user(request, f"Select {MOST} at most.", messages.ERROR)
+        """Ask for a reason; if the form has one, apply the change and show the result."""
+        rows = list(queryset[: MAX_CHANGED + 1])
+        if len(rows) > MAX_CHANGED:
+            self.message_user(request, f"Select at most {MAX_CHANGED}.", messages.ERROR)
             return None
         if not rows:
-            self.message_user(request, "None of them is there any more.", messages.WARNING)
+            text = "The selected subscribers no longer exist."
+            self.message_user(request, text, messages.WARNING)
             return None
         form = ReasonForm(request.POST if "reason" in request.POST else None)
         if not form.is_valid():
             return self._ask(request, rows, form, suppress=suppress)
         done = 0
         try:
-            rows = [row for row in rows if self._is_found(request, row)]
+            rows = [row for row in rows if self._finds_itself(request, row)]
             for row in rows:
                 done += self._record(request, row, form.cleaned_data["reason"], suppress=suppress)
         except HookrowError as error:
-            self.message_user(request, f"Stopped after {done}: {error}", messages.ERROR)
+            text = f"Stopped after {pluralize(done, 'subscriber')}: {error}"
+            self.message_user(request, text, messages.ERROR)
             return None
-        text = f"{pluralize(done, 'suppression')} {'set' if suppress else 'lifted'}."
+        text = "{} suppressed." if suppress else "Suppression of {} lifted."
+        text = text.format(pluralize(done, "subscriber"))
         if done < len(rows):
-            text += f" {len(rows) - done} could not be: see the log of notifications."
+            text += f" {len(rows) - done} not changed: see the log of notifications."
         self.message_user(request, text, messages.SUCCESS if done else messages.WARNING)
         return None
 
-    def _is_found(self, request: HttpRequest, row: Any) -> bool:  # noqa: ANN401 - any model's
-        """Return whether the row's address finds the row; warn if it finds another."""
+    def _finds_itself(self, request: HttpRequest, row: Any) -> bool:  # noqa: ANN401 - any model's
+        """Return whether the row's address finds no other row; warn if it does."""
         found = _find(_value(row, "email"))
         if found in {None, _value(row, "id")}:
             return True
-        text = f"{row} is left as it is: what comes for its address goes to another row, {found}."
+        text = f"{row} was not changed: notifications for its address change the row {found}."
         self.message_user(request, text, messages.WARNING)
         return False
 
     def _record(self, request: HttpRequest, row: Any, reason: str, *, suppress: bool) -> bool:  # noqa: ANN401 - any model's
-        """Record the change as a notification; return whether the row has it."""
+        """Record the change as a notification; return whether it was applied."""
         outcome = change_suppression(
             store(),
             conf.parse,
@@ -118,7 +116,7 @@ class SuppressionAdmin(_Admin):
     ) -> HttpResponse:
         context = {
             **self.admin_site.each_context(request),
-            "title": "Suppress" if suppress else "Lift suppressions",
+            "title": "Suppress" if suppress else "Lift suppression",
             "action": "suppress" if suppress else "lift",
             "action_checkbox_name": ACTION_CHECKBOX_NAME,
             "form": form,

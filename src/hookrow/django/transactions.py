@@ -1,18 +1,18 @@
 """Transactions on the project's own connection, and their errors as a `StoreError`.
 
 hookrow's own transaction has a time limit: if the server does not respond, its connection is
-closed. Inside a transaction of the project it is a savepoint: no connection is closed, and the
+closed. Inside a transaction of the project, it is a savepoint: no connection is closed, and the
 project's limits are restored at its end.
 """
 
-# ruff: noqa: ANN401 - connections are those of any backend, with names that only one has
+# ruff: noqa: ANN401 - connections of different backends have different attributes
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from contextvars import copy_context
 from functools import partial
 from math import isinf
@@ -41,32 +41,32 @@ from hookrow.stores.watch import TRANSACTION_TIMEOUT, watch
 def begin(using: str) -> Iterator[BaseDatabaseWrapper]:
     """Begin a transaction, and commit it at the end of the block. Raises a `StoreError`.
 
-    It takes no longer than `limited_to` allows, except for what `_savepoint` cannot limit.
+    It takes no longer than `limited_to` allows. In a transaction of the project, this applies to
+    the statements of the block only.
     """
     with store_errors():
         connection = connections[using]
         if not connection.in_atomic_block and not connection.get_autocommit():
             raise Unavailable("The project has turned off autocommit: nothing would be committed.")
-        begin = _savepoint if connection.in_atomic_block else _own
-        with begin(connection):
+        transaction = _savepoint if connection.in_atomic_block else _own_transaction
+        with transaction(connection):
             yield connection
 
 
 @contextmanager
 def reading(using: str) -> Iterator[BaseDatabaseWrapper]:
-    """Connect to read, on a new connection if the last one was lost. Raises a `StoreError`.
+    """Connect to read; a lost connection is replaced. Raises a `StoreError`.
 
-    Django replaces lost connections between requests, which hookrow's own threads do not have.
-    On PostgreSQL a statement may take as long as `limited_to` allows.
+    On PostgreSQL, a statement may take as long as `limited_to` allows.
     """
     connection = connections[using]
     with store_errors(), ExitStack() as stack:
         if not connection.in_atomic_block:
-            _replace_if_lost(connection)
+            _close_if_lost(connection)
             if connection.vendor == "postgresql" and not isinf(left()):
-                stack.enter_context(_bounded(connection))
+                stack.enter_context(_connections_watched(connection))
                 stack.enter_context(atomic(using))
-                _execute(connection, limit_statements())
+                _fetch_row(connection, limit_statements())
         yield connection
 
 
@@ -75,11 +75,11 @@ def store_errors() -> Iterator[None]:
     """Raise a `StoreError` for a database error of the block."""
     try:
         yield
-    except TransactionManagementError as error:  # the project's transaction has failed before
+    except TransactionManagementError as error:  # an earlier statement of the project has failed
         raise Unavailable(type(error).__name__) from error
     except Error as error:
         raise store_error(error.__cause__ or error) from error
-    except (UnicodeError, OverflowError) as error:  # the driver cannot write a value
+    except (UnicodeError, OverflowError) as error:  # the driver cannot encode a value
         raise Rejected(type(error).__name__) from error
 
 
@@ -89,15 +89,15 @@ def _savepoint(connection: BaseDatabaseWrapper) -> Iterator[None]:
 
     A rollback to the savepoint restores the former limits, but releasing it does not.
     """
-    if connection.vendor != "postgresql":
+    if connection.vendor == "sqlite":
         with _sqlite_timeout(connection), atomic(connection.alias):
             yield
         return
     with atomic(connection.alias):
-        former = _execute(connection, lower_limits())
+        former = _fetch_row(connection, lower_limits())
         with connection.execute_wrapper(_execute_in_time):
             yield
-        _execute(connection, restore_limits(), former[:2])
+        _fetch_row(connection, restore_limits(), former[:2])
 
 
 def _execute_in_time(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
@@ -111,17 +111,18 @@ def _execute_in_time(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
 
 
 @contextmanager
-def _own(connection: BaseDatabaseWrapper) -> Iterator[None]:
+def _own_transaction(connection: BaseDatabaseWrapper) -> Iterator[None]:
     """Begin hookrow's own transaction, with time limits."""
-    with _bounded(connection):
-        _replace_if_lost(connection)
-        with _sqlite_timeout(connection), _begun(connection):
+    watched = _connections_watched if connection.vendor == "postgresql" else nullcontext
+    with watched(connection):
+        _close_if_lost(connection)
+        with _sqlite_timeout(connection), _begin(connection):
             yield
             _limit_busy_timeout(connection)  # because the commit may wait for readers
 
 
-def _begun(connection: BaseDatabaseWrapper) -> ExitStack:
-    """Begin a transaction, on a new connection if the server closed the idle one."""
+def _begin(connection: BaseDatabaseWrapper) -> ExitStack:
+    """Begin a transaction, on a new connection if the server has closed the idle one."""
     idle = connection.connection
     try:
         return _begin_once(connection)
@@ -138,59 +139,52 @@ def _begin_once(connection: BaseDatabaseWrapper) -> ExitStack:
             stack.enter_context(_immediate(connection))
         stack.enter_context(atomic(connection.alias))
         if connection.vendor == "postgresql":
-            _execute(connection, set_limits())
+            _fetch_row(connection, set_limits())
         return stack.pop_all()
 
 
-def _execute(
+def _fetch_row(
     connection: BaseDatabaseWrapper, statement: str, values: Sequence[Any] = ()
 ) -> Sequence[Any]:
-    """Execute a statement and return its row."""
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
         row: Sequence[Any] = cursor.fetchone()
         return row
 
 
-def _replace_if_lost(connection: BaseDatabaseWrapper) -> None:
+def _close_if_lost(connection: BaseDatabaseWrapper) -> None:
+    """Close a lost connection. Django does so between requests, but threads have no requests."""
     if connection.errors_occurred:
         connection.close_if_unusable_or_obsolete()
 
 
 @contextmanager
-def _bounded(connection: Any) -> Iterator[None]:
-    """Close the connection, or one that replaces it in the block, if it takes too long."""
-    if connection.vendor != "postgresql":
-        yield
-        return
-    with ExitStack() as stack:
-        connect = connection.get_new_connection
+def _connections_watched(connection: Any) -> Iterator[None]:
+    """Close the connection to PostgreSQL, or one that replaces it in the block, at the time limit.
 
-        def connect_bounded(parameters: dict[str, Any]) -> Any:
+    The method that connects is replaced for the whole block: at the end of a transaction, Django
+    connects again if the connection was lost.
+    """
+    connect, patched = connection.get_new_connection, "get_new_connection" in vars(connection)
+    with ExitStack() as stack:
+
+        def connect_in_time(parameters: dict[str, Any]) -> Any:
             # A thread that is abandoned ends by itself.
             parameters.setdefault("connect_timeout", int(TRANSACTION_TIMEOUT))
             made = _connect_in_time(connection, partial(connect, parameters))
             stack.enter_context(watch.over_driver(made))
             return made
 
-        stack.enter_context(_connecting_by(connection, connect_bounded))
-        there = connection.connection
-        if there is not None and not there.closed:
-            stack.enter_context(watch.over_driver(there))
-        yield
-
-
-@contextmanager
-def _connecting_by(connection: Any, connect: Callable[..., Any]) -> Iterator[None]:
-    """Replace the method that connects, during the block."""
-    outer = vars(connection).get("get_new_connection")
-    connection.get_new_connection = connect
-    try:
-        yield
-    finally:
-        del connection.get_new_connection
-        if outer is not None:  # blocks are nested if a hook of the project's runs at the commit
-            connection.get_new_connection = outer
+        current = connection.connection
+        if current is not None and not current.closed:
+            stack.enter_context(watch.over_driver(current))
+        connection.get_new_connection = connect_in_time
+        try:
+            yield
+        finally:
+            del connection.get_new_connection
+            if patched:  # by an outer block: a hook at the commit may record, too
+                connection.get_new_connection = connect
 
 
 def _connect_in_time(connection: Any, connect: Callable[[], Any]) -> Any:
@@ -243,7 +237,7 @@ def _immediate(connection: Any) -> Iterator[None]:
 
 @contextmanager
 def _sqlite_timeout(connection: Any) -> Iterator[None]:
-    """Limit SQLite's wait for its file to the remaining time, until the end of the block."""
+    """Limit the time that SQLite waits for locks of its file to the time that is left."""
     if connection.vendor != "sqlite":
         yield
         return

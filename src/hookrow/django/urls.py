@@ -1,4 +1,7 @@
-"""The URLs: `path("mail/", include("hookrow.django.urls"))`, with or without the slash."""
+"""The URL of the endpoint: `path("mail/", include("hookrow.django.urls"))`.
+
+The slash at the end of the endpoint's path is optional.
+"""
 
 from __future__ import annotations
 
@@ -26,5 +29,5 @@ class _Endpoint(URLPattern):
 
 urlpatterns = [
     _Endpoint(RoutePattern(_PATH, name="webhooks", is_endpoint=True), webhooks, name="webhooks"),
-    re_path(f"^[/]?{_PATH}/?$", webhooks),  # also below path("mail", ...)
+    re_path(f"^[/]?{_PATH}/?$", webhooks),  # with path("mail", ...), it begins with a slash
 ]

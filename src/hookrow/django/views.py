@@ -1,4 +1,4 @@
-"""The endpoint as one Django view for WSGI and ASGI, whose only access check is the secret."""
+"""The endpoint: one Django view for WSGI and ASGI, whose only access check is the secret."""
 
 from __future__ import annotations
 
@@ -33,12 +33,11 @@ log = logging.getLogger("hookrow")
 @csrf_exempt
 @login_not_required
 def webhooks(request: HttpRequest) -> HttpResponse:
-    """Respond to a notification, without the transaction of `ATOMIC_REQUESTS`.
+    """Respond to a notification, outside the transaction of `ATOMIC_REQUESTS`.
 
-    On WSGI, the secret is checked before any byte of the body is read. On ASGI, Django reads the
-    body first.
+    On WSGI, the secret is checked before the body is read. On ASGI, Django reads the body first.
     """
-    # The URLconf has checked the path, wherever it is mounted.
+    # The URLconf has checked the path below its mount path.
     head = head_of(request, ENDPOINT)
     return django_response(_respond(request, head), head)
 
@@ -48,14 +47,14 @@ for _alias in connections:
 
 
 def django_response(response: Response, head: RequestHead) -> HttpResponse:
-    """Convert a response to Django's type."""
+    """Convert a response to a Django response."""
     headers = {"Content-Length": str(len(response.body)), REQUEST_ID_HEADER: head.request_id}
     headers |= response.headers
     return HttpResponse(response.body, status=response.status, headers=headers)
 
 
 def head_of(request: HttpRequest, path: str, root: str = "") -> RequestHead:
-    """Return the head of a request, at a path that the URLconf has checked."""
+    """Return the head of a request, with a path that the URLconf has checked."""
     headers = [
         (name.encode("latin-1", "replace"), value.encode("latin-1", "replace"))
         for name, value in request.headers.items()
@@ -80,7 +79,7 @@ def _respond(request: HttpRequest, head: RequestHead) -> Response:
     if isinstance(body, Refusal):
         return handler.refuse(head, body)
     admitted = Request(head, body)
-    if connections[conf.database].in_atomic_block:  # a test's, whose rows no other thread sees
+    if connections[conf.database].in_atomic_block:  # of a test: no other thread sees its rows
         return handler.record_directly(admitted)
     if not conf.group_commit:
         handler.start()
@@ -89,11 +88,8 @@ def _respond(request: HttpRequest, head: RequestHead) -> Response:
 
 
 def _read_body(request: HttpRequest, head: RequestHead) -> bytes | Refusal:
-    """Read the body, without the project's limits; return it, or the reason to refuse it.
-
-    If a middleware has read it already, Django returns it again.
-    """
-    # Django's stubs lack this attribute, and no public one has the information.
+    """Read the body, without the project's limits; return it, or the reason to refuse it."""
+    # No public attribute says whether a middleware has read the body, which Django then keeps.
     if isinstance(request, WSGIRequest) and not request._read_started:  # type: ignore[attr-defined] # noqa: SLF001
         return wsgi.read_body(head, request.environ)
     body: bytes = request.read(LARGEST_BODY + 1)

@@ -1,1 +1,1 @@
-"""hookrow's own four tables as a Django app, for a project that has none."""
+"""A Django app with hookrow's own four tables, for projects without models for them."""

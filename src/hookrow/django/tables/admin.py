@@ -1,4 +1,4 @@
-"""The four tables in the admin. Columns that notifications set are read-only."""
+"""The four tables in the admin. The columns that notifications set are read-only."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _STATE = condition_filter(
 
 @admin.register(Subscriber)
 class SubscriberAdmin(LargeTableAdmin, SuppressionAdmin):
-    """Subscribers, with actions that suppress them for a reason."""
+    """Subscribers, with actions that suppress them and lift suppressions."""
 
     list_display = ("email", "suppressed_at", "suppression_reason", "created_at")
     list_filter = (_STATE,)
     fields = ("email", *SUPPRESSION, "created_at")
     readonly_fields = (*SUPPRESSION, "created_at")
     search_fields = ("email",)
-    search_help_text = "The beginning of the address."
+    search_help_text = "The beginning of an address."
 
     def search(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
         """Return the subscribers whose email starts with the term."""
@@ -54,31 +54,31 @@ class ListAdmin(LargeTableAdmin):
         return queryset.filter(name__icontains=term)
 
 
-class _OfSubscribers(LargeTableAdmin):
-    """Rows of a subscriber in a list."""
+class _SubscriberRowsAdmin(LargeTableAdmin):
+    """A model that refers to a subscriber and a list."""
 
     autocomplete_fields = ("subscriber", "list")
     list_select_related = ("subscriber", "list")
     search_fields = ("subscriber__email",)
 
     def search(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
-        """Return the rows of the subscriber with that email."""
+        """Return the rows of the subscriber with an email."""
         return queryset.filter(subscriber__in=_with_email(term))
 
 
 @admin.register(Subscription)
-class SubscriptionAdmin(_OfSubscribers):
-    """The subscribers of lists."""
+class SubscriptionAdmin(_SubscriberRowsAdmin):
+    """Subscriptions."""
 
     list_display = ("subscriber", "list", "suppressed_at", "suppression_reason", "created_at")
     list_filter = (_STATE, "list")
     fields = ("subscriber", "list", *SUPPRESSION, "created_at")
     readonly_fields = (*SUPPRESSION, "created_at")
-    search_help_text = "The subscriber's whole address."
+    search_help_text = "The subscriber's complete address."
 
 
 @admin.register(Dispatch)
-class DispatchAdmin(_OfSubscribers):
+class DispatchAdmin(_SubscriberRowsAdmin):
     """Dispatches, with the times at which they were delivered and opened."""
 
     list_display = (
@@ -103,13 +103,13 @@ class DispatchAdmin(_OfSubscribers):
         *(*SUPPRESSION, "created_at"),
     )
     readonly_fields = ("delivered_at", "opened_at", *SUPPRESSION, "created_at")
-    search_help_text = "A whole message id, or the subscriber's whole address."
+    search_help_text = "A complete message id, or the subscriber's complete address."
 
     def search(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
-        """Return the dispatches with that message id, or to that subscriber."""
+        """Return the dispatches with a message id, or to the subscriber with an email."""
         return queryset.filter(Q(provider_message_id=term) | Q(subscriber__in=_with_email(term)))
 
 
 def _with_email(term: str) -> QuerySet[Subscriber]:
-    everyone = Subscriber.objects.using(conf.database)
-    return everyone.alias(_folded=Folded("email")).filter(_folded=fold(term))
+    subscribers = Subscriber.objects.using(conf.database)
+    return subscribers.alias(_folded=Folded("email")).filter(_folded=fold(term))

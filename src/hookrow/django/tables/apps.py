@@ -6,7 +6,7 @@ from django.apps import AppConfig
 
 
 class TablesConfig(AppConfig):
-    """`INSTALLED_APPS += ["hookrow.django.tables"]`, beside `hookrow.django`."""
+    """The app in `INSTALLED_APPS`: "hookrow.django.tables", in addition to "hookrow.django"."""
 
     name = "hookrow.django.tables"
     label = "hookrow_tables"

@@ -1,4 +1,4 @@
-"""Models of the four tables that hookrow's own migrations create, too."""
+"""Models of the four tables that hookrow's own migration scripts create as well."""
 
 # ruff: noqa: DJ001 - null means unknown in the shared tables
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Created(models.Model):
-    """A row with its time of creation, which the database sets by default."""
+    """A row with the time of its creation, which the database sets by default."""
 
     id: models.BigAutoField[int, int] = models.BigAutoField(primary_key=True)
     created_at = UTCDateTimeField(db_default=UTCNow(), editable=False)
@@ -28,7 +28,7 @@ class Created(models.Model):
 
 
 class Suppressible(models.Model):
-    """A row that the provider may suppress, and the time of the last change."""
+    """A row that notifications may suppress, with the time of the last change."""
 
     suppressed_at = UTCDateTimeField(null=True, blank=True)
     suppression_reason: models.TextField[str | None, str | None] = models.TextField(
@@ -48,7 +48,7 @@ class Subscriber(Suppressible, Created):
     email: _Text = models.CharField(max_length=320)
 
     class Meta:
-        """Emails are unique by the expression that queries use."""
+        """Emails are unique by the expression that queries use, which ignores ASCII case."""
 
         db_table = "hookrow_subscribers"
         constraints = (
@@ -71,7 +71,7 @@ class Subscriber(Suppressible, Created):
 
 
 class List(Created):
-    """A list to subscribe to."""
+    """A mailing list."""
 
     name: _Text = models.CharField(max_length=255)
 
@@ -95,7 +95,7 @@ class Subscription(Suppressible, Created):
     )
 
     class Meta:
-        """Unique for both together; the constraint's index also serves the list."""
+        """A subscriber is on a list at most once; the index of the constraint also finds lists."""
 
         db_table = "hookrow_subscriptions"
         constraints = (
@@ -105,11 +105,11 @@ class Subscription(Suppressible, Created):
         )
 
     def __str__(self) -> str:
-        return f"{self.subscriber} of {self.list}"
+        return f"{self.subscriber} on {self.list}"
 
 
 class Dispatch(Suppressible, Created):
-    """A message to a subscriber, without the provider's id until it is sent."""
+    """A message to a subscriber, which has no provider's id until it is sent."""
 
     provider_message_id: _OptionalText = models.CharField(
         "provider's message id", max_length=255, null=True, blank=True
@@ -129,7 +129,7 @@ class Dispatch(Suppressible, Created):
     complained_at = UTCDateTimeField(null=True, editable=False)
 
     class Meta:
-        """One dispatch per message of the provider."""
+        """The provider's message ids are unique."""
 
         db_table = "hookrow_dispatches"
         verbose_name_plural = "dispatches"
@@ -140,4 +140,4 @@ class Dispatch(Suppressible, Created):
         )
 
     def __str__(self) -> str:
-        return self.provider_message_id or f"dispatch {self.pk}, not sent"
+        return self.provider_message_id or f"dispatch {self.pk} (not sent)"

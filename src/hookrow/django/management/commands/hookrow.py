@@ -27,13 +27,13 @@ from hookrow.django.commands import commands
 
 
 class Command(BaseCommand):
-    """Runs the commands without the options that the settings replace."""
+    """Runs a command of `hookrow`, with the settings in place of its options."""
 
     help = "Manage hookrow's log: check, log, replay, stats, prune, simulate."
-    requires_system_checks: tuple[str, ...] = ()  # `check` runs them and reports more
+    requires_system_checks: tuple[str, ...] = ()  # `hookrow check` runs them
 
     def run_from_argv(self, argv: list[str]) -> None:
-        """Run a command and exit with its status. Django handles its own options."""
+        """Run a command and exit with its status. Django's own options apply as well."""
         parser = BaseCommand().create_parser(argv[0], argv[1], add_help=False, allow_abbrev=False)
         options, arguments = parser.parse_known_args(argv[2:])
         handle_default_options(options)
@@ -43,7 +43,7 @@ class Command(BaseCommand):
             connections.close_all()
 
     def print_help(self, prog_name: str, subcommand: str) -> None:
-        """Print what `--help` prints."""
+        """Print the help of the commands."""
         self.run_from_argv([prog_name, subcommand, "--help"])
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -61,7 +61,7 @@ class Command(BaseCommand):
         except click.ClickException as error:
             raise CommandError(error.format_message(), returncode=error.exit_code) from error
         except click.Abort as error:
-            raise CommandError("It was stopped.") from error
+            raise CommandError("Aborted.") from error
         if status:
             raise CommandError(f"hookrow {' '.join(args)} failed.", returncode=status)
 
