@@ -1,7 +1,7 @@
 """ASGI: mounts a handler in Starlette, FastAPI, Litestar, Quart or a bare server.
 
-The specification is https://asgi.readthedocs.io/en/latest/specs/www.html. This needs asyncio or
-uvloop, and no lifespan events, which mounted applications do not get.
+The specification is https://asgi.readthedocs.io/en/latest/specs/www.html. The event loop is
+asyncio's or uvloop's. Lifespan events are optional: mounted applications do not receive them.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 LARGEST_REST = 16 * 1024 * 1024
-"""In bytes; how much of a body that is too large is read and discarded after the response."""
+"""In bytes; the most that is read and discarded of a too large body, after the response."""
 
 SLOWEST_REST = 5.0
-"""In seconds; how long that may take."""
+"""In seconds; the time limit for reading this rest."""
 
 THREADS = 8
-"""The number of calls of a blocking handler that run at the same time."""
+"""The maximum number of concurrent calls of a blocking handler."""
 
 SLOWEST_CALL = 5.0
-"""In seconds; how long such a call may take, including its wait for a thread."""
+"""In seconds; the time limit of such a call, including the wait for a thread."""
 
 _LATE = plain(503, "The request took too long; it may still be processed.\n", {"Retry-After": "30"})
 
@@ -59,7 +59,7 @@ log = logging.getLogger("hookrow")
 
 
 class ASGI:
-    """An ASGI application that responds by a handler: `app.mount("/mail", ASGI(receiver))`.
+    """An ASGI application that passes requests to a handler: `app.mount("/mail", ASGI(receiver))`.
 
     A `LoopHandler`, such as a receiver, is called in the event loop, any other handler in threads
     of this application.
@@ -115,11 +115,11 @@ class ASGI:
     async def _call(
         self, function: Callable[[T], R], argument: T, head: RequestHead
     ) -> R | Response:
-        """Call a blocking handler in a thread. A call that is too late does not begin any more."""
+        """Call a blocking handler in a thread. After the time limit, a waiting call does not begin."""
         loop = asyncio.get_running_loop()
         try:
             call = loop.run_in_executor(self._threads, function, argument)
-        except RuntimeError:  # the system has no thread left
+        except RuntimeError:  # the system cannot start another thread
             return self._unavailable("no thread could be started", head)
         try:
             async with asyncio.timeout(SLOWEST_CALL) as limit:
@@ -154,7 +154,7 @@ def _request_head(scope: Scope) -> RequestHead:
 
 
 async def _read_body(receive: Receive) -> bytes | Refusal | None:
-    """Return the body, or why it is refused, or None if the client disconnected."""
+    """Return the body, the reason to refuse it, or None if the client disconnected."""
     body = bytearray()
     try:
         async with asyncio.timeout(SLOWEST_BODY):
@@ -203,7 +203,7 @@ async def _discard_rest(receive: Receive) -> None:
 
 
 async def _accept_lifespan(receive: Receive, send: Send) -> None:
-    """Accept each event of the lifespan; nothing here depends on it."""
+    """Accept all lifespan events."""
     while True:
         message = await receive()
         await send({"type": f"{message['type']}.complete"})

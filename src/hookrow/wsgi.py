@@ -26,7 +26,7 @@ from hookrow.http import (
 )
 
 PIECE = 64 * 1024
-"""In bytes; the most that is read between two checks of the time limit."""
+"""In bytes; the maximum size of a read, between two checks of the time limit."""
 
 _SOCKETS = ("gunicorn.socket", "werkzeug.socket")
 """The keys under which servers provide the connection. Other servers have their own timeouts."""
@@ -117,7 +117,7 @@ def _read(environ: WSGIEnvironment, size: int) -> bytes | None:
 def _read_in_time(
     stream: InputStream, size: int, set_timeout: Callable[[float], object]
 ) -> bytes | None:
-    """Read as `_read` does; `set_timeout` limits the next read, in seconds."""
+    """Read as `_read` does; `set_timeout` sets the time limit of the next read, in seconds."""
     until = monotonic() + SLOWEST_BODY
     read = bytearray()
     while len(read) < size:

@@ -9,7 +9,7 @@ which take as long as in the ORM.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
@@ -94,12 +94,8 @@ def check_types(fields: Fields, reasons: Mapping[str, str | int] | None) -> None
             raise SchemaMismatch(
                 f"{field} is generated, but notifications set it: map another field."
             )
-        if ours in TIMES and not isinstance(field, DateTimeField):
-            raise SchemaMismatch(f"{field} must be a DateTimeField, because {ours} is a time.")
-        if ours == "email":
-            _check_text(field, CharField, TextField)
-        if ours == "provider_message_id":
-            _check_text(field, CharField, TextField, UUIDField)
+        if ours in _TYPES:
+            _check_type(field, ours, *_TYPES[ours])
         if ours == "suppression_reason":
             _check_reasons(field, reasons or {})
     for one, other in REFERENCES:
@@ -137,11 +133,19 @@ _PREDEFINED = re.compile(r"C|POSIX|default|ucs_basic|unicode|pg_.*|.*-x-icu|[a-z
 """PostgreSQL's predefined collations, all of which are case-sensitive."""
 
 
-def _check_text(field: AnyField, *kinds: type[AnyField]) -> None:
-    names = " or ".join(each.__name__ for each in kinds)
-    if not isinstance(field, kinds):
-        raise SchemaMismatch(f"{field} must be a {names}, to be compared with notifications.")
-    if not _is_plain(field):
+_TYPES: Mapping[str, Sequence[type[AnyField]]] = {
+    **dict.fromkeys(TIMES, (DateTimeField,)),
+    "email": (CharField, TextField),
+    "provider_message_id": (CharField, TextField, UUIDField),
+}
+"""The types that a field can have, by hookrow's name for it."""
+
+
+def _check_type(field: AnyField, ours: str, *types: type[AnyField]) -> None:
+    names = " or ".join(each.__name__ for each in types)
+    if not isinstance(field, types):
+        raise SchemaMismatch(f"{field} must be a {names}, because it is mapped to {ours}.")
+    if ours not in TIMES and not _is_plain(field):
         raise NeedsORM(
             f"{field} converts its values, but notifications are compared with the stored values: "
             f"use a plain {names}."
@@ -217,10 +221,10 @@ def _type(field: AnyField, connection: BaseDatabaseWrapper) -> str:
     if connection.vendor != "postgresql":
         return ""
     plain = re.sub(r"\(.*?\)", "", field.db_type(connection) or "")
-    return _TYPES.get(plain, plain).replace("%", "%%")
+    return _TYPE_NAMES.get(plain, plain).replace("%", "%%")
 
 
-_TYPES = {"varchar": "character varying", "char": "bpchar"}
+_TYPE_NAMES = {"varchar": "character varying", "char": "bpchar"}
 
 
 def _reader(field: AnyField, connection: BaseDatabaseWrapper) -> Convert | None:

@@ -119,25 +119,18 @@ def map_models(schema: Schema, using: str) -> ModelMapping:
 
 def find_model(label: str) -> type[Model]:
     """Return the model with a label, which may be one that Django created for a relation."""
-    app, _, name = label.rpartition(".")
-    if not app:
-        labels = {each._meta.model_name: each._meta.label for each in apps.get_models()}
-        suggestion = labels.get(name.lower(), f"app.{name}")
-        raise SchemaMismatch(f"The model {label!r} needs its app: use {suggestion!r}.")
-    if app not in apps.app_configs:
-        hint = _INSTALL.get(app) or nearest(app, apps.app_configs)
-        raise SchemaMismatch(f"There is no app {app!r} for the model {label!r}.{hint}")
-    models = apps.get_app_config(app).get_models(include_auto_created=True, include_swapped=True)
-    known = {str(each._meta.model_name): each for each in models}
-    found = known.get(name.lower())
-    if found is None:
-        hint = nearest(name, (str(each._meta.object_name) for each in known.values()))
-        raise SchemaMismatch(f"The app {app!r} has no model {name!r}.{hint}")
-    if swapped := found._meta.swapped:
+    try:
+        model = apps.get_model(label)
+    except (LookupError, ValueError):
+        models = apps.get_models(include_auto_created=True)
+        hint = _INSTALL.get(label.partition(".")[0])
+        hint = hint or nearest(label, (each._meta.label for each in models))
+        raise SchemaMismatch(f"There is no model {label!r}.{hint}") from None
+    if swapped := model._meta.swapped:
         raise SchemaMismatch(
             f"The settings replace the model {label!r} by {swapped!r}: use that model."
         )
-    return found
+    return model
 
 
 def or_empty(field: AnyField) -> str:
