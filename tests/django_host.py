@@ -1,4 +1,4 @@
-"""Django in the tests' own process: `examples/django_project`, with the app `crm`.
+"""Django in the process of the tests: `examples/django_project`, with the app `crm`.
 
 Importing this module configures Django; import models only after it.
 """
@@ -39,7 +39,7 @@ _numbers = count()
 
 @contextmanager
 def project(url: str, **hookrow: object) -> Iterator[str]:
-    """Record in this database, with these settings of hookrow; yield the database's alias."""
+    """Configure the project to record in a database; yield its alias."""
     with (
         alias(url) as name,
         override_settings(HOOKROW={"SECRET": SECRET, "DATABASE": name, **hookrow}),
@@ -49,20 +49,20 @@ def project(url: str, **hookrow: object) -> Iterator[str]:
 
 @contextmanager
 def alias(url: str, name: str = "", **more: object) -> Iterator[str]:
-    """Add a database to the project's, with further settings; yield its alias."""
+    """Add a database with further settings to the project; yield its alias."""
     with _connected(name or f"home{next(_numbers)}", {**database(url), **more}) as alias:
         yield alias
 
 
 @contextmanager
 def default(url: str, **more: object) -> Iterator[None]:
-    """Use this database as the project's default one, which has its users and sessions, too."""
+    """Use a database as the project's default one, which also has users and sessions."""
     former = connections.settings["default"]
     _disconnect("default")
     try:
         with (
             _connected("default", {**database(url), **more}),
-            override_settings(HOOKROW=settings.HOOKROW),  # which replaces receiver and store
+            override_settings(HOOKROW=settings.HOOKROW),  # replaces the receiver and the store
         ):
             apps.get_model("contenttypes", "ContentType").objects.clear_cache()
             yield

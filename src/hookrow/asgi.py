@@ -115,7 +115,7 @@ class ASGI:
     async def _call(
         self, function: Callable[[T], R], argument: T, head: RequestHead
     ) -> R | Response:
-        """Call a blocking handler in a thread. After the time limit, a waiting call does not begin."""
+        """Call a blocking handler in a thread. A call that waits too long does not begin."""
         loop = asyncio.get_running_loop()
         try:
             call = loop.run_in_executor(self._threads, function, argument)

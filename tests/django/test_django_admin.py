@@ -57,7 +57,7 @@ class TestLog:
             page = sqlite_site.get(LOG)
         for text in ("dispatch not found, 404", "recorded, 200", "not-sent-yet", "Bounce"):
             assert text in page
-        assert not [each for each in captured if '"body"' in each["sql"]]  # may be large
+        assert not [each for each in captured if '"body"' in each["sql"]]  # bodies may be large
         entry = f"{LOG}{Notification.objects.get(message_id='not-sent-yet').pk}/change/"
         page = sqlite_site.get(entry)
         assert "no dispatch had the message ID not-sent-yet" in page
@@ -103,7 +103,7 @@ class TestLog:
     ],
 )
 def test_permissions(sqlite_site: Site, path: str, action: str, view: str, change: str) -> None:
-    """Users who may only view have no actions; posting one has no effect."""
+    """Users with the view permission only have no actions; posting one has no effect."""
     sqlite_site.receive(DELIVERY)
     Dispatch.objects.update(delivered_at=None)
     before = world.rows(sqlite_site.url)
@@ -158,7 +158,7 @@ class TestSuppression:
         assert history.filter(change_message="Suppression lifted: a mistake").exists()
 
     def test_transaction_of_the_request(self, any_site: Site) -> None:
-        """With ATOMIC_REQUESTS the changes are rolled back with the request."""
+        """With ATOMIC_REQUESTS, the changes are rolled back with the request."""
         with atomic():
             assert "2 subscribers suppressed." in any_site.act(PEOPLE, "suppress", 1, 2, reason="x")
             set_rollback(True)
@@ -204,7 +204,7 @@ class TestTables:
         assert Dispatch.objects.latest("id").provider_message_id is None
 
     def test_completion(self, any_site: Site) -> None:
-        """The dispatch's form completes subscribers by the start of the address."""
+        """The form of a dispatch suggests subscribers by the beginning of the address."""
         of = {"app_label": "hookrow_tables", "model_name": "dispatch", "field_name": "subscriber"}
         for term, found in (("AD", [ADA]), ("x", []), ("nu\0l", [])):
             page = any_site.get("autocomplete/", **of, term=term)
@@ -241,7 +241,7 @@ def test_filters_and_search(any_site: Site) -> None:
 
 @pytest.mark.parametrize("path", [LOG, PEOPLE, SENDS, MEMBERS])
 def test_queries_of_a_list(sqlite_site: Site, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list takes the same few queries for any number of rows, and never counts all of them."""
+    """A list needs the same few queries for any number of rows, and never counts all rows."""
     sqlite_site.receive(DELIVERY, EARLY, STRANGER, BOUNCE)
     monkeypatch.setattr("hookrow.django.large_table.MAX_ROWS", 4)
     counts = set()

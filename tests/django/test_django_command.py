@@ -73,7 +73,7 @@ def test_the_log(sqlite_site: Site, run: Run, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_help(run: Run) -> None:
-    """Commands and options that settings replace are missing."""
+    """The help omits commands and options that the settings replace."""
     assert "serve" not in run("--help").out
     assert "--secret" not in run("simulate", "--help").out
 
@@ -117,7 +117,7 @@ class TestCheck:
 
     @pytest.mark.usefixtures("sqlite_site")
     def test_emails_that_differ_by_case(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The number of such emails is a warning, which masks its example."""
+        """A warning has the number of such emails and a masked example."""
         for number, email in enumerate((ADA, ADA.upper())):
             Person.objects.create(uid=f"{number:032}", address=email)
         with override_settings(HOOKROW={"SECRET": SECRET, "TABLES": CRM}):
@@ -189,7 +189,7 @@ def test_requests_to_the_project(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_call_command(sqlite_site: Site) -> None:
-    """Code of the project's gets the output in its streams, and a failure as an exception."""
+    """`call_command` writes to the given streams, and raises an exception on failure."""
     sqlite_site.receive(EARLY)
     out = StringIO()
     call_command("hookrow", "log", "--json", "--limit", "1", stdout=out)
@@ -213,7 +213,7 @@ def test_without_click(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_options_of_django(
     sqlite_site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`--settings` and `--pythonpath` apply anywhere among the arguments; `help` works, too."""
+    """`--settings` and `--pythonpath` may be anywhere among the arguments; `help` works as well."""
     sqlite_site.receive(DELIVERY)
     elsewhere = ("--settings=settings_of_the_test", "--pythonpath", str(tmp_path))
     typed = ("hookrow", "log", *elsewhere, "--outcome", "recorded", "--no-color", "--json")

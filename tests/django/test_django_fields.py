@@ -63,7 +63,7 @@ def test_notifications_store_the_same_times(url: str) -> None:
 
 
 def test_django_reads_what_sqlalchemy_writes(url: str) -> None:
-    """Django also finds and orders times by an instant, or by UTC without a zone."""
+    """Django also filters and orders by these times; a time without a zone is in UTC."""
     times = [*TIMES.values(), None]
     with opened(url) as engine, engine.begin() as other:
         other.execute(
@@ -87,7 +87,7 @@ def test_django_reads_what_sqlalchemy_writes(url: str) -> None:
 
 
 def test_sqlalchemy_reads_what_django_writes(url: str) -> None:
-    """On SQLite, every time has six digits, also that of the row's creation."""
+    """On SQLite, every time has six digits, including the time of creation."""
     times = [*TIMES.values(), None]
     for number, at in enumerate(times):
         row = Subscriber.objects.create(email=f"{number}@example.com", suppressed_at=at)
@@ -105,7 +105,7 @@ def test_sqlalchemy_reads_what_django_writes(url: str) -> None:
         assert {len(text) for text in created} == {len("2026-03-04 05:06:07.000000")}
 
 
-def test_days_are_of_the_projects_zone(database_url: str) -> None:
+def test_days_in_the_projects_zone(database_url: str) -> None:
     """`__date`, `TruncDay` and date hierarchies use days of the project's zone."""
     with override_settings(TIME_ZONE=KATHMANDU), django_host.default(database_url):
         at = datetime(2026, 3, 4, 20, tzinfo=UTC)
@@ -120,7 +120,7 @@ def test_days_are_of_the_projects_zone(database_url: str) -> None:
 
 
 def test_folded_emails(database_url: str) -> None:
-    """`Folded` folds ASCII letters only, in queries, in the index and in the validation."""
+    """`Folded` folds only ASCII letters, in queries, in the index and in the validation."""
     with django_host.default(database_url):
         Subscriber.objects.create(email="Ada@Example.com")
         Subscriber.objects.create(email="ZOË@example.com")

@@ -1,6 +1,6 @@
-"""The deadline in Django's default mode: locks and statements, also in a transaction of the host.
+"""The deadline in Django's default mode: locks and statements, in transactions of the host as well.
 
-A server that does not respond at all is in `acceptance/test_django_deadline.py`.
+`acceptance/test_django_deadline.py` tests servers that do not respond at all.
 """
 
 import sqlite3
@@ -56,7 +56,7 @@ def hasty() -> override_settings:
 
 @pytest.fixture
 def alias(postgres_url: str) -> Iterator[str]:
-    """Have the project record in PostgreSQL."""
+    """Configure the project to record in PostgreSQL."""
     world.fill(postgres_url)
     with django_host.project(postgres_url) as alias:
         yield alias
@@ -91,7 +91,7 @@ def test_a_locked_row_in_a_transaction_of_the_host(alias: str, postgres_url: str
 
 
 def test_slow_statements_in_a_transaction_of_the_host(alias: str) -> None:
-    """The deadline limits all statements together: a 503, though each of them is short."""
+    """The deadline applies to all statements together: a 503, although each of them is short."""
     with atomic(alias):
         connections[alias].cursor().execute(SLOW)
         with hasty(), atomic(alias):
@@ -100,7 +100,7 @@ def test_slow_statements_in_a_transaction_of_the_host(alias: str) -> None:
 
 
 def test_a_locked_file(sqlite_url: str) -> None:
-    """SQLite's file is waited for until the deadline; the project's own timeout is restored."""
+    """A locked SQLite file results in a 503 at the deadline; the project's timeout is restored."""
     world.fill(sqlite_url)
     with (
         closing(sqlite3.connect(make_url(sqlite_url).database or "")) as other,
@@ -113,4 +113,4 @@ def test_a_locked_file(sqlite_url: str) -> None:
         for block in (nullcontext(), atomic(alias)):
             with block:
                 assert (status(), row(alias, "PRAGMA busy_timeout")) == (503, (120_000,))
-        assert time.monotonic() - began < 60  # the project's own timeout was not waited for
+        assert time.monotonic() - began < 60  # shorter than the project's own timeout

@@ -38,7 +38,7 @@ def found(**hookrow: object) -> Sequence[CheckMessage]:
 
 
 def ids(**hookrow: object) -> Sequence[str]:
-    """Return the ids of what the checks report."""
+    """Return the ids of the messages of the checks."""
     return [(each.id or "").removeprefix("hookrow.") for each in found(**hookrow)]
 
 
@@ -85,7 +85,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"TABLES": {"subscriber": {}}}, "E003", "no role 'subscriber'. Did you mean 'subscribers'"),
     ({"TABLES": 7}, "E003", "Expected `object`"),
     ({"DATABASE": "defualt"}, "E004", "no alias 'defualt'. Did you mean 'default'"),
-    # a model or field that does not exist, or is of a wrong type
+    # models and fields that do not exist or have a wrong type
     (mapping("cmr.Person"), "E002", r"no model 'cmr.Person'\. Did you mean 'crm.Person'\?"),
     (mapping("Person"), "E002", r"no model 'Person'\. Did you mean 'crm.Person'\?"),
     (mapping("crm.Abstract"), "E002", "There is no model 'crm.Abstract'"),
@@ -98,7 +98,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     (mapping(where={"deletd_at": None}), "E002", "Did you mean 'deleted_at'"),
     (mapping(where={"uid": "x"}), "E002", "crm.Person.uid cannot hold 'x'"),
     (mapping(where={"address__name": 1}), "E002", "crm.Person.address is not a foreign key"),
-    # what only the ORM can do
+    # mappings that need the ORM
     (mapping("crm.Patron"), "E007", "in another table than Patron: map a model with all fields"),
     (mapping("crm.Patron", id="person_ptr"), "E007", "crm.Person.address is in another table"),
     (mapping("crm.Patron", {"address": "x"}, email="since"), "E007", "Person.muted_at is in an"),
@@ -151,7 +151,7 @@ def test_errors(hookrow: dict[str, Any], id_: str, expected: str) -> None:
 def test_mappings_that_work() -> None:
     """A mapping may be a dict, and may name the model between two others, in any case.
 
-    The only findings are that the emails lack an index that ignores case.
+    The only warnings are about emails without an index that ignores case.
     """
     columns = {"list_id": "from_person", "subscriber_id": "to_person_id", **dict.fromkeys(MUTED)}
     sends = Role("crm.Send", {**CRM.dispatches.columns, "list_id": None})
@@ -189,15 +189,15 @@ def test_databases_that_cannot_be_used(more: dict[str, Any], expected: str) -> N
         assert_refused({"DATABASE": alias}, "E004", expected)
 
 
-def test_a_model_that_the_settings_replace() -> None:
-    """The error names the model to use instead of a swapped one."""
+def test_swapped_model() -> None:
+    """The error names the model that the settings use instead."""
     tables = mapping("auth.User", email="email")
     with override_settings(AUTH_USER_MODEL="crm.Person"):
         assert_refused(tables, "E002", "replace the model 'auth.User' by 'crm.Person': use that")
 
 
 def test_fields_that_sql_cannot_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Generated columns, binary keys on PostgreSQL, and dots in tables' names on SQLite."""
+    """Generated columns, binary keys on PostgreSQL, and dots in names of tables on SQLite."""
     with monkeypatch.context() as patch:
         patch.setattr(Person._meta.get_field("muted_at"), "generated", True, raising=False)
         assert_refused(mapping(), "E002", "muted_at is generated, but")
@@ -209,7 +209,7 @@ def test_fields_that_sql_cannot_use(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_fields_that_do_not_allow_null(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each field that a reactivation sets to null is an error, in unmanaged models a warning."""
+    """A field that a reactivation sets to null is an error, or a warning in an unmanaged model."""
     everyone = (Person, Send, Membership)
     names = [(model, name) for model in everyone for name in ("muted_at", "mute_reason")]
     for model, name in names:
@@ -243,7 +243,7 @@ class _LogElsewhere:
 
 
 def test_warnings() -> None:
-    """A short secret, another database for all models or the log, no table for the log."""
+    """A short secret, routers to another database, and no table for the log are warnings."""
     assert (ids(), ids(PREVIOUS_SECRET=""), ids(SECRET="short")) == ([], [], ["W002"])
     with django_host.alias("sqlite:///x.db") as alias:
         assert ids(DATABASE=alias) == ["W004"]
@@ -271,7 +271,7 @@ def test_warnings() -> None:
 def test_no_index_for_the_email(
     monkeypatch: pytest.MonkeyPatch, fold: Fold, index: Index | UniqueConstraint
 ) -> None:
-    """Each fold needs an index of its own, which the warning's hint names."""
+    """Each fold needs its own index, which the hint names."""
     tables = replace(CRM, subscribers=Role("crm.Person", PEOPLE, fold=fold))
     [warning] = [each for each in found(TABLES=tables) if each.obj is Person]
     assert (warning.id, "address" in (warning.hint or "")) == ("hookrow.W001", True)
@@ -281,7 +281,7 @@ def test_no_index_for_the_email(
 
 
 def test_a_check_creates_nothing(tmp_path: Path) -> None:
-    """Neither the spool nor a thread."""
+    """The checks create no spool and start no thread."""
     threads = active_count()
     spool = {"GROUP_COMMIT": True, "SPOOL": tmp_path / "spool.db", "SWEEP": True}
     assert (ids(**spool), [*tmp_path.iterdir()]) == ([], [])
@@ -302,7 +302,7 @@ def test_the_check_command() -> None:
 
 
 def test_without_the_app_of_the_endpoint(tmp_path: Path) -> None:
-    """Without the app of the log's model, the commands name the app to add, with no traceback."""
+    """Without the app of the log's model, the error names the app to add, with no traceback."""
     bare: dict[str, object] = {"ROOT_URLCONF": "hookrow.django.urls", "TEMPLATES": []}
     bare |= {"MIDDLEWARE": [], "INSTALLED_APPS": ["hookrow.django.tables"]}
     manage = Manage(tmp_path, "sqlite:///x.db", **bare)

@@ -1,4 +1,4 @@
-"""The endpoint in a Django project: whatever the project's settings, it keeps the contract."""
+"""The endpoint in a Django project keeps the contract, regardless of the project's settings."""
 
 import gc
 from collections.abc import Iterator
@@ -37,14 +37,14 @@ PATH = f"/mail{ENDPOINT}"
 
 @pytest.fixture
 def alias(sqlite_url: str) -> Iterator[str]:
-    """Have the project record in a database with the world's rows."""
+    """Configure the project to record in a database with the rows of the cases."""
     world.fill(sqlite_url)
     with django_host.project(sqlite_url, PREVIOUS_SECRET="the-secret-of-last-year") as alias:
         yield alias
 
 
 def delivered(url: str) -> object:
-    """Read when Ada's dispatch was delivered."""
+    """Return the delivery time of Ada's dispatch."""
     return world.rows(url)["dispatches"][0]["delivered_at"]
 
 
@@ -70,7 +70,7 @@ class TestResponses:
             assert delivered(sqlite_url) == AT
 
     def test_settings_of_the_project(self, sqlite_url: str) -> None:
-        """`DATA_UPLOAD_MAX_MEMORY_SIZE` does not apply, nor does `LoginRequiredMiddleware`."""
+        """`DATA_UPLOAD_MAX_MEMORY_SIZE` and `LoginRequiredMiddleware` do not apply."""
         login = "django.contrib.auth.middleware.LoginRequiredMiddleware"
         middleware = [*settings.MIDDLEWARE, login]
         with override_settings(DATA_UPLOAD_MAX_MEMORY_SIZE=10, MIDDLEWARE=middleware):
@@ -81,7 +81,7 @@ class TestResponses:
         assert delivered(sqlite_url) == AT
 
     def test_secrets(self) -> None:
-        """The previous secret is accepted, too. Overriding the settings replaces the receiver."""
+        """The previous secret is accepted. Overriding the settings replaces the receiver."""
         first = receiver()
         assert receiver() is first
         for previous, status in (("the-secret-of-last-year", 200), ("", 401)):
@@ -93,7 +93,7 @@ class TestResponses:
         assert post(DELIVERY).status_code == 200
 
     def test_metrics(self) -> None:
-        """The observer sees all responses, which have the id of their request."""
+        """The observer is notified of all responses, which have the id of their request."""
         assert post(STRANGER).status_code == 404
         registry = CollectorRegistry()
         with override_settings(HOOKROW={**settings.HOOKROW, "OBSERVER": Metrics(registry)}):
@@ -154,7 +154,7 @@ def listening() -> Iterator[list[tuple[object, bytes, bool]]]:
         sent.append((signal, arrival.body, connections["default"].in_atomic_block))
         raise ZeroDivisionError
 
-    listener = partial(listen)  # which has no name that Django could log
+    listener = partial(listen)  # it has no name, which Django would log
     for signal in (notification_recorded, notification_refused):
         signal.connect(listener)
     yield sent
@@ -177,7 +177,7 @@ class TestSignals:
             bodies = (DELIVERY, STRANGER, b"", PROBE)
             assert [post(body).status_code for body in bodies] == [200, 404, 422, 404]
             receiver().close()
-        gc.collect()  # the connection of the thread, lest another test be warned of it
+        gc.collect()  # the connection of the thread, which would warn in another test
         assert sorted((signal is notification_recorded, body) for signal, body, _ in sent) == [
             (False, b""),
             (False, STRANGER),
@@ -188,7 +188,7 @@ class TestSignals:
 
     @pytest.mark.parametrize("threads", [False, True])
     def test_a_transaction_of_the_project(self, database_url: str, *, threads: bool) -> None:
-        """Signals wait for the project's commit; what it rolls back has not been recorded.
+        """Signals wait for the project's commit; after a rollback, nothing is recorded.
 
         No thread starts, because it would not see the transaction.
         """
@@ -207,7 +207,7 @@ class TestSignals:
                 assert not sent
             assert [signal for signal, _, _ in sent] == [notification_recorded]
             assert delivered(database_url) == AT
-            assert active_count() <= running  # one of another test may end
+            assert active_count() <= running  # a thread of another test may end
 
     def test_atomic_requests(self, sqlite_url: str) -> None:
         """The view is exempt from `ATOMIC_REQUESTS`: the response follows the commit."""
@@ -225,8 +225,8 @@ class TestSignals:
             assert not sent
 
 
-def test_a_connection_that_is_kept(postgres: Databases, postgres_url: str) -> None:
-    """A kept connection that the server closed is replaced, with no 503 in between."""
+def test_persistent_connection(postgres: Databases, postgres_url: str) -> None:
+    """A persistent connection that the server closed is replaced without a 503."""
     world.fill(postgres_url)
     kept: dict[str, Any] = {"CONN_MAX_AGE": None, "CONN_HEALTH_CHECKS": True}
     with (

@@ -1,4 +1,4 @@
-"""The project in processes: its commands, and servers."""
+"""The project in other processes: its commands and servers."""
 
 import json
 import sys
@@ -47,7 +47,7 @@ def runserver(_: str, port: int) -> Sequence[str]:
 
 
 class Manage(Command):
-    """Runs `python -m django` for the project on a database, with settings of the test's own."""
+    """Runs `python -m django` for the project on a database, with further settings."""
 
     def __init__(self, folder: Path, url: str, **settings: object) -> None:
         super().__init__(folder, (sys.executable, "-m", "django"))

@@ -1,4 +1,4 @@
-"""The project in the tests' own process: its admin, its dashboard and its endpoint."""
+"""The project in the process of the tests: its admin, dashboard and endpoint."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ def post(body: object, secret: str = SECRET, **options: Any) -> Any:  # noqa: AN
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The project, with the world's rows in its tables, and a client that is logged in."""
+    """The project, with the rows of the cases, and a client that is logged in."""
 
     url: str
     client: Client
@@ -40,14 +40,14 @@ class Site:
         return response.content.decode()
 
     def act(self, path: str, action: str, *ids: object, **fields: str) -> str:
-        """Choose an action for rows; return the text of the page that follows."""
+        """Run an action for rows; return the text of the next page."""
         chosen = {"action": action, "_selected_action": list(map(str, ids)), **fields}
         response = self.client.post(f"/admin/{path}", chosen, follow=True)
         assert response.status_code == 200, (path, response.status_code)
         return response.content.decode()
 
     def log_in(self, *permissions: str) -> None:
-        """Continue as a member of the staff with these permissions and no others."""
+        """Log in as a member of the staff with these permissions only."""
         user = users().create_user(f"staff-{len(permissions)}", is_staff=True)
         known = apps.get_model("auth", "Permission").objects
         user.user_permissions.set(known.filter(codename__in=permissions))

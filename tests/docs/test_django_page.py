@@ -49,7 +49,7 @@ INSTALLED_APPS += ["accounts"]
 """
 
 
-def test_the_page_shows_the_example_and_its_commands() -> None:
+def test_example() -> None:
     for name, text in FILES.findall(TRY):
         code = text.removeprefix("import os\n\n")
         assert (PROJECT / name).read_text().endswith(f"\n\n{code}")
@@ -61,10 +61,8 @@ def test_the_page_shows_the_example_and_its_commands() -> None:
         assert command in session
 
 
-def test_a_project_with_own_models_has_no_warnings_and_passes_its_tests(
-    tmp_path: Path, empty_database_url: str
-) -> None:
-    """Also with a user model of its own, and `migrate` creates all tables."""
+def test_own_models(tmp_path: Path, empty_database_url: str) -> None:
+    """The project with its own models and users has no warnings, and passes its tests."""
     start(tmp_path, GO_ON)
     (tmp_path / "accounts").mkdir()
     (tmp_path / "accounts" / "__init__.py").touch()
@@ -83,7 +81,8 @@ def test_a_project_with_own_models_has_no_warnings_and_passes_its_tests(
     assert f"Ran {2 + len(contract)} tests" in done.stderr
 
 
-def test_with_the_router_the_admin_uses_the_other_database(tmp_path: Path) -> None:
+def test_router(tmp_path: Path) -> None:
+    """With the router, the admin uses the other database."""
     named: dict[str, Any] = {}
     exec(dict(FILES.findall(TEXT))["project/routers.py"], named)
     settings = {"SECRET": SECRET, "DATABASE": "mail"}
@@ -104,14 +103,16 @@ def test_with_the_router_the_admin_uses_the_other_database(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_setting_has_a_row_with_its_default(name: str) -> None:
+def test_settings(name: str) -> None:
+    """Each setting is documented with its default."""
     with override_settings(HOOKROW={}):
         default = None if name == "TABLES" else getattr(conf, name.lower())
     shown = "" if name == "SECRET" else f"`{default!r}`".replace("'", '"')
     assert f"\n| `{name}` | {shown} |".replace("  ", " ") in TEXT
 
 
-def test_each_check_and_each_command_has_a_row() -> None:
+def test_checks_and_commands() -> None:
+    """Each id of a check and each command is documented."""
     source = Path(checks.__file__).read_text(encoding="utf-8")
     known = set(re.findall(r'id="(hookrow\.\w+)"', source))
     assert known == set(re.findall(r"^\| `(hookrow\.\w\d+)` \|", TEXT, re.MULTILINE))

@@ -1,4 +1,4 @@
-"""Each example in this process, and the receiver among the functions of FastAPI and Flask."""
+"""The examples in this process, and the receiver with the features of FastAPI and Flask."""
 
 import json
 import sys
@@ -32,7 +32,7 @@ def receiver() -> Iterator[Receiver]:
         yield receiver
 
 
-# Litestar's, from 2.25 on, of the example's query parameters.
+# Litestar 2.25 and later warn of the example's query parameters.
 @pytest.mark.filterwarnings("ignore:.*deprecated inferred style:DeprecationWarning")
 class TestExamples:
     @pytest.fixture(
@@ -43,7 +43,7 @@ class TestExamples:
     def port(
         cls, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     ) -> Iterator[int]:
-        """Import an example as a server does, on a database of its own."""
+        """Import an example as a server does, with its own database."""
         name = f"{request.param}_app"
         with pytest.MonkeyPatch.context() as patch:
             patch.syspath_prepend(EXAMPLES)
@@ -63,7 +63,7 @@ class TestExamples:
         del sys.modules[name]
 
     def test_recorded(self, port: int) -> None:
-        """The application saves what it sends, the receiver records, the application shows it."""
+        """The application saves a dispatch, the receiver updates it, the application shows it."""
         save = wire.head("/dispatches?email=ada@example.com&message_id=m-1", length=0)
         assert wire.ask(port, save).status == 201
         assert wire.ask(port, wire.request(DELIVERED, f"/mail{ENDPOINT}")).status == 200
@@ -82,14 +82,14 @@ class TestExamples:
         ],
     )
     def test_mount(self, port: int, path: str, method: str, secret: str, status: int) -> None:
-        """The endpoint is below the mount only, without a redirect, and takes POST only."""
+        """The endpoint is below the mount path only, without a redirect, and accepts POST only."""
         answer = wire.ask(port, wire.request(b"{", path, method=method, secret=secret))
         assert (answer.status, answer.header("location")) == (status, None)
 
 
 class TestFastAPI:
     def test_page(self, receiver: Receiver) -> None:
-        """OpenAPI has the endpoint once, its method, what it needs, and each text it answers."""
+        """OpenAPI has the endpoint once, with its method, header, body and all responses."""
         app = fastapi.FastAPI()
         app.include_router(router(receiver), prefix="/mail")
         paths: dict[str, Any] = app.openapi()["paths"]
@@ -104,7 +104,7 @@ class TestFastAPI:
             assert refusal.text in operation["responses"][str(refusal.status)]["description"]
 
     def test_dependencies(self, receiver: Receiver) -> None:
-        """The host's dependencies run before the receiver, their background tasks after it."""
+        """Dependencies run before the receiver, and their background tasks after it."""
         called = []
 
         async def note(tasks: fastapi.BackgroundTasks) -> None:
@@ -169,7 +169,7 @@ class TestFlask:
         assert (answer.status_code, answer.text) == (422, "Webhook payload not supported")
 
     def test_functions_of_the_host(self, app: flask.Flask) -> None:
-        """Those before and after a request are called, and may change the response."""
+        """Functions before and after a request are called, and may change the response."""
         called = []
         app.before_request(lambda: called.append(flask.request.endpoint))
 
@@ -186,7 +186,7 @@ class TestFlask:
     def test_functions_that_read_the_body(
         self, app: flask.Flask, terminated: dict[str, bool]
     ) -> None:
-        """They may read it before the receiver does, after it, or though it is refused."""
+        """They may read it before or after the receiver, even if the request is refused."""
         seen = []
         app.before_request(lambda: seen.append(flask.request.data) if flask.request.args else None)
         app.teardown_request(lambda _: seen.append(flask.request.get_data()))

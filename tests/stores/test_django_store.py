@@ -1,4 +1,4 @@
-"""The Django store: the host's transactions, and what only a host's models have."""
+"""The Django store: transactions of the project, and mappings of its models."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -57,7 +57,7 @@ class TestTransactions:
             read()
 
     def test_autocommit_turned_off(self, pg: DjangoHome) -> None:
-        """What would wait for a commit of the project's is not recorded."""
+        """Nothing is recorded that would wait for a commit of the project."""
         connection = connections[pg.alias]
         connection.ensure_connection()
         connection.set_autocommit(False)
@@ -70,7 +70,7 @@ class TestTransactions:
     def test_time_limit_of_reading(self, pg: DjangoHome) -> None:
         """Within `limited_to`, a read of a locked table ends with an error."""
         with pg.store.reading():
-            pass  # a connection is there, because to connect is limited, too
+            pass  # connects, because the time to connect is limited as well
         with psycopg.connect(pg.url) as other:
             other.execute("LOCK TABLE hookrow_dispatches IN ACCESS EXCLUSIVE MODE")
             with pytest.raises(Locked), limited_to(0.5), pg.store.reading() as reading:
@@ -153,7 +153,7 @@ class TestModelsOfAHost:
         told = [arrival(opens(ADA, "m-1"))]
         assert statuses(record(DjangoStore(hidden, crm), told)) == [404]
         assert statuses(record(DjangoStore(HOST, crm), told)) == [200]
-        false = replace(HOST.subscribers, where={"deleted_at": False})  # means null here
+        false = replace(HOST.subscribers, where={"deleted_at": False})  # means null
         told = [arrival(opens(email, "m-1")) for email in ("x@x", ADA)]
         store = DjangoStore(replace(HOST, subscribers=false), crm)
         assert statuses(record(store, told)) == [404, 200]
@@ -162,14 +162,14 @@ class TestModelsOfAHost:
         assert statuses(record(store, told)) == [400, 404]
 
     def test_a_column_that_is_missing(self, crm: str) -> None:
-        """The tables are verified after an error, also with the reasons of an enum."""
+        """The tables are verified after an error, even if the reasons are an enum."""
         store = DjangoStore(HOST, crm)
         connections[crm].cursor().execute("ALTER TABLE crm_send RENAME COLUMN seen TO away")
         with pytest.raises(Unavailable, match="no column 'seen'"):
             record(store, [arrival(opens(ADA, "m-1"))])
 
     def test_a_view(self, crm: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        """An unmanaged model over a view works: what the view hides is not found."""
+        """An unmanaged model of a view works: rows that the view excludes are not found."""
         with connections[crm].cursor() as cursor:
             cursor.execute(
                 "CREATE VIEW present AS SELECT * FROM crm_person WHERE deleted_at IS NULL"
@@ -190,7 +190,7 @@ class TestModelsOfAHost:
         assert (ada.muted_at, ada.mute_code) == (NOON, Reason.BOUNCE)
 
     def test_a_quoted_column(self, crm: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A `db_column` in quotes is taken as Django takes it: as the quoted name."""
+        """A `db_column` in quotes is the name in quotes, as in Django."""
         monkeypatch.setattr(Person.address.field, "column", '"address"')
         assert statuses(record(DjangoStore(HOST, crm), [arrival(opens(ADA, "m-1"))])) == [200]
 
@@ -203,7 +203,7 @@ class TestModelsOfAHost:
         assert repeated_emails(store.database, store.queries) == (1, ADA)
 
     @pytest.mark.parametrize("fold", ["ascii", "exact", "citext"])
-    def test_how_emails_fold(
+    def test_folds(
         self,
         crm: str,
         fold: Any,  # noqa: ANN401 - one of four
@@ -221,10 +221,8 @@ class TestModelsOfAHost:
         assert [statuses(record(store, [each])) for each in told] == [[each] for each in found]
         assert statuses(record(store, told)) == found
 
-    def test_fields_with_conversions_of_their_own(
-        self, crm: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Keys, reasons and times are read and written by the conversions of their fields."""
+    def test_fields_with_conversions(self, crm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Keys, reasons and times are converted by their fields."""
         stored = Person.objects.using(crm).get(uid=UID).uid
 
         def convert(field: Any, read: Any, write: Any) -> None:  # noqa: ANN401 - Django's own
@@ -260,13 +258,13 @@ class TestModelsOfAHost:
         assert (code, str(at)[:10]) == (100 + Reason.BOUNCE, str(NOON - later)[:10])
 
     @pytest.mark.parametrize("field", [Person.address.field, Send.postmark_id.field], ids=str)
-    def test_texts_that_a_field_changes(
+    def test_converted_text(
         self,
         crm: str,
         field: Any,  # noqa: ANN401 - of either model
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """A field that changes what it stores cannot be compared with notifications."""
+        """A field that converts its text cannot be compared with notifications."""
         monkeypatch.setattr(field, "get_prep_value", str.swapcase)
         with pytest.raises(SchemaMismatch, match=f"{field} converts its values"):
             DjangoStore(HOST, crm)
@@ -291,7 +289,7 @@ class TestModelsOfAHost:
     @pytest.mark.parametrize("empty_database_url", ["postgres"], indirect=True)
     @override_settings(USE_TZ=False, TIME_ZONE="Europe/Berlin")
     def test_the_end_of_summer_time(self, crm: str) -> None:
-        """Without USE_TZ, PostgreSQL still tells apart two times of the same local time.
+        """Without USE_TZ, PostgreSQL distinguishes two times with the same local time.
 
         SQLite stores the local time.
         """
@@ -305,7 +303,7 @@ class TestModelsOfAHost:
 
 @pytest.mark.parametrize("collation", ["", "de_DE.utf8"])
 def test_a_field_that_does_not_ignore_case(collation: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fold `citext` is refused for a field whose collation respects case."""
+    """The fold `citext` is refused for a field with a case-sensitive collation."""
     monkeypatch.setattr(Person.address.field, "db_collation", collation)
     schema = replace(HOST, subscribers=replace(HOST.subscribers, fold="citext"))
     with (
