@@ -37,7 +37,7 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await to_thread(save, **dict(parse_qsl(scope["query_string"].decode())))
         status, text = 201, b""
     else:
-        text = await to_thread(look, scope["path"].removeprefix("/dispatches/"))
+        text = await to_thread(find, scope["path"].removeprefix("/dispatches/"))
         status = 200 if text else 404
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(text))]
     await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -55,7 +55,7 @@ def save(email: str, message_id: str) -> None:
         connection.execute(insert(dispatches).values(row))
 
 
-def look(message_id: str) -> bytes:
+def find(message_id: str) -> bytes:
     """Return when a message was delivered and opened, or nothing if it does not exist."""
     wanted = dispatches.c.provider_message_id == message_id
     with engine.connect() as connection:

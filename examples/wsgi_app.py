@@ -37,7 +37,7 @@ def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[byt
         save(**dict(parse_qsl(environ["QUERY_STRING"])))
         start_response("201 Created", [("Content-Length", "0")])
         return []
-    text = look(environ["PATH_INFO"].removeprefix("/dispatches/"))
+    text = find(environ["PATH_INFO"].removeprefix("/dispatches/"))
     headers = [("Content-Type", "application/json"), ("Content-Length", str(len(text)))]
     start_response("200 OK" if text else "404 Not Found", headers)
     return [text]
@@ -54,7 +54,7 @@ def save(email: str, message_id: str) -> None:
         connection.execute(insert(dispatches).values(row))
 
 
-def look(message_id: str) -> bytes:
+def find(message_id: str) -> bytes:
     """Return when a message was delivered and opened, or nothing if it does not exist."""
     wanted = dispatches.c.provider_message_id == message_id
     with engine.connect() as connection:

@@ -56,8 +56,8 @@ def test_notifications_store_the_same_times(url: str) -> None:
     """The Django store writes times as SQLAlchemy does."""
     Subscriber.objects.create(email="ada@example.com")
     for at in sorted(TIMES.values()):
-        told = Suppressed("ada@example.com", None, at, "HardBounce")
-        record(DjangoStore(), [Arrival(told, b"{}", at)])
+        notification = Suppressed("ada@example.com", None, at, "HardBounce")
+        record(DjangoStore(), [Arrival(notification, b"{}", at)])
         with opened(url) as engine, engine.connect() as other:
             assert other.scalar(select(subscribers.c.suppressed_at)) == at
 

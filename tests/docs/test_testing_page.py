@@ -1,4 +1,4 @@
-"""The page on testing is complete, its code runs, and its commands print what it shows."""
+"""The page on testing is complete, its code runs, and its commands print the output shown."""
 
 import asyncio
 import re

@@ -136,8 +136,8 @@ class TestModelsOfAHost:
     def test_numbers_for_reasons(self, crm: str) -> None:
         """Reasons are mapped; the membership is found by the group of the mail."""
         for word, kept in (("HardBounce", Reason.BOUNCE), ("Whatever", Reason.OTHER)):
-            told = Suppressed(ADA, "m-1", NOON, word)
-            assert statuses(record(DjangoStore(HOST, crm), [arrival(told)])) == [200]
+            suppression = arrival(Suppressed(ADA, "m-1", NOON, word))
+            assert statuses(record(DjangoStore(HOST, crm), [suppression])) == [200]
             ada = Person.objects.using(crm).get(uid=UID)
             assert (ada.muted_at, ada.mute_code, ada.mute_reason) == (NOON, kept, None)
         members = Membership.objects.using(crm).order_by("person_id")
@@ -145,21 +145,21 @@ class TestModelsOfAHost:
 
     def test_hidden_rows(self, crm: str) -> None:
         """A deleted person is not found, but is named as the owner of a dispatch."""
-        told = [arrival(opens(email, f"m-{n}")) for email, n in (("x@x", 2), (ADA, 2))]
-        outcomes = record(DjangoStore(HOST, crm), told)
+        arrivals = [arrival(opens(email, f"m-{n}")) for email, n in (("x@x", 2), (ADA, 2))]
+        outcomes = record(DjangoStore(HOST, crm), arrivals)
         assert statuses(outcomes) == [404, 400]
         assert "Dispatch subscriber x@x does not match" in str(outcomes[1])
         hidden = replace(HOST, dispatches=replace(HOST.dispatches, where={"mail": None}))
-        told = [arrival(opens(ADA, "m-1"))]
-        assert statuses(record(DjangoStore(hidden, crm), told)) == [404]
-        assert statuses(record(DjangoStore(HOST, crm), told)) == [200]
+        arrivals = [arrival(opens(ADA, "m-1"))]
+        assert statuses(record(DjangoStore(hidden, crm), arrivals)) == [404]
+        assert statuses(record(DjangoStore(HOST, crm), arrivals)) == [200]
         false = replace(HOST.subscribers, where={"deleted_at": False})  # means null
-        told = [arrival(opens(email, "m-1")) for email in ("x@x", ADA)]
+        arrivals = [arrival(opens(email, "m-1")) for email in ("x@x", ADA)]
         store = DjangoStore(replace(HOST, subscribers=false), crm)
-        assert statuses(record(store, told)) == [404, 200]
+        assert statuses(record(store, arrivals)) == [404, 200]
         at_noon = replace(HOST.subscribers, where={"deleted_at": NOON.isoformat()})
         store = DjangoStore(replace(HOST, subscribers=at_noon), crm)
-        assert statuses(record(store, told)) == [400, 404]
+        assert statuses(record(store, arrivals)) == [400, 404]
 
     def test_a_column_that_is_missing(self, crm: str) -> None:
         """The tables are verified after an error, even if the reasons are an enum."""
@@ -184,8 +184,8 @@ class TestModelsOfAHost:
             patch.setattr(Person._meta, "db_table", "present")
             patch.setattr(Person._meta, "managed", False)
             store = DjangoStore(replace(HOST, subscribers=replace(HOST.subscribers, where={})), crm)
-            told = [Suppressed(email, None, NOON, "HardBounce") for email in (ADA, "x@x")]
-            assert statuses(record(store, list(map(arrival, told)))) == [200, 404]
+            bounces = [Suppressed(email, None, NOON, "HardBounce") for email in (ADA, "x@x")]
+            assert statuses(record(store, list(map(arrival, bounces)))) == [200, 404]
         ada = Person.objects.using(crm).get(uid=UID)
         assert (ada.muted_at, ada.mute_code) == (NOON, Reason.BOUNCE)
 
@@ -217,9 +217,9 @@ class TestModelsOfAHost:
         store = DjangoStore(schema, crm)
         emails = ("Ada@Example.com", "ADA@example.com", "ZOË@EXAMPLE.NET")
         found = [200, 404, 404] if fold == "exact" else [200, 200, 400]
-        told = [arrival(opens(email, "m-1")) for email in emails]
-        assert [statuses(record(store, [each])) for each in told] == [[each] for each in found]
-        assert statuses(record(store, told)) == found
+        arrivals = [arrival(opens(email, "m-1")) for email in emails]
+        assert [statuses(record(store, [each])) for each in arrivals] == [[each] for each in found]
+        assert statuses(record(store, arrivals)) == found
 
     def test_fields_with_conversions(self, crm: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """Keys, reasons and times are converted by their fields."""
@@ -281,8 +281,8 @@ class TestModelsOfAHost:
             row = (Suppressible.DISPATCH, UID)
             with store.transaction() as transaction:
                 assert transaction.read([row])[row]["opened_at"] == NOON
-            told = [Delivered(ADA, "m-1", at) for at in (later, NOON)]
-            record(store, [arrival(each, live=False) for each in told])
+            deliveries = [Delivered(ADA, "m-1", at) for at in (later, NOON)]
+            record(store, [arrival(each, live=False) for each in deliveries])
             with store.transaction() as transaction:
                 assert transaction.read([row])[row]["delivered_at"] == later
 

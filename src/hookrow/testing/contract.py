@@ -109,7 +109,7 @@ class StoreContract(HostRows):
         self._expect("deliveries of unknown messages", before)
 
     def test_other_recipient(self) -> None:
-        """The dispatch belongs to another subscriber, whom the 400 names; nothing is changed."""
+        """The dispatch belongs to another subscriber: 400 with its email; nothing is changed."""
         mail, before = self._mails()
         other = self._mail(self.add_list())
         payload = opening(other.email, mail.message_id, at=NOON)

@@ -50,7 +50,7 @@ class HostRows:
     if not TYPE_CHECKING:  # a type checker would accept any name
 
         def __getattr__(self, name: str) -> Never:
-            """Explain what to do if the subclass has not set the store."""
+            """Raise an error with the remedy if the subclass has not set the store."""
             if name == "store":
                 raise NotImplementedError(
                     "Set self.store, in a fixture with autouse=True or in setUp: "
@@ -151,23 +151,25 @@ class HostRows:
         response = post(Receiver(Postmark(SECRET), self.store), payload, secret=secret)
         hint = "".join(hint for text, hint in _HINTS.items() if response[1].startswith(text))
         email = payload.get("Recipient", payload.get("Email"))
-        what = f"The response to a {payload['RecordType']} of {payload['MessageID']!r} to {email!r}"
-        same(what, response, expected, hint)
+        subject = (
+            f"The response to a {payload['RecordType']} of {payload['MessageID']!r} to {email!r}"
+        )
+        same(subject, response, expected, hint)
 
     def _expect(self, event: str, before: States, changes: States | None = None) -> None:
         """Read the rows again; assert that exactly these changes were made, if columns exist."""
         for row, state in before.items():
             found, expected = self._state(row), {**state, **(changes or {}).get(row, {})}
             for column in state:
-                what = f"After {event}, {column} of the row {row[1]!r} in {row[0].value}"
-                same(what, found[column], expected[column])
+                subject = f"After {event}, {column} of the row {row[1]!r} in {row[0].value}"
+                same(subject, found[column], expected[column])
 
 
-def same(what: str, found: object, expected: object, hint: str = "") -> None:
+def same(subject: str, found: object, expected: object, hint: str = "") -> None:
     """Raise an `AssertionError` that describes the value, unless the two are equal."""
     __tracebackhide__ = True
     if found != expected:
-        raise AssertionError(f"{what} is {found!r}; expected {expected!r}.{hint}")
+        raise AssertionError(f"{subject} is {found!r}; expected {expected!r}.{hint}")
 
 
 _HINTS = {

@@ -1,4 +1,4 @@
-"""Add what the log keeps besides, and the tables that accompany it."""
+"""Add columns to the log, and the tables that accompany it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _column(name: str, length: int, verbose_name: str | None = None) -> migratio
 
 
 class Migration(migrations.Migration):
-    """The same as script 0005; initial, so that `--fake-initial` accepts tables that it made."""
+    """The same as script 0005; initial, so that `--fake-initial` accepts tables that it created."""
 
     initial = True
     dependencies = (("hookrow", "0001_initial"),)

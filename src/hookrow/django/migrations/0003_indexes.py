@@ -1,4 +1,4 @@
-"""Build the indexes of a person's history, and of recoveries that are still to be counted."""
+"""Create the indexes for the history of a person, and for recoveries that are not counted yet."""
 
 from __future__ import annotations
 

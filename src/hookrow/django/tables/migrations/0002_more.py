@@ -1,4 +1,4 @@
-"""Add what a later version records of a dispatch."""
+"""Add columns for opens, clicks, bounces and complaints to the dispatches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Build the index of the suppressed subscribers."""
+"""Create the index for suppressed subscribers."""
 
 from __future__ import annotations
 
