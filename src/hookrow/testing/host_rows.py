@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Never, TypeAlias
 from uuid import uuid4
 
-from hookrow.core.notification import Key, LookupKeys, Refusal, RowId, Suppressible
+from hookrow.core.notification import Key, Refusal, RowId, Suppressible
 from hookrow.providers.postmark import Postmark
 from hookrow.receiver.receiver import Receiver
 from hookrow.stores import State, Store
@@ -46,6 +47,8 @@ class HostRows:
     """The rows of a host: a subclass defines how they are saved."""
 
     store: Store
+    _expected: Mapping[RowId, State] = MappingProxyType({})
+    """The states of the rows that have been saved, by row."""
 
     if not TYPE_CHECKING:  # a type checker would accept any name
 
@@ -92,13 +95,13 @@ class HostRows:
         with self.store.reading() as reading:
             return reading.read([row]).get(row)
 
-    def _mails(self) -> tuple[Mail, States]:
-        """Save two mails on the same list; return the first, and the states of the rows of both."""
+    def _save_mails(self) -> Mail:
+        """Save two mails on the same list; return the first."""
         list_ = self.add_list()
-        mail, other = self._mail(list_), self._mail(list_)
-        return mail, self._states([*mail.rows, *other.rows])
+        mail, _ = self._save_mail(list_), self._save_mail(list_)
+        return mail
 
-    def _mail(self, list_: Key | None, name: str = "ada") -> Mail:
+    def _save_mail(self, list_: Key | None, name: str = "ada") -> Mail:
         """Save a new subscriber, dispatch and, if there is a list, subscription."""
         message_id = str(uuid4())  # a UUID like the provider's, because the column may be one
         email = f"{name}-{message_id}@example.com"
@@ -107,12 +110,14 @@ class HostRows:
         if list_ is not None:
             self.add_subscription(list_, subscriber)
             subscriptions.append((Suppressible.SUBSCRIPTION, (list_, subscriber)))
-        dispatch = self.add_dispatch(message_id, subscriber, list_)
-        row = Suppressible.DISPATCH, dispatch
-        return Mail(email, message_id, subscriber, row, subscriptions)
+        dispatch = Suppressible.DISPATCH, self.add_dispatch(message_id, subscriber, list_)
+        mail = Mail(email, message_id, subscriber, dispatch, subscriptions)
+        self._watch(mail.rows)
+        return mail
 
-    def _states(self, rows: Iterable[RowId]) -> States:
-        return {row: self._state(row) for row in rows}
+    def _watch(self, rows: Iterable[RowId]) -> None:
+        """Expect rows to keep their states, except for the changes passed to `_expect`."""
+        self._expected = {**self._expected, **{row: self._state(row) for row in rows}}
 
     def _state(self, row: RowId) -> State:
         state = self.read(row)
@@ -124,7 +129,7 @@ class HostRows:
         return state
 
     def _suppressed(self, rows: Iterable[RowId], at: datetime, reason: str | None) -> States:
-        """Return the states of rows after a change of their suppression."""
+        """Return the changes of rows whose suppression changes."""
         state = {
             "suppressed_at": at if reason else None,
             "suppression_reason": self.reason(reason) if reason else None,
@@ -132,37 +137,36 @@ class HostRows:
         }
         return dict.fromkeys(rows, state)
 
-    def _undated(self) -> Collection[Suppressible]:
-        """Return the kinds of row without a date, to which the last change to arrive applies."""
-        with self.store.reading() as reading:
-            return reading.find(LookupKeys((), (), ())).undated
-
-    def _post(self, payload: Payload) -> None:
-        """Post a payload that must be recorded."""
-        self._respond(payload, (200, ""))
+    def _post(self, payload: Payload, changes: States) -> None:
+        """Post a payload that must be recorded, with exactly these changes."""
+        self._respond(payload, (200, ""), SECRET, changes)
 
     def _refuse(
         self, payload: Payload, refusal: Refusal, *, secret: str = SECRET, **names: str
     ) -> None:
-        """Post a payload that must be refused with this refusal."""
-        self._respond(payload, (refusal.status, refusal.refused(**names).text), secret)
+        """Post a payload that must be refused with this refusal, without changes."""
+        expected = refusal.status, refusal.refused(**names).text
+        self._respond(payload, expected, secret, {})
 
-    def _respond(self, payload: Payload, expected: tuple[int, str], secret: str = SECRET) -> None:
+    def _respond(
+        self, payload: Payload, expected: tuple[int, str], secret: str, changes: States
+    ) -> None:
         response = post(Receiver(Postmark(SECRET), self.store), payload, secret=secret)
         hint = "".join(hint for text, hint in _HINTS.items() if response[1].startswith(text))
+        event = f"a {payload['RecordType']} of {payload['MessageID']!r}"
         email = payload.get("Recipient", payload.get("Email"))
-        subject = (
-            f"The response to a {payload['RecordType']} of {payload['MessageID']!r} to {email!r}"
-        )
-        same(subject, response, expected, hint)
+        same(f"The response to {event} to {email!r}", response, expected, hint)
+        self._expect(event, changes)
 
-    def _expect(self, event: str, before: States, changes: States | None = None) -> None:
-        """Read the rows again; assert that exactly these changes were made, if columns exist."""
-        for row, state in before.items():
-            found, expected = self._state(row), {**state, **(changes or {}).get(row, {})}
+    def _expect(self, event: str, changes: States) -> None:
+        """Read all rows again; assert that exactly these changes were made, if columns exist."""
+        found = {row: self._state(row) for row in self._expected}
+        for row, state in self._expected.items():
+            expected = {**state, **changes.get(row, {})}
             for column in state:
                 subject = f"After {event}, {column} of the row {row[1]!r} in {row[0].value}"
-                same(subject, found[column], expected[column])
+                same(subject, found[row][column], expected[column])
+        self._expected = found
 
 
 def same(subject: str, found: object, expected: object, hint: str = "") -> None:
