@@ -33,7 +33,7 @@ def test_attach(schema: Schema, names: set[str]) -> None:
 def test_attach_to_metadata_with_a_schema() -> None:
     """A default schema of the metadata does not move hookrow's tables."""
     host = MetaData(schema="crm")
-    with pytest.raises(ConfigurationError, match="schema='crm' would move our tables there"):
+    with pytest.raises(ConfigurationError, match=r"schema='crm'\) would move hookrow's tables"):
         attach(host, Schema())
     mine = Schema(subscribers=Role("crm.people"), log="crm.log")
     assert {table.schema for table in attach(host, mine)} == {"crm"}
