@@ -20,7 +20,7 @@ from hookrow.django import store
 from hookrow.receiver.spool import Spool
 from hookrow.stores import StoreError
 from hookrow.stores.timeouts import limited_to
-from hookrow.stores.watch import TRANSACTION_TIMEOUT
+from hookrow.stores.watchdog import TRANSACTION_TIMEOUT
 from postgres import Server
 from wire import ADA, ADAS, AT, DELIVERY, eventually
 

@@ -95,7 +95,7 @@ def test_a_transaction_gives_up(own_postgres: Server, monkeypatch: pytest.Monkey
 
     A store can be created while the server accepts connections and does not reply.
     """
-    monkeypatch.setattr("hookrow.stores.watch.TRANSACTION_TIMEOUT", 0.5)
+    monkeypatch.setattr("hookrow.stores.watchdog.TRANSACTION_TIMEOUT", 0.5)
     url, told = own_postgres.create(), [arrival(opens(ADA, "m-ada"))]
     with closing(SQLHome(url, OURS)) as home:
         fill(home)

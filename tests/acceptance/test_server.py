@@ -19,6 +19,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from hookrow.stores.watch import TRANSACTION_TIMEOUT
 from traffic import spooled
 
 import world
@@ -26,7 +27,6 @@ from command import Command, Serving
 from hookrow.server.app import DRAIN, END, RECORD
 from hookrow.server.limits import LAST_REQUEST, SWEEP_EVERY
 from hookrow.server.workers import STOP_TIMEOUT
-from hookrow.stores.watch import TRANSACTION_TIMEOUT
 from nginx import fronting
 from postgres import Server
 from wire import (

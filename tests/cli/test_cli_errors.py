@@ -56,7 +56,7 @@ MISTAKES = {
         f"serve --secret {SECRET} {options}": message
         for options, message in (
             ("--mount-path '/a?b'", "write for example /mail"),
-            ("--database-url postgresql://ada:hunter2@db:port/mail", "no database URL"),
+            ("--database-url postgresql://ada:hunter2@db:port/mail", "not a database URL"),
             ("--database-url sqlite:////nonexistent/hookrow.db", "unable to open database file"),
             ("--spool host.toml", "cannot be written"),
             ("--host nowhere.invalid", "nowhere.invalid"),

@@ -34,7 +34,7 @@ from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql import postgres as postgres_sessions
 from hookrow.stores.sql import sqlalchemy as host_engines
 from hookrow.stores.sql.log import PRUNE_LOCK
-from hookrow.stores.watch import TRANSACTION_TIMEOUT
+from hookrow.stores.watchdog import TRANSACTION_TIMEOUT
 from postgres import Databases
 from wire import PATIENCE
 

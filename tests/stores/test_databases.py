@@ -39,7 +39,7 @@ class TestURL:
     @pytest.mark.parametrize(
         ("url", "remedy"),
         [
-            ("hookrow.db", "write for example sqlite:///"),
+            ("hookrow.db", "write, for example, sqlite:///"),
             (f"postgresql://ada:{PASSWORD}@localhost:port/mail", "or postgresql://"),
             (f"postgresql://ada:p@ss:{PASSWORD}@localhost/mail", "or postgresql://"),
             (f"postgresql://ada:{PASSWORD}@localhost/mail%ff", "or postgresql://"),
@@ -280,7 +280,7 @@ class TestPostgreSQL:
         self, postgres_url: str, driver: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A time limit ends a slow query of an AUTOCOMMIT engine, not its connection."""
-        monkeypatch.setattr("hookrow.stores.watch.GRACE", 5)
+        monkeypatch.setattr("hookrow.stores.watchdog.GRACE", 5)
         if driver == "psycopg2":
             pytest.importorskip(driver)
         url = make_url(postgres_url).set(drivername=f"postgresql+{driver}")

@@ -19,7 +19,7 @@ from hookrow import Arrival, Reactivated, Suppressed
 from hookrow.core.rules import affected_rows, decide, lookup_keys, merge
 from hookrow.receiver.recorder import record
 from hookrow.stores import Transaction, Unavailable
-from hookrow.stores.dates import TABLE, key_text
+from hookrow.stores.change_dates import TABLE, key_text
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.sql import SQLStore
 from postgres import Databases

@@ -104,8 +104,8 @@ def test_another_mapping(engine: Engine, caplog: pytest.LogCaptureFixture) -> No
     prefix = "public." if engine.dialect.name == "postgresql" else ""
     assert warning == (
         "The log was written for other tables than those mapped now: subscribers in "
-        f"{prefix}hookrow_subscribers; now subscribers in {prefix}people. If that is meant, run: "
-        "DELETE FROM hookrow_meta WHERE name = 'mapping'"
+        f"{prefix}hookrow_subscribers; now subscribers in {prefix}people. Correct the "
+        "mapping or, if it is right, run: DELETE FROM hookrow_meta WHERE name = 'mapping'"
     )
     assert recorded(engine) == former
     assert mapping_difference(open_database(engine), schema) == warning

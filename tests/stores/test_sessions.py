@@ -26,7 +26,7 @@ from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.postgres import PREPARED_AFTER
 from hookrow.stores.sql.verify import verify
 from hookrow.stores.timeouts import limited_to
-from hookrow.stores.watch import watch
+from hookrow.stores.watchdog import watchdog
 from postgres import Databases
 from wire import PATIENCE, SECRET, eventually, post_together
 
@@ -204,11 +204,11 @@ def test_a_new_session_without_a_response(store: SQLStore, monkeypatch: pytest.M
 
 def test_nested_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of an inner block leaves the connection watched by the outer one."""
-    monkeypatch.setattr("hookrow.stores.watch.TRANSACTION_TIMEOUT", 0.05)
-    monkeypatch.setattr("hookrow.stores.watch.GRACE", 0)
+    monkeypatch.setattr("hookrow.stores.watchdog.TRANSACTION_TIMEOUT", 0.05)
+    monkeypatch.setattr("hookrow.stores.watchdog.GRACE", 0)
     ours, theirs = socket.socketpair()
-    with ours, theirs, watch.over_socket(ours):
-        with watch.over_socket(ours):
+    with ours, theirs, watchdog.watch_socket(ours):
+        with watchdog.watch_socket(ours):
             pass
         theirs.settimeout(1)
         assert theirs.recv(1) == b""

@@ -103,7 +103,7 @@ class TestMismatch:
     @pytest.mark.parametrize(
         ("make", "error"),
         [
-            (lambda: None, r"takes a database URL, or an sqlalchemy\.Engine"),
+            (lambda: None, r"takes a database URL or an sqlalchemy\.Engine, not .* NoneType"),
             # A real one needs greenlet.
             (type("AsyncEngine", (), {"sync_engine": None}), r"pass engine\.url"),
             (lambda: create_engine("postgresql+psycopg_async://ada@localhost/mail"), "async"),

@@ -13,7 +13,7 @@ from sqlalchemy import make_url
 
 from hookrow import SchemaMismatch, migrations
 from hookrow.migrations import TABLE, current, needed, upgrade
-from hookrow.stores import watch
+from hookrow.stores import watchdog
 from postgres import Databases
 from wire import eventually
 
@@ -67,7 +67,7 @@ def test_writers_are_not_held_up(
     postgres: Databases, former_postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While an index waits for a writer, others write. It may take longer than any time limit."""
-    monkeypatch.setattr(watch, "TRANSACTION_TIMEOUT", 0.05)
+    monkeypatch.setattr(watchdog, "TRANSACTION_TIMEOUT", 0.05)
 
     def run(sql: str) -> list[Any]:
         return postgres.execute(sql, url=former_postgres)
@@ -85,7 +85,9 @@ def test_writers_are_not_held_up(
                 "SET lock_timeout = '1s'; UPDATE hookrow_notifications SET attempts = 3"
                 " WHERE id = 2"
             )
-            eventually(lambda: monotonic() > begun + watch.TRANSACTION_TIMEOUT + 2 * watch.GRACE)
+            eventually(
+                lambda: monotonic() > begun + watchdog.TRANSACTION_TIMEOUT + 2 * watchdog.GRACE
+            )
             assert not added.done()
         assert added.result() == ["0006"]
     assert run(INDEXES) == [("hookrow_notifications_changes", True)]

@@ -111,7 +111,7 @@ def keeping(bounced: str | int, other: str | int | None = None) -> Schema:
     return replace(HOST, reasons={"HardBounce": bounced, **others})
 
 
-EMPTY = "write empty='' in its role for the empty text instead of null"
+EMPTY = "set empty='' in its role to write the empty text instead of null"
 NO_TIME = "on_recorded and on_refused"
 WHY = "people.suppression_reason"
 WORDS = keeping("bounced", "other")
@@ -165,7 +165,7 @@ def test_each(engine: Engine, types: dict[str, str], schema: Schema, said: str) 
         # An enum, and a text of limited length, have to hold every reason.
         ({WHY: "word"}, WORDS, ""),
         ({WHY: "word"}, keeping("bounced"), "as '*', for all others"),
-        ({WHY: "word"}, HOST, "give `reasons`"),
+        ({WHY: "word"}, HOST, "set `reasons`"),
         ({WHY: "word"}, keeping("bounce", "other"), "Did you mean 'bounced'?"),
         ({WHY: "varchar(6)"}, WORDS, "cannot hold the reason 'bounced'"),
         # An email and a message id are texts; a key has the type of the columns that refer to it.
@@ -372,8 +372,8 @@ def make_log(engine: Engine, old: str, new: str) -> None:
     ("old", "new", "said"),
     [
         (UNIQUE, UNIQUE, ""),
-        (UNIQUE, "", "'kept' has no unique index on just the column 'fingerprint'"),
-        (UNIQUE, ", UNIQUE (fingerprint, outcome)", "has no unique index on just the column"),
+        (UNIQUE, "", "'kept' has no unique index on just 'fingerprint'"),
+        (UNIQUE, ", UNIQUE (fingerprint, outcome)", "has no unique index on just"),
         ("BIGSERIAL|INTEGER", "BIGINT", "'id' of 'kept' is without a default"),
         ("attempts BIGINT", "attempts TEXT", "'attempts' of 'kept' is of the type TEXT, which"),
         ("body TEXT", "body INTEGER", "'body' of 'kept' is of the type INTEGER, which"),
@@ -384,7 +384,11 @@ def test_log(engine: Engine, old: str, new: str, said: str) -> None:
     """A log that cannot be written is refused, and the error names a remedy."""
     make_log(engine, old.split("|")[engine.dialect.name == "sqlite" and "|" in old], new)
     check(engine, LOG, said)
-    check(engine, LOG, said and "Make it as `hookrow db sql` prints hookrow_notifications.")
+    check(
+        engine,
+        LOG,
+        said and "Create it like hookrow_notifications in the output of `hookrow db sql`.",
+    )
 
 
 @ON_POSTGRES
@@ -444,7 +448,11 @@ def test_dates(engine: Engine, old: str, new: str, said: str) -> None:
     make_log(engine, UNIQUE, UNIQUE)
     run(engine, f"DROP TABLE {DATES.split()[2]}", DATES.replace(old, new))
     check(engine, LOG, said)
-    check(engine, LOG, said and "Make it as `hookrow db sql` prints hookrow_suppression_changes.")
+    check(
+        engine,
+        LOG,
+        said and "Create it like hookrow_suppression_changes in the output of `hookrow db sql`.",
+    )
     dated = Role("people", {"suppression_changed_at": "deleted_at"})
     check(engine, replace(LOG, subscribers=dated), "")
 

@@ -34,7 +34,7 @@ from hookrow.stores.timeouts import (
     restore_limits,
     set_limits,
 )
-from hookrow.stores.watch import TRANSACTION_TIMEOUT, watch
+from hookrow.stores.watchdog import TRANSACTION_TIMEOUT, watchdog
 
 
 @contextmanager
@@ -172,12 +172,12 @@ def _connections_watched(connection: Any) -> Iterator[None]:
             # A thread that is abandoned ends by itself.
             parameters.setdefault("connect_timeout", int(TRANSACTION_TIMEOUT))
             made = _connect_in_time(connection, partial(connect, parameters))
-            stack.enter_context(watch.over_driver(made))
+            stack.enter_context(watchdog.watch(made))
             return made
 
         current = connection.connection
         if current is not None and not current.closed:
-            stack.enter_context(watch.over_driver(current))
+            stack.enter_context(watchdog.watch(current))
         connection.get_new_connection = connect_in_time
         try:
             yield

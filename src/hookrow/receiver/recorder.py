@@ -24,7 +24,7 @@ from hookrow.core.rules import affected_rows, decide, fail, fail_locked, lookup_
 from hookrow.core.sizes import LARGEST_GROUP, TEXT_PER_BYTE
 from hookrow.observability.logging import describe_arrival, request_ids
 from hookrow.stores import Conflict, Locked, Rejected, Store, StoreError
-from hookrow.stores.timeouts import DEADLINE, LOCK_TIMEOUT, left
+from hookrow.stores.timeouts import LOCK_TIMEOUT, STORE_DEADLINE, left
 
 PAUSES = (0.01, 0.03, 0.1, 0.3)
 """In seconds; the pauses before a group that conflicted with another one is tried again."""
@@ -138,7 +138,7 @@ class GroupRecorder:
 
     def __call__(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
         """Return an outcome for each arrival. Never raises."""
-        return self._record(arrivals, until=min(monotonic() + self._seconds, DEADLINE.get()))
+        return self._record(arrivals, until=min(monotonic() + self._seconds, STORE_DEADLINE.get()))
 
     def _record(self, arrivals: Sequence[Arrival], until: float) -> list[Outcome]:
         now = monotonic()

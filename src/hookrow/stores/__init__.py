@@ -87,7 +87,7 @@ class Store(Protocol):
 
     @property
     def census(self) -> Census:
-        """Counts of the rows, which may take long."""
+        """Counts the rows, which may take long."""
 
     def transaction(self, *, skip_locked: bool = False) -> AbstractContextManager[Transaction]:
         """Begin a transaction that commits when the block ends, and rolls back if it raises.

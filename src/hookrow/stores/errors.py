@@ -1,7 +1,7 @@
-"""The `StoreError` for an error of a driver, also if SQLAlchemy wraps it.
+"""Translates the errors of drivers and of SQLAlchemy into a `StoreError`.
 
-Error texts made here are for log lines. A database's own message may quote a row, so only the
-error's class, its code and the names of a constraint and a table are taken from it.
+The texts are safe to log. A database's own message may quote a row, so a text contains only the
+error's class and code, and the names of a constraint and a table.
 """
 
 from __future__ import annotations
@@ -53,46 +53,50 @@ _KINDS: dict[str | int, type[StoreError]] = {
 """By SQLSTATE or its first characters (PostgreSQL's manual, appendix A), or by SQLite's primary
 result code (https://sqlite.org/rescode.html).
 
-Every other error concerns one statement and its data: `Rejected`.
+Any other error is about one statement and its data: `Rejected`.
 """
 
-_OF_A_STATEMENT = {
+UNWRITABLE = (UnicodeError, OverflowError)
+"""Errors of a driver that cannot encode a value as a parameter."""
+
+_STATEMENT_ERRORS = {
     *("DataError", "IntegrityError", "NotSupportedError", "ProgrammingError"),
     "StatementError",
 }
 """Errors that a driver (PEP 249) or SQLAlchemy raises about a statement or its values."""
 
-
-_REFUSED_TOGETHER = {
+_NEEDS_SEVERAL_STATEMENTS = {
     "0A000",  # feature_not_supported: a rule makes several statements of a part
     "27000",  # triggered_data_change_violation: a trigger changes what another part does
 }
 """SQLSTATEs of tables that can be changed only in several statements."""
 
+_DENIED = re.compile(
+    r"\w+ authentication failed[^\n]*|fe_sendauth: no password supplied|"
+    r'(role|database) "[^\n]*" (does not exist|is not permitted to log in)|'
+    r"(no )?pg_hba\.conf (entry|rejects)[^\n]*|permission denied for database[^\n]*"
+)
+"""PostgreSQL's messages, in English, about a refused login, whose error has no SQLSTATE."""
+
+_SQLITE_CONSTRAINT = re.compile(r"[A-Z ]+ constraint failed: ([\w$ .,]{1,130})")
+"""SQLite's message about a constraint: with its name, or with its columns."""
+
+_IDENTIFIER = re.compile(r"[\w$ :-]{1,63}")
+
 
 def store_error(error: BaseException) -> StoreError:
     """Return the `StoreError` for an error of a driver or of SQLAlchemy, with a loggable text."""
     error = _driver_error(error)
-    state = _sqlstate(error)
-    if state:
+    if state := _sqlstate(error):
         kind = Conflict if _is_stale_plan(error) else _kind(state, state[:3], state[:2])
         return kind(" ".join([type(error).__name__, state, *_names(error)]))
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code:
-        kind = _kind(code)
-    elif _OF_A_STATEMENT & {each.__name__ for each in type(error).__mro__}:
-        kind = Rejected
-    else:
-        kind = Unavailable  # the connection, or the attempt to make one
+    kind = _kind_without_sqlstate(error)
     if kind is Rejected or kind is SchemaChanged:
-        name = getattr(error, "sqlite_errorname", "")
-        failed = _FAILED.fullmatch(str(error)) if name != "SQLITE_CONSTRAINT_TRIGGER" else None
-        constraint = f"constraint {failed[1]}" if failed else ""
-        return kind(" ".join(filter(None, [type(error).__name__, name, constraint])))
+        return kind(_describe_sqlite(error))
     if kind is Unavailable and (denied := _DENIED.search(str(error))):
         return AccessDenied(
-            f"The database refuses the connection: {denied[0]}. Check the user, the "
-            "password and the name of the database in its URL."
+            f"The database refuses the connection: {denied[0]}. Check the user, the password and "
+            "the name of the database in its URL."
         )
     if type(error).__module__.startswith("sqlalchemy"):  # whose texts may quote a value
         return kind(type(error).__name__)
@@ -101,17 +105,16 @@ def store_error(error: BaseException) -> StoreError:
 
 def message(error: StoreError) -> str:
     """Return the first line of the database's own message, for a terminal and never for a log."""
-    cause = error.__cause__
-    if cause is None:
+    if error.__cause__ is None:
         return str(error)
-    cause = _driver_error(cause)
+    cause = _driver_error(error.__cause__)
     return f"{type(cause).__name__}: {_first_line(cause)}"
 
 
 def refuses_one_statement(error: BaseException) -> bool:
     """Return whether the tables can be changed, but only in several statements."""
     error = _driver_error(error)
-    return _sqlstate(error) in _REFUSED_TOGETHER and not _is_stale_plan(error)
+    return _sqlstate(error) in _NEEDS_SEVERAL_STATEMENTS and not _is_stale_plan(error)
 
 
 def _is_stale_plan(error: BaseException) -> bool:
@@ -125,7 +128,7 @@ def _is_stale_plan(error: BaseException) -> bool:
 
 
 def _driver_error(error: BaseException) -> BaseException:
-    """Return the driver's error that one of SQLAlchemy's wraps."""
+    """Return the driver's error if one of SQLAlchemy's wraps it."""
     is_wrapped = "DBAPIError" in {each.__name__ for each in type(error).__mro__}
     return (is_wrapped and getattr(error, "orig", None)) or error
 
@@ -138,25 +141,32 @@ def _kind(*codes: str | int) -> type[StoreError]:
     return next((_KINDS[code] for code in codes if code in _KINDS), Rejected)
 
 
+def _kind_without_sqlstate(error: BaseException) -> type[StoreError]:
+    if code := getattr(error, "sqlite_errorcode", 0) & 0xFF:
+        return _kind(code)
+    is_of_statement = _STATEMENT_ERRORS & {each.__name__ for each in type(error).__mro__}
+    if is_of_statement or isinstance(error, UNWRITABLE):
+        return Rejected
+    return Unavailable  # the connection, or the attempt to make one
+
+
 def _sqlstate(error: BaseException) -> str:
     return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None) or ""
 
 
 def _names(error: BaseException) -> list[str]:
+    """Return the names of the constraint and the table; a trigger may set them to any text."""
     diagnosis = getattr(error, "diag", None)
-    named = ((what, getattr(diagnosis, f"{what}_name", None)) for what in ("constraint", "table"))
-    # A trigger may set them to any text.
-    return [f"{what} {name}" for what, name in named if name and _IDENTIFIER.fullmatch(name)]
+    named = ((kind, getattr(diagnosis, f"{kind}_name", None)) for kind in ("constraint", "table"))
+    return [f"{kind} {name}" for kind, name in named if name and _IDENTIFIER.fullmatch(name)]
 
 
-_DENIED = re.compile(
-    r"\w+ authentication failed[^\n]*|fe_sendauth: no password supplied|"
-    r'(role|database) "[^\n]*" (does not exist|is not permitted to log in)|'
-    r"(no )?pg_hba\.conf (entry|rejects)[^\n]*|permission denied for database[^\n]*"
-)
-"""PostgreSQL's messages, in English, about a refused login, whose error has no SQLSTATE."""
-
-_FAILED = re.compile(r"[A-Z ]+ constraint failed: ([\w$ .,]{1,130})")
-"""SQLite's message about a constraint: with its name, or the columns that it is on."""
-
-_IDENTIFIER = re.compile(r"[\w$ :-]{1,63}")
+def _describe_sqlite(error: BaseException) -> str:
+    """Return the error's class, its code and the constraint; a trigger's text may be anything."""
+    parts = [type(error).__name__]
+    if name := getattr(error, "sqlite_errorname", ""):
+        parts.append(name)
+    failed = _SQLITE_CONSTRAINT.fullmatch(str(error))
+    if failed and name != "SQLITE_CONSTRAINT_TRIGGER":
+        parts.append(f"constraint {failed[1]}")
+    return " ".join(parts)

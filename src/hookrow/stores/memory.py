@@ -29,7 +29,7 @@ from hookrow.core.rules import fold
 from hookrow.core.schema import SUPPRESSION, WRITTEN
 from hookrow.stores import State
 from hookrow.stores.census import ListCount, by_list
-from hookrow.stores.dates import key_text, warn_of_undated
+from hookrow.stores.change_dates import key_text, warn_of_undated
 from hookrow.stores.memory_log import MemoryLog
 
 Row: TypeAlias = dict[Any, Any]
@@ -42,7 +42,7 @@ class MemoryStore:
     A row needs what identifies it: an email; a provider_message_id and a subscriber_id, and a
     list_id if it has one. The columns that notifications set are added when they are set.
     Rows of the kinds in `undated` have no `suppression_changed_at`; with a log, their last change
-    is dated in `suppression_changes`, by role and `dates.key_text`.
+    is dated in `suppression_changes`, by role and `change_dates.key_text`.
     """
 
     subscribers: dict[Key, Row] = field(default_factory=dict)

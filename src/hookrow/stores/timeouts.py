@@ -9,7 +9,7 @@ from math import inf
 from time import monotonic
 
 LOCK_TIMEOUT = 2
-"""In seconds; how long a row, or SQLite's file, is waited for."""
+"""In seconds; how long a transaction waits for a row or, on SQLite, for the file."""
 
 STATEMENT_TIMEOUT = 4
 """In seconds; how long one statement may take."""
@@ -19,17 +19,43 @@ _LIMITS = {"lock_timeout": LOCK_TIMEOUT, "statement_timeout": STATEMENT_TIMEOUT}
 NO_LIMITS = (
     "SELECT set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true)"
 )
-"""The SELECT that lifts the limits of a transaction, whoever set them."""
+"""The SELECT that lifts the limits of a transaction."""
 
 _TUNING = {"plan_cache_mode": "force_generic_plan", "TimeZone": "UTC"}
-"""In another time zone, times of the first or the last day that there is could not be read."""
+"""In another time zone, the earliest or the latest possible time could not be read."""
+
+STORE_DEADLINE: ContextVar[float] = ContextVar("STORE_DEADLINE", default=inf)
+"""When the calls of a store have to end, on the clock of `monotonic`; set by `limited_to`."""
+
+
+@contextmanager
+def limited_to(seconds: float) -> Iterator[None]:
+    """Limit all calls of stores in the block, in this thread, to a total of `seconds`.
+
+    A call that takes longer raises a `StoreError`. On SQLite, a write is not interrupted.
+    """
+    token = STORE_DEADLINE.set(min(monotonic() + seconds, STORE_DEADLINE.get()))
+    try:
+        yield
+    finally:
+        STORE_DEADLINE.reset(token)
+
+
+def left() -> float:
+    """Return the seconds that are left until the deadline: infinity outside of `limited_to`."""
+    return STORE_DEADLINE.get() - monotonic()
+
+
+def milliseconds(seconds: float) -> int:
+    """Return a time limit in milliseconds, at least 1 and at most 90 % of the time left."""
+    return max(int(min(seconds, left() * 0.9) * 1000), 1)
 
 
 def set_limits(*, local: bool = True, tuned: bool = False) -> str:
-    """Return the SELECT that sets the limits: `local` to a transaction, else to the session.
+    """Return the SELECT that sets the limits of a transaction or, if not `local`, of a session.
 
-    In a block of `limited_to` they are shorter if less time is left. With `tuned`, plans are
-    generic, so that the length of an array does not cause replanning, and the time zone is UTC.
+    The limits are shorter if less time is left. With `tuned`, plans are generic, so that the
+    length of an array does not cause replanning, and the time zone is UTC.
     """
     settings = _limits() | (_TUNING if tuned else {})
     return "SELECT " + ", ".join(
@@ -38,14 +64,14 @@ def set_limits(*, local: bool = True, tuned: bool = False) -> str:
 
 
 def lower_limits() -> str:
-    """Return the SELECT that sets the limits where those of the transaction are longer or none.
+    """Return the SELECT that lowers the transaction's limits to ours, if they are longer.
 
-    Its row begins with the former values, in the order of `restore_limits`.
+    Its row begins with the former values, in the order of the parameters of `restore_limits`.
     """
     limits = _limits()
     former = ", ".join(f"current_setting('{name}') AS {name}" for name in limits)
     lower = ", ".join(
-        # PostgreSQL has 0 for no limit, and its units of time are those of an interval.
+        # In PostgreSQL, 0 means no limit, and the units of time are those of an interval.
         f"set_config('{name}', CASE WHEN {name}::interval > '0' AND {name}::interval < '{value}' "
         f"THEN {name} ELSE '{value}' END, true)"
         for name, value in limits.items()
@@ -58,41 +84,14 @@ def lower_limits() -> str:
 
 
 def restore_limits() -> str:
-    """Return the SELECT that sets the limits of a transaction to two given values."""
+    """Return the SELECT that sets the transaction's limits to its two parameters."""
     return "SELECT " + ", ".join(f"set_config('{name}', %s, true)" for name in _LIMITS)
 
 
 def limit_statements() -> str:
-    """Return the SELECT that gives each statement of the transaction the time that is left."""
+    """Return the SELECT that limits each statement of the transaction to the time left."""
     return f"SELECT set_config('statement_timeout', '{milliseconds(inf)}ms', true)"
-
-
-def milliseconds(seconds: float) -> int:
-    """Return a time in milliseconds, or 90 % of what is left if that is less; at least 1."""
-    return max(int(min(seconds, left() * 0.9) * 1000), 1)
 
 
 def _limits() -> dict[str, str]:
     return {name: f"{milliseconds(seconds)}ms" for name, seconds in _LIMITS.items()}
-
-
-DEADLINE: ContextVar[float] = ContextVar("DEADLINE", default=inf)
-"""The time, of `monotonic`, at which the calls of a store have to end; set by `limited_to`."""
-
-
-@contextmanager
-def limited_to(seconds: float) -> Iterator[None]:
-    """Limit all calls of a store in the block, in this thread, to so many seconds.
-
-    A call that takes longer raises a `StoreError`. On SQLite only readings are interrupted.
-    """
-    token = DEADLINE.set(min(monotonic() + seconds, DEADLINE.get()))
-    try:
-        yield
-    finally:
-        DEADLINE.reset(token)
-
-
-def left() -> float:
-    """Return how many seconds are left of that time: infinity outside a block."""
-    return DEADLINE.get() - monotonic()

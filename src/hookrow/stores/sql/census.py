@@ -7,9 +7,13 @@ from datetime import datetime
 
 from hookrow.stores.census import ListCount, by_list
 from hookrow.stores.sql.connections import Database
-from hookrow.stores.sql.conversions import LIST, converted
+from hookrow.stores.sql.conversions import (
+    LIST,
+    by_message_id,
+    converted,
+    message_ids_as_stored,
+)
 from hookrow.stores.sql.dialects import utc
-from hookrow.stores.sql.message_ids import as_sent, as_stored
 from hookrow.stores.sql.queries import Queries
 
 
@@ -57,13 +61,13 @@ class SQLCensus:
             f"WHERE {queries.any_of('dispatches', 'provider_message_id')} AND {at} IS NOT NULL"
             f"{queries.visible('dispatches')}"
         )
-        wanted = as_stored(message_ids) if queries.has_uuids else message_ids
+        wanted = message_ids_as_stored(message_ids) if queries.has_uuids else message_ids
         with self._database.reading() as connection:
             found = connection.fetch(sql, [queries.dialect.encode(wanted)])
         if read := queries.conversions.read("dispatches", "sent_at"):
             found = converted(found, {1: read})
         times = {message_id: sent for message_id, time in found if (sent := utc(time))}
-        return as_sent(message_ids, times) if queries.has_uuids else times
+        return by_message_id(message_ids, times) if queries.has_uuids else times
 
 
 def _dispatches(queries: Queries) -> str:

@@ -1,7 +1,7 @@
-"""Rules that reject unsuitable columns, from the database's catalogue. No I/O.
+"""Rules that reject unsuitable columns, as the database's catalogue describes them. No I/O.
 
-PostgreSQL compares values only with values of their type. SQLite stores any value in any column,
-so there a column is refused only if it was plainly not meant for its values.
+PostgreSQL compares values only with values of the same type. SQLite stores any value in any column,
+so a column is rejected there only if its declared type is plainly meant for other values.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Columns: TypeAlias = Mapping[str, Column]
 
 
 class _Rule(NamedTuple):
-    """When a column with one of hookrow's names cannot work, and what the error says."""
+    """When a column with one of hookrow's `names` cannot work, and the text of the error."""
 
     names: Collection[str]
     is_broken: Callable[[Column, Schema], bool]
-    says: str
+    text: str
 
 
-_TYPE = "of the type {shown}"
+_TYPE = "of the type {type_name}"
 _REASON = {"suppression_reason"}
 _NO_TIMES = {"boolean", "integer", "date", "time"}
 
@@ -62,7 +62,7 @@ _RULES = (
         lambda column, schema: (
             column.type not in {"", "citext"} and schema.subscribers.fold == "citext"
         ),
-        f"{_TYPE}, not CITEXT: write another fold, lower for example.",
+        f"{_TYPE}, not CITEXT: set another `fold`, lower for example.",
     ),
     _Rule(
         {"id", "subscriber_id", "list_id", "message_id"},
@@ -72,14 +72,14 @@ _RULES = (
     _Rule(
         TIMES,
         lambda column, _: column.kind != "datetime" if column.type else column.kind in _NO_TIMES,
-        f"{_TYPE}, which holds no date-time: a host that keeps a flag or a status instead writes "
-        "it in the hooks on_recorded and on_refused.",
+        f"{_TYPE}, which holds no date-time: name a column that does. If you keep a flag or a "
+        "status instead, write it in the hooks on_recorded and on_refused.",
     ),
     _Rule(
         _REASON,
         lambda column, schema: column.kind == "enum" and OTHERWISE not in (schema.reasons or {}),
-        f"{_TYPE}: give `reasons`, with one of its words for each of the provider's and, as '*', "
-        "for all others.",
+        f"{_TYPE}: set `reasons`, with one of its words for each of the provider's reasons and, as "
+        "'*', for all others.",
     ),
     _Rule(
         _REASON,
@@ -89,15 +89,15 @@ _RULES = (
 )
 _NOT_NULL = "NOT NULL, but a reactivation sets it to null: drop NOT NULL{or_none}."
 _OR_NO_REASON = (
-    ", write empty='' in its role for the empty text instead of null, or map suppression_reason "
+    ", set empty='' in its role to write the empty text instead of null, or map suppression_reason "
     "to None to keep no reason"
 )
 _CANNOT_BE_EMPTY = f"{_TYPE}, which cannot hold the empty text: leave out `empty`."
-_CANNOT_HOLD = f"{_TYPE}, which cannot hold the reason {{value!r}}.{{near}}"
-_NEVER_EQUALS = f"{_TYPE}, which never equals {{value!r}}.{{near}}"
+_CANNOT_HOLD = f"{_TYPE}, which cannot hold the reason {{value!r}} of `reasons`.{{near}}"
+_NEVER_EQUALS = f"{_TYPE}, which never equals {{value!r}}: correct `where`.{{near}}"
 _CANNOT_COMPARE = (
-    f"{_TYPE}, and {{key.name!r}} of {{others!r}} is {{key.shown}}: they cannot be compared, and "
-    "have to be of one type."
+    f"{_TYPE}, and {{key.name!r}} of {{other_table!r}} is {{key.type_name}}: they cannot be "
+    "compared, and have to be of one type."
 )
 
 
@@ -111,55 +111,58 @@ def mistakes(schema: Schema, found: Mapping[str, Columns]) -> Iterator[str]:
     for (name, ours), (table, column) in named.items():
         for rule in _RULES:
             if ours in rule.names and rule.is_broken(column, schema):
-                yield _describe(table, column, rule.says)
-        empty = schema.roles[name].empty if ours in _REASON else None
-        if ours in NULLED and empty is None and not column.nullable:
-            # Every role may leave out the reason.
-            yield _describe(table, column, _NOT_NULL, or_none=_OR_NO_REASON * (ours in _REASON))
+                yield _describe(table, column, rule.text)
+        yield from _check_null(table, column, ours, schema.roles[name].empty)
         if ours in _REASON:
-            yield from _unless_reasons(table, column, empty, schema.reasons or {})
+            yield from _check_reasons(table, column, schema.roles[name].empty, schema.reasons or {})
     for name, role in schema.roles.items():
         for theirs, value in role.where.items():
-            yield from _unless_taken(role.table, found[name][theirs], value, _NEVER_EQUALS)
+            yield from _check_value(role.table, found[name][theirs], value, _NEVER_EQUALS)
     for one, other in REFERENCES:
         if {one, other} <= named.keys():
-            yield from _unless_comparable(*named[one], *named[other])
+            yield from _check_reference(*named[one], *named[other])
 
 
 def mistakes_of_dates(table: str, found: Columns) -> Iterator[str]:
-    """Yield a sentence for each column in which changes cannot be dated."""
-    for name, (types, others) in _DATE_TYPES.items():
-        yield from _unless_of_type(table, found[name], types, others)
+    """Yield a sentence for each unsuitable column of the table of the dates of changes."""
+    for name, (types, unsuitable) in _DATE_TYPES.items():
+        yield from _check_type(table, found[name], types, unsuitable)
 
 
-def _unless_of_type(
-    table: str, column: Column, types: Collection[str], others: Collection[str]
+def _check_type(
+    table: str, column: Column, types: Collection[str], unsuitable: Collection[str]
 ) -> Iterator[str]:
-    if column.type not in types if column.type else column.kind in others:
+    if column.type not in types if column.type else column.kind in unsuitable:
         yield _describe(table, column, f"{_TYPE}, which cannot hold its values.")
 
 
-def _unless_comparable(table: str, column: Column, others: str, key: Column) -> Iterator[str]:
+def _check_null(table: str, column: Column, ours: str, empty: str | None) -> Iterator[str]:
+    is_reason = ours in _REASON
+    if ours in NULLED and not column.nullable and not (is_reason and empty is not None):
+        yield _describe(table, column, _NOT_NULL, or_none=_OR_NO_REASON * is_reason)
+
+
+def _check_reference(table: str, column: Column, other_table: str, key: Column) -> Iterator[str]:
     if column.type and column.kind != key.kind:
-        yield _describe(table, column, _CANNOT_COMPARE, others=others, key=key)
+        yield _describe(table, column, _CANNOT_COMPARE, other_table=other_table, key=key)
 
 
-def _unless_reasons(
+def _check_reasons(
     table: str, column: Column, empty: str | None, reasons: Mapping[str, str | int]
 ) -> Iterator[str]:
-    yield from _unless_taken(table, column, empty, _CANNOT_BE_EMPTY)
+    yield from _check_value(table, column, empty, _CANNOT_BE_EMPTY)
     for reason in reasons.values():
-        yield from _unless_taken(table, column, reason, _CANNOT_HOLD)
+        yield from _check_value(table, column, reason, _CANNOT_HOLD)
 
 
-def _unless_taken(table: str, column: Column, value: Given, says: str) -> Iterator[str]:
+def _check_value(table: str, column: Column, value: Given, text: str) -> Iterator[str]:
     if not _takes(column, value):
         near = nearest(str(value), column.words)
-        yield _describe(table, column, says, value=value, near=near)
+        yield _describe(table, column, text, value=value, near=near)
 
 
-def _describe(table: str, column: Column, says: str, **names: object) -> str:
-    mistake = says.format(shown=column.shown, **names)
+def _describe(table: str, column: Column, text: str, **names: object) -> str:
+    mistake = text.format(type_name=column.type_name, **names)
     return f"The column {column.name!r} of {table!r} is {mistake}"
 
 
@@ -177,7 +180,7 @@ def _takes(column: Column, value: Given) -> bool:
 
 _ALWAYS = {bool: "boolean", int: "number", str: "text"}
 _NEVER = {int: {"text"}, str: {"boolean", "integer"}}
-"""By the type of a value: the kind of column that holds it, and the kinds that do not on SQLite."""
+"""By the type of a value: the kind of column that holds it, and the kinds that SQLite excludes."""
 
 _NUMBER = {"smallint", "integer", "bigint"}, {"text"}
 _TEXT = {"text", "character varying", "citext"}, {"datetime", *_NO_TIMES}
@@ -188,10 +191,10 @@ _LOG_TYPES = {
     **dict.fromkeys(("id", "status", "attempts"), _NUMBER),
     "fingerprint": ({"bytea"}, set[str]()),
 }
-"""By the column of a log: its types on PostgreSQL, and the kinds that it cannot be on SQLite."""
+"""By a column of the log: its types on PostgreSQL, and the kinds that it cannot be on SQLite."""
 
 _DATE_TYPES = {"role": _TEXT, "row_key": _TEXT, "changed_at": _INSTANT}
-"""The same of the dates beside it."""
+"""The same for the table of the dates of changes."""
 
 _LONGEST = {
     "record_type": LONGEST_RECORD_TYPE,
@@ -202,7 +205,7 @@ _LONGEST = {
     "source": max(len(each.value) for each in Source),
     **dict.fromkeys(("outcome", "first_outcome"), max(len(each.value) for each in Result)),
 }
-"""In characters. A body may have any length."""
+"""In characters. The length of a body is not limited."""
 
 _NULLABLE = {
     *("record_type", "message_id", "recipient", "occurred_at", "retry_at", "body"),
@@ -211,17 +214,17 @@ _NULLABLE = {
 
 
 def mistakes_of_log(log: str, found: Columns) -> Iterator[str]:
-    """Yield a sentence for each column that a log cannot work with."""
-    for name, (types, others) in _LOG_TYPES.items():
+    """Yield a sentence for each unsuitable column of the log."""
+    for name, (types, unsuitable) in _LOG_TYPES.items():
         column = found[name]
-        yield from _unless_of_type(log, column, types, others)
+        yield from _check_type(log, column, types, unsuitable)
         if column.length is not None and column.length < _LONGEST.get(name, column.length + 1):
             yield _describe(log, column, f"{_TYPE}, which is too short.")
         if name in _NULLABLE and not column.nullable:
-            yield _describe(log, column, "NOT NULL, but an entry may have no such value.")
+            yield _describe(log, column, "NOT NULL, but not every entry has such a value.")
         if name == "id" and not column.default:
             yield _describe(
-                log, column, "without a default, but the database has to number entries."
+                log, column, "without a default, but the database has to number the entries."
             )
         if name != "id" and column.generated:
             yield _describe(log, column, "generated, and cannot be written.")

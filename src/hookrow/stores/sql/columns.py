@@ -1,4 +1,4 @@
-"""The catalogue of a database: which tables it has, and which columns of which types."""
+"""The catalogue of a database: its tables, and their columns with their types."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ Convert: TypeAlias = Callable[[Any], Any]
 class Column:
     """A column of a table or a view.
 
-    `type` is the type that its values are passed as; empty on SQLite, which has no fixed types.
-    `shown` is the name for error messages. `kind` is "text", "number", "boolean", "datetime",
-    "enum", on SQLite also "integer", or the name of any other type. `default` is whether the
-    database itself can fill it. `holds_uuids` is whether its values are UUIDs: on SQLite, whether
-    it is CHAR(32), in which Django and SQLAlchemy store their digits. `length` is the longest text,
-    in characters; `words` are the values of an enum. `denied` are the privileges that the user
-    lacks: "SELECT", "UPDATE". `read` converts a value that the driver returned, and `write` one
-    that it is passed; they are never called with None.
+    `type` is the type of its parameters; empty on SQLite, which has no fixed types. `type_name` is
+    the name for error messages. `kind` is "text", "number", "boolean", "datetime", "enum", on
+    SQLite also "integer", or the name of any other type. `default` is whether the database can
+    assign a value. `holds_uuids` is whether its values are UUIDs: on SQLite, whether it is
+    CHAR(32), in which Django and SQLAlchemy store their digits. `length` is the maximum length of a
+    text, in characters; `words` are the values of an enum. `denied` are the privileges that the
+    user lacks: "SELECT", "UPDATE". `read` converts a value from the driver, and `write` a value for
+    the driver; neither is called with None.
     """
 
     name: str
     type: str
-    shown: str
+    type_name: str
     kind: str
     nullable: bool
     generated: bool
@@ -55,7 +55,7 @@ def columns(connection: Connection, dialect: Dialect, table: str) -> Mapping[str
 
 
 def is_unique(connection: Connection, dialect: Dialect, table: str, *names: str) -> bool:
-    """Return whether a unique index is on just these columns, as ON CONFLICT needs one."""
+    """Return whether there is a unique index on just these columns, as ON CONFLICT requires."""
     named = _named(dialect, table)
     if dialect.name == "postgresql":
         return bool(connection.fetch(_POSTGRESQL_UNIQUE, [*named, dialect.encode(sorted(names))]))
@@ -68,9 +68,29 @@ def is_unique(connection: Connection, dialect: Dialect, table: str, *names: str)
 
 
 def tables(connection: Connection, dialect: Dialect) -> Collection[str]:
-    """Return the tables and views, named as a `Role` names them."""
+    """Return the tables and views, by the names that a `Role` may use."""
     found = connection.fetch(_TABLES[dialect.name])
     return [f"{schema}.{name}" if schema else name for schema, name in found]
+
+
+def own_name(connection: Connection, dialect: Dialect, table: str) -> str | None:
+    """Return the database's own name of a table; None if it does not exist.
+
+    On PostgreSQL, the name includes the table's schema.
+    """
+    if dialect.name == "postgresql":
+        found = connection.fetch(_POSTGRESQL_NAME, [regclass(dialect, table)])
+        return str(found[0][0]) if found else None
+    namespace, _, bare = table.rpartition(".")
+    namespace = namespace.lower() or "main"
+    sql = (
+        f"SELECT name FROM {dialect.quote(namespace)}.sqlite_master "
+        "WHERE type IN ('table', 'view') AND name = %s COLLATE NOCASE"
+    )
+    found = connection.fetch(sql, [bare])
+    if not found:
+        return None
+    return str(found[0][0]) if namespace == "main" else f"{namespace}.{found[0][0]}"
 
 
 def is_view(connection: Connection, dialect: Dialect, table: str) -> bool:
@@ -137,12 +157,17 @@ WHERE c.oid = to_regclass(%s) AND (relkind = 'v' OR ARRAY(
 ) = %s::text[])
 """
 
+_POSTGRESQL_NAME = """
+SELECT concat(nspname, '.', relname) FROM pg_class AS c
+JOIN pg_namespace AS n ON n.oid = relnamespace WHERE c.oid = to_regclass(%s)
+"""
+
 _SQLITE = """
 SELECT name, type, NOT "notnull", hidden IN (2, 3), dflt_value IS NOT NULL OR (pk > 0
     AND NOT EXISTS (SELECT 1 FROM pragma_index_list(%s, %s) WHERE origin = 'pk'))
 FROM pragma_table_xinfo(%s, %s)
 """
-"""SQLite fills a primary key without an index: that is the number of the row."""
+"""SQLite assigns a primary key without an index, because it is the number of the row."""
 
 _SQLITE_UNIQUE = """
 SELECT name FROM pragma_index_list(%s, %s) WHERE "unique" AND NOT partial
@@ -162,7 +187,7 @@ _KINDS = {"S": "text", "N": "number", "B": "boolean", "E": "enum"}
 """By PostgreSQL's category of a type."""
 
 _HEADER = 4
-"""PostgreSQL adds this to the length in the type modifier of a text."""
+"""PostgreSQL adds this to the length, in the type modifier of a text."""
 
 _SQLITE_KINDS = {
     **dict.fromkeys(("BOOL", "BOOLEAN"), "boolean"),
@@ -170,7 +195,7 @@ _SQLITE_KINDS = {
     "TIME": "time",
     **dict.fromkeys(("DATETIME", "TIMESTAMP"), "datetime"),
 }
-"""The purpose of a column, by its declared type."""
+"""The kind of a column, by its declared type."""
 
 
 def _postgres_column(row: Row) -> Column:

@@ -1,4 +1,4 @@
-"""Protocols for databases and connections, and what hookrow's own connections have in common."""
+"""The protocols of databases and connections, and the pool of hookrow's own connections."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 from weakref import finalize
 
 from hookrow.concurrency import reset_after_fork
-from hookrow.stores import Rejected, Unavailable
+from hookrow.stores import Unavailable
 from hookrow.stores.errors import store_error
 from hookrow.stores.sql.dialects import Dialect
-from hookrow.stores.timeouts import DEADLINE
+from hookrow.stores.timeouts import STORE_DEADLINE
 
 CONNECT_TIMEOUT = 3
-"""In seconds; how long to wait for a new connection, or for a free one."""
+"""In seconds; how long to wait for a new connection, or for one to become free."""
 
 SESSIONS = 8
 """The largest number of connections that hookrow opens to one database."""
 
 READERS = SESSIONS - 2
-"""How many of them may be readers': readers that wait for a lock do not stop the writers."""
+"""How many of them readers may use, so that readers that wait for a lock do not stop writers."""
 
 NOT_A_URL = (
-    "This is no database URL: write for example sqlite:///hookrow.db "
+    "This is not a database URL: write, for example, sqlite:///hookrow.db "
     "or postgresql://user@host/database. An @ in a password is written %40."
 )
 
@@ -52,13 +52,13 @@ class Connection(Protocol):
 
 
 class DriverConnection(ABC):
-    """A `Connection` on top of a method that runs a statement and returns a cursor."""
+    """A `Connection` whose driver runs a statement and returns a cursor."""
 
     autocommits = False
 
     @abstractmethod
     def _run(self, sql: str, parameters: Sequence[Any]) -> Any:  # noqa: ANN401 - a driver's cursor
-        """Run a statement."""
+        """Run a statement and return its cursor."""
 
     def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Row]:
         """Return all rows."""
@@ -80,8 +80,8 @@ class DriverConnection(ABC):
 class Database(Protocol):
     """Opens connections and transactions.
 
-    All methods raise a `StoreError`, also from within the block. Blocks are not nested: each
-    takes one of a few connections.
+    All methods raise a `StoreError`, also from within the block. Do not nest blocks: each uses one
+    of few connections.
     """
 
     @property
@@ -97,22 +97,21 @@ class Database(Protocol):
     def session(self) -> AbstractContextManager[Connection]:
         """Connect with time limits, and begin a transaction unless the connection autocommits.
 
-        If it does, each statement commits by itself, or BEGIN and COMMIT are sent as statements.
+        If it autocommits, a statement commits by itself, except between BEGIN and COMMIT.
         """
 
     def reading(self) -> AbstractContextManager[Connection]:
-        """Connect to read: without locks, and without time limits but that of `limited_to`."""
+        """Connect to read, without locks; the only time limit is that of `limited_to`."""
 
     def close(self) -> None:
-        """Close the connections, unless they are the host's."""
+        """Close the connections, unless the host supplies them."""
 
 
 @runtime_checkable
 class Upgradable(Database, Protocol):
     """A database whose tables hookrow's migrations can change.
 
-    On PostgreSQL, the connections of both methods are new ones without time limits, which are
-    closed at the end.
+    On PostgreSQL, both methods open a new connection without time limits, and close it at the end.
     """
 
     def upgrading(self) -> AbstractContextManager[Connection]:
@@ -122,18 +121,18 @@ class Upgradable(Database, Protocol):
         """Connect so that each statement commits by itself."""
 
 
-class Closable(Protocol):
+class OwnConnection(Protocol):
     """One of hookrow's own connections."""
 
     def close(self) -> None:
-        """Close it. Never raises."""
+        """Close the connection. Never raises."""
 
 
-C = TypeVar("C", bound=Closable)
+C = TypeVar("C", bound=OwnConnection)
 
 
-class _Idle(list[C]):
-    """A stack of idle connections. After `closed`, a connection that is put there is closed."""
+class _IdleStack(list[C]):
+    """A stack of idle connections. Once it is `closed`, no connection stays on it."""
 
     closed = False
 
@@ -145,9 +144,9 @@ class ConnectionPool(ABC, Generic[C]):
     """
 
     errors: tuple[type[Exception], ...]
-    """What the driver raises."""
+    """The errors of the driver, and `UNWRITABLE`."""
 
-    _idle: _Idle[C]
+    _idle: _IdleStack[C]
     _free: Semaphore
     _free_for_readers: Semaphore
     _finalizer: finalize[Any, Any] | None = None
@@ -168,12 +167,12 @@ class ConnectionPool(ABC, Generic[C]):
     def _connection(self, until: float = inf) -> Iterator[C]:
         """Take an idle or new connection for the block. Raises a `StoreError`.
 
-        If all connections are in use for too long, or at the time `until`, this is `Unavailable`.
+        It is `Unavailable` if no connection becomes free within `CONNECT_TIMEOUT`, or before
+        `until`, a time on the clock of `monotonic`.
         """
-        idle, free, now = self._idle, self._free, monotonic()  # a child process has others
-        if not free.acquire(
-            timeout=max(min(CONNECT_TIMEOUT, until - now, DEADLINE.get() - now), 0)
-        ):
+        idle, free, now = self._idle, self._free, monotonic()  # a fork in the block replaces them
+        seconds = min(CONNECT_TIMEOUT, until - now, STORE_DEADLINE.get() - now)
+        if not free.acquire(timeout=max(seconds, 0)):
             raise Unavailable(f"All {SESSIONS} connections are in use.")
         try:
             connection = self._take()
@@ -188,8 +187,6 @@ class ConnectionPool(ABC, Generic[C]):
             idle.append(connection)
         except self.errors as error:
             raise store_error(error) from error
-        except (UnicodeError, OverflowError) as error:
-            raise unwritable(error) from error
         finally:
             if idle.closed:
                 close_all(idle)
@@ -197,9 +194,9 @@ class ConnectionPool(ABC, Generic[C]):
 
     @contextmanager
     def _reader(self) -> Iterator[C]:
-        """Take a connection to read, of which there are fewer; see `_connection`."""
+        """Take one of the connections for readers; see `_connection`."""
         free, now = self._free_for_readers, monotonic()
-        seconds = min(CONNECT_TIMEOUT, DEADLINE.get() - now)
+        seconds = min(CONNECT_TIMEOUT, STORE_DEADLINE.get() - now)
         if not free.acquire(timeout=max(seconds, 0)):
             raise Unavailable(f"All {READERS} connections of readers are in use.")
         try:
@@ -209,7 +206,7 @@ class ConnectionPool(ABC, Generic[C]):
             free.release()
 
     def _take(self) -> C:
-        """Return the connection that was idle for the shortest time, or a new one."""
+        """Return the connection that became idle last, or a new one."""
         try:
             return self._idle.pop()
         except IndexError:
@@ -223,7 +220,7 @@ class ConnectionPool(ABC, Generic[C]):
         close_all(idle)
 
     def reset(self) -> None:
-        """Begin without connections."""
+        """Begin without connections; see `reset_after_fork`."""
         if self._finalizer is not None:
             _inherited.append(self._idle)
         self._free, self._free_for_readers = Semaphore(SESSIONS), Semaphore(READERS)
@@ -232,12 +229,12 @@ class ConnectionPool(ABC, Generic[C]):
     def _begin_stack(self) -> None:
         if self._finalizer is not None:
             self._finalizer.detach()
-        self._idle = _Idle()
+        self._idle = _IdleStack()
         self._finalizer = finalize(self, close_all, self._idle)
 
 
 _inherited: list[object] = []
-"""A parent's connections: to close or to collect them in a child would end them for both."""
+"""Connections of the parent process, which closing or collecting would end for both processes."""
 
 
 def close_all(idle: list[C]) -> None:
@@ -248,15 +245,8 @@ def close_all(idle: list[C]) -> None:
 
 @contextmanager
 def store_errors(errors: tuple[type[Exception], ...]) -> Iterator[None]:
-    """Raise a `StoreError` for what a driver raises in the block."""
+    """Raise a `StoreError` for one of these errors in the block."""
     try:
         yield
     except errors as error:
         raise store_error(error) from error
-    except (UnicodeError, OverflowError) as error:
-        raise unwritable(error) from error
-
-
-def unwritable(error: Exception) -> Rejected:
-    """Return the `StoreError` for a value that a driver cannot write."""
-    return Rejected(type(error).__name__)

@@ -1,10 +1,12 @@
-"""Converts values between columns and hookrow, where a column stores them in a form of its own.
+"""Converts values between hookrow and columns that store them in a form of their own.
 
-Only the columns of a host's own types of fields have conversions; all others cost nothing.
+Only the columns of a host's own types of fields have conversions, and columns of UUIDs, in which a
+host may store the message ids: the provider's are GUIDs. All other columns cost nothing.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
@@ -14,16 +16,20 @@ from hookrow.stores.sql.columns import Column, Convert
 from hookrow.stores.sql.connections import Row
 
 K = TypeVar("K")
+T = TypeVar("T")
 
 Converters: TypeAlias = Mapping[int, Convert]
-"""The conversions of a row's values, by place."""
+"""The conversions of a row's values, by their index in the row."""
 
 LIST = 4
-"""The place of a list's key in the rows of `Queries.find`."""
+"""The index of a list's key in the rows of `Queries.find`."""
+
+_GUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+"""The canonical form, in any case: the provider sends no other."""
 
 
 class Conversions:
-    """The conversions of all roles' columns; `written` are those that notifications set."""
+    """The conversions of all roles' columns; `written` are the columns that notifications set."""
 
     def __init__(
         self,
@@ -39,12 +45,12 @@ class Conversions:
                 LIST: self.read(lists, "list_id"),
             }.items()
         )
-        """Of the rows of `Queries.find`."""
+        """Those of the rows of `Queries.find`."""
         self.state = {
             kind: _present(enumerate(self.read(kind.value, each) for each in (*KEYS[kind], *names)))
             for kind, names in written.items()
         }
-        """Of the rows of `Queries.state`, which begin as those of `Queries.pairs` and locks do."""
+        """Those of the rows of `Queries.state`, `Queries.pairs` and locks. Keys come first."""
         self._writes = {
             kind: _present(
                 [
@@ -54,17 +60,15 @@ class Conversions:
             )
             for kind, names in written.items()
         }
-        self.are_needed = any(
-            (self.found, *self.state.values(), *self._writes.values()),
-        )
+        self.are_needed = any((self.found, *self.state.values(), *self._writes.values()))
 
     def read(self, role: str, ours: str) -> Convert | None:
-        """Return the conversion of what a column holds, if the role has it and it needs one."""
+        """Return the conversion of a column's values; None if there is none, or no such column."""
         column = self._columns[role].get(ours)
         return column.read if column else None
 
     def keys(self, kind: Suppressible, keys: Collection[Any]) -> Sequence[Sequence[Any]]:
-        """Return the parts of each key, as their columns store them."""
+        """Return the parts of each key, as the columns store them."""
         rows = [key if isinstance(key, tuple) else (key,) for key in keys]
         if not self._writes.get(kind):
             return rows
@@ -72,7 +76,7 @@ class Conversions:
         return [list(self.stored(kind, each).values()) for each in named]
 
     def stored(self, kind: Suppressible, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return parameters, by the names that `Update` has for them, as columns store them."""
+        """Return parameters, by their names in an `Update`, as the columns store them."""
         writes = self._writes.get(kind)
         if not writes:
             return values
@@ -100,3 +104,23 @@ def converted(rows: Sequence[Row], converters: Converters) -> Sequence[Row]:
 
 def _present(converters: Iterable[tuple[K, Convert | None]]) -> dict[K, Convert]:
     return {place: convert for place, convert in converters if convert is not None}
+
+
+def message_ids_as_stored(message_ids: Iterable[str]) -> Collection[str]:
+    """Return the GUIDs among the ids, unchanged and as 32 digits: SQLite may store either."""
+    guids = {each for each in message_ids if _GUID.fullmatch(each)}
+    return guids | {_digits(each) for each in guids}
+
+
+def by_message_id(message_ids: Iterable[str], found: Mapping[str, T]) -> dict[str, T]:
+    """Return what was found by GUID, by message id as the provider writes it."""
+    by_digits = {_digits(guid): each for guid, each in found.items()}
+    return {
+        message_id: by_digits[_digits(message_id)]
+        for message_id in message_ids
+        if _GUID.fullmatch(message_id) and _digits(message_id) in by_digits
+    }
+
+
+def _digits(guid: str) -> str:
+    return guid.replace("-", "").lower()

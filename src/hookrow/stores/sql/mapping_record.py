@@ -1,7 +1,8 @@
-"""The record of which tables the log was written for, in the table hookrow_meta.
+"""The record of the tables that the log was written for, in the table hookrow_meta.
 
-It holds the database's own names of the roles' tables, so it is the same however the mapping was
-configured. A mapping that differs later is reported and never refused: hosts rename tables.
+It consists of the database's own names of the roles' tables, so it does not depend on how the
+mapping was configured. A different mapping is reported but not rejected, because hosts rename
+tables.
 """
 
 from __future__ import annotations
@@ -13,30 +14,30 @@ from contextlib import suppress
 import msgspec
 
 from hookrow.core.schema import Schema
-from hookrow.stores.sql.columns import regclass
+from hookrow.stores.sql.columns import own_name
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.timeouts import limited_to
 
 log = logging.getLogger("hookrow")
 
 NAME = "mapping"
-"""The name of the record in hookrow_meta. Its value is JSON: the tables by role."""
+"""The name of the record in hookrow_meta. Its value is a JSON object: the tables by role."""
 
 SECONDS = 1.0
-"""How long the record may take, because the responses of a group wait for it, once."""
+"""The time limit for the record: the responses of the first group wait for it."""
 
 
 def record_mapping(database: Database, schema: Schema) -> None:
-    """Record the mapping if there is no record yet; log a warning if there is another one.
+    """Record the mapping, or log a warning if a different one is recorded already.
 
-    It never raises: the notifications that were recorded before do not depend on it. Two processes
-    may do this at the same time, and the first one wins.
+    Never raises: the notifications, which are committed by then, do not depend on the record. If
+    several processes call this at the same time, the first one records the mapping.
     """
     try:
         with limited_to(SECONDS):
             with database.reading() as connection:
                 present = mapped_tables(connection, database, schema)
-                former = recorded_tables(connection, database, schema)
+                former = _recorded_tables(connection, database, schema)
             if former is None and present is not None:
                 with database.transaction() as connection:
                     connection.execute(
@@ -49,12 +50,12 @@ def record_mapping(database: Database, schema: Schema) -> None:
             "The mapping is not recorded in %s: %s", schema.beside_log("hookrow_meta"), error
         )
         return
-    if difference := describe_difference(former, present, schema):
+    if difference := _describe_difference(former, present, schema):
         log.warning(difference)
 
 
 def mapping_difference(database: Database, schema: Schema) -> str | None:
-    """Return a sentence on how the mapping differs from the record; None if it does not.
+    """Return a sentence that says how the mapping differs from the record; None if it does not.
 
     Raises a `StoreError`.
     """
@@ -62,29 +63,27 @@ def mapping_difference(database: Database, schema: Schema) -> str | None:
         return None
     with database.reading() as connection:
         present = mapped_tables(connection, database, schema)
-        return describe_difference(recorded_tables(connection, database, schema), present, schema)
+        return _describe_difference(_recorded_tables(connection, database, schema), present, schema)
 
 
 def mapped_tables(
     connection: Connection, database: Database, schema: Schema
 ) -> Mapping[str, str] | None:
-    """Return the database's own name of each role's table; None if one does not exist.
-
-    On PostgreSQL it has the table's schema, whether the mapping has it or not.
-    """
+    """Return the database's own name of each role's table; None if one does not exist."""
     found = {
-        role: _own_name(connection, database, each.table) for role, each in schema.roles.items()
+        role: own_name(connection, database.dialect, each.table)
+        for role, each in schema.roles.items()
     }
     named = {role: table for role, table in found.items() if table is not None}
     return named if len(named) == len(found) else None
 
 
-def recorded_tables(
+def _recorded_tables(
     connection: Connection, database: Database, schema: Schema
 ) -> Mapping[str, str] | None:
-    """Return the tables by role as they were recorded; None if they were not.
+    """Return the recorded tables by role; None if there is no record.
 
-    A record that somebody made unreadable has no table.
+    An unreadable record is read as one without tables.
     """
     sql = f"SELECT value FROM {_meta(database, schema)} WHERE name = %s"
     for (value,) in connection.fetch(sql, [NAME]):
@@ -94,10 +93,10 @@ def recorded_tables(
     return None
 
 
-def describe_difference(
+def _describe_difference(
     former: Mapping[str, str] | None, present: Mapping[str, str] | None, schema: Schema
 ) -> str | None:
-    """Return a sentence that names the tables which differ; None if none does."""
+    """Return a sentence that names the tables that differ; None if all are the same."""
     if former is None or present is None or former == present:
         return None
     changed = [role for role in {**former, **present} if former.get(role) != present.get(role)]
@@ -107,30 +106,9 @@ def describe_difference(
     )
     meta = schema.beside_log("hookrow_meta")
     return (
-        f"The log was written for other tables than those mapped now: {before}; now {now}. If that "
-        f"is meant, run: DELETE FROM {meta} WHERE name = '{NAME}'"
+        f"The log was written for other tables than those mapped now: {before}; now {now}. Correct "
+        f"the mapping or, if it is right, run: DELETE FROM {meta} WHERE name = '{NAME}'"
     )
-
-
-def _own_name(connection: Connection, database: Database, table: str) -> str | None:
-    dialect = database.dialect
-    if dialect.name == "postgresql":
-        sql = (
-            "SELECT concat(nspname, '.', relname) FROM pg_class AS c "
-            "JOIN pg_namespace AS n ON n.oid = relnamespace WHERE c.oid = to_regclass(%s)"
-        )
-        found = connection.fetch(sql, [regclass(dialect, table)])
-        return str(found[0][0]) if found else None
-    namespace, _, bare = table.rpartition(".")
-    namespace = namespace.lower() or "main"
-    sql = (
-        f"SELECT name FROM {dialect.quote(namespace)}.sqlite_master "
-        "WHERE type IN ('table', 'view') AND name = %s COLLATE NOCASE"
-    )
-    found = connection.fetch(sql, [bare])
-    if not found:
-        return None
-    return str(found[0][0]) if namespace == "main" else f"{namespace}.{found[0][0]}"
 
 
 def _meta(database: Database, schema: Schema) -> str:

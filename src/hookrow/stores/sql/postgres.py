@@ -1,15 +1,14 @@
 """PostgreSQL through psycopg 3, in hookrow's own sessions.
 
 A statement commits by itself, without the round trips of BEGIN and COMMIT, and the time limits
-are the session's. Behind a pooler such as PgBouncer, which hands sessions around between
-statements, each transaction sets its own limits, and nothing is prepared.
+are those of the session. Behind a pooler such as PgBouncer, which may run each transaction in
+another session, a transaction sets its own limits, and no statement is prepared.
 """
 
 from __future__ import annotations
 
 import re
 import select
-import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from math import isinf
@@ -19,6 +18,7 @@ from weakref import finalize
 
 from hookrow.errors import ConfigurationError, MissingExtra
 from hookrow.stores import Unavailable
+from hookrow.stores.errors import UNWRITABLE
 from hookrow.stores.sql.connections import (
     CONNECT_TIMEOUT,
     NOT_A_URL,
@@ -28,7 +28,8 @@ from hookrow.stores.sql.connections import (
     close_all,
     store_errors,
 )
-from hookrow.stores.sql.dialects import POSTGRESQL, numbered
+from hookrow.stores.sql.dialects import POSTGRESQL
+from hookrow.stores.sql.parameters import numbered
 from hookrow.stores.timeouts import (
     NO_LIMITS,
     STATEMENT_TIMEOUT,
@@ -36,16 +37,16 @@ from hookrow.stores.timeouts import (
     limit_statements,
     set_limits,
 )
-from hookrow.stores.watch import watch
+from hookrow.stores.watchdog import duplicate_socket, watchdog
 
 if TYPE_CHECKING:
     import psycopg
 
 IDLE = 1.0
-"""In seconds; how long an idle session counts as alive unless its server sent something."""
+"""In seconds; how long an idle session is used again without a check by the server."""
 
 PREPARED_AFTER = 5
-"""How often a statement runs before the server is to prepare it: psycopg's own default."""
+"""How often a statement runs before psycopg has the server prepare it: psycopg's default."""
 
 _LIMITS = (
     f"{set_limits(local=False, tuned=True)}, "
@@ -58,11 +59,10 @@ class Session(DriverConnection):
 
     def __init__(self, connection: psycopg.Connection, cursor: Callable[..., Any]) -> None:
         self.connection, self.close, self._cursor = connection, connection.close, cursor
-        # A duplicate: the driver may close its own, and the number then be another socket's.
-        self.socket = socket.fromfd(connection.fileno(), socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket = duplicate_socket(connection.fileno())
         finalize(connection, self.socket.close)
-        pid = connection.info.backend_pid  # a pooler's is not that of the server
-        with watch.over_socket(self.socket):
+        pid = connection.info.backend_pid  # behind a pooler, not the server's own
+        with watchdog.watch_socket(self.socket):
             found = connection.execute(f"{_LIMITS} WHERE pg_backend_pid() = {pid}")
         self.autocommits = found.fetchone() is not None
         if self.autocommits:
@@ -72,7 +72,7 @@ class Session(DriverConnection):
         self.used_at = monotonic()
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
-        """Return the number of rows. After an error that was ignored, COMMIT is `Unavailable`."""
+        """Return the number of rows; a COMMIT that follows an ignored error is `Unavailable`."""
         cursor = self._run(sql, parameters)
         if sql == "COMMIT" and cursor.statusmessage != sql:
             raise Unavailable("The transaction was rolled back because of an earlier error.")
@@ -83,9 +83,9 @@ class Session(DriverConnection):
         self.connection.execute(sql, prepare=False)
 
     def is_alive(self) -> bool:
-        """Return whether the server seems to be there, without a round trip.
+        """Return whether the server seems to respond, without a round trip.
 
-        A server sends data without a request only if it shuts down.
+        A server sends data without a request only when it shuts down.
         """
         return monotonic() - self.used_at <= IDLE and not self._poll.poll(0)
 
@@ -119,7 +119,7 @@ class PostgresDatabase(ConnectionPool[Session]):
         if not re.fullmatch("[0-9,]*", str(self.options.get("port", ""))):
             raise ConfigurationError(NOT_A_URL)
         self._driver = psycopg
-        self.errors = (psycopg.Error,)
+        self.errors = (psycopg.Error, *UNWRITABLE)
         super().__init__()
 
     @contextmanager
@@ -140,7 +140,7 @@ class PostgresDatabase(ConnectionPool[Session]):
         limited = not isinf(left())
         limit = limit_statements() if limited else NO_LIMITS
         with self._session(reads=True, watched=limited) as session:
-            with nullcontext() if limited else watch.over_socket(session.socket):
+            with nullcontext() if limited else watchdog.watch_socket(session.socket):
                 session.command(f"{POSTGRESQL.begin}; {limit}")
             yield session
             session.command("COMMIT")
@@ -163,7 +163,7 @@ class PostgresDatabase(ConnectionPool[Session]):
             yield session
 
     def __str__(self) -> str:
-        """Return its URL as it may be shown: without the password, and without options."""
+        """Return the URL without the password and the options, for display."""
         user, host, port, name = (
             self.options.get(key) for key in ("user", "host", "port", "dbname")
         )
@@ -173,9 +173,9 @@ class PostgresDatabase(ConnectionPool[Session]):
 
     @contextmanager
     def _session(self, *, reads: bool = False, watched: bool = True) -> Iterator[Session]:
-        """Take a session for the block; end it if the server does not respond in time."""
+        """Take a session for the block, and close it if the server does not respond in time."""
         with self._reader() if reads else self._connection() as session:
-            with watch.over_socket(session.socket) if watched else nullcontext():
+            with watchdog.watch_socket(session.socket) if watched else nullcontext():
                 yield session
             session.used_at = monotonic()
 
@@ -184,28 +184,29 @@ class PostgresDatabase(ConnectionPool[Session]):
         if session.is_alive():
             return session
         try:
-            with watch.over_socket(session.socket):
-                # Again: a host's trigger may have changed them. A pooler's session is shared.
+            with watchdog.watch_socket(session.socket):
+                # Set them again, because a host's trigger may have changed them. Behind a pooler,
+                # others use the session.
                 session.command(_LIMITS if session.autocommits else "SELECT 1")
         except self._driver.Error:
             session.close()
-            close_all(self._idle)  # the server has probably closed the other idle sessions, too
+            close_all(self._idle)  # the server has probably closed these, too
             return super()._take()
         return session
 
     def _roll_back(self, session: Session) -> bool:
-        """Roll back: the driver then forgets its prepared statements, which may be outdated."""
+        """Roll back, after which the driver prepares statements again: these may be outdated."""
         connection = session.connection
-        with suppress(self._driver.Error), watch.over_socket(session.socket):
+        with suppress(self._driver.Error), watchdog.watch_socket(session.socket):
             if connection.info.transaction_status == self._driver.pq.TransactionStatus.IDLE:
-                connection.execute("BEGIN")  # else there is nothing to roll back
+                connection.execute("BEGIN")  # otherwise the rollback would do nothing
             connection.rollback()
             return True
         return False
 
     def _connect(self) -> Session:
         connection = self._driver.connect(**(OPTIONS | self.options), autocommit=True)
-        # A pooler may give the next statement to a server that has none of ours prepared.
+        # A pooler may run the next statement in a session that has not prepared it.
         connection.prepare_threshold = None
         try:
             return Session(connection, self._driver.RawCursor)

@@ -1,7 +1,7 @@
-"""The SQL that finds and locks rows, as text: built once from a schema and its real types.
+"""The SQL that finds and locks rows, as text: built once from a schema and the columns' types.
 
-Every statement ignores the rows that a role's `where` hides. An exception is the owner of a
-dispatch, whose email a response may contain.
+Every statement ignores the rows that a role's `where` hides, except for the owner of a dispatch,
+whose email a response may contain.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Queries:
     """The statements of a store.
 
     `columns` are those of each role's table, by the table's own names. `single_statement` is
-    whether one statement can change all tables; it becomes false if the database refuses that.
-    `warning` is what the verification found that works only in part.
+    whether one statement can change all tables; it becomes false if the database rejects that.
+    `warning` is a warning of the verification, to be logged.
     """
 
     warning: str | None = None
@@ -55,9 +55,9 @@ class Queries:
         }
         """The columns of each kind of row that notifications set, by hookrow's names."""
         self.empty = {kind: schema.roles[kind.value].empty for kind in self.written}
-        """What each kind of row has for no reason."""
+        """The value of each kind of row for no reason."""
         self.has_uuids = self._columns["dispatches"]["provider_message_id"].holds_uuids
-        """Whether the message ids of dispatches are UUIDs; see `message_ids`."""
+        """Whether the message ids of dispatches are UUIDs; see `conversions`."""
         self.finds_subscriptions = self.has("subscriptions") and self.list_id() is not None
         self.find = self._find()
         self.pairs = self._keyed(Suppressible.SUBSCRIPTION) if self.has("subscriptions") else None
@@ -79,7 +79,7 @@ class Queries:
         return self._columns[role]
 
     def table(self, role: str, alias: str | None = None) -> str:
-        """Return the table of a role, for FROM."""
+        """Return the table of a role with its alias, for FROM."""
         return f"{self.dialect.table(self.schema.roles[role].table)} AS {alias or ALIASES[role]}"
 
     def column(self, role: str, ours: str, alias: str | None = None) -> str:
@@ -100,13 +100,13 @@ class Queries:
         return "".join(self.not_hidden(role, ALIASES[role]) for role in roles)
 
     def any_of(self, role: str, ours: str) -> str:
-        """Compare a column with the values of a parameter, so that its index is used."""
+        """Compare a column with the values of one parameter, so that its index is used."""
         return self.dialect.any_of(self.column(role, ours), self._columns[role][ours].type)
 
     def email_is_any(self, fold: Fold) -> str:
-        """Compare the subscribers' emails with those of a parameter, by the index of a fold.
+        """Compare the subscribers' emails with those of one parameter, by the index of a fold.
 
-        This may find more rows than `rules.fold` considers equal; `rules.decide` then chooses.
+        This may find more rows than `rules.fold` considers equal; `rules.decide` chooses.
         """
         type_ = self._columns["subscribers"]["email"].type
         return self.dialect.email_is_any(fold, self.column("subscribers", "email"), type_)
@@ -131,7 +131,7 @@ class Queries:
         )
 
     def value(self, name: str) -> str:
-        """Return a parameter of each row of values, by its name."""
+        """Return a parameter of a row of values, by its name."""
         return f"given.{name}" if self.dialect.takes_rows else "%s"
 
     def _equals(self, column: Column, value: Given) -> str:
@@ -140,7 +140,7 @@ class Queries:
         return f"= {self.dialect.literal(value)}"
 
     def _refers(self, role: str, ours: str, other: str, key: str, alias: str | None = None) -> str:
-        """Compare a reference with a key: CHAR and text need a cast to use the key's index."""
+        """Compare a reference with a key. CHAR and text need a cast to use the key's index."""
         type_ = self._columns[other][key].type
         reference = self.column(role, ours)
         if "bpchar" in {type_, self._columns[role][ours].type}:
@@ -148,64 +148,69 @@ class Queries:
         return f"{self.column(other, key, alias)} = {reference}"
 
     def _find(self) -> str:
-        """By emails, message ids, and message ids of suppressions.
+        """Select rows by emails, by message ids, and by message ids of changes of suppression.
 
-        It returns subscribers (id, email), dispatches (owner, the owner's email, message id, id,
-        list), and subscriptions of owners (subscriber, list), all with the columns of dispatches.
+        The result has subscribers (id, email), dispatches (owner, the owner's email, message id,
+        id, list), and subscriptions of owners (subscriber, list), all in the columns of dispatches.
         """
-        list_id = self.list_id() or "NULL"
-        owner = self._refers("dispatches", "subscriber_id", "subscribers", "id", _OWNER)
+        found = [self._find_subscribers(), self._find_dispatches()]
+        if self.finds_subscriptions:
+            found.append(self._find_subscriptions())
+        return " UNION ALL ".join(found)
+
+    def _find_subscribers(self) -> str:
         is_any = self.email_is_any(self.schema.subscribers.fold)
-        subscribers = (
+        return (
             f"SELECT {self.key('subscribers', 'id')}, {self.text('subscribers', 'email')}, "
             f"NULL, NULL, NULL FROM {self.table('subscribers')} "
             f"WHERE {is_any}{self.visible('subscribers')}"
         )
-        dispatches = (
+
+    def _find_dispatches(self) -> str:
+        owner = self._refers("dispatches", "subscriber_id", "subscribers", "id", _OWNER)
+        return (
             f"SELECT {self.key('dispatches', 'subscriber_id')}, "
             f"{self.text('subscribers', 'email', _OWNER)}, "
             f"{self.text('dispatches', 'provider_message_id')}, {self.key('dispatches', 'id')}, "
-            f"{list_id} FROM {self.table('dispatches')} LEFT JOIN "
+            f"{self.list_id() or 'NULL'} FROM {self.table('dispatches')} LEFT JOIN "
             f"{self.table('subscribers', _OWNER)} ON {owner}{self.joined_messages()} "
             f"WHERE {self.any_of('dispatches', 'provider_message_id')}{self.visible('dispatches')}"
         )
-        found = [subscribers, dispatches]
-        if self.finds_subscriptions:
-            lists = "messages" if self.has("messages") else "dispatches"
-            in_list = self._refers(lists, "list_id", "subscriptions", "list_id")
-            of_owner = self._refers("dispatches", "subscriber_id", "subscriptions", "subscriber_id")
-            found.append(
-                f"SELECT {self.key('subscriptions', 'subscriber_id')}, NULL, NULL, NULL, "
-                f"{self.key('subscriptions', 'list_id')} FROM {self.table('dispatches')}"
-                f"{self.joined_messages()} JOIN {self.table('subscriptions')} "
-                f"ON {in_list} AND {of_owner} "
-                f"WHERE {self.any_of('dispatches', 'provider_message_id')}"
-                f"{self.visible('dispatches', 'subscriptions')}"
-            )
-        return " UNION ALL ".join(found)
+
+    def _find_subscriptions(self) -> str:
+        lists = "messages" if self.has("messages") else "dispatches"
+        in_list = self._refers(lists, "list_id", "subscriptions", "list_id")
+        of_owner = self._refers("dispatches", "subscriber_id", "subscriptions", "subscriber_id")
+        return (
+            f"SELECT {self.key('subscriptions', 'subscriber_id')}, NULL, NULL, NULL, "
+            f"{self.key('subscriptions', 'list_id')} FROM {self.table('dispatches')}"
+            f"{self.joined_messages()} JOIN {self.table('subscriptions')} "
+            f"ON {in_list} AND {of_owner} "
+            f"WHERE {self.any_of('dispatches', 'provider_message_id')}"
+            f"{self.visible('dispatches', 'subscriptions')}"
+        )
 
     def _keyed(self, kind: Suppressible, more: Iterable[str] = ()) -> str:
-        """By the parameters of rows of keys: the keys that exist, and more columns."""
-        role, relation = kind.value, ""
-        given = {ours: self.value(f"key_{n}") for n, ours in enumerate(KEYS[kind])}
-        if self.dialect.takes_rows:
-            types = [self._columns[role][ours].type for ours in given]
-            relation = f"{self.dialect.rows({f'key_{n}': each for n, each in enumerate(types)})}, "
-        selected = ", ".join([*(self.key(role, ours) for ours in given), *more])
-        equal = " AND ".join(
-            f"{self.column(role, ours)} = {value}" for ours, value in given.items()
+        """Select the keys that exist among the parameters, and more columns."""
+        role, keys = kind.value, {ours: f"key_{n}" for n, ours in enumerate(KEYS[kind])}
+        rows = self.dialect.rows(
+            {name: self._columns[role][ours].type for ours, name in keys.items()}
         )
-        table, visible = self.table(role), self.visible(role)
-        return f"SELECT {selected} FROM {relation}{table} WHERE {equal}{visible}"
+        tables = ", ".join(filter(None, [rows, self.table(role)]))
+        selected = ", ".join([*(self.key(role, ours) for ours in keys), *more])
+        equal = " AND ".join(
+            f"{self.column(role, ours)} = {self.value(name)}" for ours, name in keys.items()
+        )
+        return f"SELECT {selected} FROM {tables} WHERE {equal}{self.visible(role)}"
 
     def _state(self, kind: Suppressible) -> str:
-        """By keys: each key, and then the columns that notifications set."""
+        """Select by keys: each key, followed by the columns that notifications set."""
         return self._keyed(kind, (self.column(kind.value, name) for name in self.written[kind]))
 
     def _lock(self, kind: Suppressible, *, skip_locked: bool) -> Statement:
-        """By keys: lock rows in the order of their keys, as every process does.
+        """Lock rows by keys, in the order of the keys, as every process does.
 
-        A sorted UPDATE alone would deadlock, because the planner may reorder it.
+        A sorted UPDATE alone could deadlock, because the planner may reorder it.
         """
         role, keyed = kind.value, self._keyed(kind)
         if len(KEYS[kind]) == 1:  # its index has the order

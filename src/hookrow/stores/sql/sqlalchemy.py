@@ -1,4 +1,4 @@
-"""A host's SQLAlchemy engine, with its pool, its events and its driver. It stays the host's."""
+"""The SQLAlchemy engine of a host, with its own pool, events and driver."""
 
 from __future__ import annotations
 
@@ -16,26 +16,24 @@ from sqlalchemy.pool import SingletonThreadPool, StaticPool
 
 from hookrow.errors import ConfigurationError
 from hookrow.stores import NOT_ON
-from hookrow.stores.sql.connections import (
-    Connection,
-    DriverConnection,
-    store_errors,
-)
-from hookrow.stores.sql.dialects import DIALECTS, SQLITE, question_marks
+from hookrow.stores.errors import UNWRITABLE
+from hookrow.stores.sql.connections import Connection, DriverConnection, store_errors
+from hookrow.stores.sql.dialects import DIALECTS, SQLITE
+from hookrow.stores.sql.parameters import question_marks
 from hookrow.stores.timeouts import NO_LIMITS, left, limit_statements, set_limits
-from hookrow.stores.watch import watch
+from hookrow.stores.watchdog import watchdog
 
-_ERRORS = (SQLAlchemyError,)
+_ERRORS = (SQLAlchemyError, *UNWRITABLE)
 _LIMITS = set_limits(tuned=True)
 
 _IN_TRANSACTION = 2
 """libpq's PQTRANS_INTRANS: a transaction in which no statement has failed."""
 
-_AT_ONCE = 1.0
-"""In seconds; how long it takes at most to notice that a connection was closed."""
+_QUICK = 1.0
+"""In seconds; the driver notices a closed connection in less time than this."""
 
-_SHARED = (SingletonThreadPool, StaticPool)
-"""Pools whose connection is the database itself, or one that the host works on."""
+_SHARED_POOLS = (SingletonThreadPool, StaticPool)
+"""Pools whose connection is an in-memory database, or is in use by the host."""
 
 
 class _Connection(DriverConnection):
@@ -47,19 +45,20 @@ class _Connection(DriverConnection):
         return self._connection.exec_driver_sql(self._convert(sql), tuple(parameters))
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
-        """Return the driver's count, and leave no cursor open."""
-        with self._run(sql, parameters) as done:
-            return done.rowcount
+        """Return the driver's count, and close the cursor."""
+        with self._run(sql, parameters) as result:
+            return result.rowcount
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run it with one call of the driver."""
+        """Run the statement with one call of the driver."""
         self._connection.exec_driver_sql(self._convert(sql), list(map(tuple, rows))).close()
 
 
 class EngineDatabase:
-    """The database of an engine; see `connections.Database`.
+    """The database of an engine, which is never closed; see `connections.Database`.
 
-    Raises `ConfigurationError` for another database than PostgreSQL or SQLite.
+    Raises `ConfigurationError` for an async engine, and for any other database than PostgreSQL or
+    SQLite.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -67,23 +66,23 @@ class EngineDatabase:
             raise ConfigurationError(NOT_ON.format(engine.dialect.name))
         if engine.dialect.is_async:
             raise ConfigurationError(
-                "hookrow writes in a thread, which an async driver cannot: pass the URL "
+                "hookrow writes in a thread, which an async driver does not support: pass the URL "
                 "(`engine.url`), or an engine that is not async."
             )
         self._engine, self._used = engine, False
         in_memory = ":memory:" in str(engine.url) or "mode=memory" in str(engine.url)
-        self._is_shared = isinstance(engine.pool, _SHARED) or in_memory
-        # With one connection for all threads, a reader would roll back what a writer changes.
-        self._alone: AbstractContextManager[object] = RLock() if self._is_shared else nullcontext()
+        self._is_shared = isinstance(engine.pool, _SHARED_POOLS) or in_memory
+        # On a connection that all threads share, a reader would roll back a writer's changes.
+        self._lock: AbstractContextManager[object] = RLock() if self._is_shared else nullcontext()
         self.dialect = DIALECTS[engine.dialect.name]
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """Begin a transaction with time limits; it is committed at the end of the block."""
         self._used = True
-        with store_errors(_ERRORS), self._alone:
+        with store_errors(_ERRORS), self._lock:
             connection = self._begun()
-            with connection, watch.over(connection), _committed(connection):
+            with connection, _watched(connection), _committed(connection):
                 yield _Connection(connection)
 
     session = transaction
@@ -91,13 +90,12 @@ class EngineDatabase:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Connect to read, in a transaction."""
-        with store_errors(_ERRORS), self._alone, self._engine.connect() as connection:
+        with store_errors(_ERRORS), self._lock, self._engine.connect() as connection:
             _ping(connection)
             unlimited = isinf(left()) or connection.dialect.name != "postgresql"
             with nullcontext() if unlimited else _limited(connection):
-                # A process may fork before its first transaction, and would share what is idle.
-                if not self._used and not self._is_shared:
-                    connection.detach()
+                if not self._used:  # a fork before the first transaction would share the pool's
+                    self._detach(connection)
                 yield _Connection(connection)
 
     @contextmanager
@@ -105,27 +103,27 @@ class EngineDatabase:
         """See `connections.Upgradable`."""
         with (
             store_errors(_ERRORS),
-            self._alone,
+            self._lock,
             self._engine.connect() as connection,
             _committed(connection),
         ):
             _begin(connection, f"SET TRANSACTION ISOLATION LEVEL READ COMMITTED; {NO_LIMITS}")
-            self._keep(connection)
+            self._detach(connection)
             yield _Connection(connection)
 
     @contextmanager
     def autocommit(self) -> Iterator[Connection]:
         """See `connections.Upgradable`."""
-        with store_errors(_ERRORS), self._alone, self._engine.connect() as connection:
+        with store_errors(_ERRORS), self._lock, self._engine.connect() as connection:
             connection.execution_options(isolation_level="AUTOCOMMIT")
-            self._keep(connection)
+            self._detach(connection)
             if connection.dialect.name == "postgresql":
                 connection.exec_driver_sql("SET statement_timeout = 0")
                 connection.exec_driver_sql("SET lock_timeout = 0")
             yield _Connection(connection)
 
-    def _keep(self, connection: EngineConnection) -> None:
-        """Keep a connection from its pool, whose other connections may be in use."""
+    def _detach(self, connection: EngineConnection) -> None:
+        """Take a connection out of its pool, so that it is closed at the end."""
         if not self._is_shared:
             connection.detach()
 
@@ -136,22 +134,22 @@ class EngineDatabase:
         return self._engine.url.set(query={}).render_as_string(hide_password=True)
 
     def _begun(self) -> EngineConnection:
-        """Begin, on a new connection if the server closed the one that was idle.
+        """Begin, on a new connection if the server has closed the idle one.
 
-        If that takes long, the server does not respond, and another attempt would take as long.
+        After a slow failure, another attempt would take as long: the server does not respond.
         """
         began = monotonic()
         try:
             return self._begin()
         except DBAPIError as error:
-            if not error.connection_invalidated or monotonic() - began > _AT_ONCE:
+            if not error.connection_invalidated or monotonic() - began > _QUICK:
                 raise
             return self._begin()
 
     def _begin(self) -> EngineConnection:
         connection = self._engine.connect()
         try:
-            with watch.over(connection):
+            with _watched(connection):
                 _begin(connection)
         except BaseException:
             connection.close()
@@ -162,12 +160,12 @@ class EngineDatabase:
 def _begin(connection: EngineConnection, limits: str = _LIMITS) -> None:
     """Begin a transaction with time limits, even on an engine that commits each statement.
 
-    SQLite's driver would begin one only at the first write, and then fail if another writer
-    came between: BEGIN IMMEDIATE waits for its turn first.
+    SQLite's driver would begin one only at the first write, and then fail if another connection
+    had written since the first read. BEGIN IMMEDIATE waits for the write lock first.
     """
     if connection.dialect.driver == "psycopg":
-        # The driver sends no BEGIN of its own then, which would be one more round trip. It ends
-        # ours all the same, because it asks the server: psycopg2, for example, would not.
+        # The driver then sends no BEGIN of its own, which would be another round trip. It still
+        # ends our transaction, because it asks the server; psycopg2, for example, would not.
         connection.execution_options(isolation_level="AUTOCOMMIT")
         connection.exec_driver_sql(f"BEGIN; {limits}")
     elif connection.dialect.name == "postgresql":
@@ -180,7 +178,7 @@ def _begin(connection: EngineConnection, limits: str = _LIMITS) -> None:
 
 
 def _end(connection: EngineConnection, command: str) -> None:
-    """End a transaction of SQLite's whose driver would not, as with `autocommit=True`."""
+    """End a transaction of SQLite if its driver would not, because of `autocommit=True`."""
     driver: Any = connection.connection.dbapi_connection
     if getattr(driver, "autocommit", None) is True and getattr(driver, "in_transaction", False):
         connection.exec_driver_sql(command)
@@ -189,7 +187,7 @@ def _end(connection: EngineConnection, command: str) -> None:
 def _ping(connection: EngineConnection) -> None:
     """Check the connection; SQLAlchemy reconnects if it was lost."""
     try:
-        with watch.over(connection):
+        with _watched(connection):
             connection.exec_driver_sql("VALUES (1)")
     except DBAPIError as error:
         if not error.connection_invalidated:
@@ -197,10 +195,14 @@ def _ping(connection: EngineConnection) -> None:
     connection.rollback()
 
 
+def _watched(connection: EngineConnection) -> AbstractContextManager[None]:
+    return watchdog.watch(connection.connection.dbapi_connection)
+
+
 @contextmanager
 def _limited(connection: EngineConnection) -> Iterator[None]:
     """Limit the time of each statement in the block, on PostgreSQL, to the time that is left."""
-    with watch.over(connection), _committed(connection):
+    with _watched(connection), _committed(connection):
         _begin(connection, limit_statements())
         yield
 
@@ -214,7 +216,7 @@ def _committed(connection: EngineConnection) -> Iterator[None]:
         _end(connection, "COMMIT")
         connection.commit()
     except BaseException:
-        if not connection.invalidated:  # for SQLAlchemy, one whose commit failed has ended
+        if not connection.invalidated:  # SQLAlchemy considers a failed commit the end
             with suppress(connection.dialect.loaded_dbapi.Error, SQLAlchemyError):
                 _end(connection, "ROLLBACK")
                 connection.connection.rollback()
@@ -224,7 +226,7 @@ def _committed(connection: EngineConnection) -> Iterator[None]:
 def _refuse_aborted(connection: EngineConnection) -> None:
     """Raise an error if an earlier one was ignored: PostgreSQL's COMMIT would only roll back."""
     if connection.dialect.name == "postgresql":
-        # Both versions of psycopg know the state of the transaction, without a round trip.
+        # psycopg and psycopg2 know the state of the transaction without a round trip.
         info = getattr(connection.connection.dbapi_connection, "info", None)
         if getattr(info, "transaction_status", None) != _IN_TRANSACTION:
             connection.exec_driver_sql("SELECT 1")

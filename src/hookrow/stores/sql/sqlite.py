@@ -1,4 +1,4 @@
-"""SQLite through the standard library's module, which begins no transaction by itself."""
+"""SQLite through the standard library's module, in a mode that begins no transaction by itself."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from typing import Any
 
 from hookrow.errors import ConfigurationError
 from hookrow.stores import Unavailable
+from hookrow.stores.errors import UNWRITABLE
 from hookrow.stores.sql.connections import Connection, ConnectionPool, Row
-from hookrow.stores.sql.dialects import SQLITE, question_marks
-from hookrow.stores.timeouts import DEADLINE, LOCK_TIMEOUT, milliseconds
+from hookrow.stores.sql.dialects import SQLITE
+from hookrow.stores.sql.parameters import question_marks
+from hookrow.stores.timeouts import LOCK_TIMEOUT, STORE_DEADLINE, milliseconds
 
 _STEPS = 10_000
 """How many instructions SQLite executes between two checks of the time limit."""
@@ -50,13 +52,13 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
     """
 
     dialect = SQLITE
-    errors = (sqlite3.Error,)
+    errors = (sqlite3.Error, *UNWRITABLE)
 
     def __init__(self, file: str) -> None:
         if file in {"", ":memory:"}:
             raise ConfigurationError(
-                "An in-memory SQLite database disappears with its connection: name a file, "
-                "or pass an engine that keeps the connection open."
+                "An in-memory SQLite database ends with its connection: name a file in the URL, or "
+                "pass an engine that keeps the connection open."
             )
         self.name, self.file = file, Path(file).absolute()  # the current folder may change
         self._opened: os.stat_result | None = None
@@ -67,7 +69,7 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
         """Wait for the write lock, and commit at the end of the block."""
         with self._connection() as connection:
             execute = connection.connection.execute
-            is_short = DEADLINE.get() - monotonic() < LOCK_TIMEOUT
+            is_short = STORE_DEADLINE.get() - monotonic() < LOCK_TIMEOUT
             if is_short:
                 execute(f"PRAGMA busy_timeout = {milliseconds(LOCK_TIMEOUT)}")
             try:
@@ -82,9 +84,9 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Connect to read, without a lock."""
+        """Connect to read; `limited_to` interrupts it."""
         with self._reader() as connection:
-            until = DEADLINE.get()
+            until = STORE_DEADLINE.get()
             if isinf(until):
                 yield connection
                 return
@@ -96,7 +98,7 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
                 sqlite.set_progress_handler(None, 0)
 
     def upgrading(self) -> AbstractContextManager[Connection]:
-        """Begin a transaction: a statement has no time limits here."""
+        """Begin a transaction; statements have no time limits on SQLite."""
         return self.transaction()
 
     @contextmanager
@@ -113,10 +115,10 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
         return True
 
     def _take(self) -> SQLiteConnection:
-        """Take a connection to the file that was opened first.
+        """Take a connection, if the file is still the one that was opened first.
 
-        One to a file that was moved or removed would commit where nobody looks any more. A new
-        one is no remedy: SQLite would apply the old file's write-ahead log to the new file.
+        A connection to a file that was moved or removed would commit to that file. Connecting again
+        is no remedy: SQLite would apply the old file's write-ahead log to the new file.
         """
         try:
             found = os.stat(self.file)  # noqa: PTH116 - half as long as a Path's
@@ -135,7 +137,7 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
         return connection
 
     def _connect(self) -> SQLiteConnection:
-        # SQLite would open a file read-only, and not notice when it can be written again.
+        # SQLite would open the file read-only, and keep it so when it can be written again.
         if self.file.exists() and not os.access(self.file, os.W_OK):
             raise sqlite3.OperationalError("the file cannot be written")
         connection = sqlite3.connect(
@@ -148,8 +150,8 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
 def set_pragmas(connection: sqlite3.Connection) -> None:
     """Sync every commit to the disk, check foreign keys, and switch to a write-ahead log.
 
-    The log is copied to the file when it has 16 MiB, not 4 as by default: a page that changed
-    several times meanwhile is copied once.
+    The write-ahead log is copied to the file at 16 MiB, not at the default of 4: a page that has
+    changed several times by then is copied once.
     """
     connection.executescript(
         "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA wal_autocheckpoint = 4000;"
@@ -159,7 +161,7 @@ def set_pragmas(connection: sqlite3.Connection) -> None:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
-            # SQLite itself waits for its turn to write, but not for its turn to switch.
+            # SQLite waits for a lock to write, but not for the lock to switch.
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or monotonic() > until:
                 raise
             sleep(0.01)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hookrow.core.schema import Schema
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.stores import Rejected, SchemaChanged, Unavailable
-from hookrow.stores.dates import warn_of_undated
+from hookrow.stores.change_dates import warn_of_undated
 from hookrow.stores.sql.census import SQLCensus
 from hookrow.stores.sql.connections import Database
 from hookrow.stores.sql.log import SQLLog

@@ -1,4 +1,4 @@
-"""Transactions: they find, lock and write rows with the SQL of `queries`, on any connection."""
+"""Transactions, which find, lock and write rows with the SQL of `queries`, on any connection."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ from hookrow.core.notification import (
 from hookrow.core.rules import fold, pairs
 from hookrow.core.schema import KEYS, TIMES
 from hookrow.stores import Conflict, State, by_kind, row_key
-from hookrow.stores.dates import key_text
+from hookrow.stores.change_dates import key_text
 from hookrow.stores.errors import refuses_one_statement
 from hookrow.stores.sql.connections import Connection
-from hookrow.stores.sql.conversions import converted
+from hookrow.stores.sql.conversions import by_message_id, converted, message_ids_as_stored
 from hookrow.stores.sql.dialects import utc
-from hookrow.stores.sql.message_ids import as_sent, as_stored
 from hookrow.stores.sql.queries import Queries
 from hookrow.stores.sql.updates import Statement, Update
 
@@ -54,7 +53,7 @@ class SQLReading:
             else:
                 subscriptions.add((list_, person))
         queries = self._queries
-        dispatches = as_sent(lookup.message_ids, sent) if queries.has_uuids else sent
+        dispatches = by_message_id(lookup.message_ids, sent) if queries.has_uuids else sent
         if queries.pairs is not None and lookup.changed:
             wanted = set(pairs(lookup, subscribers, dispatches))
             if queries.finds_subscriptions:
@@ -96,12 +95,12 @@ class SQLReading:
         if queries.finds_subscriptions:
             message_ids.append(set(map(itemgetter(0), lookup.changed)))
         if queries.has_uuids:
-            message_ids = [as_stored(each) for each in message_ids]
+            message_ids = [message_ids_as_stored(each) for each in message_ids]
         found = self._connection.fetch(queries.find, [encode(emails), *map(encode, message_ids)])
         return converted(found, queries.conversions.found) if queries.converts else found
 
     def _fetch_keyed(self, kind: Suppressible, sql: str, keys: Collection[Any]) -> Sequence[Any]:
-        """Return the rows of these keys; on SQLite one by one, because its JSON has no bytes."""
+        """Return the rows of these keys; on SQLite one by one, because JSON cannot hold bytes."""
         parameters, fetch = self.keys(kind, keys), self._connection.fetch
         if self._queries.dialect.takes_rows:
             found = fetch(sql, parameters)
@@ -115,7 +114,7 @@ class SQLReading:
 
 
 class _Step(NamedTuple):
-    """A statement and its parameters: those of one execution, or of `many`."""
+    """A statement and the parameters of one execution, or of `many`."""
 
     statement: Statement
     parameters: Sequence[Any]
@@ -123,10 +122,10 @@ class _Step(NamedTuple):
 
 
 class SQLTransaction(SQLReading):
-    """A transaction that writes everything in one statement if the database can.
+    """A transaction that writes everything in a single statement if the database can.
 
-    If the connection autocommits, it begins only if one statement is not enough. Until then the
-    statement is pending until the end of the block, and commits by itself.
+    If the connection autocommits, the statement is pending until the end of the block, and commits
+    by itself. The transaction only begins if one statement is not enough.
     """
 
     def __init__(self, connection: Connection, queries: Queries, *, skip_locked: bool) -> None:
@@ -160,13 +159,13 @@ class SQLTransaction(SQLReading):
         steps = [step for _, step in self._locks(rows)] if rows else []
         # One statement cannot change a row twice.
         single = queries.single_statement and len(rows) == len(changes) and not self._pending
-        steps += self._updates(changes, at_once=single)
+        steps += self._updates(changes, single=single)
         if entries and queries.log_insert is not None:
             self.has_entries = True
             parameters = dialect.encode_entries(entries)
             steps.append(_Step(queries.log_insert, parameters, not dialect.takes_rows))
         if single:
-            self._run_at_once(steps)
+            self._run_combined(steps)
             return
         if self._pending or not self._begun:
             self._begin()
@@ -175,17 +174,17 @@ class SQLTransaction(SQLReading):
     def end(self) -> None:
         """Run the pending statement, and commit if the transaction began here.
 
-        On SQLite, and if the host began it, the database commits at the end of its block.
+        Otherwise the `Database` commits at the end of its block.
         """
         if self._pending:
             self._flush()
         if self._commits:
             self._connection.execute("COMMIT")
 
-    def _run_at_once(self, steps: Sequence[_Step]) -> None:
-        """Run the steps in one statement: now if a transaction has begun, or else at the end."""
+    def _run_combined(self, steps: Sequence[_Step]) -> None:
+        """Run the steps in one statement: now if a transaction has begun, otherwise at the end."""
         if steps:
-            statement = self._queries.updates.at_once(tuple(step.statement for step in steps))
+            statement = self._queries.updates.combined(tuple(step.statement for step in steps))
             self._pending = _Step(statement, [each for step in steps for each in step.parameters])
             if self._begun:
                 self._flush()
@@ -200,7 +199,7 @@ class SQLTransaction(SQLReading):
             if not refuses_one_statement(error):
                 raise
             self._queries.single_statement = False
-            raise Conflict("The tables are now changed in several statements.") from error
+            raise Conflict("From now on, the tables are changed in several statements.") from error
 
     def _begin(self) -> None:
         if not self._begun:
@@ -221,23 +220,23 @@ class SQLTransaction(SQLReading):
                     statement = self._queries.lock(kind, skip_locked=self._skip_locked)
                     yield kind, _Step(statement, self.keys(kind, keys))
 
-    def _updates(self, changes: Sequence[Change], *, at_once: bool) -> Sequence[_Step]:
+    def _updates(self, changes: Sequence[Change], *, single: bool) -> Sequence[_Step]:
         """Return the statements that apply the changes, one for all changes of a form."""
         dialect, steps = self._queries.dialect, []
         forms: defaultdict[Statement, list[Sequence[Any]]] = defaultdict(list)
         for change in changes:
-            updates, values = self._writes(change, at_once=at_once)
+            updates, values = self._writes(change, single=single)
             for update in updates:
                 forms[update.statement].append(update.parameters(values))
-        # Always in the same order, because any other would be another statement to prepare. An
-        # INSERT of dates precedes the UPDATE that depends on them.
+        # In a fixed order, because another order would be another statement to prepare. An INSERT
+        # of dates precedes the UPDATE that depends on them.
         for statement in sorted(forms, key=attrgetter("text")):
             rows = dialect.encode_rows(forms[statement])
             steps.append(_Step(statement, rows, not dialect.takes_rows))
         return steps
 
     def _writes(
-        self, change: Change, *, at_once: bool
+        self, change: Change, *, single: bool
     ) -> tuple[Sequence[Update], Mapping[str, Any]]:
         """Return the statements that apply a change, and the values of all their parameters."""
         queries = self._queries
@@ -260,16 +259,16 @@ class SQLTransaction(SQLReading):
             values = queries.conversions.stored(kind, values)
         if kind in queries.dated_beside_log:
             values = {**values, "row_key": key_text([values[name] for name in named])}
-        updates = queries.updates.set_suppression(kind, guarded=change.guarded, at_once=at_once)
+        updates = queries.updates.set_suppression(kind, guarded=change.guarded, single=single)
         return updates, values
 
 
 _NEW = {time: f"new_{time.value}" for time in EventTime}
-"""The parameter that a time is set to."""
+"""The name of the parameter with a time's new value."""
 
 
 def _of_owners(lookup: LookupKeys, dispatches: Mapping[str, Sequence[Dispatch]]) -> set[Any]:
-    """Return the pairs whose subscriptions are found together with the dispatches."""
+    """Return the pairs whose subscriptions `Queries.find` returns with the dispatches."""
     return {
         (dispatch.list, dispatch.owner)
         for message_id, _ in lookup.changed

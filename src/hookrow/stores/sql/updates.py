@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hookrow.core.notification import EventTime, Suppressible
 from hookrow.core.schema import KEYS, SUPPRESSION
-from hookrow.stores import dates
+from hookrow.stores import change_dates
 
 if TYPE_CHECKING:
     from hookrow.stores.sql.queries import Queries
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 ALIASES = {"subscribers": "s", "dispatches": "d", "subscriptions": "b", "messages": "m"}
 """By role: the name of its table in a statement."""
 
+_AWARE = "timestamp with time zone"
 _NAIVE = "timestamp without time zone"
 """A type that ignores the offset of a time, which is therefore converted to UTC first."""
 
-_DATE = {"row_key": "text", "new_suppression_changed_at": "timestamp with time zone"}
+_DATE = {"row_key": "text", "new_suppression_changed_at": _AWARE}
 """The parameters that date a change beside the log, and their types."""
 
-_RETURNING = {"UPDATE": " RETURNING 1", "INSERT": f" RETURNING {', '.join(dates.COLUMNS)}"}
-"""What the parts of a statement return. Only dates are inserted by one that others follow."""
+_RETURNING = {"UPDATE": " RETURNING 1", "INSERT": f" RETURNING {', '.join(change_dates.COLUMNS)}"}
+"""What each part of a statement returns. An INSERT that others follow inserts dates."""
 
 
 class Statement:
@@ -44,8 +45,8 @@ class Statement:
 class Update:
     """A statement that writes many rows.
 
-    `names` are those of each row's parameters, in order, and `parameters` returns a row's from
-    its values by name.
+    `names` are those of each row's parameters, in order; `parameters` returns the parameters of a
+    row from its values by name.
     """
 
     __slots__ = ("names", "parameters", "statement")
@@ -56,36 +57,34 @@ class Update:
 
 
 class Updates:
-    """The statements that change the rows of tables of which `queries` has the columns."""
+    """The statements that change the rows of the tables that `queries` knows."""
 
     def __init__(self, queries: Queries) -> None:
         self._queries = queries
-        self._dates = queries.dialect.table(queries.schema.beside_log(dates.TABLE))
+        self._dates = queries.dialect.table(queries.schema.beside_log(change_dates.TABLE))
         self.set_time = cache(self._set_time)
         self.set_suppression = cache(self._set_suppression)
-        self.at_once = cache(_at_once)
+        self.combined = cache(_combined)
 
     def _set_time(self, time: EventTime, *, guarded: bool) -> Update:
         """Set a time."""
-        older, new = "<" if guarded else None, {time.value: f"new_{time.value}"}
-        return self._update(Suppressible.DISPATCH, new, time.value, older)
+        return self._update(Suppressible.DISPATCH, [time.value], "<" if guarded else None)
 
     def _set_suppression(
-        self, kind: Suppressible, *, guarded: bool, at_once: bool
+        self, kind: Suppressible, *, guarded: bool, single: bool
     ) -> Sequence[Update]:
         """Set the suppression columns that the table has; nothing if it has none.
 
-        If the last change is dated beside the log, it is dated first. With `at_once`, the two are
-        parts of one statement, in which the second does not see what the first has written.
+        If the last change is dated beside the log, it is dated first. With `single`, the two become
+        parts of a single statement, in which the second does not see what the first has written.
         """
-        written = self._queries.written.get(kind, ())
-        new = {name: f"new_{name}" for name in written if name in SUPPRESSION}
-        if not new:
+        written = [name for name in self._queries.written.get(kind, ()) if name in SUPPRESSION]
+        if not written:
             return ()
         if kind not in self._queries.dated_beside_log:
-            return (self._update(kind, new, "suppression_changed_at", "<=" if guarded else None),)
-        dated, update = self._set_date(kind), self._update(kind, new, more=_DATE)
-        relation = dated.statement.name if at_once else self._dates
+            return (self._update(kind, written, "<=" if guarded else None),)
+        dated, update = self._set_date(kind), self._update(kind, written, more=_DATE)
+        relation = dated.statement.name if single else self._dates
         key, at = map(self._queries.value, _DATE)
         not_newer = (
             f" AND EXISTS (SELECT 1 FROM {relation} AS dated WHERE dated.role = '{kind.value}' "
@@ -98,18 +97,17 @@ class Updates:
 
         This waits for another transaction that dates the same row, and then compares with its date.
         """
-        queries, role, relation, order = self._queries, kind.value, "", ""
+        queries, role = self._queries, kind.value
         keys = {f"key_{n}": ours for n, ours in enumerate(KEYS[kind])}
-        if queries.dialect.takes_rows:
-            types = {name: queries.columns(role)[ours].type for name, ours in keys.items()}
-            relation = f" FROM {queries.dialect.rows(types | _DATE)}"
-            order = " ORDER BY role, row_key"
+        types = {name: queries.columns(role)[ours].type for name, ours in keys.items()}
+        rows = queries.dialect.rows(types | _DATE)
+        relation, order = (f" FROM {rows}", " ORDER BY role, row_key") if rows else ("", "")
         equal = " AND ".join(
             f"{queries.column(role, ours)} = {queries.value(name)}" for name, ours in keys.items()
         )
         return Update(
             Statement(
-                f"INSERT INTO {self._dates} AS dated ({', '.join(dates.COLUMNS)}) "
+                f"INSERT INTO {self._dates} AS dated ({', '.join(change_dates.COLUMNS)}) "
                 f"SELECT '{role}' AS role, {', '.join(map(queries.value, _DATE))}{relation} "
                 f"WHERE EXISTS (SELECT 1 FROM {queries.table(role)} "
                 f"WHERE {equal}{queries.visible(role)})",
@@ -118,41 +116,37 @@ class Updates:
                 "WHERE dated.changed_at <= excluded.changed_at",
                 f"hookrow_dated_{role}",
             ),
-            [*keys, *_DATE] if queries.dialect.takes_rows else [*_DATE, *keys],
+            [*keys, *_DATE] if rows else [*_DATE, *keys],
         )
 
     def _update(
         self,
         kind: Suppressible,
-        new: dict[str, str],
-        guard: str = "",
+        written: Sequence[str],
         older: str | None = None,
         *,
         more: Mapping[str, str] = MappingProxyType({}),
     ) -> Update:
         """Set columns to parameters.
 
-        With an operator for `older`, this is only done if the `guard` column is null or older.
-        `more` are the types of further parameters, for a condition that follows.
+        With an operator for `older`, a row is only changed if the last of the columns is null or
+        older than its new value. `more` are the types of further parameters, for a condition that
+        follows.
         """
         queries, role = self._queries, kind.value
-        columns = queries.columns(role)
-        table = queries.dialect.table(queries.schema.roles[role].table)
+        columns, guard = queries.columns(role), written[-1]
         keys = {ours: f"key_{n}" for n, ours in enumerate(KEYS[kind])}
-        names = [*new.values(), *keys.values()]
-        values = {name: queries.value(name) for name in names}
-        alias = table.rpartition(".")[2]  # SQLite knows no alias in an UPDATE of a view
-        renamed = relation = ""
-        if queries.dialect.takes_rows:
-            types = {name: columns[ours].type for ours, name in (keys | new).items()}
-            types.update(more)
-            for name in (name for name in new.values() if types[name] == _NAIVE):
-                types[name] = "timestamp with time zone"
-                values[name] += " AT TIME ZONE 'UTC'"
-            alias, names = ALIASES[role], list(types)
-            renamed, relation = f" AS {alias}", f" FROM {queries.dialect.rows(types)}"
-        else:
-            names += [new[guard]] if older else more
+        new = {ours: f"new_{ours}" for ours in written}
+        types = {name: columns[ours].type for ours, name in (keys | new).items()}
+        types.update(more)
+        values = {name: queries.value(name) for name in types}
+        for name in [name for name in new.values() if types[name] == _NAIVE]:
+            types[name] = _AWARE
+            values[name] += " AT TIME ZONE 'UTC'"
+        table = queries.dialect.table(queries.schema.roles[role].table)
+        rows = queries.dialect.rows(types)
+        # SQLite has no alias in an UPDATE of a view.
+        alias = ALIASES[role] if rows else table.rpartition(".")[2]
         sets = ", ".join(
             f"{queries.dialect.quote(columns[ours].name)} = {values[name]}"
             for ours, name in new.items()
@@ -164,12 +158,15 @@ class Updates:
             old = queries.column(role, guard, alias)
             conditions.append(f"({old} IS NULL OR {old} {older} {values[new[guard]]})")
         where = " AND ".join(conditions) + queries.not_hidden(role, alias)
-        return Update(
-            Statement(f"UPDATE {table}{renamed} SET {sets}{relation} WHERE {where}"), names
-        )
+        if rows:
+            text = f"UPDATE {table} AS {alias} SET {sets} FROM {rows} WHERE {where}"
+            return Update(Statement(text), list(types))
+        last = [new[guard]] if older else more
+        text = f"UPDATE {table} SET {sets} WHERE {where}"
+        return Update(Statement(text), [*new.values(), *keys.values(), *last])
 
 
-def _at_once(statements: tuple[Statement, ...]) -> Statement:
+def _combined(statements: tuple[Statement, ...]) -> Statement:
     """Return one statement in which each part waits for the previous one (manual, 7.8.4).
 
     All parts see the rows as they were at its beginning, so no two may change the same row.

@@ -1,9 +1,8 @@
-"""Opening the database of a URL or an engine."""
+"""Opens the database of a URL or an engine."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -21,25 +20,21 @@ _DRIVERS = {
     "postgresql": {"", "psycopg", "psycopg2", "asyncpg"},
     "sqlite": {"", "pysqlite", "aiosqlite"},
 }
-"""The drivers in SQLAlchemy's URLs, instead of which hookrow uses its own."""
-
-_NO_DATABASE = (
-    "A store takes a database URL, or an sqlalchemy.Engine, but no {}: "
-    'pass "postgresql://user@host/database", for example.'
-)
+"""The drivers that a URL may name for SQLAlchemy; hookrow uses psycopg and sqlite3 instead."""
 
 
 def open_database(database: str | URL | Engine | Database) -> Database:
     """Return the `Database`, which connects on first use.
 
-    `database` is a URL as libpq or SQLAlchemy writes it, an engine of SQLAlchemy's, or another
-    implementation of `Database`. Raises `ConfigurationError` for anything else, and `MissingExtra`.
+    `database` is a URL as libpq or SQLAlchemy writes it, an SQLAlchemy engine, or another
+    implementation of `Database`. Raises `ConfigurationError` for anything else, and `MissingExtra`
+    if psycopg is not installed.
     """
     if isinstance(database, str):
         return _open_url(database)
     if isinstance(database, Database):
         return database
-    # If this is an object of SQLAlchemy's, SQLAlchemy has been imported.
+    # An object of SQLAlchemy's exists only if SQLAlchemy has been imported.
     if sqlalchemy := sys.modules.get("sqlalchemy"):
         if isinstance(database, sqlalchemy.URL):
             return _open_url(database.render_as_string(hide_password=False))
@@ -49,13 +44,16 @@ def open_database(database: str | URL | Engine | Database) -> Database:
             return EngineDatabase(database)
     if hasattr(database, "sync_engine"):
         raise ConfigurationError(
-            "hookrow writes in a thread, which an AsyncEngine cannot: pass engine.url."
+            "hookrow writes in a thread, which an AsyncEngine does not support: pass engine.url."
         )
-    raise ConfigurationError(_NO_DATABASE.format(type(database).__name__))
+    raise ConfigurationError(
+        "A store takes a database URL or an sqlalchemy.Engine, not an object of the type "
+        f'{type(database).__name__}: pass "postgresql://user@host/database", for example.'
+    )
 
 
 def missing_file(database: Database) -> str | None:
-    """Return the SQLite file if it does not exist yet, and connecting would create it."""
+    """Return the path of an SQLite file that does not exist; connecting would create it."""
     if isinstance(database, SQLiteDatabase) and not database.file.exists():
         return database.name
     return None
@@ -69,52 +67,49 @@ def backend(url: str) -> str:
         raise ConfigurationError(NOT_A_URL)
     if name not in _DATABASES:
         raise ConfigurationError(NOT_ON.format(name))
-    known = _DATABASES[name]
-    if driver not in _DRIVERS[known]:
+    name = _DATABASES[name]
+    if driver not in _DRIVERS[name]:
         raise ConfigurationError(
-            f"hookrow does not work with {driver}: write {known}:// instead, or pass an engine."
+            f"hookrow does not work with {driver}: write {name}:// instead, or pass an engine."
         )
-    return known
+    return name
 
 
 def _open_url(url: str) -> Database:
     if backend(url) == "sqlite":
-        return SQLiteDatabase(_file(url) or "")
+        return SQLiteDatabase(_file(url))
     return PostgresDatabase(_libpq(url))
 
 
-def _file(url: str) -> str | None:
+def _file(url: str) -> str:
     """Return the path of an SQLite URL: relative after three slashes, absolute after four."""
-    rest = url.partition("://")[2]
-    path, _, options = rest.partition("?")
+    path, _, options = url.partition("://")[2].partition("?")
     if options:
-        raise ConfigurationError(f"hookrow takes no options of SQLite: leave out {options!r}.")
+        raise ConfigurationError(
+            f"An SQLite URL takes no options in hookrow: leave out {options!r}."
+        )
     host, slash, file = path.partition("/")
     if host or (path and not slash):
         raise ConfigurationError(
             f"An SQLite URL names no host: write sqlite:///{path} for that file."
         )
-    return file or None
+    return file
 
 
 def _libpq(url: str) -> str:
-    """Return a PostgreSQL URL for libpq, with its names for options of asyncpg."""
+    """Return a PostgreSQL URL that libpq understands."""
     scheme, _, rest = url.partition("://")
     authority, slash, path = rest.partition("/")
     login, at, host = authority.rpartition("@")
-    if "@" in login:  # of a password, in which it is written %40
+    if "@" in login:  # in a password, it must be written %40
         raise ConfigurationError(NOT_A_URL)
     base, mark, query = f"{host}{slash}{path}".partition("?")
     options = parse_qsl(query, keep_blank_values=True)
     if "asyncpg" in scheme:
-        options = [(_ASYNCPG.get(name, name), value) for name, value in options]
+        options = [("sslmode" if name == "ssl" else name, value) for name, value in options]
     hosts = [value.partition(":") for name, value in options if name == "host"]
-    if len(hosts) > 1:  # as SQLAlchemy writes several
+    if len(hosts) > 1:  # SQLAlchemy repeats the option, and libpq separates with commas
         options = [each for each in options if each[0] != "host"]
         options.append(("host", ",".join(host for host, _, _ in hosts)))
         options.append(("port", ",".join(port or "5432" for _, _, port in hosts)))
     return f"postgresql://{login}{at}{base}{mark}{urlencode(options, quote_via=quote)}"
-
-
-_ASYNCPG: Mapping[str, str] = {"ssl": "sslmode"}
-"""Options that asyncpg names differently than libpq."""

@@ -1,34 +1,24 @@
 """Verifies that a database has the schema's tables, with suitable types and privileges.
 
-`advice` reports what works and is slow.
+`diagnostics.advice` reports tables that work but are slow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple
 
 from hookrow.core.notification import EventTime, Suppressible
 from hookrow.core.schema import WRITTEN, Schema, nearest
 from hookrow.errors import ConfigurationError, SchemaMismatch
-from hookrow.stores import Rejected, SchemaChanged, dates
+from hookrow.stores import Rejected, SchemaChanged, change_dates
 from hookrow.stores.errors import message, store_error
-from hookrow.stores.sql.column_rules import (
-    Columns,
-    mistakes,
-    mistakes_of_dates,
-    mistakes_of_log,
-)
-from hookrow.stores.sql.columns import (
-    columns,
-    denied_error,
-    is_unique,
-    is_view,
-    regclass,
-    tables,
-)
+from hookrow.stores.sql.column_rules import Columns, mistakes, mistakes_of_dates, mistakes_of_log
+from hookrow.stores.sql.columns import columns, denied_error, is_unique, is_view, regclass, tables
 from hookrow.stores.sql.connections import Connection, Database
-from hookrow.stores.sql.dialects import Dialect, count_parameters
+from hookrow.stores.sql.dialects import Dialect
 from hookrow.stores.sql.log_insert import LOG_COLUMNS
+from hookrow.stores.sql.parameters import count_parameters
 from hookrow.stores.sql.queries import Queries
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT, limited_to
 
@@ -51,24 +41,21 @@ SELECT EXISTS (
     )
 FROM pg_class AS c WHERE oid = to_regclass(%s)
 """
-"""Whether a rule ignores each UPDATE, and whether no policy allows any: both report no error."""
+"""Whether a rule ignores every UPDATE, and whether no policy allows one: neither is an error."""
 
 
 def verify(database: Database, schema: Schema) -> Queries:
-    """Look for every table and column; return the SQL for them.
+    """Verify every table and column; return the SQL for them.
 
-    Raises `SchemaMismatch` for what cannot work, `ConfigurationError` for a version that is too
-    old, and `Unavailable`.
+    Raises `SchemaMismatch` for the first table or column that is missing or cannot work,
+    `ConfigurationError` if the database's version is too old, and `Unavailable`.
     """
     dialect = database.dialect
     with limited_to(STATEMENT_TIMEOUT), database.reading() as connection:
         _check_version(connection, dialect)
         catalogue = _Catalogue(connection, dialect, schema)
         found = {name: catalogue.columns(name) for name in schema.roles}
-        if schema.log is not None:
-            catalogue.check_log(schema.log)
-        if schema.dated_beside_log:
-            catalogue.check_dates(schema.beside_log(dates.TABLE))
+        catalogue.check_own_tables()
         for mistake in mistakes(schema, found):
             raise SchemaMismatch(mistake)
         single_statement = dialect.single_statement_write and catalogue.are_apart()
@@ -80,7 +67,7 @@ def verify(database: Database, schema: Schema) -> Queries:
 
 
 def encoding_fault(connection: Connection, dialect: Dialect) -> str | None:
-    """Return a sentence on an encoding that lacks characters; None if there is no fault."""
+    """Return a warning if the encoding of the database lacks characters, otherwise None."""
     if dialect.name != "postgresql":
         return None
     ((encoding,),) = connection.fetch("SHOW server_encoding")
@@ -96,15 +83,10 @@ def _plan(connection: Connection, queries: Queries) -> None:
     """Let PostgreSQL plan every write, for no rows. Raises `SchemaMismatch` if it cannot."""
     for kind in queries.written:
         table = queries.schema.roles[kind.value].table
-        guarded = kind not in queries.undated
-        changes = [*queries.updates.set_suppression(kind, guarded=guarded, at_once=False)]
-        if kind is Suppressible.DISPATCH:
-            changes += [queries.updates.set_time(time, guarded=True) for time in EventTime]
-        locks = queries.lock(kind, skip_locked=False)
-        for statement in [locks, *(change.statement for change in changes)]:
-            nothing = [queries.dialect.encode(())] * count_parameters(statement.text)
+        for sql in _writes(queries, kind):
+            nothing = [queries.dialect.encode(())] * count_parameters(sql)
             try:
-                connection.fetch(f"EXPLAIN {statement.text}", nothing)
+                connection.fetch(f"EXPLAIN {sql}", nothing)
             except Exception as error:
                 if not isinstance(meant := store_error(error), SchemaChanged | Rejected):
                     raise
@@ -114,32 +96,65 @@ def _plan(connection: Connection, queries: Queries) -> None:
                 ) from error
 
 
+def _writes(queries: Queries, kind: Suppressible) -> Iterable[str]:
+    """Return the statements that lock and change rows of a kind."""
+    guarded = kind not in queries.undated
+    updates = [*queries.updates.set_suppression(kind, guarded=guarded, single=False)]
+    if kind is Suppressible.DISPATCH:
+        updates += [queries.updates.set_time(time, guarded=True) for time in EventTime]
+    lock = queries.lock(kind, skip_locked=False)
+    return [lock.text, *(update.statement.text for update in updates)]
+
+
 def _check_version(connection: Connection, dialect: Dialect) -> None:
-    ((shown,),) = connection.fetch(_VERSION[dialect.name])
-    version = shown.split()[0]  # Debian's continues with its own
+    ((text,),) = connection.fetch(_VERSION[dialect.name])
+    version = text.split()[0]  # Debian adds the version of its package
     if tuple(int(part) for part in version.split(".") if part.isdigit()) < dialect.oldest:
         oldest = ".".join(map(str, dialect.oldest))
         raise ConfigurationError(
-            f"hookrow needs {dialect.title} {oldest} or later; this is {version}."
+            f"hookrow needs {dialect.title} {oldest} or later, but this is {version}: upgrade it."
         )
 
 
-def _hint(is_ours: bool, table: str) -> str:  # noqa: FBT001 - private
-    """Say how to create one of hookrow's tables, depending on where the log is."""
-    if is_ours:
-        return "Run: hookrow db upgrade. If your own migrations create hookrow's tables: run those."
-    return f"Make it as `hookrow db sql` prints {table}."
+class _OwnTable(NamedTuple):
+    """A table of hookrow's own, and what it has to have. `name` is that in the migrations."""
+
+    name: str
+    purpose: str
+    columns: Sequence[str]
+    key: Sequence[str]
+    mistakes: Callable[[str, Columns], Iterable[str]]
+    advice: str
+    """Follows the error for a missing table."""
+
+
+_LOG = _OwnTable(
+    "hookrow_notifications",
+    "log",
+    LOG_COLUMNS,
+    ["fingerprint"],
+    mistakes_of_log,
+    "To use no log, set Schema(log=None), or `log = false` in hookrow.toml.",
+)
+_DATES = _OwnTable(
+    change_dates.TABLE,
+    "dates of changes",
+    change_dates.COLUMNS,
+    change_dates.COLUMNS[:2],
+    mistakes_of_dates,
+    "It dates the changes of the {undated}, which have no suppression_changed_at.",
+)
 
 
 class _Catalogue:
-    """The tables of the schema in the database. Each method raises `SchemaMismatch`."""
+    """The tables of the schema in the database. The methods raise `SchemaMismatch`."""
 
     def __init__(self, connection: Connection, dialect: Dialect, schema: Schema) -> None:
         self._connection, self._dialect, self._schema = connection, dialect, schema
         self._has_users = dialect.name == "postgresql"
 
     def columns(self, name: str) -> Columns:
-        """Return the columns of a role's table, which has all that the role needs."""
+        """Return the columns of a role's table, once they are known to suit the role."""
         role, named = self._schema.roles[name], self._schema.columns(name)
         found = self._existing(name, role.table)
         used = {*named.values(), *role.where}
@@ -159,51 +174,41 @@ class _Catalogue:
             )
         return found
 
-    def check_log(self, log: str) -> None:
-        """Check that the log has all columns, and that entries can be added and changed."""
-        usual = Schema().log
-        hint = _hint(log == usual, str(usual))
-        try:
-            found = self._existing("log", log)
-        except SchemaMismatch as error:
-            raise SchemaMismatch(
-                f"{error} {hint} Without a log: Schema(log=None), or `log = false`."
-            ) from None
-        if missing := [each for each in LOG_COLUMNS if each not in found]:
-            raise SchemaMismatch(f"The log {log!r} lacks {', '.join(missing)}. {hint}")
-        for mistake in mistakes_of_log(log, found):
-            raise SchemaMismatch(f"{mistake} {hint}")
-        if not is_unique(self._connection, self._dialect, log, "fingerprint"):
-            raise SchemaMismatch(
-                f"The log {log!r} has no unique index on just the column 'fingerprint', by which "
-                f"repeated notifications are found. {hint}"
-            )
-        if self._has_users:
-            self._check_privileges(log)
-            self._check_sequence(log)
+    def check_own_tables(self) -> None:
+        """Check the log, and the dates of changes if a role needs them."""
+        schema = self._schema
+        if schema.log is not None:
+            self._check_own_table(schema.log, _LOG)
+            if self._has_users:
+                self._check_sequence(schema.log)
+        if schema.dated_beside_log:
+            self._check_own_table(schema.beside_log(_DATES.name), _DATES)
 
-    def check_dates(self, table: str) -> None:
-        """Check that changes can be dated in hookrow's own table."""
-        hint = _hint(self._schema.log == Schema().log, dates.TABLE)
-        kinds = ", ".join(k.value for k in Suppressible if k in self._schema.dated_beside_log)
-        why = f"It dates the changes of the {kinds}, which have no suppression_changed_at."
-        try:
-            found = self._existing("dates of changes", table)
-        except SchemaMismatch as error:
-            raise SchemaMismatch(f"{error} {why} {hint}") from None
-        if missing := [each for each in dates.COLUMNS if each not in found]:
+    def _check_own_table(self, table: str, own: _OwnTable) -> None:
+        hint = f"Create it like {own.name} in the output of `hookrow db sql`."
+        if self._schema.log == _LOG.name:
+            hint = "Run: hookrow db upgrade. If your own migrations create it: run those."
+        found = self._existing_own(table, own, hint)
+        if missing := [each for each in own.columns if each not in found]:
             raise SchemaMismatch(f"The table {table!r} lacks {', '.join(missing)}. {hint}")
-        for mistake in mistakes_of_dates(table, found):
+        for mistake in own.mistakes(table, found):
             raise SchemaMismatch(f"{mistake} {hint}")
-        if not is_unique(self._connection, self._dialect, table, *dates.COLUMNS[:2]):
-            raise SchemaMismatch(
-                f"The table {table!r} has no unique index on just 'role' and 'row_key'. {hint}"
-            )
+        if not is_unique(self._connection, self._dialect, table, *own.key):
+            key = " and ".join(map(repr, own.key))
+            raise SchemaMismatch(f"The table {table!r} has no unique index on just {key}. {hint}")
         if self._has_users:
             self._check_privileges(table)
 
+    def _existing_own(self, table: str, own: _OwnTable, hint: str) -> Columns:
+        try:
+            return self._existing(own.purpose, table)
+        except SchemaMismatch as error:
+            kinds = [kind.value for kind in Suppressible if kind in self._schema.dated_beside_log]
+            advice = own.advice.format(undated=", ".join(kinds))
+            raise SchemaMismatch(f"{error} {hint} {advice}") from None
+
     def are_apart(self) -> bool:
-        """Return whether no row of one table is also a row of another, as one of a view may be."""
+        """Return whether no row of one table is also a row of another, for example of a view."""
         changed = [
             regclass(self._dialect, role.table)
             for name, role in self._schema.roles.items()
@@ -269,13 +274,13 @@ class _Catalogue:
             if hidden:
                 raise SchemaMismatch(
                     f"Row-level security lets the user change no row of {table!r}: "
-                    "CREATE POLICY ... FOR UPDATE, or name a user that may bypass it."
+                    "CREATE POLICY ... FOR UPDATE, or connect as a user that may bypass it."
                 )
             return bool(bit) and not ignored
         if not is_view(self._connection, self._dialect, table):
             return True
         nulls = ", ".join(f"{self._dialect.quote(name)} = NULL" for name in names)
-        try:  # SQLite reports it on compilation; this statement is not run
+        try:  # SQLite reports it when it compiles the statement, which is not run
             self._connection.fetch(f"EXPLAIN UPDATE {self._dialect.table(table)} SET {nulls}")
         except Exception as error:
             if not isinstance(store_error(error), SchemaChanged):

@@ -1,7 +1,7 @@
-"""When the suppression of a row last changed, if its own table has no column for that.
+"""When the suppression of a row last changed, if the host's table has no column for that date.
 
-If there is a log, a table beside it has these dates, by role and key.
-Without one, they are kept nowhere, and the last change to arrive wins.
+A table of hookrow's beside the log holds these dates, by role and key. Without a log, there are no
+dates, and the last change to arrive wins.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ COLUMNS = ("role", "row_key", "changed_at")
 
 
 def key_text(parts: Sequence[object]) -> str:
-    """Return the `row_key` of a row, by its key as the columns store it.
+    """Return the `row_key` of a row. `parts` are the columns of its key, as they are stored.
 
-    It is the same on every store: a number in digits, a text as it is, a UUID as 32 hexadecimal
-    digits (as SQLite stores it), and a key of two columns as a JSON array of their texts.
+    The text is the same in every store: a number in digits, a text unchanged, a UUID as 32
+    hexadecimal digits, and a key of two columns as a JSON array of their texts.
     """
     texts = [_text(part) for part in parts]
     return texts[0] if len(texts) == 1 else msgspec.json.encode(texts).decode()
 
 
 def warn_of_undated(kinds: Collection[Suppressible]) -> None:
-    """Log a warning if there are kinds of row whose last change is dated nowhere."""
+    """Log a warning if there are kinds of row for which no date of the last change is kept."""
     if kinds:
         names = ", ".join(kind.value for kind in Suppressible if kind in kinds)
         log.warning(
             f"No column records when the suppression of the {names} last changed, so an old "
-            "notification that is late overrides a newer one: name a column for "
+            "notification that arrives late overrides a newer one: name a column for "
             "suppression_changed_at, or turn on the log."
         )
 
