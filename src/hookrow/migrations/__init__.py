@@ -1,10 +1,10 @@
-"""Creates and upgrades hookrow's own tables, apart from any migrations of the host's.
+"""Creates and upgrades hookrow's own tables, independently of the host's migrations.
 
-The scripts of each database are named by a revision and a branch: "tables" (the four tables) or
-"log" (also used by hosts with their own tables). Each is run once, in order and in a transaction of
-its own, and its revision is recorded in `hookrow_migrations`. The first edition recorded two, in
-`hookrow_version`; these count, and if that table exists, they are still recorded there, so that
-the first edition runs on the result.
+The scripts of each database are named by a revision and a branch: "tables" (the four tables of
+rows) or "log" (also for hosts with tables of their own). Each script runs once, in order and in a
+transaction of its own, and its revision is recorded in `hookrow_migrations`. Version 0.1.0 recorded
+its two revisions in `hookrow_version`. These count, and while that table exists, they are recorded
+in it, too, so that version 0.1.0 runs on the result.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from math import inf
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, TypeVar
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 from hookrow.core.schema import Schema
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.migrations.indexes import build
-from hookrow.migrations.scripts import LOG, Index, Script, is_known, needed, scripts_of
+from hookrow.migrations.scripts import LOG, Script, is_known, needed, scripts_of
 from hookrow.stores import NOT_ON, AccessDenied, Conflict, Locked, StoreError, Unavailable
 from hookrow.stores.errors import message
 from hookrow.stores.sql.columns import columns, denied_error, tables
@@ -38,8 +39,7 @@ T = TypeVar("T")
 
 TABLE = "hookrow_migrations"
 FIRST_EDITION = "hookrow_version"
-
-_OF_FIRST_EDITION = {"0001", "0002"}
+_FIRST_REVISIONS = {"0001", "0002"}
 
 UNKNOWN = (
     "hookrow's tables are at revision {}, which this version of hookrow does not know: "
@@ -47,12 +47,12 @@ UNKNOWN = (
 )
 
 LOCK = 0x686F6F6B726F77
-"""PostgreSQL's advisory lock that an upgrade holds: "hookrow" in ASCII."""
+"""The PostgreSQL advisory lock that an upgrade holds: "hookrow" in ASCII."""
 
 LOCK_WAIT = 10.0
 """In seconds; how long an upgrade tries to lock a table, for a second at a time.
 
-Whoever wants to write meanwhile waits behind it.
+Writers wait behind each attempt.
 """
 
 _CREATE = {
@@ -68,9 +68,10 @@ _CREATE = {
 
 
 def current(database: str | URL | Engine | Database) -> Sequence[str]:
-    """Return the revisions that a database is at; none if it has no table of hookrow's.
+    """Return the revisions of a database; none if it has no tables of hookrow's.
 
-    Raises `Unavailable` if it cannot be reached, and `SchemaMismatch` if they may not be read.
+    Raises `Unavailable` if the database cannot be reached, and `SchemaMismatch` if the revisions
+    may not be read.
     """
     opened = open_database(database)
     if missing_file(opened):
@@ -85,16 +86,16 @@ def current(database: str | URL | Engine | Database) -> Sequence[str]:
 
 
 def upgrade(database: str | URL | Engine | Database, schema: Schema) -> Sequence[str]:
-    """Create those of hookrow's own tables that the schema needs, or bring them up to date.
+    """Create the hookrow tables that the schema needs, or bring them up to date.
 
-    Return the revisions that it added. If it is interrupted, what it added remains, and the next
-    call goes on. Upgrades at the same time wait for each other. Indexes of existing tables are
-    built without holding up writers on PostgreSQL, which may take minutes.
+    Return the revisions that were added. After an interruption, the next call continues. Upgrades
+    at the same time wait for each other. On PostgreSQL, indexes of existing tables are built
+    without blocking writers, which may take minutes.
 
-    Raises `ConfigurationError` if the schema names only tables of the host's, if a table with a
-    name of hookrow's was not created by it, or if a newer hookrow has upgraded them;
+    Raises `ConfigurationError` if the schema names only tables of the host's, if another table has
+    the name of one that would be created, or if a newer version of hookrow has upgraded the tables;
     `SchemaMismatch` if the user may not create tables; and `Unavailable` if the database cannot
-    be reached or refuses.
+    be reached or refuses a statement.
     """
     opened = open_database(database)
     assert isinstance(opened, Upgradable)  # noqa: S101 - for mypy
@@ -126,6 +127,7 @@ class _Upgrade:
 
     def __init__(self, database: Upgradable, schema: Schema) -> None:
         self._database, self._dialect = database, database.dialect
+        self._is_postgres = self._dialect.name == "postgresql"
         self._scripts = scripts_of(self._dialect.name, schema)
         if not self._scripts:
             raise ConfigurationError(
@@ -133,20 +135,24 @@ class _Upgrade:
             )
 
     def run(self) -> Sequence[str]:
-        """Run the scripts that are missing; return their revisions. Raises a `StoreError`."""
-        with self._alone():
-            _retried(self._prepare)
-            return [each.revision for each in self._scripts if self._run(each)]
+        """Run the missing scripts; return their revisions. Raises a `StoreError`."""
+        with self._lock():
+            _retry_while_locked(self._prepare)
+            return [
+                script.revision
+                for script in self._scripts
+                if _retry_while_locked(partial(self._run, script))
+            ]
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Wait for the end of any other upgrade. SQLite has no lock but that of a transaction."""
-        if self._dialect.name != "postgresql":
+    def _lock(self) -> Iterator[None]:
+        """Wait for the end of any other upgrade. SQLite has no locks but those of transactions."""
+        if not self._is_postgres:
             yield
             return
         waiting_since = monotonic()
         while True:
-            # In a transaction, because a pooler may hand a session to others between transactions.
+            # In a transaction, because a pooler may run each transaction in another session.
             with self._database.upgrading() as connection:
                 if connection.fetch(f"SELECT pg_try_advisory_xact_lock({LOCK})")[0][0]:
                     # CREATE INDEX CONCURRENTLY waits for older snapshots. A driver may keep that
@@ -160,55 +166,48 @@ class _Upgrade:
             sleep(0.2)
 
     def _prepare(self) -> None:
-        """Refuse what cannot be upgraded; create the table of revisions."""
+        """Check that the tables can be upgraded, and create the table of revisions."""
         with self._database.upgrading() as connection:
             applied = _current(connection, self._dialect)
             for revision in applied:
                 if not is_known(revision):
                     raise ConfigurationError(UNKNOWN.format(revision))
             missing = [each for each in self._scripts if each.revision not in applied]
-            _refuse_foreign_tables(connection, self._dialect, missing)
-            if missing:
-                _check_privilege(connection, self._dialect)
+            _check_names(connection, self._dialect, missing)
+            if missing and self._is_postgres:
+                _check_privilege(connection)
                 _check_owner(connection, self._dialect, missing)
-                if not columns(
-                    connection, self._dialect, TABLE
-                ):  # in any schema of the search path
-                    connection.execute(_CREATE[self._dialect.name].replace("%", "%%"))
+            # The table may be in any schema of the search path.
+            if missing and not columns(connection, self._dialect, TABLE):
+                connection.execute(_CREATE[self._dialect.name].replace("%", "%%"))
 
     def _run(self, script: Script) -> bool:
         """Run a script and record its revision; return whether it was missing."""
-        if (index := script.index) is None:
-            return _retried(lambda: self._run_in_transaction(script))
-        return _retried(lambda: self._build(script.revision, index))
-
-    def _build(self, revision: str, index: Index) -> bool:
-        with self._database.autocommit() as connection:
-            if revision in _current(connection, self._dialect):
-                return False
-            build(connection, index)
-            connection.execute(_insert(revision))
-            return True
-
-    def _run_in_transaction(self, script: Script) -> bool:
-        with self._database.upgrading() as connection:
-            if self._dialect.name == "postgresql":
-                connection.execute("SET LOCAL lock_timeout = '1s'")
+        index, database = script.index, self._database
+        with database.autocommit() if index else database.upgrading() as connection:
             if script.revision in _current(connection, self._dialect):
                 return False
-            for statement in script.statements():
-                connection.execute(statement.replace("%", "%%"))
+            if index:
+                build(connection, index)
+            else:
+                self._execute(connection, script)
             connection.execute(_insert(script.revision))
-            if script.revision in _OF_FIRST_EDITION and columns(
-                connection, self._dialect, FIRST_EDITION
-            ):
-                insert = f"INSERT INTO {FIRST_EDITION} (version_num) VALUES ('{script.revision}')"  # noqa: S608 - of a file's name
-                connection.execute(insert)
             return True
 
+    def _execute(self, connection: Connection, script: Script) -> None:
+        if self._is_postgres:
+            connection.execute("SET LOCAL lock_timeout = '1s'")
+        for statement in script.statements():
+            connection.execute(statement.replace("%", "%%"))
+        if script.revision in _FIRST_REVISIONS and columns(
+            connection, self._dialect, FIRST_EDITION
+        ):
+            insert = f"INSERT INTO {FIRST_EDITION} (version_num) VALUES ('{script.revision}')"  # noqa: S608 - of a file's name
+            connection.execute(insert)
 
-def _retried(work: Callable[[], T]) -> T:
-    """Do the work, again for some seconds if a table is locked. Raises a `StoreError`."""
+
+def _retry_while_locked(work: Callable[[], T]) -> T:
+    """Call `work`, and call it again for `LOCK_WAIT` if a table is locked."""
     until = monotonic() + LOCK_WAIT
     while True:
         try:
@@ -235,28 +234,40 @@ def _current(connection: Connection, dialect: Dialect) -> Sequence[str]:
     return sorted(revisions)
 
 
-def _check_privilege(connection: Connection, dialect: Dialect) -> None:
-    """Raise `SchemaMismatch` if the user may not create tables."""
-    if dialect.name == "postgresql":
-        ((schema, user, may),) = connection.fetch(
-            "SELECT quote_ident(current_schema()), quote_ident(current_user), "
-            "has_schema_privilege(current_schema(), 'CREATE')"
+def _insert(revision: str) -> str:
+    return f"INSERT INTO {TABLE} (revision) VALUES ('{revision}')"  # noqa: S608 - of a file's name
+
+
+def _check_names(connection: Connection, dialect: Dialect, missing: Sequence[Script]) -> None:
+    """Raise `ConfigurationError` if tables with the names of those to be created exist."""
+    created = {table for script in missing for table in script.creates}
+    if present := sorted(created.intersection(tables(connection, dialect))):
+        raise ConfigurationError(
+            f"The database already has {', '.join(present)}, which hookrow did not create: "
+            "rename them, name them in the schema as tables of your own, or let the "
+            "migrations that created them bring them up to date."
         )
-        if schema is None:
-            raise SchemaMismatch(
-                "The search_path names no schema that exists and that the user may use, so no "
-                "table can be created: set it, or GRANT USAGE."
-            )
-        if not may:
-            raise SchemaMismatch(
-                f"permission denied for schema {schema}: GRANT CREATE ON SCHEMA {schema} TO {user}"
-            )
+
+
+def _check_privilege(connection: Connection) -> None:
+    """Raise `SchemaMismatch` if the user may not create tables on PostgreSQL."""
+    ((schema, user, may),) = connection.fetch(
+        "SELECT quote_ident(current_schema()), quote_ident(current_user), "
+        "has_schema_privilege(current_schema(), 'CREATE')"
+    )
+    if schema is None:
+        raise SchemaMismatch(
+            "The search_path names no schema that exists and that the user may use, so no "
+            "table can be created: set it, or GRANT USAGE."
+        )
+    if not may:
+        raise SchemaMismatch(
+            f"permission denied for schema {schema}: GRANT CREATE ON SCHEMA {schema} TO {user}"
+        )
 
 
 def _check_owner(connection: Connection, dialect: Dialect, missing: Sequence[Script]) -> None:
-    """Raise `SchemaMismatch` if the user may not change tables that exist."""
-    if dialect.name != "postgresql":
-        return
+    """Raise `SchemaMismatch` if the user may not change existing tables on PostgreSQL."""
     sql = (
         "SELECT relname, quote_ident(pg_get_userbyid(relowner)), quote_ident(current_user) "
         "FROM unnest(%s::text[]) AS name JOIN pg_class ON pg_class.oid = to_regclass(name) "
@@ -267,21 +278,4 @@ def _check_owner(connection: Connection, dialect: Dialect, missing: Sequence[Scr
         raise SchemaMismatch(
             f"The table {name} belongs to {owner}, and only its owner can change it: upgrade as "
             f"{owner}, or GRANT {owner} TO {user}"
-        )
-
-
-def _insert(revision: str) -> str:
-    return f"INSERT INTO {TABLE} (revision) VALUES ('{revision}')"  # noqa: S608 - of a file's name
-
-
-def _refuse_foreign_tables(
-    connection: Connection, dialect: Dialect, missing: Sequence[Script]
-) -> None:
-    """Refuse tables that have the names of those to be created."""
-    ours = {table for script in missing for table in script.creates}
-    if strangers := sorted(ours.intersection(tables(connection, dialect))):
-        raise ConfigurationError(
-            f"The database already has {', '.join(strangers)}, which hookrow did not create: "
-            "rename them, name them in the schema as tables of your own, or let the "
-            "migrations that created them bring them up to date."
         )

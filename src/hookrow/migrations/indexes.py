@@ -1,4 +1,4 @@
-"""Building an index on PostgreSQL while others write to its table (CREATE INDEX CONCURRENTLY)."""
+"""Builds an index on PostgreSQL without blocking writers (CREATE INDEX CONCURRENTLY)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hookrow.migrations.scripts import Index
 from hookrow.stores.sql.connections import Connection
 
 _LONGEST_NAME = 63
-"""In bytes; PostgreSQL cuts longer names."""
+"""In bytes; PostgreSQL truncates longer names."""
 
 _PARTITIONS = """
 SELECT relid::regclass::text, quote_ident(name),
@@ -25,10 +25,10 @@ _IS_VALID = (
 
 
 def build(connection: Connection, index: Index) -> None:
-    """Build an index, unless it exists; rebuild one that an interruption left invalid.
+    """Build an index if it does not exist, or if an interruption left it invalid.
 
-    Each partition of a partitioned table gets one, of which that of the table then consists.
-    The connection commits each statement and has no time limits.
+    For a partitioned table, an index is built on each partition first, and the table's index then
+    consists of these. The connection must commit each statement, without time limits.
     """
     is_partitioned = connection.fetch(
         "SELECT FROM pg_class WHERE oid = to_regclass(%s) AND relkind = 'p'", [index.table]
@@ -40,7 +40,7 @@ def build(connection: Connection, index: Index) -> None:
     parameters = [_LONGEST_NAME - len(suffix), suffix, index.table]
     for table, name, qualified in connection.fetch(_PARTITIONS, parameters):
         _build(connection, name, qualified, table, index.definition)
-    # This has nothing left to build, but waits for all writers, and others wait behind it.
+    # This has nothing left to build, but waits for all writers, and blocks new ones meanwhile.
     connection.execute("BEGIN")
     try:
         connection.execute("SET LOCAL lock_timeout = '1s'")

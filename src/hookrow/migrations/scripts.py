@@ -11,23 +11,20 @@ from importlib.resources import files
 from hookrow.core.schema import Schema
 
 LOG = "hookrow_notifications"
-"""The log's table that the scripts create; a host may create one of another name."""
+"""The table of the log that the scripts create; a host may create one with another name."""
 
 _BRANCHES: Mapping[str, Callable[[Schema], bool]] = {
     "tables": lambda schema: schema.ours,
     "log": lambda schema: schema.log == LOG,
 }
-"""Whether a schema uses the tables of a branch."""
+"""By branch: whether a schema needs its tables."""
 
 _CONCURRENTLY = re.compile(r"CREATE INDEX CONCURRENTLY (\w+)\s+ON (\w+) (.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An index that PostgreSQL builds without holding up writers: its name, table and definition.
-
-    Such a statement cannot be part of a transaction.
-    """
+    """An index that PostgreSQL builds without blocking writers, and so not in a transaction."""
 
     name: str
     table: str
@@ -36,14 +33,14 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script, and the revision that its tables have after it."""
+    """A script, and the revision of the tables after it."""
 
     revision: str
     branch: str
     text: str
 
     def statements(self) -> Iterator[str]:
-        """Yield the statements, without comments. Each ends a line with a semicolon."""
+        """Yield the statements without comments. A semicolon at the end of a line ends each."""
         lines = (line for line in self.text.splitlines() if not line.startswith("--"))
         for statement in "\n".join(lines).split(";\n"):
             if stripped := statement.strip().removesuffix(";"):
@@ -62,7 +59,7 @@ class Script:
 
     @property
     def index(self) -> Index | None:
-        """The index that is all that it builds, if this takes place outside a transaction."""
+        """The index that the script builds outside of a transaction, and nothing else."""
         match = _CONCURRENTLY.fullmatch(next(self.statements()))
         return Index(*match.groups()) if match else None
 

@@ -1,4 +1,4 @@
-"""The protocol of stores, which find, lock and write rows but decide nothing, and its errors."""
+"""The protocol of stores, which find, lock and write rows but decide nothing, and their errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StoreError(HookrowError):
 
 
 class Conflict(StoreError):
-    """Another transaction interfered; retrying may succeed."""
+    """Another transaction interfered; a retry may succeed."""
 
 
 class Locked(StoreError):
@@ -32,21 +32,21 @@ class Locked(StoreError):
 
 
 class Rejected(StoreError):
-    """The database rejects the data; retrying cannot succeed."""
+    """The database rejects the data; a retry cannot succeed."""
 
 
 class Unavailable(StoreError):
-    """The database cannot be reached, or cannot do its work at all."""
+    """The database cannot be reached, or cannot work at present."""
 
 
 class AccessDenied(Unavailable):
-    """The server is running and refuses this login: a wrong password, role or database."""
+    """The server responds but refuses the login: a wrong password, role or database."""
 
 
 class SchemaChanged(Unavailable):
-    """A statement does not fit the tables, which must have changed since they were verified.
+    """A statement does not fit the tables, which may have changed since they were verified.
 
-    It may also come from a trigger's own statement; verifying the tables again shows which.
+    The statement may also be a trigger's; another verification of the tables shows which.
     """
 
 

@@ -1,4 +1,4 @@
-"""A store without a database, for tests and experiments: its rows are dicts."""
+"""A store without a database, for tests and experiments. Its rows are dicts."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from datetime import datetime
 from threading import Lock
 from typing import Any, TypeAlias
 
-from hookrow.core.log_entry import (
-    LogEntry,
-)
+from hookrow.core.log_entry import LogEntry
 from hookrow.core.notification import (
     Change,
     Dispatch,
@@ -37,11 +35,11 @@ Row: TypeAlias = dict[Any, Any]
 
 @dataclass(slots=True)
 class MemoryStore:
-    """The three tables, each by its key, and the log. One lock makes transactions atomic.
+    """The three tables, as rows by key, and the log. One lock makes transactions atomic.
 
-    A row needs what identifies it: an email; a provider_message_id and a subscriber_id, and a
-    list_id if it has one. The columns that notifications set are added when they are set.
-    Rows of the kinds in `undated` have no `suppression_changed_at`; with a log, their last change
+    A subscriber needs an `email`, and a dispatch a `provider_message_id` and a `subscriber_id`, and
+    a `list_id` if it has one. The columns that notifications set are added when they are set. Rows
+    of the kinds in `undated` have no `suppression_changed_at`; if there is a log, their last change
     is dated in `suppression_changes`, by role and `change_dates.key_text`.
     """
 
@@ -54,7 +52,7 @@ class MemoryStore:
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Warn of rows whose last change is dated nowhere."""
+        """Warn of rows for which no date of the last change is kept."""
         if self.log is None:
             warn_of_undated(self.undated)
 
@@ -65,7 +63,7 @@ class MemoryStore:
 
     @contextmanager
     def transaction(self, *, skip_locked: bool = False) -> Iterator[MemoryTransaction]:
-        """Begin the only transaction at this time, so there are no locked rows to skip."""
+        """Begin a transaction once all others have ended: there are no locked rows to skip."""
         del skip_locked
         with self._lock:
             transaction = MemoryTransaction(self)
@@ -83,7 +81,7 @@ class MemoryStore:
 
 
 class MemoryReading:
-    """The rows as they are."""
+    """Reads the present rows."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
@@ -126,14 +124,14 @@ class MemoryReading:
 
 
 class MemoryTransaction(MemoryReading):
-    """Changes rows at once, and keeps copies of them for a rollback."""
+    """Changes rows immediately, and keeps copies of them for a rollback."""
 
     def __init__(self, store: MemoryStore) -> None:
         super().__init__(store)
         self._before: list[tuple[Row, Row]] = []
 
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
-        """Return no rows: the store's lock protects all of them."""
+        """Return no rows, because the store's lock protects all of them."""
         del rows
         return ()
 
@@ -151,7 +149,7 @@ class MemoryTransaction(MemoryReading):
             self._store.log.keep(entries)
 
     def _apply(self, change: Change, row: Row) -> None:
-        """Change the row, unless the change is guarded and its last one is later."""
+        """Change the row, unless the change is guarded and the last one is later."""
         if isinstance(change, SetTime):
             name = change.column.value
             if _applies(change, row.get(name)):
@@ -164,7 +162,7 @@ class MemoryTransaction(MemoryReading):
             row["suppression_reason"] = change.reason
 
     def _dates(self, change: SetSuppression, row: Row) -> tuple[dict[Any, Any], object]:
-        """Return where the last change of a row is dated: a dict, and the key in it."""
+        """Return the dict with the date of a row's last change, and the key of the date in it."""
         if change.kind not in self._store.undated:
             return row, "suppression_changed_at"
         parts = change.key if isinstance(change.key, tuple) else (change.key,)
@@ -172,14 +170,14 @@ class MemoryTransaction(MemoryReading):
         return dates, (change.kind.value, key_text(parts))
 
     def rollback(self) -> None:
-        """Restore the rows, their dates and the log."""
+        """Restore the rows, the dates and the log."""
         for row, before in reversed(self._before):
             row.clear()
             row.update(before)
 
 
 class MemoryCensus:
-    """A `Census` of a store in memory."""
+    """A `Census` of a memory store."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store

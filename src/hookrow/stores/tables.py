@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.schema import SchemaConst, conv
+from sqlalchemy.schema import conv
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
 
@@ -239,7 +239,9 @@ def _names(schema: Schema) -> dict[str, sa.Table]:
 
 def _copy(table: sa.Table, to: sa.MetaData, name: str) -> sa.Table:
     namespace, _, bare = name.rpartition(".")
-    schema = namespace or SchemaConst.RETAIN_SCHEMA
-    copy = table.to_metadata(to, name=bare, schema=schema)
+    if namespace:
+        copy = table.to_metadata(to, schema=namespace, name=bare)
+    else:
+        copy = table.to_metadata(to, name=bare)
     copy.primary_key.name = conv(f"{bare}_pkey")
     return copy

@@ -1,4 +1,4 @@
-"""The store: transactions on a `Database` whose tables have been verified."""
+"""The store: transactions on a `Database` whose tables are verified first."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("hookrow")
 
 VERIFY_EVERY = 1.0
-"""In seconds; how often tables that do not fit are verified again at most."""
+"""In seconds; the shortest interval between two verifications of tables that do not fit."""
 
 
 class SQLStore:
@@ -35,11 +35,11 @@ class SQLStore:
 
     `database` is a URL, for hookrow's own connections with time limits, or an engine that the
     host supplies, which is never closed or changed. Tables and columns are verified at the first
-    use, so a store can be constructed before they exist; with `verify`, they are verified now.
+    use, so that a store can be constructed before they exist; with `verify`, immediately.
 
-    Raises `ConfigurationError` for a database that hookrow does not know; with `verify` also
-    `SchemaMismatch` if a table or column is missing or cannot work, `AccessDenied` for a wrong
-    password, and `Unavailable` if the database cannot be reached.
+    Raises `ConfigurationError` for an unsupported database. With `verify`, also raises
+    `SchemaMismatch` if a table or column is missing or cannot work, `AccessDenied` if the database
+    refuses the login, and `Unavailable` if it cannot be reached.
     """
 
     _queries: Queries | None
@@ -67,10 +67,10 @@ class SQLStore:
             if transaction.has_entries and not self._mapping_recorded:
                 self._record_mapping()
         except SchemaChanged as error:
-            self.database.close()  # a trigger may have changed the settings of a session
+            self.database.close()  # a trigger may have changed the settings of its session
             self._queries = None
             self._verified()
-            raise Rejected(str(error)) from error  # by a trigger: the tables are as they should be
+            raise Rejected(str(error)) from error  # by a trigger, because the tables are right
 
     @contextmanager
     def reading(self) -> Iterator[SQLReading]:
