@@ -14,10 +14,22 @@ from typing import Any
 
 import psycopg
 import pytest
-from contract import ADA, BEA, NOON, SECOND, ZOE, arrival, fill, insistent, opens, statuses
+from contract import (
+    ADA,
+    BEA,
+    NOON,
+    SECOND,
+    ZOE,
+    arrival,
+    dispatch,
+    fill,
+    insistent,
+    opens,
+    statuses,
+)
 from django.db import connections
-from django_home import DjangoHome
-from homes import OURS, SQLHome, connect
+from django_home import BARE, DjangoHome
+from homes import OURS, UNDATED, SQLHome, connect
 from locations import open_home
 from log_contract import DAY, entry, keep, logged, numbers, parked, reader
 from sqlalchemy import event, make_url
@@ -43,7 +55,8 @@ WORKERS = 4
 
 @pytest.fixture(scope="module")
 def shared(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Iterator[SQLHome]:
-    with closing(open_home(request.param, OURS, new_database)) as home:
+    place, schema = request.param if isinstance(request.param, tuple) else (request.param, OURS)
+    with closing(open_home(place, schema, new_database)) as home:
         assert isinstance(home, SQLHome)
         yield home
 
@@ -74,46 +87,56 @@ def in_threads(work: Callable[[int], Any], home: SQLHome) -> list[Any]:
         return [*pool.map(run, range(WORKERS), timeout=PATIENCE)]
 
 
+PLACES = [*ON_POSTGRES, "sqlite", "django-sqlite"]
+
+
 @pytest.mark.parametrize(
-    "shared", [*ON_POSTGRES, "sqlite", "django-sqlite"], indirect=True, scope="module"
+    "shared",
+    [*PLACES, *(("postgres", UNDATED), ("sqlite", UNDATED), ("django-postgres", BARE))],
+    indirect=True,
+    scope="module",
 )
+def test_deadlocks(home: SQLHome) -> None:
+    """Rows are locked in one order, so that groups of any order and size do not deadlock.
+
+    The newest change of each row wins, also if the changes are dated beside the log.
+    """
+    rows = range(1, 21)
+    home.fill(
+        subscribers=[{"id": home.key(n), "email": f"s{n}@example.com"} for n in rows],
+        subscriptions=[{"list_id": home.key(1), "subscriber_id": home.key(n)} for n in rows],
+        dispatches=[dispatch(home, n, f"m{n}", owner=n, list_=1) for n in rows],
+    )
+    groups = 12
+    last = NOON + (WORKERS * groups - 1) * SECOND
+    save: Callable[[Sequence[Arrival]], list[Outcome]] = partial(record, home.store)
+    if "sqlite" in home.url:  # its writers poll, and one may find the file locked for long
+        save = insistent(home.store, seconds=PATIENCE)
+
+    def hammer(worker: int) -> None:
+        """Begin at the worker's own row, go up or down, with later or with earlier times."""
+        for group in range(groups):
+            order = list(rows)[:: 1 if worker % 2 else -1]
+            order = order[worker * 5 :] + order[: worker * 5]
+            number, size = WORKERS * group + worker, (20, 7, 1)[group % 3]
+            at = NOON + number * SECOND if worker % 2 else last - number * SECOND
+            for start in range(0, len(order), size):
+                told: list[Arrival] = []
+                for n in order[start : start + size]:
+                    names = f"s{n}@example.com", f"m{n}"
+                    told.append(arrival(Suppressed(*names, at, "HardBounce")))
+                    told += [arrival(opens(*names))] * (worker % 2)
+                assert {*statuses(save(told))} == {200}
+
+    in_threads(hammer, home)
+    for table in home.rows().values():
+        assert {row["suppressed_at"] for row in table} == {last}
+    assert {at for *_, at in home.dates()} <= {last}
+
+
+@pytest.mark.parametrize("shared", PLACES, indirect=True, scope="module")
 class TestManyWriters:
     """Several threads write the same rows and the same log."""
-
-    def test_deadlocks(self, home: SQLHome) -> None:
-        """Rows are locked in one order, so that groups of any order and size do not deadlock."""
-        rows = range(1, 21)
-        home.fill(
-            subscribers=[{"id": n, "email": f"s{n}@example.com"} for n in rows],
-            subscriptions=[{"list_id": 1, "subscriber_id": n} for n in rows],
-            dispatches=[
-                {"id": n, "provider_message_id": f"m{n}", "subscriber_id": n, "list_id": 1}
-                for n in rows
-            ],
-        )
-        groups = 12
-        save: Callable[[Sequence[Arrival]], list[Outcome]] = partial(record, home.store)
-        if "sqlite" in home.url:  # its writers poll, and one may find the file locked for long
-            save = insistent(home.store, seconds=PATIENCE)
-
-        def hammer(worker: int) -> None:
-            """Begin at the worker's own row, go up or down, each time a second later."""
-            for group in range(groups):
-                order = list(rows)[:: 1 if worker % 2 else -1]
-                order = order[worker * 5 :] + order[: worker * 5]
-                at, size = NOON + (WORKERS * group + worker) * SECOND, (20, 7, 1)[group % 3]
-                for start in range(0, len(order), size):
-                    told: list[Arrival] = []
-                    for n in order[start : start + size]:
-                        names = f"s{n}@example.com", f"m{n}"
-                        told.append(arrival(Suppressed(*names, at, "HardBounce")))
-                        told += [arrival(opens(*names))] * (worker % 2)
-                    assert {*statuses(save(told))} == {200}
-
-        in_threads(hammer, home)
-        last = NOON + (WORKERS * groups - 1) * SECOND
-        for table in home.rows().values():
-            assert [row["suppression_changed_at"] for row in table] == [last] * len(rows)
 
     def test_attempts(self, home: SQLHome) -> None:
         """Every attempt is counted, however the same notifications are grouped."""

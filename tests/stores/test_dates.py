@@ -8,7 +8,7 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
-from contract import ADA, NOON, arrival, dispatch, fill, insistent, statuses
+from contract import ADA, NOON, arrival, fill, statuses
 from django_home import BARE
 from homes import FORGETFUL, UNDATED, SQLHome, run
 from locations import open_home
@@ -107,36 +107,6 @@ def test_waiting_for_a_file(home: SQLHome, at: timedelta, *, wins: bool) -> None
             begun.wait(PATIENCE)
         assert waiting.result(PATIENCE) == [200]
     expect(home, at, wins=wins)
-
-
-@pytest.mark.parametrize(
-    "shared", ["postgres", "sqlite", "django-postgres"], indirect=True, scope="module"
-)
-def test_many_writers(home: SQLHome) -> None:
-    """Groups of any order and size end as the newest change of each row, without deadlocks."""
-    rows, writers, groups = range(1, 13), 4, 6
-    home.fill(
-        subscribers=[{"id": home.key(n), "email": f"s{n}@example.com"} for n in rows],
-        subscriptions=[{"list_id": home.key(1), "subscriber_id": home.key(n)} for n in rows],
-        dispatches=[dispatch(home, n, f"m{n}", owner=n, list_=1) for n in rows],
-    )
-
-    def write_groups(writer: int) -> None:
-        attempt = insistent(home.store, seconds=PATIENCE)  # SQLite's writers poll
-        for group in range(groups):
-            order = list(rows)[:: 1 if writer % 2 else -1]
-            order = order[writer * 3 :] + order[: writer * 3]
-            at = NOON - (writers * group + writer) * HOUR
-            told = [arrival(Suppressed(f"s{n}@example.com", f"m{n}", at, "x")) for n in order]
-            size = (12, 5, 1)[group % 3]
-            for start in range(0, len(told), size):
-                assert {*statuses(attempt(told[start : start + size]))} == {200}
-
-    with ThreadPoolExecutor(writers) as threads:
-        assert [*threads.map(write_groups, range(writers), timeout=PATIENCE)] == [None] * writers
-    for table in home.rows().values():
-        assert {row["suppressed_at"] for row in table} == {NOON}
-    assert {at for *_, at in home.dates()} == {NOON}
 
 
 @pytest.mark.parametrize("shared", ["postgres", "sqlite"], indirect=True, scope="module")

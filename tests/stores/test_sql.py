@@ -76,44 +76,24 @@ def sent_at(column: str) -> Schema:
     )
 
 
-LOG = "hookrow_notifications"
-
 DRIVER = ModuleType("pymysql")
 DRIVER.__dict__["paramstyle"] = "format"  # all that SQLAlchemy requires of it
 
 
-class TestMismatch:
-    """The mistake is named at construction; `test_verification.py` has all of a host's tables."""
-
-    @pytest.mark.parametrize(
-        ("statement", "log", "error"),
-        [
-            (f"DROP TABLE {LOG}", LOG, f"no table '{LOG}' for the log.*hookrow db upgrade.*log=N"),
-            (f"ALTER TABLE {LOG} DROP COLUMN attempts", LOG, rf"'{LOG}'.* lacks attempts\."),
-            ("SELECT 1", "hookrow_notification", f"mean '{LOG}'"),
-        ],
-    )
-    def test_log(self, sqlite_url: str, statement: str, log: str, error: str) -> None:
-        engine = connect(sqlite_url)
-        run(engine, statement)
-        with pytest.raises(SchemaMismatch, match=error):
-            SQLStore(engine, Schema(log=log), verify=True)
-        engine.dispose()
-
-    @pytest.mark.parametrize(
-        ("make", "error"),
-        [
-            (lambda: None, r"takes a database URL or an sqlalchemy\.Engine, not .* NoneType"),
-            # A real one needs greenlet.
-            (type("AsyncEngine", (), {"sync_engine": None}), r"pass engine\.url"),
-            (lambda: create_engine("postgresql+psycopg_async://ada@localhost/mail"), "async"),
-            (lambda: create_engine("mysql+pymysql://ada@localhost/m", module=DRIVER), "not on my"),
-        ],
-        ids=["none", "async-engine", "async-driver", "mysql"],
-    )
-    def test_another_database(self, make: Callable[[], Any], error: str) -> None:
-        with pytest.raises(ConfigurationError, match=error):
-            SQLStore(make())
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda: None, r"takes a database URL or an sqlalchemy\.Engine, not .* NoneType"),
+        # A real one needs greenlet.
+        (type("AsyncEngine", (), {"sync_engine": None}), r"pass engine\.url"),
+        (lambda: create_engine("postgresql+psycopg_async://ada@localhost/mail"), "async"),
+        (lambda: create_engine("mysql+pymysql://ada@localhost/m", module=DRIVER), "not on my"),
+    ],
+    ids=["none", "async-engine", "async-driver", "mysql"],
+)
+def test_another_database(make: Callable[[], Any], error: str) -> None:
+    with pytest.raises(ConfigurationError, match=error):
+        SQLStore(make())
 
 
 class TestTables:

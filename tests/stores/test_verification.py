@@ -479,10 +479,22 @@ def test_privileges_on_dates(engine: Engine) -> None:
         run(engine, f"DROP OWNED BY {name}", f"DROP ROLE {name}")
 
 
-def test_log_of_hookrows_own(database_url: str) -> None:
-    """The log of hookrow's own name is mended by its own command."""
+OWN = "hookrow_notifications"
+
+
+@pytest.mark.parametrize(
+    ("statement", "log", "said"),
+    [
+        (f"DROP TABLE {OWN}", OWN, f"no table '{OWN}' for the log. Run: hookrow db upgrade."),
+        (f"ALTER TABLE {OWN} DROP COLUMN attempts", OWN, f"'{OWN}' lacks attempts. Run: hookrow"),
+        (f"ALTER TABLE {OWN} RENAME TO kept; CREATE TABLE {OWN} AS SELECT * FROM kept", OWN, "Run"),
+        ("SELECT 1", "hookrow_notification", f"Did you mean '{OWN}'? Create it like {OWN} in the"),
+        ("SELECT 1", "journal", "set Schema(log=None), or `log = false` in hookrow.toml."),
+    ],
+)
+def test_log_of_hookrows_own(database_url: str, statement: str, log: str, said: str) -> None:
+    """The command that creates the log is named, or the nearest table if the name is wrong."""
     engine = connect(database_url)
-    log = "hookrow_notifications"
-    run(engine, f"ALTER TABLE {log} RENAME TO kept", f"CREATE TABLE {log} AS SELECT * FROM kept")
-    check(engine, Schema(), "Run: hookrow db upgrade.")
+    run(engine, *statement.split("; "))
+    check(engine, Schema(log=log), said)
     engine.dispose()

@@ -249,8 +249,10 @@ class _Catalogue:
         others = [each for each in tables(self._connection, self._dialect) if each != table]
         elsewhere = [each for each in others if each.rpartition(".")[2] == bare]
         hint = f" Did you mean {elsewhere[0]!r}?" if elsewhere else nearest(table, others)
-        if not hint and table in {role.table for role in Schema().roles.values()}:
+        if table in {role.table for role in Schema().roles.values()} and not elsewhere:
             hint = " Run: hookrow db upgrade."
+        elif table == _LOG.name and not elsewhere:
+            hint = ""  # no other table of hookrow's is meant
         raise SchemaMismatch(f"The database has no table {table!r} for the {name}.{hint}")
 
     def _check_usage(self, table: str) -> None:
