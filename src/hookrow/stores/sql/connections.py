@@ -37,9 +37,8 @@ Row = Sequence[Any]
 class Connection(Protocol):
     """Runs SQL text, with `%s` for each parameter. Raises the driver's own errors."""
 
-    @property
-    def autocommits(self) -> bool:
-        """Whether each statement of a `Database.session` commits by itself."""
+    autocommits: bool = False
+    """Whether each statement of a `Database.session` commits by itself."""
 
     def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Row]:
         """Return the rows of a statement."""
@@ -49,31 +48,6 @@ class Connection(Protocol):
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run a statement once for each row of parameters."""
-
-
-class DriverConnection(ABC):
-    """A `Connection` whose driver runs a statement and returns a cursor."""
-
-    autocommits = False
-
-    @abstractmethod
-    def _run(self, sql: str, parameters: Sequence[Any]) -> Any:  # noqa: ANN401 - a driver's cursor
-        """Run a statement and return its cursor."""
-
-    def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Row]:
-        """Return all rows."""
-        rows: Sequence[Row] = self._run(sql, parameters).fetchall()
-        return rows
-
-    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
-        """Return the driver's count."""
-        count: int = self._run(sql, parameters).rowcount
-        return count
-
-    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run it row by row."""
-        for row in rows:
-            self._run(sql, row)
 
 
 @runtime_checkable

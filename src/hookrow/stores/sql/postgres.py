@@ -24,7 +24,7 @@ from hookrow.stores.sql.connections import (
     NOT_A_URL,
     Connection,
     ConnectionPool,
-    DriverConnection,
+    Row,
     close_all,
     store_errors,
 )
@@ -54,7 +54,7 @@ _LIMITS = (
 )
 
 
-class Session(DriverConnection):
+class Session(Connection):
     """One of hookrow's own connections. It autocommits, except behind a pooler."""
 
     def __init__(self, connection: psycopg.Connection, cursor: Callable[..., Any]) -> None:
@@ -71,12 +71,21 @@ class Session(DriverConnection):
         self._poll.register(self.socket, select.POLLIN)
         self.used_at = monotonic()
 
+    def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Row]:
+        """Return all rows."""
+        return self._run(sql, parameters).fetchall()
+
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
         """Return the number of rows; a COMMIT that follows an ignored error is `Unavailable`."""
         cursor = self._run(sql, parameters)
         if sql == "COMMIT" and cursor.statusmessage != sql:
             raise Unavailable("The transaction was rolled back because of an earlier error.")
         return cursor.rowcount
+
+    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run the statement row by row."""
+        for row in rows:
+            self._run(sql, row)
 
     def command(self, sql: str) -> None:
         """Run one or more statements without parameters."""

@@ -17,7 +17,7 @@ from sqlalchemy.pool import SingletonThreadPool, StaticPool
 from hookrow.errors import ConfigurationError
 from hookrow.stores import NOT_ON
 from hookrow.stores.errors import UNWRITABLE
-from hookrow.stores.sql.connections import Connection, DriverConnection, store_errors
+from hookrow.stores.sql.connections import Connection, Row, store_errors
 from hookrow.stores.sql.dialects import DIALECTS, SQLITE
 from hookrow.stores.sql.parameters import question_marks
 from hookrow.stores.timeouts import NO_LIMITS, left, limit_statements, set_limits
@@ -36,13 +36,14 @@ _SHARED_POOLS = (SingletonThreadPool, StaticPool)
 """Pools whose connection is an in-memory database, or is in use by the host."""
 
 
-class _Connection(DriverConnection):
+class _Connection(Connection):
     def __init__(self, connection: EngineConnection) -> None:
         self._connection = connection
         self._convert = question_marks if connection.dialect.name == "sqlite" else str
 
-    def _run(self, sql: str, parameters: Sequence[Any]) -> CursorResult[Any]:
-        return self._connection.exec_driver_sql(self._convert(sql), tuple(parameters))
+    def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Row]:
+        """Return all rows."""
+        return self._run(sql, parameters).fetchall()
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
         """Return the driver's count, and close the cursor."""
@@ -52,6 +53,9 @@ class _Connection(DriverConnection):
     def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run the statement with one call of the driver."""
         self._connection.exec_driver_sql(self._convert(sql), list(map(tuple, rows))).close()
+
+    def _run(self, sql: str, parameters: Sequence[Any]) -> CursorResult[Any]:
+        return self._connection.exec_driver_sql(self._convert(sql), tuple(parameters))
 
 
 class EngineDatabase:

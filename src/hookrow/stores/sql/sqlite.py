@@ -24,10 +24,8 @@ _STEPS = 10_000
 """How many instructions SQLite executes between two checks of the time limit."""
 
 
-class SQLiteConnection:
-    """One of hookrow's own connections to a file; see `connections.Connection`."""
-
-    autocommits = False
+class SQLiteConnection(Connection):
+    """One of hookrow's own connections to a file."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection, self.close = connection, connection.close
