@@ -92,7 +92,7 @@ def upgrade(database: str | URL | Engine | Database, schema: Schema) -> Sequence
     at the same time wait for each other. On PostgreSQL, indexes of existing tables are built
     without blocking writers, which may take minutes.
 
-    Raises `ConfigurationError` if the schema names only tables of the host's, if another table has
+    Raises `ConfigurationError` if all tables of the schema are the host's, if another table has
     the name of one that would be created, or if a newer version of hookrow has upgraded the tables;
     `SchemaMismatch` if the user may not create tables; and `Unavailable` if the database cannot
     be reached or refuses a statement.

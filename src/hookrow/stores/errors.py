@@ -67,7 +67,7 @@ _STATEMENT_ERRORS = {
 
 _NEEDS_SEVERAL_STATEMENTS = {
     "0A000",  # feature_not_supported: a rule makes several statements of a part
-    "27000",  # triggered_data_change_violation: a trigger changes what another part does
+    "27000",  # triggered_data_change_violation: a trigger changes a row that another part changes
 }
 """SQLSTATEs of tables that can be changed only in several statements."""
 
@@ -128,7 +128,7 @@ def _is_stale_plan(error: BaseException) -> bool:
 
 
 def _driver_error(error: BaseException) -> BaseException:
-    """Return the driver's error if one of SQLAlchemy's wraps it."""
+    """Return the driver's error that an error of SQLAlchemy wraps, or the error itself."""
     is_wrapped = "DBAPIError" in {each.__name__ for each in type(error).__mro__}
     return (is_wrapped and getattr(error, "orig", None)) or error
 

@@ -61,7 +61,7 @@ def _now_with_six_digits(element: _now, compiler: SQLCompiler, **options: Any) -
 
 
 def _table(name: str, *items: sa.Column[Any] | sa.Index | sa.UniqueConstraint) -> sa.Table:
-    """Define a table. Its primary key consists of the columns that say so."""
+    """Define a table whose primary key consists of the columns marked `primary_key`."""
     options = _FREE_SPACE if name == "hookrow_dispatches" else {}
     key = sa.PrimaryKeyConstraint(name=conv(f"{name}_pkey"))
     return sa.Table(name, metadata, *items, key, **options)

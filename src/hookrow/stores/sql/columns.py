@@ -199,12 +199,12 @@ _SQLITE_KINDS = {
 
 
 def _postgres_column(row: Row) -> Column:
-    name, type_, shown, category, nullable, generated, default, modifier, words, *may = row
+    name, type_, type_name, category, nullable, generated, default, modifier, words, *may = row
     kind = _KINDS.get(category, "datetime" if type_.startswith("timestamp") else type_)
     return Column(
         name,
         "bpchar" if type_ == "character" else type_.replace("%", "%%"),
-        f"enum {shown}" if kind == "enum" else shown.upper(),
+        f"enum {type_name}" if kind == "enum" else type_name.upper(),
         kind,
         nullable=nullable,
         generated=generated,
@@ -217,20 +217,20 @@ def _postgres_column(row: Row) -> Column:
 
 
 def _sqlite_column(name: str, declared: str, nullable: int, generated: int, default: int) -> Column:
-    shown = declared.upper()
-    word = re.split(r"\W", shown)[0]
+    type_name = declared.upper()
+    word = re.split(r"\W", type_name)[0]
     kind = _SQLITE_KINDS.get(word, "")
-    if not kind and "INT" in shown:
+    if not kind and "INT" in type_name:
         kind = "integer"
-    elif not kind and any(each in shown for each in ("CHAR", "CLOB", "TEXT")):
+    elif not kind and any(each in type_name for each in ("CHAR", "CLOB", "TEXT")):
         kind = "text"
     return Column(
         name,
         "",
-        shown,
+        type_name,
         kind or word.lower(),
         nullable=bool(nullable),
         generated=bool(generated),
         default=bool(default),
-        holds_uuids=shown == "CHAR(32)",
+        holds_uuids=type_name == "CHAR(32)",
     )

@@ -113,7 +113,7 @@ def message_ids_as_stored(message_ids: Iterable[str]) -> Collection[str]:
 
 
 def by_message_id(message_ids: Iterable[str], found: Mapping[str, T]) -> dict[str, T]:
-    """Return what was found by GUID, by message id as the provider writes it."""
+    """Return values found by GUID, by the message ids as the provider spells them."""
     by_digits = {_digits(guid): each for guid, each in found.items()}
     return {
         message_id: by_digits[_digits(message_id)]

@@ -121,7 +121,7 @@ class PostgreSQL(PostgresParameters, Dialect):
         return f"unnest({arrays}) AS given({', '.join(types)})"
 
     def select(self, expression: str, type_: str) -> str:
-        """Return a number, a text or a UUID; CHAR comes without the blanks that pad it."""
+        """Return a number, a text or a UUID; the cast removes the blanks that pad a CHAR."""
         return expression if type_ in _KEY_TYPES else f"{expression}::text"
 
     def text(self, expression: str, type_: str) -> str:

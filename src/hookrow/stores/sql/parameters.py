@@ -58,7 +58,7 @@ class Parameters(ABC):
     def encode_entries(self, entries: Sequence[LogEntry]) -> Sequence[Any]:
         """Return the parameters of `log_insert`: all entries', or a tuple for each entry."""
 
-    def write(self, value: Any) -> Any:  # noqa: ANN401 - what a driver takes
+    def write(self, value: Any) -> Any:  # noqa: ANN401 - any type that a driver takes
         """Return a value as a single parameter."""
         return value.value if isinstance(value, Enum) else value
 
@@ -70,7 +70,7 @@ class PostgresParameters(Parameters):
         """Return an array as PostgreSQL reads it (its manual, section 8.15.6)."""
         listed = list(values)
         written = _json(listed).decode()
-        # An array differs from JSON only in its brackets and in what a backslash escapes.
+        # An array differs from JSON only in its brackets and its escape sequences.
         if "\\" not in written:
             return f"{{{written[1:-1]}}}"
         return f"{{{','.join(map(_array_element, listed))}}}"

@@ -132,7 +132,7 @@ class EngineDatabase:
             connection.detach()
 
     def close(self) -> None:
-        """Do nothing: the engine is the host's."""
+        """Do nothing, because the host owns the engine."""
 
     def __str__(self) -> str:
         return self._engine.url.set(query={}).render_as_string(hide_password=True)

@@ -80,7 +80,7 @@ class SQLStore:
             yield SQLReading(connection, queries)
 
     def close(self) -> None:
-        """Close the connections, unless they are the host's."""
+        """Close the connections, unless the host supplies them."""
         self.database.close()
 
     def _open(self, database: Database, schema: Schema) -> None:

@@ -32,7 +32,7 @@ _RETURNING = {"UPDATE": " RETURNING 1", "INSERT": f" RETURNING {', '.join(change
 class Statement:
     """SQL text in two parts, between which a further condition can be inserted.
 
-    As a part of another statement it has the `name`, if other parts need what it returns.
+    As a part of another statement it has the `name`, if other parts need its result.
     """
 
     __slots__ = ("conditions", "name", "rest", "text")
@@ -76,7 +76,7 @@ class Updates:
         """Set the suppression columns that the table has; nothing if it has none.
 
         If the last change is dated beside the log, it is dated first. With `single`, the two become
-        parts of a single statement, in which the second does not see what the first has written.
+        parts of a single statement, in which the second does not see the first one's changes.
         """
         written = [name for name in self._queries.written.get(kind, ()) if name in SUPPRESSION]
         if not written:

@@ -34,7 +34,7 @@ def open_database(database: str | URL | Engine | Database) -> Database:
         return _open_url(database)
     if isinstance(database, Database):
         return database
-    # An object of SQLAlchemy's exists only if SQLAlchemy has been imported.
+    # Such an object exists only if SQLAlchemy has been imported.
     if sqlalchemy := sys.modules.get("sqlalchemy"):
         if isinstance(database, sqlalchemy.URL):
             return _open_url(database.render_as_string(hide_password=False))

@@ -117,7 +117,7 @@ def _check_version(connection: Connection, dialect: Dialect) -> None:
 
 
 class _OwnTable(NamedTuple):
-    """A table of hookrow's own, and what it has to have. `name` is that in the migrations."""
+    """A table of hookrow's own and its requirements. `name` is the name in the migrations."""
 
     name: str
     purpose: str
@@ -125,7 +125,7 @@ class _OwnTable(NamedTuple):
     key: Sequence[str]
     mistakes: Callable[[str, Columns], Iterable[str]]
     advice: str
-    """Follows the error for a missing table."""
+    """The end of the error for a missing table."""
 
 
 _LOG = _OwnTable(
