@@ -158,7 +158,7 @@ class FindContract:
         assert home.rows() == before
 
     def test_dispatch(self, home: Home) -> None:
-        """A dispatch is found with its owner's id and email, and its list; also by itself."""
+        """A dispatch is found with its owner's id and email and its list, even by itself."""
         fill(home)
         [found] = find(home, opens(ADA, "m-bea")).dispatches["m-bea"]
         owner = (home.key(2), "Bea.Upper@Example.COM")
@@ -207,7 +207,7 @@ class TransactionContract:
         assert home.rows()["dispatches"][0]["opened_at"] == NOON
 
     def test_group(self, home: Home) -> None:
-        """Each notification of a group is decided by itself, and all valid ones are recorded."""
+        """Each notification of a group is decided separately, and all valid ones are recorded."""
         fill(home)
         told: list[Notification] = [
             Delivered(ADA, "m-ada", NOON),
@@ -291,7 +291,7 @@ FIRST = {"subscribers": 1, "dispatches": 1, "subscriptions": 1}
 
 class ZoneContract:
     def test_time_with_an_offset(self, home: Home) -> None:
-        """Times are stored in UTC, whatever their offset is, and guards compare them so."""
+        """Times with any offset are stored and compared in UTC."""
         fill(home)
         zone = timezone(timedelta(hours=2))
         id_, later = home.key(1), NOON + SECOND
@@ -333,7 +333,7 @@ class SuppressionContract:
 
     @pytest.mark.parametrize("reason", ["so viel ß, 🦄", "x" * 5000, "a 'quote' and \\ more"])
     def test_reason(self, home: Home, reason: str) -> None:
-        """Any reason is stored verbatim, or as the schema maps reasons that it does not list."""
+        """Any reason is stored verbatim, or as the schema maps unlisted reasons."""
         kept = reason if home.schema.reasons is None else OTHERWISE
         fill(home)
         expected = home.rows()
@@ -357,7 +357,7 @@ class SuppressionContract:
     def test_suppress_and_lift(
         self, home: Home, recipient: str, message_id: str, rows: dict[str, int]
     ) -> None:
-        """All rows that exist change; a lift leaves no time and no reason, but when it was."""
+        """Existing rows change; lifting removes time and reason, and records its own time."""
         fill(home)
         expected = home.rows()
         assert respond(home, Suppressed(recipient, message_id, NOON, "HardBounce")) == [200]
@@ -448,10 +448,10 @@ class LateContract:
 
 
 class UndatedContract:
-    """Suppressing rows whose last change is dated nowhere, because there is no log."""
+    """Suppressing rows without a date of their last change, because there is no log."""
 
     def test_last_change_to_arrive_wins(self, home: Home) -> None:
-        """However old it is, and also from the spool: such a row cannot know that it is late."""
+        """However old it is, and also from the spool: without a date, no change is late."""
         fill(home)
         expected = home.rows()
         for seconds, reason, live in (

@@ -66,7 +66,7 @@ def missing(url: str) -> list[str]:
 
 
 def prove(url: str) -> None:
-    """Check that hookrow finds nothing to complain of, and records a notification."""
+    """Assert that `check` reports no faults, and that a notification is recorded."""
     findings = [*check(Settings(secrets=("a" * 16,), database_url=url))]
     assert [each.text for each in findings if each.level is not Level.OK] == []
     assert "Your own migrations created hookrow's tables." in {each.text for each in findings}
@@ -144,7 +144,7 @@ class TestOwnMigrations:
         database: str,
         options: str,
     ) -> None:
-        """Autogenerate adds what the first edition's tables lack, and nothing else."""
+        """Autogenerate adds only the columns, tables and indexes that version 0.1.0 lacks."""
         if database.endswith(".db"):
             url = f"sqlite:///{shutil.copy(FIRST_EDITION / database, tmp_path)}"
         else:
@@ -171,7 +171,7 @@ class TestOwnMigrations:
     def test_schema(
         self, tmp_path: Path, postgres: Databases, empty_postgres_url: str, attach: str, schema: str
     ) -> None:
-        """A host whose metadata has a schema has hookrow's tables where its store looks."""
+        """If the host's metadata has a schema, hookrow's tables are in the store's schema."""
         url = empty_postgres_url
         postgres.execute("CREATE SCHEMA crm", url=url)
         setup = PEOPLE.format(options="schema='crm'") + attach
@@ -186,7 +186,7 @@ class TestOwnMigrations:
 
 @pytest.mark.parametrize("attach", ["", ATTACH], ids=["apart", "attached"])
 def test_tables_of_the_command(tmp_path: Path, database_url: str, attach: str) -> None:
-    """Autogenerate leaves tables alone that `hookrow db upgrade` created, as the page says."""
+    """With the page's lines, autogenerate ignores the tables that `hookrow db upgrade` created."""
     include_name, _, configure = LEAVE.partition("\n\n\n")
     setup = f"{CONVENTION}{attach}\n{include_name}\n"
     configure = configure.strip().removesuffix(")") + f", {STRICT})"
@@ -196,7 +196,7 @@ def test_tables_of_the_command(tmp_path: Path, database_url: str, attach: str) -
     host.check()
 
 
-def test_tables_that_nobody_left_alone(tmp_path: Path, sqlite_url: str) -> None:
-    """Without the page's lines, autogenerate would drop all of them."""
+def test_autogenerate_without_include_name(tmp_path: Path, sqlite_url: str) -> None:
+    """Without the page's lines, autogenerate would drop all tables."""
     host = AlembicHost(tmp_path, sqlite_url, OURS, CONFIGURE.format(""))
     assert Counter(host.revise())["drop_table"] == len(metadata.tables) + 1

@@ -87,8 +87,8 @@ def _with_arrival(rows: World, begun: datetime, ended: datetime) -> World:
 
 
 @pytest.mark.parametrize("case", ALL, ids=[case["name"] for case in ALL])
-def test_a_case_ends_as_the_contract_says(site: Site, case: dict[str, Any]) -> None:
-    """The status is an allowed one, and the text and all rows are those of the model."""
+def test_case(site: Site, case: dict[str, Any]) -> None:
+    """The status is one of the allowed ones, and the text and all rows equal the model's."""
     status, text, after = expect(site.fill(), body_of(case))
     begun = datetime.now(UTC)
     response = site.post(body_of(case))

@@ -1,4 +1,4 @@
-"""Others use the same rows at the same time: other threads, other sessions, the host.
+"""Other threads, other sessions and the host use the same rows at the same time.
 
 The locks are those of a real database, held by another connection.
 """
@@ -212,7 +212,7 @@ class TestLockedRows:
     """Another session of PostgreSQL holds a row."""
 
     def test_order(self, postgres: Databases, home: SQLHome) -> None:
-        """Rows are locked by table, then by id, not as they arrive or lie on the disk."""
+        """Rows are locked by table, then by id, not in the order of arrival or of storage."""
         descending = range(9, 0, -1)
         home.fill(
             subscribers=[{"id": n, "email": f"s{n}@example.com"} for n in descending],
@@ -250,7 +250,7 @@ class TestLockedRows:
     def test_terminated(
         self, postgres: Databases, home: SQLHome, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """If its session is terminated while it waits for a row, the response is 503 at once."""
+        """If the session is terminated while it waits for a row, the response is 503 at once."""
         limit(monkeypatch, lock_timeout=60, statement_timeout=60)
         with psycopg.connect(home.url) as host, ThreadPoolExecutor() as threads:
             host.execute("SELECT FROM hookrow_subscribers WHERE id = 1 FOR UPDATE")
@@ -267,7 +267,7 @@ class TestLockedRows:
         ids=["entry", "table"],
     )
     def test_locked_group(self, home: SQLHome, lock: str) -> None:
-        """A locked entry of the log, or a table that is altered, fails the group in time.
+        """A locked entry of the log or a locked table fails the group within the time limit.
 
         Nothing is saved, and it is recorded once the lock is free.
         """
@@ -308,7 +308,7 @@ class TestLockedRows:
             host.rollback()
 
     def test_due(self, home: SQLHome) -> None:
-        """Entries that another process is taking are skipped without waiting."""
+        """Entries that another process has locked are skipped without waiting."""
         keep(home, *(parked(number, minutes=number) for number in range(1, 5)))
         with psycopg.connect(home.url) as other:
             other.execute("SELECT FROM hookrow_notifications WHERE body LIKE '%1%' FOR UPDATE")
@@ -317,7 +317,7 @@ class TestLockedRows:
 
     @pytest.mark.parametrize("bodies_only", [True, False])
     def test_prune(self, home: SQLHome, *, bodies_only: bool) -> None:
-        """While another process prunes, nothing is done."""
+        """Nothing is pruned while another process prunes."""
         keep(home, entry())
         keep(home, entry(2, last_received_at=NOON + DAY))
         over = {"before": NOON + SECOND, "parked_before": NOON + DAY - PARKED_FOR}
@@ -330,7 +330,7 @@ class TestLockedRows:
 
 
 def test_serialization_failure(postgres_url: str) -> None:
-    """If a host's sessions use REPEATABLE READ, a row that changes meanwhile is read again.
+    """If a host's sessions use REPEATABLE READ, a row that another session changes is read again.
 
     `acceptance/test_contention.py` does the same for deadlocks.
     """
@@ -371,9 +371,9 @@ class TestSqliteFile:
             yield home
 
     def test_wait(self, lite: SQLHome) -> None:
-        """A file that another writes is waited for, even after the driver has given up.
+        """A transaction waits for a locked file, even after the driver's own timeout.
 
-        If it stays locked, this is a `Conflict`, then 503.
+        If the file stays locked, a `Conflict` is raised, and the response is 503.
         """
         before = lite.rows()
         engine = connect(lite.url, connect_args={"timeout": 0.01})
@@ -390,7 +390,7 @@ class TestSqliteFile:
         engine.dispose()
 
     def test_prune_while_reading(self, lite: SQLHome) -> None:
-        """Entries that are deleted after their size was read do not end the log."""
+        """Entries that are deleted after their size was read do not end a listing."""
         keep(lite, entry(1, body="x" * LARGEST_GROUP), entry(2, last_received_at=NOON + DAY))
         engine = connect(lite.url)
         log = SQLStore(engine).log

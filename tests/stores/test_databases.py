@@ -1,4 +1,4 @@
-"""The databases that URLs and engines stand for: connections, transactions, time limits, errors."""
+"""The databases of URLs and engines: connections, transactions, time limits, errors."""
 
 import re
 import sqlite3
@@ -68,14 +68,14 @@ class TestURL:
             open_database("postgresql://ada@localhost/mail")
 
     @pytest.mark.parametrize("scheme", ["postgres", "postgresql+asyncpg", "postgresql+psycopg"])
-    def test_of_another_driver(self, postgres_url: str, scheme: str) -> None:
-        """It is read as psycopg's own; `ssl` is asyncpg's name for `sslmode`."""
+    def test_url_of_another_driver(self, postgres_url: str, scheme: str) -> None:
+        """Psycopg is used instead; `ssl` is asyncpg's name for `sslmode`."""
         url = postgres_url.replace("postgresql", scheme, 1)
         url += "&ssl=prefer" if "asyncpg" in scheme else ""
         with closing(open_database(url)) as database, database.reading() as connection:
             assert connection.fetch("SELECT 1 WHERE %s = 'it''s 100%%'", ["it's 100%"]) == [(1,)]
 
-    def test_of_an_async_driver_for_sqlite(self, sqlite_url: str) -> None:
+    def test_url_of_an_async_driver_for_sqlite(self, sqlite_url: str) -> None:
         url = make_url(sqlite_url.replace("sqlite:", "sqlite+aiosqlite:"))
         with closing(open_database(url)) as database, database.reading() as connection:
             assert connection.fetch("SELECT count(*) FROM hookrow_lists") == [(0,)]
@@ -89,7 +89,7 @@ class TestURL:
             ("postgresql:///mail?host=a:5433&host=b", "a,b:5433,5432/mail"),
         ],
     )
-    def test_no_password_is_shown(self, url: str, shown: str) -> None:
+    def test_string_without_password(self, url: str, shown: str) -> None:
         assert str(open_database(url)) == f"postgresql://{shown}"
 
     def test_options_of_asyncpg(self) -> None:
@@ -111,7 +111,7 @@ class TestSQLite:
             found = {name: connection.fetch(f"PRAGMA {name}")[0][0] for name in wanted}
         assert found == wanted
 
-    def test_the_switch_to_a_wal_waits(self, tmp_path: Path) -> None:
+    def test_switch_to_a_wal(self, tmp_path: Path) -> None:
         """Connections that open a new file at the same time wait for each other."""
         with closing(sqlite3.connect(tmp_path / "new.db", check_same_thread=False)) as other:
             other.isolation_level = None
@@ -126,7 +126,7 @@ class TestSQLite:
                 assert connection.fetch("PRAGMA journal_mode") == [("wal",)]
             release.join()
 
-    def test_the_folder_may_change(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_another_current_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
         with closing(open_database("sqlite:///new.db")) as database:
             with database.transaction() as connection:
@@ -137,8 +137,8 @@ class TestSQLite:
                 assert connection.fetch("SELECT count(*) FROM people") == [(0,)]
 
     @pytest.mark.skipif(sys.version_info < (3, 12), reason="sqlite3 has no such mode before")
-    def test_an_engine_whose_driver_commits_nothing(self, sqlite_url: str) -> None:
-        """In the driver's mode `autocommit=True`, its own commit does nothing."""
+    def test_engine_with_autocommit_driver(self, sqlite_url: str) -> None:
+        """A transaction is committed even if the driver's own commit does nothing."""
         engine = connect(sqlite_url, connect_args={"autocommit": True})
         database = open_database(engine)
         insert = "INSERT INTO hookrow_lists (name) VALUES (%s)"
@@ -150,8 +150,8 @@ class TestSQLite:
             assert other.execute("SELECT name FROM hookrow_lists").fetchall() == [("offers",)]
         engine.dispose()
 
-    def test_one_connection_for_all(self) -> None:
-        """Who reads does not roll back what another thread is writing on the same connection."""
+    def test_one_shared_connection(self) -> None:
+        """A reader does not roll back the changes of a writer on the same connection."""
         engine = create_engine(
             "sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False}
         )
@@ -166,7 +166,7 @@ class TestSQLite:
             assert seen.result(PATIENCE) == 1
         engine.dispose()
 
-    def test_reading_is_limited(self, sqlite_url: str) -> None:
+    def test_time_limit_of_reading(self, sqlite_url: str) -> None:
         numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
         with closing(open_database(sqlite_url)) as database:
             with pytest.raises(Locked), limited_to(0.05), database.reading() as connection:
@@ -174,8 +174,8 @@ class TestSQLite:
             with database.reading() as connection:
                 assert connection.fetch(f"{numbers} SELECT i FROM n LIMIT 2") == [(1,), (2,)]
 
-    def test_the_wait_for_the_file_is_limited(self, sqlite_url: str) -> None:
-        """If less time is left than the file may be waited for, the wait is shorter, once."""
+    def test_time_limit_of_waiting_for_the_file(self, sqlite_url: str) -> None:
+        """If less time is left than the lock timeout, only this wait is shorter."""
         file = make_url(sqlite_url).database or ""
         with (
             closing(sqlite3.connect(file, isolation_level=None)) as other,
@@ -191,8 +191,8 @@ class TestSQLite:
                 assert connection.fetch("PRAGMA busy_timeout") == [(LOCK_TIMEOUT * 1000,)]
 
     @pytest.mark.parametrize("own", [True, False], ids=["own", "supplied"])
-    def test_a_transaction_holds_the_file(self, sqlite_url: str, *, own: bool) -> None:
-        """No other connection can write until the end, whoever made the engine."""
+    def test_write_lock(self, sqlite_url: str, *, own: bool) -> None:
+        """No other connection can write until the end of a transaction, on any engine."""
         engine = connect(sqlite_url)
         database = open_database(sqlite_url if own else engine)
         file = engine.url.database or ""
@@ -206,8 +206,8 @@ class TestSQLite:
         database.close()
         engine.dispose()
 
-    def test_a_transaction_of_the_host(self, sqlite_url: str) -> None:
-        """The transaction that a host's engine has begun, by SQLAlchemy's recipe, is committed."""
+    def test_begin_event_of_the_host(self, sqlite_url: str) -> None:
+        """A transaction that the host's begin event begins (SQLAlchemy's recipe) is committed."""
         engine = connect(sqlite_url)
 
         @event.listens_for(engine, "connect")
@@ -240,7 +240,7 @@ class TestPostgreSQL:
         engine.dispose()
 
     def test_time_limits(self, database: Database) -> None:
-        """They apply until the end of a transaction; a reader's ends a slow query."""
+        """Limits apply until the end of a transaction; the limit of a reader ends a slow query."""
         for _ in range(2):
             with database.transaction() as connection:
                 assert connection.fetch(LIMITS) == [("2s", "4s")]
@@ -253,20 +253,8 @@ class TestPostgreSQL:
         ):
             connection.fetch("SELECT FROM pg_sleep(60)")
 
-    def test_a_block_that_raises_is_rolled_back(self, database: Database) -> None:
-        def insert(*names: str | None) -> None:
-            with database.transaction() as connection:
-                for name in names:
-                    connection.execute("INSERT INTO hookrow_lists (name) VALUES (%s)", [name])
-
-        with pytest.raises(Rejected):
-            insert("news", None)
-        insert("offers")
-        with database.reading() as connection:
-            assert connection.fetch("SELECT name FROM hookrow_lists") == [("offers",)]
-
-    def test_an_ignored_error(self, database: Database) -> None:
-        """PostgreSQL rolls back what is committed after an error; this is not silent."""
+    def test_ignored_error(self, database: Database) -> None:
+        """If the caller ignores an error, COMMIT would roll back silently: it is `Unavailable`."""
         insert = "INSERT INTO hookrow_lists (name) VALUES (%s)"
         with pytest.raises(Unavailable), database.transaction() as connection:  # noqa: PT012 - at the end
             connection.execute(insert, ["news"])
@@ -276,7 +264,7 @@ class TestPostgreSQL:
             assert connection.fetch("SELECT name FROM hookrow_lists") == []
 
     @pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
-    def test_an_engine_that_commits_each_statement(
+    def test_engine_that_autocommits(
         self, postgres_url: str, driver: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A time limit ends a slow query of an AUTOCOMMIT engine, not its connection."""
@@ -296,8 +284,8 @@ class TestPostgreSQL:
         engine.dispose()
 
 
-def test_a_connection_too_many(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another connection than the allowed 8 is waited for, but not long; readers leave two."""
+def test_number_of_connections(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most 8 connections are open, and readers use at most 6 of them."""
     monkeypatch.setattr("hookrow.stores.sql.connections.CONNECT_TIMEOUT", 0.01)
     with closing(open_database(database_url)) as database:
         with ExitStack() as readers:
@@ -311,8 +299,8 @@ def test_a_connection_too_many(database_url: str, monkeypatch: pytest.MonkeyPatc
             assert connection.fetch("SELECT 1") == [(1,)]
 
 
-def test_the_time_limit_of_waiting_for_a_connection(postgres_url: str) -> None:
-    """If less time is left than the wait for a free connection may take, the wait is shorter."""
+def test_time_limit_of_waiting_for_a_connection(postgres_url: str) -> None:
+    """If less time is left than the connection timeout, the wait is shorter."""
     with closing(open_database(postgres_url)) as database, ExitStack() as writers:
         for _ in range(SESSIONS):
             writers.enter_context(database.transaction())
@@ -353,7 +341,7 @@ def _error(database: Database, statement: str) -> StoreError:
 
 
 class TestErrors:
-    """What real errors mean; `unit/test_errors.py` has all the codes."""
+    """The `StoreError` of real errors; `unit/test_errors.py` tests all codes."""
 
     def test_no_server(self, tmp_path: Path) -> None:
         """A server that cannot be reached is unavailable; the text contains no password."""
@@ -374,7 +362,7 @@ class TestErrors:
     def test_access_denied(
         self, postgres_url: str, wrong: dict[str, str], says: str, *, own: bool
     ) -> None:
-        """Verification fails with an error of its own; an unverified store is unavailable."""
+        """Verification raises `AccessDenied`, and an unverified store `Unavailable`."""
         url = make_url(postgres_url).set(**wrong)  # type: ignore[arg-type] # of a name
         engine = connect(str(url))
         database = open_database(url if own else engine)
@@ -388,7 +376,7 @@ class TestErrors:
         engine.dispose()
 
     @pytest.mark.parametrize("own", [True, False], ids=["own", "supplied"])
-    def test_a_constraint_of_postgresql(self, postgres_url: str, *, own: bool) -> None:
+    def test_constraint_of_postgresql(self, postgres_url: str, *, own: bool) -> None:
         """The text names the constraint and the table, but does not quote the row."""
         engine = connect(postgres_url)
         found = _error(open_database(postgres_url if own else engine), TWICE)
@@ -400,7 +388,7 @@ class TestErrors:
 
     @pytest.mark.parametrize("own", [True, False], ids=["own", "supplied"])
     def test_sqlite(self, sqlite_url: str, *, own: bool) -> None:
-        """A constraint and a trigger reject the data; their text is left out."""
+        """A constraint and a trigger reject the data; the error does not quote their text."""
         engine: Engine = connect(sqlite_url)
         refuse = "BEGIN SELECT RAISE(ABORT, 'example'); END"
         run(engine, f"CREATE TRIGGER no BEFORE INSERT ON hookrow_lists {refuse}")
@@ -412,8 +400,8 @@ class TestErrors:
 
 
 @pytest.mark.parametrize("replaced", [True, False])
-def test_a_file_that_is_moved(sqlite_url: str, *, replaced: bool) -> None:
-    """Nothing is committed to a file that is no longer in its place, until it is back."""
+def test_moved_file(sqlite_url: str, *, replaced: bool) -> None:
+    """Nothing is committed to a file that was moved, until it is moved back."""
     file = Path(make_url(sqlite_url).database or "")
     with closing(open_database(sqlite_url)) as database:
         with database.transaction() as connection:

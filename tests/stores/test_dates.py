@@ -1,4 +1,4 @@
-"""Dates beside the log: two transactions change one row, rows that are gone, and no log at all."""
+"""Dates beside the log: concurrent changes of a row, deleted rows, and stores without a log."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from contract import ADA, NOON, arrival, fill, statuses
 from django_home import BARE
-from homes import FORGETFUL, UNDATED, SQLHome, run
+from homes import FORGETFUL, UNDATED, SQLHome
 from locations import open_home
 from sqlalchemy import text
 
@@ -18,8 +18,8 @@ from copying import replace
 from hookrow import Arrival, Reactivated, Suppressed
 from hookrow.core.rules import affected_rows, decide, lookup_keys, merge
 from hookrow.receiver.recorder import record
-from hookrow.stores import Transaction, Unavailable
-from hookrow.stores.change_dates import TABLE, key_text
+from hookrow.stores import Transaction
+from hookrow.stores.change_dates import key_text
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.sql import SQLStore
 from postgres import Databases
@@ -62,7 +62,7 @@ ORDERS = pytest.mark.parametrize(
 
 
 def expect(home: SQLHome, at: timedelta, *, wins: bool) -> None:
-    """Assert that the suppression has won in every table, or lost in every table."""
+    """Assert that the suppression applies in every table, or in none."""
     for rows in home.rows().values():
         assert rows[0]["suppressed_at"] == (NOON + at if wins else None)
     assert {last for *_, last in home.dates()} == {NOON + at if wins else NOON}
@@ -77,7 +77,7 @@ def expect(home: SQLHome, at: timedelta, *, wins: bool) -> None:
 def test_waiting_for_a_row(
     postgres: Databases, home: SQLHome, at: timedelta, *, single: bool, wins: bool
 ) -> None:
-    """A suppression that waits for a reactivation's rows loses to it, unless it is not older."""
+    """A suppression that waits for the rows of a reactivation has no effect if it is older."""
     home.store.queries.single_statement = single
     with ThreadPoolExecutor() as threads:
         with home.store.transaction() as transaction:
@@ -110,19 +110,7 @@ def test_waiting_for_a_file(home: SQLHome, at: timedelta, *, wins: bool) -> None
 
 
 @pytest.mark.parametrize("shared", ["postgres", "sqlite"], indirect=True, scope="module")
-def test_table_that_disappears(home: SQLHome) -> None:
-    """Nothing is recorded without the table; the error names it, and how it is made."""
-    with closing(SQLStore(home.url, home.schema)) as store:
-        record(store, [REACTIVATED])
-        run(home._engine, f"ALTER TABLE {TABLE} RENAME TO elsewhere")
-        with pytest.raises(Unavailable, match=f"no table '{TABLE}'.*`hookrow db sql`"):
-            record(store, [suppressed(HOUR)])
-    run(home._engine, f"ALTER TABLE elsewhere RENAME TO {TABLE}")
-    assert home.rows()["subscribers"][0]["suppressed_at"] is None
-
-
-@pytest.mark.parametrize("shared", ["postgres", "sqlite"], indirect=True, scope="module")
-def test_row_that_is_gone(home: SQLHome) -> None:
+def test_deleted_row(home: SQLHome) -> None:
     """A row that is deleted after it was found is not dated."""
     told = suppressed(HOUR)
     with home.store.reading() as reading:
@@ -146,7 +134,7 @@ def test_row_that_is_gone(home: SQLHome) -> None:
     ],
 )
 def test_key_text(key: list[object], expected: str) -> None:
-    """The text is the same whatever type a database or a driver has for the key."""
+    """The text of a key does not depend on the types of the database and the driver."""
     assert key_text(key) == expected
 
 
@@ -154,7 +142,7 @@ def test_key_text(key: list[object], expected: str) -> None:
 def test_without_a_log(
     sqlite_url: str, caplog: pytest.LogCaptureFixture, store: type[SQLStore | MemoryStore]
 ) -> None:
-    """A store warns once that the last change to arrive wins, and of which rows this is true."""
+    """A store warns once that the last change to arrive wins, and names the roles."""
     if store is SQLStore:
         SQLStore(sqlite_url, UNDATED)
         SQLStore(sqlite_url, replace(FORGETFUL, subscriptions=None))

@@ -68,7 +68,7 @@ def _outcomes(store: SQLStore) -> dict[Result, int]:
     return {outcome: found.count(outcome) for outcome in Result if outcome in found}
 
 
-def test_it_is_served(url: str, tmp_path: Path) -> None:
+def test_serving(url: str, tmp_path: Path) -> None:
     """The check finds no error, a notification is recorded, and the spool is emptied."""
     path = shutil.copy(FOLDER / "spool.db", tmp_path)
     with closing(SQLStore(url)) as store:
@@ -96,7 +96,7 @@ def test_it_is_served(url: str, tmp_path: Path) -> None:
 
 
 def test_commands_and_dashboard(url: str, tmp_path: Path) -> None:
-    """They read what version 0.1.0 kept, record it again, and delete it."""
+    """Commands and dashboard read the entries of version 0.1.0, replay them, and delete them."""
     command, database = Command(tmp_path), ("--database-url", url)
 
     def call(*arguments: object) -> str:
@@ -127,10 +127,10 @@ def test_commands_and_dashboard(url: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Skipped unsupported reflection of expression-based index")
-def test_it_has_the_tables_of_a_new_one(
+def test_same_tables_as_a_new_database(
     url: str, request: pytest.FixtureRequest, new_database: Callable[[str], str]
 ) -> None:
-    """Columns, keys and indexes are equal, but for those of a log in partitions."""
+    """Columns, keys and indexes are equal, except for those of a partitioned log."""
     database = new_database(backend(url).removesuffix("ql"))
     upgrade(database, Schema())
     names = set(own_tables.metadata.tables)
@@ -144,8 +144,8 @@ def test_it_has_the_tables_of_a_new_one(
     assert upgraded == new
 
 
-def test_it_is_not_served_before(old: str) -> None:
-    """The error says what to do, and nothing is changed."""
+def test_not_upgraded(old: str) -> None:
+    """Before the upgrade, the store is unavailable, and the error names the command."""
     with (
         closing(SQLStore(old)) as store,
         pytest.raises(Unavailable, match=r"lacks reason, .* Run: hookrow db upgrade"),

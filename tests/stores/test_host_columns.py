@@ -1,4 +1,4 @@
-"""Columns that hold their values in another form than hookrow's own, in every store.
+"""Columns that hold their values in another form than hookrow's own tables, in every store.
 
 These are UUIDs for the provider's message ids, and the empty text for no reason.
 """
@@ -89,7 +89,7 @@ def opened(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -
 
 @pytest.fixture
 def host(opened: Host) -> Host:
-    """Insert Ada with a parcel on a list, and Bea with another, and with nothing that arrived."""
+    """Insert Ada with a parcel on a list, and Bea with a parcel; nothing has been delivered."""
     ids = [each.lower() for each in (GUID, OTHER)]
     if opened.engine.dialect.name == "sqlite":
         ids = [each.replace("-", "") for each in ids]
@@ -107,7 +107,7 @@ def host(opened: Host) -> Host:
 
 @pytest.mark.parametrize("message_id", [GUID, GUID.lower(), GUID.upper()])
 def test_message_ids(host: Host, message_id: str) -> None:
-    """A UUID is found in any case."""
+    """A message id is found in any case."""
     assert isinstance(host.send(opens(ADA, message_id))[0], Recorded)
     assert host.column("SELECT id FROM parcels WHERE opened_at IS NOT NULL") == [1]
 
@@ -135,7 +135,7 @@ def test_message_ids(host: Host, message_id: str) -> None:
     ],
 )
 def test_message_ids_that_match_no_row(host: Host, message_id: str | None) -> None:
-    """Text that is no UUID of a row is refused, and spoils no group."""
+    """Text that is not the UUID of a row matches no dispatch, and does not affect its group."""
     first, middle, last = host.send(
         Delivered(BEA, OTHER, NOON), opens(ADA, message_id), Delivered(ADA, GUID, NOON)
     )
@@ -145,7 +145,7 @@ def test_message_ids_that_match_no_row(host: Host, message_id: str | None) -> No
 
 
 def test_one_message_in_two_spellings(host: Host) -> None:
-    """Both change the same row, and the one with another owner is told of that."""
+    """Two spellings of a UUID change the same row; another recipient gets a 400."""
     first, second, other = host.send(
         opens(ADA, GUID.upper()), Delivered(ADA, GUID.lower(), NOON), opens(BEA, GUID)
     )
@@ -156,13 +156,13 @@ def test_one_message_in_two_spellings(host: Host) -> None:
 
 
 def test_times_of_sending(host: Host) -> None:
-    """They are returned by the ids that were asked for."""
+    """Times are returned by the requested spelling of each id."""
     sent = datetime(2026, 3, 4, 12, tzinfo=UTC)
     assert dict(host.store.census.sent([GUID, OTHER, "m-ada"])) == {GUID: sent}
 
 
 def test_no_reason(host: Host) -> None:
-    """It is the empty text in the column, and null wherever hookrow reads it."""
+    """No reason is the empty text in the column, and null when hookrow reads it."""
     guest, stay = (Suppressible.SUBSCRIBER, 1), (Suppressible.SUBSCRIPTION, (7, 1))
 
     def reasons() -> list[Any]:

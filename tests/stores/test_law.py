@@ -191,7 +191,7 @@ def _without_keys(ends: Ends) -> object:
 
 
 def test_dates_beside_the_log() -> None:
-    """Rows end as those that store the date of their last change themselves."""
+    """The result equals that of rows that store the date of their last change themselves."""
     homes = [MemoryHome(UNDATED), MemoryHome(replace(UNDATED, **_DATED))]
 
     @settings(max_examples=EXAMPLES["memory"], deadline=None, database=None)
@@ -222,7 +222,7 @@ def home(place: str, schema: str, new_database: Callable[[str], str]) -> Iterato
     ("place", "schema"), [(place, name) for place in EXAMPLES for name in _schemas(place)]
 )
 def test_law(home: Home, place: str) -> None:
-    """Outcomes, rows and log are the same however the arrivals are grouped, in every place."""
+    """Outcomes, rows and log do not depend on how the arrivals are grouped, or on the store."""
     memory = MemoryHome(home.schema)
 
     def claim(world: World, group: Group, size: int) -> None:

@@ -1,4 +1,4 @@
-"""The record of the mapping: which tables the log was written for."""
+"""The record of the mapping: the tables that the log was written for."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -56,7 +56,7 @@ def deliver(store: SQLStore) -> list[Outcome]:
     "place", ["sqlite", "postgres", "lent-postgres", "django-sqlite", "django-postgres"]
 )
 def test_the_first_notification(place: str, new_database: Callable[[str], str]) -> None:
-    """Only what adds an entry to the log records the mapping, and only once."""
+    """The first entry of the log records the mapping; dry runs and reads do not."""
     with closing(open_home(place, OURS, new_database)) as home:
         assert isinstance(home, SQLHome)
         fill(home)
@@ -75,7 +75,7 @@ def test_the_first_notification(place: str, new_database: Callable[[str], str]) 
 
 
 def test_one_mapping_in_several_ways(engine: Engine, database_url: str) -> None:
-    """A table is the same with or without its schema, and as a model of Django's."""
+    """A table has the same name with or without its schema, and as a Django model."""
     is_postgres = engine.dialect.name == "postgresql"
     schema = "public." if is_postgres else "MAIN."
     spelled = str if is_postgres else str.upper
@@ -91,7 +91,7 @@ def test_one_mapping_in_several_ways(engine: Engine, database_url: str) -> None:
 
 
 def test_another_mapping(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
-    """It is reported once, with the former and the present tables, and nothing is refused."""
+    """A different mapping is reported once, with both tables, and nothing is rejected."""
     deliver(SQLStore(engine))
     former = recorded(engine)
     run(engine, "ALTER TABLE hookrow_subscribers RENAME TO people")
@@ -133,7 +133,7 @@ def test_no_table_for_the_record(engine: Engine, caplog: pytest.LogCaptureFixtur
 
 
 def test_without_a_log(empty_database_url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """There is no record, and no table for it."""
+    """Without a log, there is no record and no warning."""
     with closing(SQLHome(empty_database_url, SPARSE)) as home:
         with caplog.at_level(logging.WARNING, "hookrow"):
             deliver(home.store)
@@ -141,8 +141,8 @@ def test_without_a_log(empty_database_url: str, caplog: pytest.LogCaptureFixture
     assert caplog.messages == []
 
 
-def test_receivers_that_start_at_once(database_url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Each records its notification, and one of them the mapping."""
+def test_simultaneous_receivers(database_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """All receivers record their notifications, and one of them records the mapping."""
     number = 4
     start = Barrier(number)
 
@@ -168,7 +168,7 @@ def test_receivers_that_start_at_once(database_url: str, caplog: pytest.LogCaptu
 
 @pytest.mark.parametrize("place", ["django-sqlite", "django-postgres"])
 def test_in_a_transaction_of_the_project(place: str, new_database: Callable[[str], str]) -> None:
-    """The mapping is recorded by a later notification, because the project's may wait for rows."""
+    """In a transaction of the project, the mapping is left to a later notification."""
     with closing(open_home(place, OURS, new_database)) as home:
         assert isinstance(home, DjangoHome)
         with atomic(home.alias):

@@ -1,4 +1,4 @@
-"""The migrations: the tables that they create, and what they leave to the host."""
+"""The migrations: the tables that they create, and those that they leave to the host."""
 
 import re
 import sqlite3
@@ -54,8 +54,8 @@ def _scalar(engine: Engine, query: str) -> object:
 
 
 class TestUpgrade:
-    def test_the_log_comes_later(self, engine: Engine) -> None:
-        """Tables that were created without a log keep their rows and get one, once."""
+    def test_log_added_later(self, engine: Engine) -> None:
+        """A log can be added later; the other tables keep their rows."""
         assert not current(engine)
         upgrade(engine, Schema(log=None))
         assert _names(engine) == FOUR
@@ -66,8 +66,8 @@ class TestUpgrade:
             assert current(engine) == needed(OURS)
         assert _scalar(engine, "SELECT count(*) FROM hookrow_lists") == 1
 
-    def test_the_hosts_migrations(self, engine: Engine) -> None:
-        """A host's Alembic keeps its revision, and its tables; its engine stays as it is."""
+    def test_migrations_of_the_host(self, engine: Engine) -> None:
+        """The host's Alembic revision, tables and engine stay unchanged."""
         run(
             engine,
             "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)",
@@ -90,7 +90,7 @@ class TestUpgrade:
         ids=["without-a-role", "another-column"],
     )
     def test_tables_of_the_host(self, engine: Engine, schema: Schema) -> None:
-        """If any table belongs to the host, only the log is created; the others can follow."""
+        """If any table belongs to the host, only the log is created; others can be added later."""
         for log in (None, "journal"):
             with pytest.raises(ConfigurationError, match="your own migrations"):
                 upgrade(engine, replace(schema, log=log))
@@ -101,14 +101,14 @@ class TestUpgrade:
         upgrade(engine, OURS)
         assert _names(engine) == NAMES
 
-    def test_a_table_of_the_host_with_that_name(self, engine: Engine) -> None:
+    def test_table_with_the_same_name(self, engine: Engine) -> None:
         run(engine, "CREATE TABLE hookrow_lists (id INTEGER PRIMARY KEY)")
         with pytest.raises(ConfigurationError, match="already has hookrow_lists, which"):
             upgrade(engine, OURS)
         assert _names(engine) == {"hookrow_lists"}
 
-    def test_a_failure_leaves_nothing(self, engine: Engine) -> None:
-        """If a migration fails half way, no table is created."""
+    def test_failure(self, engine: Engine) -> None:
+        """If a migration fails, none of its tables is created."""
         run(
             engine,
             "CREATE TABLE people (id INTEGER PRIMARY KEY)",
@@ -118,7 +118,7 @@ class TestUpgrade:
             upgrade(engine, OURS)
         assert _names(engine) == {"people"}
 
-    def test_a_newer_database(self, engine: Engine) -> None:
+    def test_newer_database(self, engine: Engine) -> None:
         """An older hookrow names the unknown revision and changes nothing."""
         upgrade(engine, OURS)
         run(engine, f"UPDATE {TABLE} SET revision = '9999' WHERE revision = '0001'")
@@ -126,8 +126,8 @@ class TestUpgrade:
             upgrade(engine, OURS)
         assert current(engine) == [*REVISIONS[1:], "9999"]
 
-    def test_the_first_edition(self, engine: Engine) -> None:
-        """Its revisions count and are kept up to date for it; an unknown one is refused."""
+    def test_first_edition(self, engine: Engine) -> None:
+        """The revisions of version 0.1.0 count, and are kept up to date; others are rejected."""
         upgrade(engine, Schema(log=None))
         run(
             engine,
@@ -143,8 +143,8 @@ class TestUpgrade:
         with pytest.raises(ConfigurationError, match="0042, which this version"):
             upgrade(engine, OURS)
 
-    def test_a_missing_privilege(self, postgres: Databases, empty_postgres_url: str) -> None:
-        """The error names the GRANT, which is enough."""
+    def test_missing_privilege(self, postgres: Databases, empty_postgres_url: str) -> None:
+        """The error names the GRANT that is missing."""
         name = f"reader_{make_url(empty_postgres_url).database}"
         url = empty_postgres_url.replace("//postgres@", f"//{name}@")
         postgres.execute(f"CREATE ROLE {name} LOGIN")
@@ -159,7 +159,7 @@ class TestUpgrade:
     def test_revisions_in_another_schema(
         self, postgres: Databases, empty_postgres_url: str
     ) -> None:
-        """Tables that the search path finds in a second schema are still known."""
+        """The revisions may be in any schema of the search path."""
         upgrade(empty_postgres_url, Schema(log=None))
         postgres.execute("CREATE SCHEMA app", url=empty_postgres_url)
         url = f"{empty_postgres_url}&options=-csearch_path%3Dapp,public"
@@ -170,13 +170,13 @@ class TestUpgrade:
         with pytest.raises(SchemaMismatch, match="search_path names no schema"):
             upgrade(nowhere, OURS)
 
-    def test_a_strange_table_of_revisions(self, engine: Engine) -> None:
+    def test_foreign_table_of_revisions(self, engine: Engine) -> None:
         run(engine, f"CREATE TABLE {TABLE} (id INTEGER PRIMARY KEY)")
         for work in (current, partial(upgrade, schema=OURS)):
             with pytest.raises(SchemaMismatch, match=f"{TABLE}' has no column 'revision'"):
                 work(engine)
 
-    def test_a_database_out_of_reach(self, tmp_path: Path) -> None:
+    def test_unreachable_database(self, tmp_path: Path) -> None:
         with opened(f"sqlite:///{tmp_path}") as engine:  # a folder
             for work in (current, partial(upgrade, schema=OURS)):
                 with pytest.raises(Unavailable, match="unable to open"):
@@ -191,8 +191,8 @@ class TestUpgrade:
         (Schema(subscriptions=None, log=None), set()),
     ],
 )
-def test_the_sql_of_a_schema(schema: Schema, made: set[str]) -> None:
-    """The printed SQL creates those of hookrow's tables that the schema has."""
+def test_sql_of_a_schema(schema: Schema, made: set[str]) -> None:
+    """The printed SQL creates the hookrow tables that the schema needs."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(sql("sqlite", schema))
         names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
@@ -245,9 +245,9 @@ INSERTS = (
 
 
 def test_rows_that_a_host_inserts(database_url: str) -> None:
-    """The database assigns ids from one and `created_at`, and refuses what must not be.
+    """The database assigns ids and `created_at`, and rejects invalid rows.
 
-    That is an email twice in any case, a subscription or a message id twice, no owner.
+    Emails (in any case), subscriptions and message ids are unique, and a dispatch has an owner.
     """
     with opened(database_url) as engine:
         run(engine, *INSERTS)

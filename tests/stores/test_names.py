@@ -1,4 +1,4 @@
-"""Names of a host's tables and columns: any text that the database takes is a name."""
+"""Names of a host's tables and columns: any text that the database accepts."""
 
 from collections.abc import Sequence
 from contextlib import closing

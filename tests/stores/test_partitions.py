@@ -1,4 +1,4 @@
-"""The SQL of the page on performance runs, and the log that it partitions fulfils the contract."""
+"""The SQL of the page on performance runs, and a partitioned log fulfils the contract."""
 
 import os
 import re
@@ -22,14 +22,14 @@ PAGE = (DOCS / "performance.md").read_text(encoding="utf-8")
 
 SCRIPT = (DOCS / "partition.sql").read_text()
 BESIDE, LAST = SCRIPT.split("-- The last step")
-"""What runs beside the receivers, and what holds them up."""
+"""The part that runs beside the receivers, and the part that blocks them."""
 
 LEFT = """
     SELECT proname FROM pg_proc WHERE proname LIKE 'hookrow%%'
     UNION SELECT relname FROM pg_class WHERE relname LIKE 'hookrow_before%%'
     UNION SELECT conname FROM pg_constraint WHERE conname LIKE 'hookrow_before%%'
 """
-"""The names of what the script makes."""
+"""The names of the functions, tables and constraints that the script creates."""
 
 
 def partition(url: str, script: str = SCRIPT, *, role: str = "postgres") -> str:
@@ -71,7 +71,7 @@ class TestPartitionedLog(LogContract):
     pass
 
 
-def test_each_month_has_its_own(home: SQLHome, postgres: Databases) -> None:
+def test_partition_of_each_month(home: SQLHome, postgres: Databases) -> None:
     """Entries go to the partition of their month; the page's statements create and drop one."""
     url = home.url
     home.fill()
@@ -92,8 +92,8 @@ def test_each_month_has_its_own(home: SQLHome, postgres: Databases) -> None:
     assert len(reader(home).newest(Query(), limit=9)) == 3
 
 
-def test_a_receiver_goes_on(postgres_url: str, postgres: Databases) -> None:
-    """The statements that it has prepared find the log in its new place."""
+def test_running_receiver(postgres_url: str, postgres: Databases) -> None:
+    """Prepared statements still find the log after it was partitioned."""
     with closing(SQLHome(postgres_url, OURS)) as home:
         for number in range(20):
             keep(home, entry(number))
@@ -106,8 +106,8 @@ def test_a_receiver_goes_on(postgres_url: str, postgres: Databases) -> None:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_it_is_run_again(postgres_url: str, postgres: Databases, *, whole: bool) -> None:
-    """A reader's transaction stops it, and receivers continue; it can be run again, or removed."""
+def test_repeated_script(postgres_url: str, postgres: Databases, *, whole: bool) -> None:
+    """A reader's transaction stops the script; it can then be run again, or undone."""
     assert partition(postgres_url, BESIDE) == ""
     index = "UPDATE pg_index SET indisvalid = %s WHERE indexrelid = 'hookrow_before_id'::regclass"
     postgres.execute(index, not whole, url=postgres_url)
@@ -174,8 +174,8 @@ def test_privileges_and_settings(postgres_url: str, postgres: Databases, role: s
     assert options[month(1)] == options["hookrow_before"]
 
 
-def test_the_owner(postgres_url: str, postgres: Databases, role: str) -> None:
-    """Only the owner of the log can run it, and owns the partitions."""
+def test_owner(postgres_url: str, postgres: Databases, role: str) -> None:
+    """Only the owner of the log can run the script, and owns the partitions."""
     postgres.execute(f"ALTER TABLE hookrow_notifications OWNER TO {role}", url=postgres_url)
     error = f"The log and its partitions must have the same owner: run SET ROLE {role} first."
     assert partition(postgres_url) == error

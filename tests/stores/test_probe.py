@@ -1,4 +1,4 @@
-"""The probe of readiness: which faults of a database it finds, and when."""
+"""The readiness probe: which faults of a database it finds, and when."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,7 +40,7 @@ def sqlite(sqlite_url: str) -> Iterator[Probed]:
 
 
 def test_tables(database: Probed) -> None:
-    """They are verified once a minute; wrong ones once a second, until they are right."""
+    """Tables are verified once a minute, and once a second while they do not fit."""
     assert database.fault() is None
     run(database.engine, "ALTER TABLE hookrow_dispatches RENAME TO sends")
     assert database.fault(after=59) is None
@@ -52,7 +52,7 @@ def test_tables(database: Probed) -> None:
 
 
 def test_revision(sqlite: Probed) -> None:
-    """Another revision is noticed at once, and so is its return; a host's tables have none."""
+    """Another revision is noticed immediately, and so is its return; a host's tables have none."""
     assert sqlite.fault() is None
     change = "UPDATE hookrow_migrations SET revision = '{}' WHERE revision = '{}'"
     run(sqlite.engine, change.format("9999", "0001"))
@@ -64,7 +64,7 @@ def test_revision(sqlite: Probed) -> None:
 
 
 def test_missing_file(sqlite: Probed) -> None:
-    """A missing SQLite file is noticed at once, and so is its return."""
+    """A missing SQLite file is noticed immediately, and so is its return."""
     file = Path(make_url(str(sqlite.engine.url)).database or "")
     assert sqlite.fault() is None
     file.rename(file.with_name("away"))

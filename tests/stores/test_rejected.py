@@ -1,4 +1,4 @@
-"""A host's tables refuse a row, a statement or its data: the other notifications are recorded."""
+"""If the tables reject a row, a statement or its data, the other notifications are recorded."""
 
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -61,7 +61,7 @@ _TRIGGER_OF_SQLITE = """
     ids=["length", "sqlite", "django-postgres", "django-sqlite"],
 )
 def test_rejected_row(home: SQLHome, obstacle: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A notification whose data the table refuses fails alone, and no value is logged."""
+    """Only the notification whose data the table rejects fails, and no value is logged."""
     alter(home, obstacle)
     told = [
         arrival(Suppressed(BEA, None, NOON, "Short")),
@@ -122,10 +122,10 @@ def test_changed_tables(home: SQLHome, place: str, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("place", ["sqlite", "postgres"])
 def test_another_thread_verifies(home: SQLHome) -> None:
-    """The store works although another thread finds the tables changed at any moment."""
+    """The store works even if another thread invalidates the verification at any moment."""
 
     class Changing(SQLStore):
-        """Forgets its queries whenever it has read them."""
+        """Forgets its queries after each access."""
 
         _remembered = None
 
@@ -146,7 +146,7 @@ def test_another_thread_verifies(home: SQLHome) -> None:
 @pytest.mark.parametrize("place", ["postgres", "lent-postgres"])
 @pytest.mark.parametrize("first", [True, False], ids=["begun", "pending"])
 def test_ignored_error(home: SQLHome, *, first: bool) -> None:
-    """A transaction whose error the caller ignores does not end as if it had been saved."""
+    """A transaction raises an error at its end if the caller ignored an earlier one."""
     alter(home, "ALTER TABLE hookrow_subscribers ALTER suppression_reason TYPE varchar(5)")
     kind = Suppressible.SUBSCRIBER
     before = home.rows()
@@ -160,7 +160,7 @@ def test_ignored_error(home: SQLHome, *, first: bool) -> None:
 
 
 def test_encoding(postgres: Databases) -> None:
-    """In a database in LATIN1, a notification with a euro sign fails alone."""
+    """In a LATIN1 database, only the notification with a euro sign fails."""
     url = postgres.create("template0 ENCODING 'LATIN1' LOCALE 'C'")
     with closing(SQLHome(url, OURS)) as home:
         for poison in (
@@ -195,8 +195,8 @@ _UPDATES_ANOTHER = """
 
 @pytest.mark.parametrize("place", ["postgres"])
 @pytest.mark.parametrize("host", [_RULE, _UPDATES_ANOTHER], ids=["rule", "trigger"])
-def test_one_by_one(home: SQLHome, host: str) -> None:
-    """Rules and triggers that forbid one statement for all changes make no notification fail."""
+def test_several_statements(home: SQLHome, host: str) -> None:
+    """If rules or triggers forbid a single statement for all changes, several are used."""
     alter(home, host)
     record = insistent(home.store)
     assert statuses(record([SUPPRESSED])) == statuses(record([SUPPRESSED])) == [200]

@@ -1,4 +1,4 @@
-"""PostgreSQL sessions of the store's own: how many there are, their limits, what they may lose."""
+"""hookrow's own PostgreSQL sessions: their number, their time limits, and lost connections."""
 
 import json
 import os
@@ -101,7 +101,7 @@ def test_statement_timeout(
 
 
 def test_connections_of_a_receiver(store: SQLStore, postgres: Databases, postgres_url: str) -> None:
-    """However many notifications wait, here for a row, a receiver opens at most 8 connections."""
+    """A receiver opens at most 8 connections, however many notifications wait for a row."""
     receiver = Receiver(Postmark(SECRET), store)
     head = RequestHead("POST", receiver.endpoint, [(b"x-provider-secret", SECRET.encode())])
     body = json.dumps(testing.delivery(ADA, "m-ada", at=NOON)).encode()
@@ -123,7 +123,7 @@ def test_connections_of_a_receiver(store: SQLStore, postgres: Databases, postgre
 
 @pytest.mark.parametrize("where", ["database", "url"])
 def test_isolation(postgres: Databases, postgres_url: str, where: str) -> None:
-    """Every statement and transaction is READ COMMITTED, whatever the default is."""
+    """Every statement and transaction is READ COMMITTED, regardless of the default."""
     url, default = postgres_url, "default_transaction_isolation"
     if where == "url":
         url += f"&options=-c%20{default}%3Dserializable"
@@ -143,7 +143,7 @@ def test_isolation(postgres: Databases, postgres_url: str, where: str) -> None:
 
 @contextmanager
 def frozen(database: Database) -> Iterator[None]:
-    """Stop the server's process of the session that is used next; fail after a second."""
+    """Stop the server's process of the next session; fail after a second."""
     with database.reading() as connection:
         pid = pid_of(connection)
     with stopped(pid):
@@ -158,7 +158,7 @@ def pid_of(connection: Connection) -> int:
 
 @contextmanager
 def stopped(pid: int) -> Iterator[None]:
-    """Stop a process; fail after a second, in which it continues at the latest."""
+    """Stop a process, and let it continue after a second at the latest; fail then."""
     began = time.monotonic()
     os.kill(pid, signal.SIGSTOP)
     thaw = Timer(1, os.kill, (pid, signal.SIGCONT))
@@ -172,7 +172,7 @@ def stopped(pid: int) -> Iterator[None]:
     assert time.monotonic() - began < 1
 
 
-def test_a_frozen_server(store: SQLStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frozen_server(store: SQLStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading and verification end in time if the server does not respond."""
     with (
         frozen(store.database),
@@ -187,14 +187,14 @@ def test_a_frozen_server(store: SQLStore, monkeypatch: pytest.MonkeyPatch) -> No
     assert statuses(record(store, [OPENED])) == [200]
 
 
-def test_a_server_that_freezes_while_reading(store: SQLStore) -> None:
-    """A reading ends in time if the server stops to respond after it has begun."""
+def test_server_that_freezes_while_reading(store: SQLStore) -> None:
+    """A reading ends in time if the server stops responding in the middle."""
     with pytest.raises(Unavailable), limited_to(0.1), store.database.reading() as connection:  # noqa: SIM117 - stops in it
         with stopped(pid_of(connection)):
             connection.fetch("SELECT 1")
 
 
-def test_a_new_session_without_a_response(store: SQLStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_session_without_a_response(store: SQLStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first statement of a session ends in time, for example behind a pooler that waits."""
     monkeypatch.setattr(sessions, "_LIMITS", "SELECT FROM pg_sleep(1)")
     store.close()

@@ -1,4 +1,4 @@
-"""The SQL store: the mistakes that it refuses, the tables and the engines that it uses."""
+"""The SQL store: rejected databases, and the tables and engines that it uses."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
@@ -50,7 +50,7 @@ def engine(database_url: str) -> Iterator[Engine]:
 
 @pytest.fixture
 def host(empty_database_url: str) -> Iterator[Engine]:
-    """Open a host's tables: of two messages the time of sending is known, one is a draft."""
+    """Create a host's tables with three messages: one has no time of sending, one is a draft."""
     engine = connect(empty_database_url)
     run(
         engine,
@@ -98,7 +98,7 @@ def test_another_database(make: Callable[[], Any], error: str) -> None:
 
 class TestTables:
     def test_sent_at(self, host: Engine) -> None:
-        """The column is refused unless it exists and holds a time, which is UTC without a zone."""
+        """The column has to exist and to hold a time, which is in UTC if it has no zone."""
         for column, error in (("mode", "Did you mean 'made'"), ("flag", "which holds no date-ti")):
             with pytest.raises(SchemaMismatch, match=error):
                 SQLStore(host, sent_at(column), verify=True)
@@ -136,7 +136,7 @@ class TestTables:
         engine.dispose()
 
     def test_column_without_zone(self, postgres: Databases, empty_postgres_url: str) -> None:
-        """A host's `timestamp without time zone` gets UTC, whatever the server's time zone is."""
+        """A `timestamp without time zone` receives UTC, regardless of the server's time zone."""
         url = empty_postgres_url
         zone = f"ALTER DATABASE {make_url(url).database} SET timezone = 'America/New_York'"
         postgres.execute(zone)
@@ -211,7 +211,7 @@ class TestColumnTypes:
         "keys", [(1, 2), ("a1", "a2"), (b"1", b"2")], ids=["int", "text", "bytes"]
     )
     def test_sqlite(self, empty_sqlite_url: str, kind: str, keys: Sequence[object]) -> None:
-        """SQLite accepts any value in any column, and numbers in one of an unknown type."""
+        """SQLite stores any value in any column, and numbers in columns of unknown types."""
         self.check(empty_sqlite_url, keys, key=kind, reference=kind, text=kind)
 
     @pytest.mark.parametrize(
@@ -228,12 +228,12 @@ class TestColumnTypes:
     def test_postgres(
         self, empty_postgres_url: str, key: str, reference: str, keys: Sequence[object]
     ) -> None:
-        """Blanks that pad a CHAR are ignored; anything else is compared as it is."""
+        """Blanks that pad a CHAR are ignored; all other values are compared exactly."""
         self.check(empty_postgres_url, keys, key=key, reference=reference, text="char(20)")
 
 
 class TestEngines:
-    """Engines of a host's, and hookrow's own."""
+    """Engines of hosts, and hookrow's own connections."""
 
     def test_verification_leaves_no_connection(self, engine: Engine) -> None:
         """The connection that verified the tables is closed: a fork could share a pooled one.
@@ -251,7 +251,7 @@ class TestEngines:
         assert closed == opened
 
     def test_close(self, postgres: Databases, postgres_url: str) -> None:
-        """`close` leaves no connection of hookrow's own, and leaves those of a host alone."""
+        """`close` closes all of hookrow's own connections, and none of a host's."""
         count = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s"
         with closing(SQLStore(postgres_url)) as store, store.transaction():
             assert postgres.execute(count, make_url(postgres_url).database) == [(1,)]
@@ -303,7 +303,7 @@ class TestEngines:
 def test_construction_before_the_tables(
     empty_database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A store can be constructed before its tables exist: until then it is unavailable.
+    """A store can be constructed before its tables exist, and is unavailable until then.
 
     This is logged once, and no file is created.
     """
@@ -321,7 +321,7 @@ def test_construction_before_the_tables(
 
 
 def test_times_at_the_ends_of_the_calendar(postgres: Databases, postgres_url: str) -> None:
-    """They are read whatever the server's time zone is, in which they may not exist."""
+    """Times are read even if they do not exist in the server's time zone."""
     for zone in ("Asia/Tokyo", "America/New_York"):
         database = make_url(postgres_url).database
         postgres.execute(f"ALTER DATABASE {database} SET timezone = '{zone}'")
@@ -340,7 +340,7 @@ HIDE_TABLES = """
 """
 
 
-def test_a_trigger_that_changes_the_session(postgres: Databases, postgres_url: str) -> None:
+def test_trigger_that_changes_the_session(postgres: Databases, postgres_url: str) -> None:
     """The session is closed when its statements no longer find the tables."""
     engine = connect(postgres_url)
     add_ada(engine)

@@ -67,7 +67,7 @@ class TestSuppliedEngine(LargeContract, KeepContract):
 
 @over(memory=UNDATED, own=UNDATED, lent=UNDATED, django=BARE)
 class TestDatesBesideTheLog(LateContract, TransactionContract, TimeContract):
-    """No table stores when a suppression last changed: hookrow does."""
+    """No table stores when a suppression last changed, so hookrow does."""
 
 
 @over(memory=FORGETFUL, own=FORGETFUL, django=FORGETFUL_MODELS)

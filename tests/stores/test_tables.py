@@ -1,4 +1,4 @@
-"""hookrow's own tables in a host's metadata, and its lookup of an email."""
+"""hookrow's own tables in a host's metadata, and the lookup of an email."""
 
 import pytest
 from sqlalchemy import MetaData, insert, select
@@ -23,7 +23,7 @@ FOUR = {*metadata.tables} - LOGS
     ],
 )
 def test_attach(schema: Schema, names: set[str]) -> None:
-    """A host gets the four tables if all are ours, and the log and its companions, once."""
+    """`attach` adds the tables that the schema needs, once."""
     host = MetaData()
     made = attach(host, schema)
     assert {table.fullname for table in made} == names == {*host.tables}
@@ -46,7 +46,7 @@ EXPLAIN = {
 
 
 def test_folded(database_url: str) -> None:
-    """An email is found whatever the case of its ASCII letters, by the index."""
+    """An email is found by the index, ignoring the case of ASCII letters."""
     query = select(subscribers.c.email).where(folded(subscribers.c.email) == folded("ZOë@b.org"))
     with opened(database_url) as engine, engine.begin() as connection:
         emails = ("zoë@B.org", "ZOË@B.org")

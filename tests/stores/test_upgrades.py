@@ -41,18 +41,18 @@ def former(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.getfixturevalue("former_postgres"))
 
 
-def test_two_at_once(former: str) -> None:
-    """Each revision is added by one of them; both return when all are there."""
+def test_simultaneous_upgrades(former: str) -> None:
+    """Each revision is added once, and all upgrades end when all revisions are added."""
     with ThreadPoolExecutor(4) as threads:
         added = [threads.submit(upgrade, former, OURS) for _ in range(4)]
         assert sorted(each for one in added for each in one.result()) == REVISIONS
     assert current(former) == needed(OURS)
 
 
-def test_one_waits_for_another(
+def test_waiting_for_another_upgrade(
     former_postgres: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It says for what."""
+    """A warning names the reason for the wait."""
     monkeypatch.setattr(migrations, "LOCK_WAIT", 0.0)
     with ThreadPoolExecutor(1) as thread:
         with psycopg.connect(former_postgres) as other:
@@ -63,10 +63,10 @@ def test_one_waits_for_another(
         assert added.result() == REVISIONS
 
 
-def test_writers_are_not_held_up(
+def test_writers_are_not_blocked(
     postgres: Databases, former_postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While an index waits for a writer, others write. It may take longer than any time limit."""
+    """While an index waits for a writer, others write, and no time limit applies to the index."""
     monkeypatch.setattr(watchdog, "TRANSACTION_TIMEOUT", 0.05)
 
     def run(sql: str) -> list[Any]:
@@ -93,8 +93,8 @@ def test_writers_are_not_held_up(
     assert run(INDEXES) == [("hookrow_notifications_changes", True)]
 
 
-def test_an_invalid_index_is_rebuilt(postgres: Databases, former_postgres: str) -> None:
-    """An interruption left it invalid: PostgreSQL maintains it, but never uses it."""
+def test_invalid_index(postgres: Databases, former_postgres: str) -> None:
+    """An index that an interruption left invalid is rebuilt, because PostgreSQL never uses it."""
     upgrade(former_postgres, OURS)
     invalidate = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = {}::regclass"
     postgres.execute(invalidate.format("'hookrow_notifications_changes'"), url=former_postgres)
@@ -106,7 +106,7 @@ def test_an_invalid_index_is_rebuilt(postgres: Databases, former_postgres: str) 
 
 
 def test_tables_of_another_user(postgres: Databases, former_postgres: str) -> None:
-    """The error names the owner and the GRANT, which is enough; nothing was changed before."""
+    """The error names the owner and the GRANT that is missing; nothing is changed before."""
     name = f"deploy_{make_url(former_postgres).database}"
     url = former_postgres.replace("//postgres@", f"//{name}@")
     postgres.execute(f"CREATE ROLE {name} LOGIN")
@@ -122,8 +122,8 @@ def test_tables_of_another_user(postgres: Databases, former_postgres: str) -> No
     postgres.execute(f"DROP ROLE {name}")
 
 
-def test_a_log_in_partitions(postgres: Databases, empty_postgres_url: str) -> None:
-    """Each partition gets the index, and so does one that is created later."""
+def test_partitioned_log(postgres: Databases, empty_postgres_url: str) -> None:
+    """Each partition gets the index, also a partition that is created later."""
     url = empty_postgres_url
     postgres.execute((FOLDER / "postgres_partitioned.sql").read_text(), url=url)
     assert upgrade(url, OURS) == REVISIONS

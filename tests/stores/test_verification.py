@@ -1,4 +1,4 @@
-"""Tables that cannot work are refused when the store is created; the error names a remedy."""
+"""Tables that cannot work are rejected, with an error that names the remedy."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -148,8 +148,8 @@ def check(engine: Engine, schema: Schema, said: str) -> None:
         ({}, hiding(tenant=1), "which never equals 1"),
     ],
 )
-def test_each(engine: Engine, types: dict[str, str], schema: Schema, said: str) -> None:
-    """Tables without primary keys and indexes are accepted; mistakes are named with a remedy."""
+def test_columns(engine: Engine, types: dict[str, str], schema: Schema, said: str) -> None:
+    """Tables need no primary keys and indexes; an unsuitable column is named with a remedy."""
     check(make(engine, types), schema, said)
 
 
@@ -180,7 +180,9 @@ def test_each(engine: Engine, types: dict[str, str], schema: Schema, said: str) 
         ({"campaigns.id": "inet"}, HOST, "have to be of one type"),
     ],
 )
-def test_each_on_postgres(engine: Engine, types: dict[str, str], schema: Schema, said: str) -> None:
+def test_columns_on_postgres(
+    engine: Engine, types: dict[str, str], schema: Schema, said: str
+) -> None:
     """On PostgreSQL, types are compared strictly, and hosts define types of their own."""
     check(make(engine, types), schema, said)
 
@@ -224,7 +226,7 @@ def test_not_null(engine: Engine, role: str, column: str, remedy: str) -> None:
     ],
 )
 def test_empty_text_for_no_reason(engine: Engine, column: str, said: str) -> None:
-    """The column may then be NOT NULL, and has to hold the text."""
+    """With empty='', the column may be NOT NULL, and has to hold the empty text."""
     schema = replace(HOST, subscribers=Role("people", REST, empty=""), reasons={"*": "other"})
     check(make(engine, {WHY: column}), schema, said)
 
@@ -232,7 +234,7 @@ def test_empty_text_for_no_reason(engine: Engine, column: str, said: str) -> Non
 @ON_POSTGRES
 @pytest.mark.parametrize("words", ["'other'", "'', 'other'"])
 def test_empty_word_for_no_reason(engine: Engine, words: str) -> None:
-    """It has to be one of an enum's words."""
+    """The empty text has to be one of an enum's words."""
     run(engine, f"CREATE TYPE why AS ENUM ({words})")
     schema = replace(HOST, subscribers=Role("people", REST, empty=""), reasons={"*": "other"})
     said = "" if "''" in words else "of the type enum why, which cannot hold the empty text: leave"
@@ -240,8 +242,8 @@ def test_empty_word_for_no_reason(engine: Engine, words: str) -> None:
 
 
 @ON_POSTGRES
-def test_a_key_of_the_type_citext(engine: Engine) -> None:
-    """A key that only the database compares without case is refused, because rows would be lost."""
+def test_citext_key(engine: Engine) -> None:
+    """A key that only the database compares ignoring case is rejected: rows would not be found."""
     with engine.connect() as connection:
         there = text("SELECT count(*) FROM pg_available_extensions WHERE name = 'citext'")
         if not connection.scalar(there):
@@ -281,7 +283,7 @@ VIEWS = {
 
 
 def test_views(engine: Engine) -> None:
-    """A read-only view is refused, unless a trigger or a rule says what to change."""
+    """A read-only view is rejected, unless a trigger or a rule changes the table behind it."""
     select, remedy = VIEWS[engine.dialect.name]
     run(make(engine), f'CREATE VIEW "Readers" AS {select}')
     check(
@@ -318,13 +320,13 @@ COMPUTED = """
     ids=["rule", "expression"],
 )
 def test_updates_without_effect(engine: Engine, statements: list[str], said: str) -> None:
-    """A table whose rows an UPDATE would not change is refused."""
+    """A table whose rows an UPDATE would not change is rejected."""
     run(make(engine), *statements)
     check(engine, HOST, said)
 
 
 def test_row_level_security(postgres: Databases, empty_postgres_url: str) -> None:
-    """A role that may read the rows but, by the policies, change none is refused."""
+    """A database user is rejected if the policies do not allow it to change rows."""
     name = f"reader_{make_url(empty_postgres_url).database}"
     with closing(SQLHome(empty_postgres_url, OURS)):
         for statement in (
@@ -346,8 +348,8 @@ def test_row_level_security(postgres: Databases, empty_postgres_url: str) -> Non
         postgres.execute(f"DROP ROLE {name}")
 
 
-def test_a_view_that_is_only_read(engine: Engine) -> None:
-    """A role without columns for a suppression is never written, so any view is accepted."""
+def test_view_that_is_only_read(engine: Engine) -> None:
+    """A role without suppression columns is never written, so any view is accepted."""
     run(make(engine), "CREATE VIEW pairs AS SELECT DISTINCT * FROM members")
     check(engine, replace(HOST, subscriptions=Role("pairs", dict.fromkeys(SUPPRESSION))), "")
 
@@ -381,7 +383,7 @@ def make_log(engine: Engine, old: str, new: str) -> None:
     ],
 )
 def test_log(engine: Engine, old: str, new: str, said: str) -> None:
-    """A log that cannot be written is refused, and the error names a remedy."""
+    """A log that cannot be written is rejected, and the error names a remedy."""
     make_log(engine, old.split("|")[engine.dialect.name == "sqlite" and "|" in old], new)
     check(engine, LOG, said)
     check(
@@ -411,14 +413,14 @@ def test_log(engine: Engine, old: str, new: str, said: str) -> None:
     ],
 )
 def test_log_on_postgres(engine: Engine, old: str, new: str, said: str) -> None:
-    """PostgreSQL converts no values, and looks for a constraint that is checked at once."""
+    """PostgreSQL converts no values, and ON CONFLICT needs a constraint that is not deferrable."""
     make_log(engine, old, new)
     check(engine, LOG, said)
 
 
 @ON_POSTGRES
 def test_indexes_of_a_log(engine: Engine) -> None:
-    """An index on some of the rows, or one that was not finished, does not make a log work."""
+    """A partial or an invalid index is not sufficient."""
     make_log(engine, UNIQUE, "")
     index = "CREATE UNIQUE INDEX {} ON kept (fingerprint) {}"
     run(engine, index.format("parked", "WHERE retry_at IS NOT NULL"))
@@ -459,7 +461,7 @@ def test_dates(engine: Engine, old: str, new: str, said: str) -> None:
 
 @ON_POSTGRES
 def test_privileges_on_dates(engine: Engine) -> None:
-    """What the user lacks is named, as for the log."""
+    """Missing privileges on the table of dates are named."""
     make_log(engine, UNIQUE, UNIQUE)
     name = f"writer_{engine.url.database}"
     rights = "SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public"
@@ -493,7 +495,7 @@ OWN = "hookrow_notifications"
     ],
 )
 def test_log_of_hookrows_own(database_url: str, statement: str, log: str, said: str) -> None:
-    """The command that creates the log is named, or the nearest table if the name is wrong."""
+    """The error names the command that creates the log, or the nearest name."""
     engine = connect(database_url)
     run(engine, *statement.split("; "))
     check(engine, Schema(log=log), said)
