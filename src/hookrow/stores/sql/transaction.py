@@ -13,10 +13,11 @@ from hookrow.core.notification import (
     Change,
     Dispatch,
     EventTime,
+    Key,
     LookupKeys,
     RowId,
     Rows,
-    SetTime,
+    SetSuppression,
     Subscriber,
     Suppressible,
 )
@@ -43,7 +44,7 @@ class SQLReading:
         """Find every row that the group mentions."""
         subscribers: defaultdict[str, list[Subscriber]] = defaultdict(list)
         sent: defaultdict[str, list[Dispatch]] = defaultdict(list)
-        subscriptions = set()
+        subscriptions: set[tuple[Key, Key]] = set()
         for person, email, message_id, id_, list_ in self._found(lookup):
             if message_id is not None:
                 sent[message_id].append(Dispatch(id_, person, email or "", list_))
@@ -54,13 +55,8 @@ class SQLReading:
                 subscriptions.add((list_, person))
         queries = self._queries
         dispatches = by_message_id(lookup.message_ids, sent) if queries.has_uuids else sent
-        if queries.pairs is not None and lookup.changed:
-            wanted = set(pairs(lookup, subscribers, dispatches))
-            if queries.finds_subscriptions:
-                wanted -= _of_owners(lookup, dispatches)
-            if wanted:
-                found = self._fetch_keyed(Suppressible.SUBSCRIPTION, queries.pairs, wanted)
-                subscriptions.update((list_, person) for list_, person in found)
+        if lookup.changed:
+            subscriptions |= self._find_pairs(lookup, subscribers, dispatches)
         return Rows(
             subscribers,
             dispatches,
@@ -68,6 +64,24 @@ class SQLReading:
             queries.undated,
             exact=queries.schema.subscribers.fold == "exact",
         )
+
+    def _find_pairs(
+        self,
+        lookup: LookupKeys,
+        subscribers: Mapping[str, Sequence[Subscriber]],
+        dispatches: Mapping[str, Sequence[Dispatch]],
+    ) -> set[tuple[Key, Key]]:
+        """Find the subscriptions that `Queries.find` does not return, as pairs of keys."""
+        queries = self._queries
+        if queries.pairs is None:
+            return set()
+        wanted = set(pairs(lookup, subscribers, dispatches))
+        if queries.finds_subscriptions:
+            wanted -= _of_owners(lookup, dispatches)
+        if not wanted:
+            return set()
+        found = self._fetch_keyed(Suppressible.SUBSCRIPTION, queries.pairs, wanted)
+        return {(list_, person) for list_, person in found}
 
     def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
         """Read the columns that notifications set."""
@@ -240,16 +254,22 @@ class SQLTransaction(SQLReading):
     ) -> tuple[Sequence[Update], Mapping[str, Any]]:
         """Return the statements that apply a change, and the values of all their parameters."""
         queries = self._queries
-        values: Mapping[str, Any]
-        if isinstance(change, SetTime):
-            values = {"key_0": change.dispatch, _NEW[change.column]: change.at}
-            if queries.converts:
-                values = queries.conversions.stored(Suppressible.DISPATCH, values)
-            return [queries.updates.set_time(change.column, guarded=change.guarded)], values
-        kind, keys = change.kind, change.key if isinstance(change.key, tuple) else (change.key,)
+        if isinstance(change, SetSuppression):
+            updates = queries.updates.set_suppression(
+                change.kind, guarded=change.guarded, single=single
+            )
+            return updates, self._suppression_values(change)
+        values: Mapping[str, Any] = {"key_0": change.dispatch, _NEW[change.column]: change.at}
+        if queries.converts:
+            values = queries.conversions.stored(Suppressible.DISPATCH, values)
+        return [queries.updates.set_time(change.column, guarded=change.guarded)], values
+
+    def _suppression_values(self, change: SetSuppression) -> Mapping[str, Any]:
+        queries, kind = self._queries, change.kind
+        keys = change.key if isinstance(change.key, tuple) else (change.key,)
         named = {f"key_{n}": part for n, part in enumerate(keys)}
         reason = queries.schema.reason(change.reason)
-        values = {
+        values: Mapping[str, Any] = {
             **named,
             "new_suppressed_at": None if change.reason is None else change.at,
             "new_suppression_reason": queries.empty.get(kind) if reason is None else reason,
@@ -259,8 +279,7 @@ class SQLTransaction(SQLReading):
             values = queries.conversions.stored(kind, values)
         if kind in queries.dated_beside_log:
             values = {**values, "row_key": key_text([values[name] for name in named])}
-        updates = queries.updates.set_suppression(kind, guarded=change.guarded, single=single)
-        return updates, values
+        return values
 
 
 _NEW = {time: f"new_{time.value}" for time in EventTime}

@@ -44,6 +44,16 @@ FROM pg_class AS c WHERE oid = to_regclass(%s)
 """Whether a rule ignores every UPDATE, and whether no policy allows one: neither is an error."""
 
 
+_UNUSABLE_SCHEMA = (
+    "SELECT quote_ident(nspname), quote_ident(current_user) FROM pg_namespace "
+    "WHERE nspname = %s AND NOT has_schema_privilege(oid, 'USAGE')"
+)
+_UNUSABLE_SEQUENCE = (
+    "SELECT sequence, quote_ident(current_user) FROM pg_get_serial_sequence(%s, 'id') AS sequence "
+    "WHERE NOT has_sequence_privilege(sequence, 'USAGE')"
+)
+
+
 def verify(database: Database, schema: Schema) -> Queries:
     """Verify every table and column; return the SQL for them.
 
@@ -180,7 +190,8 @@ class _Catalogue:
         if schema.log is not None:
             self._check_own_table(schema.log, _LOG)
             if self._has_users:
-                self._check_sequence(schema.log)
+                log = regclass(self._dialect, schema.log)
+                self._check_usage("sequence", _UNUSABLE_SEQUENCE, log)
         if schema.dated_beside_log:
             self._check_own_table(schema.beside_log(_DATES.name), _DATES)
 
@@ -229,20 +240,18 @@ class _Catalogue:
             privileges = {privilege for (privilege,) in lacking}
             raise denied_error(self._connection, self._dialect, table, privileges)
 
-    def _check_sequence(self, log: str) -> None:
-        denied = (
-            "SELECT sequence, quote_ident(current_user) "
-            "FROM pg_get_serial_sequence(%s, 'id') AS sequence "
-            "WHERE NOT has_sequence_privilege(sequence, 'USAGE')"
-        )
-        for sequence, user in self._connection.fetch(denied, [regclass(self._dialect, log)]):
+    def _check_usage(self, kind: str, unusable: str, name: str) -> None:
+        """Check the privilege USAGE, with a query that returns the thing if it is missing."""
+        for found, user in self._connection.fetch(unusable, [name]):
             raise SchemaMismatch(
-                f"permission denied for sequence {sequence}: "
-                f"GRANT USAGE ON SEQUENCE {sequence} TO {user}"
+                f"permission denied for {kind} {found}: "
+                f"GRANT USAGE ON {kind.upper()} {found} TO {user}"
             )
 
     def _existing(self, name: str, table: str) -> Columns:
-        self._check_usage(table)
+        namespace = table.rpartition(".")[0]
+        if namespace and self._has_users:
+            self._check_usage("schema", _UNUSABLE_SCHEMA, namespace)
         if found := columns(self._connection, self._dialect, table):
             return found
         bare = table.rpartition(".")[2]
@@ -254,17 +263,6 @@ class _Catalogue:
         elif table == _LOG.name and not elsewhere:
             hint = ""  # no other table of hookrow's is meant
         raise SchemaMismatch(f"The database has no table {table!r} for the {name}.{hint}")
-
-    def _check_usage(self, table: str) -> None:
-        namespace = table.rpartition(".")[0]
-        if namespace and self._has_users:
-            denied = (
-                "SELECT quote_ident(nspname), quote_ident(current_user) FROM pg_namespace "
-                "WHERE nspname = %s AND NOT has_schema_privilege(oid, 'USAGE')"
-            )
-            for schema, user in self._connection.fetch(denied, [namespace]):
-                grant = f"GRANT USAGE ON SCHEMA {schema} TO {user}"
-                raise SchemaMismatch(f"permission denied for schema {schema}: {grant}")
 
     def _is_updatable(self, table: str, names: Collection[str]) -> bool:
         """Return whether the database has a way to change these columns of a row."""
