@@ -46,21 +46,16 @@ class Conversions:
             }.items()
         )
         """Those of the rows of `Queries.find`."""
-        self.state = {
-            kind: _present(enumerate(self.read(kind.value, each) for each in (*KEYS[kind], *names)))
-            for kind, names in written.items()
-        }
+        self.state: dict[Suppressible, Converters] = {}
         """Those of the rows of `Queries.state`, `Queries.pairs` and locks. Keys come first."""
-        self._writes = {
-            kind: _present(
-                [
-                    *((f"key_{n}", self._write(kind, ours)) for n, ours in enumerate(KEYS[kind])),
-                    *((f"new_{ours}", self._write(kind, ours)) for ours in names),
-                ]
-            )
-            for kind, names in written.items()
-        }
+        self._writes: dict[Suppressible, Mapping[str, Convert]] = {}
+        for kind, names in written.items():
+            named = {f"key_{n}": columns[kind.value][ours] for n, ours in enumerate(KEYS[kind])}
+            named |= {f"new_{ours}": columns[kind.value][ours] for ours in names}
+            self.state[kind] = _present(enumerate(column.read for column in named.values()))
+            self._writes[kind] = _present((name, column.write) for name, column in named.items())
         self.are_needed = any((self.found, *self.state.values(), *self._writes.values()))
+        """Whether any column has a conversion."""
 
     def read(self, role: str, ours: str) -> Convert | None:
         """Return the conversion of a column's values; None if there is none, or no such column."""
@@ -84,9 +79,6 @@ class Conversions:
             name: writes[name](value) if name in writes and value is not None else value
             for name, value in values.items()
         }
-
-    def _write(self, kind: Suppressible, ours: str) -> Convert | None:
-        return self._columns[kind.value][ours].write
 
 
 def converted(rows: Sequence[Row], converters: Converters) -> Sequence[Row]:

@@ -67,8 +67,6 @@ class Queries:
         self.updates = Updates(self)
         self.undated, self.dated_beside_log = schema.undated, schema.dated_beside_log
         self.conversions = Conversions(self._columns, self.written)
-        self.converts = self.conversions.are_needed
-        """Whether any column needs conversions."""
 
     def has(self, role: str, column: str | None = None) -> bool:
         """Return whether there is such a role, and its table has such a column."""

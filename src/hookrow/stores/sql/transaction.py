@@ -111,7 +111,9 @@ class SQLReading:
         if queries.has_uuids:
             message_ids = [message_ids_as_stored(each) for each in message_ids]
         found = self._connection.fetch(queries.find, [encode(emails), *map(encode, message_ids)])
-        return converted(found, queries.conversions.found) if queries.converts else found
+        return (
+            converted(found, queries.conversions.found) if queries.conversions.are_needed else found
+        )
 
     def _fetch_keyed(self, kind: Suppressible, sql: str, keys: Collection[Any]) -> Sequence[Any]:
         """Return the rows of these keys; on SQLite one by one, because JSON cannot hold bytes."""
@@ -260,7 +262,7 @@ class SQLTransaction(SQLReading):
             )
             return updates, self._suppression_values(change)
         values: Mapping[str, Any] = {"key_0": change.dispatch, _NEW[change.column]: change.at}
-        if queries.converts:
+        if queries.conversions.are_needed:
             values = queries.conversions.stored(Suppressible.DISPATCH, values)
         return [queries.updates.set_time(change.column, guarded=change.guarded)], values
 
@@ -275,7 +277,7 @@ class SQLTransaction(SQLReading):
             "new_suppression_reason": queries.empty.get(kind) if reason is None else reason,
             "new_suppression_changed_at": change.at,
         }
-        if queries.converts:
+        if queries.conversions.are_needed:
             values = queries.conversions.stored(kind, values)
         if kind in queries.dated_beside_log:
             values = {**values, "row_key": key_text([values[name] for name in named])}

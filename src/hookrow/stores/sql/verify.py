@@ -241,7 +241,7 @@ class _Catalogue:
             raise denied_error(self._connection, self._dialect, table, privileges)
 
     def _check_usage(self, kind: str, unusable: str, name: str) -> None:
-        """Check the privilege USAGE, with a query that returns the thing if it is missing."""
+        """Check the privilege USAGE. The query `unusable` returns the name if it is missing."""
         for found, user in self._connection.fetch(unusable, [name]):
             raise SchemaMismatch(
                 f"permission denied for {kind} {found}: "
