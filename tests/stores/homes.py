@@ -4,7 +4,8 @@ A home is a store and its rows, which tests insert and read by hookrow's names. 
 tables differ from hookrow's in names, in the types of keys, and in which columns exist.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from enum import Enum
 from itertools import chain
@@ -276,3 +277,20 @@ def run(engine: Engine, *statements: str) -> None:
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         for statement in statements:
             connection.execute(text(statement))
+
+
+@contextmanager
+def database_user(url: str, *statements: str) -> Iterator[str]:
+    """Create a user of a PostgreSQL database; return the URL for it.
+
+    The statements are executed first, with `{}` for its name.
+    """
+    name = f"user_of_{make_url(url).database}"
+    engine = connect(url)
+    run(engine, f"CREATE ROLE {name} LOGIN", *(each.format(name) for each in statements))
+    try:
+        yield make_url(url).set(username=name).render_as_string()
+    finally:
+        reassign = f"REASSIGN OWNED BY {name} TO CURRENT_USER"
+        run(engine, reassign, f"DROP OWNED BY {name}", f"DROP ROLE {name}")
+        engine.dispose()

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from homes import OURS, run
-from sqlalchemy import Engine, inspect, make_url, select, text
+from homes import OURS, database_user, run
+from sqlalchemy import Engine, inspect, select, text
 from sqlalchemy.exc import IntegrityError
 
 import own_tables
@@ -145,16 +145,13 @@ class TestUpgrade:
 
     def test_missing_privilege(self, postgres: Databases, empty_postgres_url: str) -> None:
         """The error names the GRANT that is missing."""
-        name = f"reader_{make_url(empty_postgres_url).database}"
-        url = empty_postgres_url.replace("//postgres@", f"//{name}@")
-        postgres.execute(f"CREATE ROLE {name} LOGIN")
-        postgres.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC", url=empty_postgres_url)
-        with pytest.raises(SchemaMismatch, match="permission denied for schema public") as refused:
-            upgrade(url, OURS)
-        postgres.execute(str(refused.value).partition(": ")[2], url=empty_postgres_url)
-        assert upgrade(url, OURS) == REVISIONS
-        postgres.execute(f"DROP OWNED BY {name}", url=empty_postgres_url)
-        postgres.execute(f"DROP ROLE {name}")
+        revoke = "REVOKE CREATE ON SCHEMA public FROM PUBLIC"
+        refusal = "permission denied for schema public"
+        with database_user(empty_postgres_url, revoke) as url:
+            with pytest.raises(SchemaMismatch, match=refusal) as refused:
+                upgrade(url, OURS)
+            postgres.execute(str(refused.value).partition(": ")[2], url=empty_postgres_url)
+            assert upgrade(url, OURS) == REVISIONS
 
     def test_revisions_in_another_schema(
         self, postgres: Databases, empty_postgres_url: str

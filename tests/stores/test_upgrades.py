@@ -8,8 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from homes import OURS
-from sqlalchemy import make_url
+from homes import OURS, database_user
 
 from hookrow import SchemaMismatch, migrations
 from hookrow.migrations import TABLE, current, needed, upgrade
@@ -107,19 +106,14 @@ def test_invalid_index(postgres: Databases, former_postgres: str) -> None:
 
 def test_tables_of_another_user(postgres: Databases, former_postgres: str) -> None:
     """The error names the owner and the GRANT that is missing; nothing is changed before."""
-    name = f"deploy_{make_url(former_postgres).database}"
-    url = former_postgres.replace("//postgres@", f"//{name}@")
-    postgres.execute(f"CREATE ROLE {name} LOGIN")
-    postgres.execute(f"GRANT CREATE ON SCHEMA public TO {name}", url=former_postgres)
-    postgres.execute(f"GRANT SELECT ON hookrow_version TO {name}", url=former_postgres)
-    with pytest.raises(SchemaMismatch, match="belongs to postgres, and only its owner") as refused:
-        upgrade(url, OURS)
-    assert current(url) == ["0001", "0002"]
-    postgres.execute(str(refused.value).partition(", or ")[2], url=former_postgres)
-    assert upgrade(url, OURS) == REVISIONS
-    postgres.execute(f"REASSIGN OWNED BY {name} TO postgres", url=former_postgres)
-    postgres.execute(f"DROP OWNED BY {name}", url=former_postgres)
-    postgres.execute(f"DROP ROLE {name}")
+    grants = ("GRANT CREATE ON SCHEMA public TO {}", "GRANT SELECT ON hookrow_version TO {}")
+    refusal = "belongs to postgres, and only its owner"
+    with database_user(former_postgres, *grants) as url:
+        with pytest.raises(SchemaMismatch, match=refusal) as refused:
+            upgrade(url, OURS)
+        assert current(url) == ["0001", "0002"]
+        postgres.execute(str(refused.value).partition(", or ")[2], url=former_postgres)
+        assert upgrade(url, OURS) == REVISIONS
 
 
 def test_partitioned_log(postgres: Databases, empty_postgres_url: str) -> None:

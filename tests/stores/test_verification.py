@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from contract import NOON, arrival
-from homes import OURS, SQLHome, connect, run
-from sqlalchemy import Engine, make_url, text
+from homes import OURS, connect, database_user, run
+from sqlalchemy import Engine, text
 from sqlalchemy.schema import CreateTable
 
 from copying import replace
@@ -325,27 +325,29 @@ def test_updates_without_effect(engine: Engine, statements: list[str], said: str
     check(engine, HOST, said)
 
 
-def test_row_level_security(postgres: Databases, empty_postgres_url: str) -> None:
+WRITES = (
+    "GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO {}",
+    "GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {}",
+    "GRANT USAGE ON SCHEMA public TO {}",
+)
+"""The privileges of a receiver's user."""
+
+
+def test_row_level_security(postgres: Databases, postgres_url: str) -> None:
     """A database user is rejected if the policies do not allow it to change rows."""
-    name = f"reader_{make_url(empty_postgres_url).database}"
-    with closing(SQLHome(empty_postgres_url, OURS)):
-        for statement in (
-            f"CREATE ROLE {name} LOGIN",
-            f"GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO {name}",
-            f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {name}",
-            "ALTER TABLE hookrow_dispatches ENABLE ROW LEVEL SECURITY",
-            f"CREATE POLICY seen ON hookrow_dispatches FOR SELECT TO {name} USING (true)",
-        ):
-            postgres.execute(statement, url=empty_postgres_url)
-        url = empty_postgres_url.replace("//postgres@", f"//{name}@")
-        with closing(open_database(url)) as database:
-            with pytest.raises(SchemaMismatch, match=r"Row-level security .* 'hookrow_dispatches'"):
-                verify(database, OURS)
-            policy = "CREATE POLICY changed ON hookrow_dispatches FOR UPDATE USING (true)"
-            postgres.execute(policy, url=empty_postgres_url)
+    policies = (
+        "ALTER TABLE hookrow_dispatches ENABLE ROW LEVEL SECURITY",
+        "CREATE POLICY seen ON hookrow_dispatches FOR SELECT TO {} USING (true)",
+    )
+    with (
+        database_user(postgres_url, *WRITES, *policies) as url,
+        closing(open_database(url)) as database,
+    ):
+        with pytest.raises(SchemaMismatch, match=r"Row-level security .* 'hookrow_dispatches'"):
             verify(database, OURS)
-        postgres.execute(f"DROP OWNED BY {name}", url=empty_postgres_url)
-        postgres.execute(f"DROP ROLE {name}")
+        policy = "CREATE POLICY changed ON hookrow_dispatches FOR UPDATE USING (true)"
+        postgres.execute(policy, url=postgres_url)
+        verify(database, OURS)
 
 
 def test_view_that_is_only_read(engine: Engine) -> None:
@@ -463,22 +465,11 @@ def test_dates(engine: Engine, old: str, new: str, said: str) -> None:
 def test_privileges_on_dates(engine: Engine) -> None:
     """Missing privileges on the table of dates are named."""
     make_log(engine, UNIQUE, UNIQUE)
-    name = f"writer_{engine.url.database}"
-    rights = "SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public"
-    run(
-        engine,
-        f"CREATE ROLE {name} LOGIN",
-        f"GRANT USAGE ON SCHEMA public TO {name}",
-        f"GRANT {rights} TO {name}",
-        f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {name}",
-        f"REVOKE INSERT, UPDATE ON hookrow_suppression_changes FROM {name}",
-    )
-    try:
-        user = connect(engine.url.set(username=name).render_as_string())
+    revoke = "REVOKE INSERT, UPDATE ON hookrow_suppression_changes FROM {}"
+    with database_user(engine.url.render_as_string(), *WRITES, revoke) as url:
+        user = connect(url)
         check(user, LOG, 'GRANT INSERT, UPDATE ON "hookrow_suppression_changes" TO ')
         user.dispose()
-    finally:
-        run(engine, f"DROP OWNED BY {name}", f"DROP ROLE {name}")
 
 
 OWN = "hookrow_notifications"
