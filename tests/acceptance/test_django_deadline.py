@@ -134,7 +134,7 @@ def test_a_frozen_server_in_group_commit(
     with django_host.project(own_postgres_url, **options):
         assert is_well()
         if in_vain:
-            for module in ("stores.watch", "django.transactions"):
+            for module in ("stores.watchdog", "django.transactions"):
                 monkeypatch.setattr(f"hookrow.{module}.TRANSACTION_TIMEOUT", DEADLINE)
         with own_postgres.frozen():
             assert status(opening) == 503

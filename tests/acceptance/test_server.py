@@ -19,7 +19,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from hookrow.stores.watch import TRANSACTION_TIMEOUT
 from traffic import spooled
 
 import world
@@ -27,6 +26,7 @@ from command import Command, Serving
 from hookrow.server.app import DRAIN, END, RECORD
 from hookrow.server.limits import LAST_REQUEST, SWEEP_EVERY
 from hookrow.server.workers import STOP_TIMEOUT
+from hookrow.stores.watchdog import TRANSACTION_TIMEOUT
 from nginx import fronting
 from postgres import Server
 from wire import (
