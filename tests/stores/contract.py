@@ -209,14 +209,14 @@ class TransactionContract:
     def test_group(self, home: Home) -> None:
         """Each notification of a group is decided separately, and all valid ones are recorded."""
         fill(home)
-        told: list[Notification] = [
+        sent: list[Notification] = [
             Delivered(ADA, "m-ada", NOON),
             Opened("nobody@example.com", "m-ada", NOON),
             Opened(BEA, "m-ada", NOON),
             Opened(ADA, "m-ada", NOON + SECOND),
             Suppressed(BEA, "m-nowhere", NOON, "HardBounce"),
         ]
-        outcomes = record(home.store, [arrival(each) for each in told])
+        outcomes = record(home.store, [arrival(each) for each in sent])
         assert statuses(outcomes) == [200, 404, 400, 200, 200]
         expected = f"Dispatch subscriber {ADA} does not match payload recipient {BEA}"
         assert getattr(outcomes[2], "text", "") == expected
@@ -382,8 +382,8 @@ class LargeContract:
             subscribers=[{"id": home.key(n), "email": f"s{n}@example.com"} for n in many],
             dispatches=[dispatch(home, n, f"m{n}", owner=n) for n in many],
         )
-        told = [Arrival(opens(f"s{n}@example.com", f"m{n}"), b"%d" % n, NOON) for n in many]
-        assert statuses(record(home.store, told)) == [200] * len(many)
+        sent = [Arrival(opens(f"s{n}@example.com", f"m{n}"), b"%d" % n, NOON) for n in many]
+        assert statuses(record(home.store, sent)) == [200] * len(many)
         assert {row["opened_at"] for row in home.rows()["dispatches"]} == {NOON}
         assert len(home.logged()) == len(many)
 
@@ -394,9 +394,9 @@ class LargeContract:
         home.fill(
             subscribers=[{"id": home.key(n), "email": email} for n, email in enumerate(emails, 1)]
         )
-        told = [Suppressed(email, None, NOON, "x" * length) for email in emails]
+        sent = [Suppressed(email, None, NOON, "x" * length) for email in emails]
         answers: list[int] = []
-        recording = Thread(target=lambda: answers.extend(respond(home, *told)), daemon=True)
+        recording = Thread(target=lambda: answers.extend(respond(home, *sent)), daemon=True)
         recording.start()
         recording.join(20)
         assert answers == [200] * group
@@ -419,8 +419,8 @@ class LateContract:
             (NOON, "HardBounce", False),
         ):
             who = (ADA, "m-ada", at)
-            told = arrival(Suppressed(*who, reason) if reason else Reactivated(*who), live=live)
-            assert statuses(record(home.store, [told])) == [200]
+            sent = arrival(Suppressed(*who, reason) if reason else Reactivated(*who), live=live)
+            assert statuses(record(home.store, [sent])) == [200]
             if applies:
                 suppress(home, expected, FIRST, (reason and at, reason, None))
             assert home.rows() == expected
@@ -441,8 +441,8 @@ class LateContract:
         """A group may set a time and the suppression of one dispatch."""
         fill(home)
         for at in (NOON, NOON - SECOND):
-            told = Delivered(ADA, "m-ada", at), Suppressed(ADA, "m-ada", at, "HardBounce")
-            assert respond(home, *told) == [200, 200]
+            sent = Delivered(ADA, "m-ada", at), Suppressed(ADA, "m-ada", at, "HardBounce")
+            assert respond(home, *sent) == [200, 200]
             row = home.rows()["dispatches"][0]
             assert (row["delivered_at"], row["suppressed_at"]) == (at, NOON)
 
@@ -460,8 +460,8 @@ class UndatedContract:
             (2, "ManualSuppression", False),
         ):
             at = NOON - seconds * SECOND
-            told = arrival(Suppressed(ADA, "m-ada", at, reason), live=live)
-            assert statuses(record(home.store, [told])) == [200]
+            sent = arrival(Suppressed(ADA, "m-ada", at, reason), live=live)
+            assert statuses(record(home.store, [sent])) == [200]
             suppress(home, expected, FIRST, (at, reason, None))
             assert home.rows() == expected
         assert respond(home, Reactivated(ADA, "m-ada", NOON - 3 * SECOND)) == [200]
@@ -492,8 +492,8 @@ class HostContract:
             subscribers=[{"id": home.key(n), "email": f"s{n}@example.com"} for n in (1, 2, 3)],
             dispatches=[dispatch(home, n, "twice", owner=n) for n in (1, 2)],
         )
-        told = [arrival(opens(f"s{n}@example.com", "twice")) for n in (2, 1, 3)]
-        *recorded, refused = record(home.store, told)
+        sent = [arrival(opens(f"s{n}@example.com", "twice")) for n in (2, 1, 3)]
+        *recorded, refused = record(home.store, sent)
         assert "subscriber s1@example.com does" in getattr(refused, "text", "")
         changed = [each.changes[0].row[1] for each in recorded if isinstance(each, Recorded)]
         assert changed == [home.key(2), home.key(1)]

@@ -121,12 +121,12 @@ def test_deadlocks(home: SQLHome) -> None:
             number, size = WORKERS * group + worker, (20, 7, 1)[group % 3]
             at = NOON + number * SECOND if worker % 2 else last - number * SECOND
             for start in range(0, len(order), size):
-                told: list[Arrival] = []
+                sent: list[Arrival] = []
                 for n in order[start : start + size]:
                     names = f"s{n}@example.com", f"m{n}"
-                    told.append(arrival(Suppressed(*names, at, "HardBounce")))
-                    told += [arrival(opens(*names))] * (worker % 2)
-                assert {*statuses(save(told))} == {200}
+                    sent.append(arrival(Suppressed(*names, at, "HardBounce")))
+                    sent += [arrival(opens(*names))] * (worker % 2)
+                assert {*statuses(save(sent))} == {200}
 
     in_threads(hammer, home)
     for table in home.rows().values():
@@ -140,19 +140,19 @@ class TestManyWriters:
 
     def test_attempts(self, home: SQLHome) -> None:
         """Every attempt is counted, however the same notifications are grouped."""
-        told = [
+        sent = [
             replace(arrival(opens(ADA, "m-ada")), received_at=NOON + n * SECOND, body=b"%d" % n)
             for n in range(20)
         ]
 
         def repeat(worker: int) -> None:
-            order = told[worker * 5 :] + told[: worker * 5]
+            order = sent[worker * 5 :] + sent[: worker * 5]
             attempt = insistent(home.store)
             for _ in range(5):
-                assert statuses(attempt(order)) == [200] * len(told)
+                assert statuses(attempt(order)) == [200] * len(sent)
 
         in_threads(repeat, home)
-        assert [row["attempts"] for row in home.logged()] == [5 * WORKERS] * len(told)
+        assert [row["attempts"] for row in home.logged()] == [5 * WORKERS] * len(sent)
 
     def test_due(self, home: SQLHome) -> None:
         """No entry that is due is taken twice."""
@@ -221,11 +221,11 @@ class TestLockedRows:
                 for n in descending
             ],
         )
-        told = [suppressed(f"s{n}@example.com", f"m{n}") for n in (2, 9, 5, 1, 7)]
+        sent = [suppressed(f"s{n}@example.com", f"m{n}") for n in (2, 9, 5, 1, 7)]
         free = "SELECT id FROM {} ORDER BY id FOR UPDATE SKIP LOCKED"
         with psycopg.connect(home.url) as host, ThreadPoolExecutor() as threads:
             host.execute("SELECT FROM hookrow_subscribers WHERE id = 5 FOR UPDATE")
-            answers = threads.submit(attempt, home, told)
+            answers = threads.submit(attempt, home, sent)
             postgres.wait_for_a_lock(home.url)
             subscribers = postgres.execute(free.format("hookrow_subscribers"), url=home.url)
             dispatches = postgres.execute(free.format("hookrow_dispatches"), url=home.url)
@@ -238,11 +238,11 @@ class TestLockedRows:
     @pytest.mark.usefixtures("short")
     def test_timeout(self, home: SQLHome) -> None:
         """After the lock timeout, only the notifications that need the row fail."""
-        told = [suppressed(BEA), suppressed(ADA), suppressed("nobody@example.com")]
-        told += [suppressed(ZOE), arrival(opens(ADA, "m-ada"))]
+        sent = [suppressed(BEA), suppressed(ADA), suppressed("nobody@example.com")]
+        sent += [suppressed(ZOE), arrival(opens(ADA, "m-ada"))]
         with psycopg.connect(home.url) as host:
             host.execute("SELECT FROM hookrow_subscribers WHERE id = 1 FOR UPDATE")
-            assert attempt(home, told) == [200, 503, 404, 200, 200]
+            assert attempt(home, sent) == [200, 503, 404, 200, 200]
             assert states_of(home) == [False, True, True]
         assert attempt(home, [suppressed(ADA)]) == [200]
         assert states_of(home) == [True, True, True]
@@ -271,10 +271,10 @@ class TestLockedRows:
 
         Nothing is saved, and it is recorded once the lock is free.
         """
-        told = arrival(opens(ADA, "m-ada"))
-        record(home.store, [told])
+        sent = arrival(opens(ADA, "m-ada"))
+        record(home.store, [sent])
         before = home.rows()
-        again = replace(told, notification=opens(ADA, "m-none"))
+        again = replace(sent, notification=opens(ADA, "m-none"))
         with reopened(home) as store:
             with psycopg.connect(home.url) as host:
                 host.execute(lock.encode())
@@ -290,8 +290,8 @@ class TestLockedRows:
         with psycopg.connect(home.url) as host:
             pair = "list_id = 1 AND subscriber_id = 1"
             host.execute(f"SELECT FROM hookrow_subscriptions WHERE {pair} FOR UPDATE".encode())
-            told = [suppressed(ADA, "m-ada"), suppressed(BEA)]
-            assert statuses(record(home.store, told, skip_locked=True)) == [503, 200]
+            sent = [suppressed(ADA, "m-ada"), suppressed(BEA)]
+            assert statuses(record(home.store, sent, skip_locked=True)) == [503, 200]
             row: RowId = (Suppressible.SUBSCRIPTION, (1, 1))
             with home.store.transaction(skip_locked=True) as transaction:
                 assert [*transaction.lock([row])] == [row]

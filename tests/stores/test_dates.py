@@ -42,9 +42,9 @@ def home(shared: SQLHome) -> SQLHome:
     return shared
 
 
-def write(transaction: Transaction, told: Arrival) -> None:
+def write(transaction: Transaction, sent: Arrival) -> None:
     """Write what a notification changes, and keep the transaction open."""
-    outcome = decide(told, transaction.find(lookup_keys([told])))
+    outcome = decide(sent, transaction.find(lookup_keys([sent])))
     transaction.lock(affected_rows([outcome]))
     transaction.write(merge([outcome]))
 
@@ -112,9 +112,9 @@ def test_waiting_for_a_file(home: SQLHome, at: timedelta, *, wins: bool) -> None
 @pytest.mark.parametrize("shared", ["postgres", "sqlite"], indirect=True, scope="module")
 def test_deleted_row(home: SQLHome) -> None:
     """A row that is deleted after it was found is not dated."""
-    told = suppressed(HOUR)
+    sent = suppressed(HOUR)
     with home.store.reading() as reading:
-        changes = merge([decide(told, reading.find(lookup_keys([told])))])
+        changes = merge([decide(sent, reading.find(lookup_keys([sent])))])
     with home._engine.begin() as host:
         host.execute(text("DELETE FROM sends WHERE provider_message_id = 'm-ada'"))
     with home.store.transaction() as transaction:

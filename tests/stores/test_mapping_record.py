@@ -60,8 +60,8 @@ def test_the_first_notification(place: str, new_database: Callable[[str], str]) 
     with closing(open_home(place, OURS, new_database)) as home:
         assert isinstance(home, SQLHome)
         fill(home)
-        told = Arrival(opens("ada@example.com", "m-ada"), b"{}", NOON)
-        assert isinstance(dry_run(home.store, told).outcome, Recorded)
+        sent = Arrival(opens("ada@example.com", "m-ada"), b"{}", NOON)
+        assert isinstance(dry_run(home.store, sent).outcome, Recorded)
         assert is_reachable(home.store)
         with home.store.reading() as reading:
             assert not reading.read([])

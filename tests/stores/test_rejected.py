@@ -63,13 +63,13 @@ _TRIGGER_OF_SQLITE = """
 def test_rejected_row(home: SQLHome, obstacle: str, caplog: pytest.LogCaptureFixture) -> None:
     """Only the notification whose data the table rejects fails, and no value is logged."""
     alter(home, obstacle)
-    told = [
+    sent = [
         arrival(Suppressed(BEA, None, NOON, "Short")),
         arrival(Suppressed(ADA, None, NOON, "much too long")),
         arrival(Delivered(ADA, "m-ada", NOON)),
         arrival(Suppressed(ZOE, None, NOON, "Short")),
     ]
-    assert statuses(insistent(home.store)(told)) == [200, 503, 200, 200]
+    assert statuses(insistent(home.store)(sent)) == [200, 503, 200, 200]
     assert [record.name for record in caplog.records].count("hookrow") == 1  # psycopg logs, too
     assert "Suppressed" in caplog.text
     for private in (ADA, "much too long"):
@@ -105,9 +105,9 @@ def test_changed_tables(home: SQLHome, place: str, monkeypatch: pytest.MonkeyPat
     Tables that do not fit are verified again after a second, not with every group.
     """
     alter(home, _BROKEN[place])
-    told = [arrival(Suppressed(ADA, "m-ada", NOON, "HardBounce"))]
+    sent = [arrival(Suppressed(ADA, "m-ada", NOON, "HardBounce"))]
     with pytest.raises(Rejected):
-        record(home.store, told)
+        record(home.store, sent)
     alter(home, "DROP TRIGGER t" + " ON hookrow_subscribers" * (place == "postgres"))
     renamed = "ALTER TABLE hookrow_dispatches RENAME COLUMN {} TO {}"
     alter(home, renamed.format("opened_at", "seen_at"))
@@ -115,9 +115,9 @@ def test_changed_tables(home: SQLHome, place: str, monkeypatch: pytest.MonkeyPat
         record(home.store, [arrival(opens(ADA, "m-ada"))])
     alter(home, renamed.format("seen_at", "opened_at"))
     with pytest.raises(Unavailable, match="no column 'opened_at'"):
-        record(home.store, told)
+        record(home.store, sent)
     monkeypatch.setattr(home.store, "_refused_at", float("-inf"))  # a second later
-    assert statuses(record(home.store, told)) == [200]
+    assert statuses(record(home.store, sent)) == [200]
 
 
 @pytest.mark.parametrize("place", ["sqlite", "postgres"])
@@ -169,8 +169,8 @@ def test_encoding(postgres: Databases) -> None:
             Suppressed(ADA, None, NOON, "€"),
         ):
             home.fill(subscribers=[{"id": 1, "email": ADA}, {"id": 2, "email": BEA}])
-            told = [arrival(Suppressed(BEA, None, NOON, "HardBounce")), arrival(poison)]
-            recorded, failed = statuses(insistent(home.store)(told))
+            sent = [arrival(Suppressed(BEA, None, NOON, "HardBounce")), arrival(poison)]
+            recorded, failed = statuses(insistent(home.store)(sent))
             assert recorded == 200
             assert failed in {200, 404, 503}
             assert home.rows()["subscribers"][1]["suppressed_at"] == NOON

@@ -189,13 +189,13 @@ class TestColumnTypes:
             log=None,
         )
         store = SQLStore(engine, schema)
-        told = [
+        sent = [
             arrival(Suppressed("0@example.com", "0", NOON, "HardBounce")),
             arrival(opens("0@EXAMPLE.com", "0")),
             arrival(opens("0@example.com", "1")),
             arrival(opens("0@example.com", "0.0")),
         ]
-        for groups in ([[each] for each in told], [told]):
+        for groups in ([[each] for each in sent], [sent]):
             outcomes = [each for group in groups for each in record(store, group)]
             assert statuses(outcomes) == [200, 200, 400, 404]
             with engine.begin() as connection:
@@ -327,8 +327,8 @@ def test_times_at_the_ends_of_the_calendar(postgres: Databases, postgres_url: st
         postgres.execute(f"ALTER DATABASE {database} SET timezone = '{zone}'")
         with closing(SQLStore(postgres_url)) as store:
             for at in (datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)):
-                told = arrival(Delivered("ada@example.com", "unknown", at))
-                assert statuses(record(store, [told])) == [404]
+                sent = arrival(Delivered("ada@example.com", "unknown", at))
+                assert statuses(record(store, [sent])) == [404]
             assert store.log is not None
             assert len(store.log.newest(Query(), limit=9)) == 2
 

@@ -40,19 +40,19 @@ def home(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> 
 @contextmanager
 def statements(home: SQLHome) -> Iterator[list[tuple[str, Any]]]:
     """Collect the statements that the store executes, with their parameters."""
-    said: list[tuple[str, Any]] = []
+    executed: list[tuple[str, Any]] = []
     if isinstance(home, DjangoHome):
         with CaptureQueriesContext(connections[home.alias]) as captured:
-            yield said
-        said += [(query["sql"], ()) for query in captured]
+            yield executed
+        executed += [(query["sql"], ()) for query in captured]
         return
 
     def note(_c: object, _cursor: object, statement: str, parameters: Any, *_: object) -> None:  # noqa: ANN401 - a driver's
-        said.append((statement, parameters))
+        executed.append((statement, parameters))
 
     event.listen(home._engine, "before_cursor_execute", note)
     try:
-        yield said
+        yield executed
     finally:
         event.remove(home._engine, "before_cursor_execute", note)
 
@@ -76,7 +76,7 @@ def fill(home: SQLHome) -> None:
 
 def group(size: int) -> list[Arrival]:
     """Return arrivals of every kind, each for rows of its own."""
-    told: list[Notification] = []
+    sent: list[Notification] = []
     for number in range(1, size + 1):
         names = f"s{number}@example.com", f"m{number}"
         kinds = (
@@ -85,11 +85,11 @@ def group(size: int) -> list[Arrival]:
             Suppressed(*names, NOON, "HardBounce"),
             Reactivated(*names, NOON),
         )
-        told.append(kinds[number % 4])
-    return [replace(arrival(each), body=repr(each).encode()) for each in told]
+        sent.append(kinds[number % 4])
+    return [replace(arrival(each), body=repr(each).encode()) for each in sent]
 
 
-def plan(home: SQLHome, said: Sequence[tuple[str, Any]], *, scans: bool = True) -> str:
+def plan(home: SQLHome, executed: Sequence[tuple[str, Any]], *, scans: bool = True) -> str:
     """Return how the database executes the statements; PostgreSQL without scans if it can."""
     lines: list[str] = []
     with home._engine.connect() as connection:
@@ -98,7 +98,7 @@ def plan(home: SQLHome, said: Sequence[tuple[str, Any]], *, scans: bool = True) 
             # It would scan a small table, whether there is an index or not.
             connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
         word = "EXPLAIN" if on_postgres else "EXPLAIN QUERY PLAN"
-        for statement, parameters in said:
+        for statement, parameters in executed:
             if statement.startswith(("SELECT", "UPDATE", "WITH")) and "set_config" not in statement:
                 given = parameters[0] if isinstance(parameters, list) else parameters
                 rows = connection.exec_driver_sql(f"{word} {statement}", given or None)
@@ -109,14 +109,14 @@ def plan(home: SQLHome, said: Sequence[tuple[str, Any]], *, scans: bool = True) 
 def test_group(home: SQLHome) -> None:
     """A group of any size takes the same statements, each of which uses an index."""
     for size in (4, 40, MANY):
-        with statements(home) as said:
+        with statements(home) as executed:
             assert statuses(record(home.store, group(size))) == [200] * size
         most = 2 if home.url.startswith("postgres") else 8
         others = ("BEGIN", "COMMIT", "SELECT set_config", "PRAGMA")
-        count = len([text for text, _ in said if not text.startswith(others)])
+        count = len([text for text, _ in executed if not text.startswith(others)])
         assert count <= most
         if size < MANY:  # all rows are quickest found by a scan
-            found = plan(home, said, scans=False)
+            found = plan(home, executed, scans=False)
             assert "Index" in found or "INDEX" in found
             assert "Seq Scan on hookrow" not in found
             assert "SCAN hookrow" not in found
@@ -124,7 +124,7 @@ def test_group(home: SQLHome) -> None:
 
 @pytest.mark.parametrize("home", ["django-sqlite", "django-postgres"], indirect=True)
 @pytest.mark.parametrize(
-    ("told", "most"),
+    ("sent", "most"),
     [
         (Delivered("s1@example.com", "m1", NOON), 4),
         (opens("s1@example.com", "m1"), 4),
@@ -133,15 +133,15 @@ def test_group(home: SQLHome) -> None:
     ],
     ids=["delivery", "open", "suppression", "reactivation"],
 )
-def test_notification_in_django(home: SQLHome, told: Notification, most: int) -> None:
+def test_notification_in_django(home: SQLHome, sent: Notification, most: int) -> None:
     """A request's notification takes few queries, those that set the time limits included.
 
     Inside a transaction of the project's, a savepoint and its limits come on top.
     """
     ends = ("BEGIN", "COMMIT")
-    with statements(home) as said:
-        assert statuses(record(home.store, [arrival(told)])) == [200]
-    assert len([text for text, _ in said if not text.startswith(ends)]) <= most
+    with statements(home) as executed:
+        assert statuses(record(home.store, [arrival(sent)])) == [200]
+    assert len([text for text, _ in executed if not text.startswith(ends)]) <= most
 
 
 @pytest.mark.parametrize(
@@ -156,9 +156,9 @@ def test_notification_in_django(home: SQLHome, told: Notification, most: int) ->
 )
 def test_parked(home: SQLHome, read: Callable[[LogReader], object], index: str) -> None:
     """Parked entries are found by their index in a long log, not by the primary key."""
-    with statements(home) as said:
+    with statements(home) as executed:
         read(reader(home))
-    assert f"hookrow_notifications_parked_{index}" in plan(home, said)
+    assert f"hookrow_notifications_parked_{index}" in plan(home, executed)
 
 
 @pytest.mark.parametrize(
@@ -171,9 +171,11 @@ def test_parked(home: SQLHome, read: Callable[[LogReader], object], index: str) 
 )
 def test_counts(home: SQLHome, read: Callable[[LogReader], object], index: str) -> None:
     """The entries that the hourly counts lack are found by their ids, and no table is scanned."""
-    with statements(home) as said:
+    with statements(home) as executed:
         read(reader(home))
-    found = plan(home, [each for each in said if "hookrow_notifications" in each[0]], scans=False)
+    found = plan(
+        home, [each for each in executed if "hookrow_notifications" in each[0]], scans=False
+    )
     assert index in found
     assert "Seq Scan on hookrow" not in found
     assert "SCAN hookrow" not in found

@@ -119,14 +119,14 @@ NUMBERS = keeping(1, 9)
 GENERATED = "timestamp GENERATED ALWAYS AS (NULL) STORED"
 
 
-def check(engine: Engine, schema: Schema, said: str) -> None:
+def check(engine: Engine, schema: Schema, error: str) -> None:
     """Assert that the tables are refused with this text, or accepted if it is empty."""
-    with pytest.raises(SchemaMismatch, match=re.escape(said)) if said else nullcontext():
+    with pytest.raises(SchemaMismatch, match=re.escape(error)) if error else nullcontext():
         verify(open_database(engine), schema)
 
 
 @pytest.mark.parametrize(
-    ("types", "schema", "said"),
+    ("types", "schema", "error"),
     [
         ({}, HOST, ""),
         # An unknown name is refused, with the nearest existing one.
@@ -148,14 +148,14 @@ def check(engine: Engine, schema: Schema, said: str) -> None:
         ({}, hiding(tenant=1), "which never equals 1"),
     ],
 )
-def test_columns(engine: Engine, types: dict[str, str], schema: Schema, said: str) -> None:
+def test_columns(engine: Engine, types: dict[str, str], schema: Schema, error: str) -> None:
     """Tables need no primary keys and indexes; an unsuitable column is named with a remedy."""
-    check(make(engine, types), schema, said)
+    check(make(engine, types), schema, error)
 
 
 @ON_POSTGRES
 @pytest.mark.parametrize(
-    ("types", "schema", "said"),
+    ("types", "schema", "error"),
     [
         ({}, people("readers"), "Did you mean 'crm.readers'?"),
         ({"people.suppressed_at": "text"}, HOST, "of the type TEXT, which holds no date-time"),
@@ -181,10 +181,10 @@ def test_columns(engine: Engine, types: dict[str, str], schema: Schema, said: st
     ],
 )
 def test_columns_on_postgres(
-    engine: Engine, types: dict[str, str], schema: Schema, said: str
+    engine: Engine, types: dict[str, str], schema: Schema, error: str
 ) -> None:
     """On PostgreSQL, types are compared strictly, and hosts define types of their own."""
-    check(make(engine, types), schema, said)
+    check(make(engine, types), schema, error)
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -218,17 +218,17 @@ def test_not_null(engine: Engine, role: str, column: str, remedy: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "said"),
+    ("column", "error"),
     [
         ("text NOT NULL", ""),
         ("text", ""),
         ("integer NOT NULL", "cannot hold the empty text: l"),
     ],
 )
-def test_empty_text_for_no_reason(engine: Engine, column: str, said: str) -> None:
+def test_empty_text_for_no_reason(engine: Engine, column: str, error: str) -> None:
     """With empty='', the column may be NOT NULL, and has to hold the empty text."""
     schema = replace(HOST, subscribers=Role("people", REST, empty=""), reasons={"*": "other"})
-    check(make(engine, {WHY: column}), schema, said)
+    check(make(engine, {WHY: column}), schema, error)
 
 
 @ON_POSTGRES
@@ -237,8 +237,8 @@ def test_empty_word_for_no_reason(engine: Engine, words: str) -> None:
     """The empty text has to be one of an enum's words."""
     run(engine, f"CREATE TYPE why AS ENUM ({words})")
     schema = replace(HOST, subscribers=Role("people", REST, empty=""), reasons={"*": "other"})
-    said = "" if "''" in words else "of the type enum why, which cannot hold the empty text: leave"
-    check(make(engine, {WHY: "why NOT NULL"}), schema, said)
+    error = "" if "''" in words else "of the type enum why, which cannot hold the empty text: leave"
+    check(make(engine, {WHY: "why NOT NULL"}), schema, error)
 
 
 @ON_POSTGRES
@@ -260,8 +260,8 @@ def test_reasons_in_an_enum(engine: Engine, type_: str) -> None:
     run(engine, """CREATE TYPE "100%s" AS ENUM ('bounced', 'other')""")
     make(engine, {WHY: type_})
     run(engine, "INSERT INTO people (id, email) VALUES (1, 'a'), (2, 'b')")
-    told = [Suppressed("a", None, NOON, "HardBounce"), Suppressed("b", None, NOON, "Spite")]
-    record(SQLStore(engine, WORDS), [arrival(each) for each in told])
+    sent = [Suppressed("a", None, NOON, "HardBounce"), Suppressed("b", None, NOON, "Spite")]
+    record(SQLStore(engine, WORDS), [arrival(each) for each in sent])
     with engine.connect() as connection:
         kept = connection.scalars(text("SELECT suppression_reason FROM people ORDER BY id"))
         assert kept.all() == ["bounced", "other"]
@@ -303,7 +303,7 @@ COMPUTED = """
 
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
 @pytest.mark.parametrize(
-    ("statements", "said"),
+    ("statements", "error"),
     [
         (
             ["CREATE RULE r AS ON UPDATE TO people DO INSTEAD NOTHING"],
@@ -319,10 +319,10 @@ COMPUTED = """
     ],
     ids=["rule", "expression"],
 )
-def test_updates_without_effect(engine: Engine, statements: list[str], said: str) -> None:
+def test_updates_without_effect(engine: Engine, statements: list[str], error: str) -> None:
     """A table whose rows an UPDATE would not change is rejected."""
     run(make(engine), *statements)
-    check(engine, HOST, said)
+    check(engine, HOST, error)
 
 
 WRITES = (
@@ -373,7 +373,7 @@ def make_log(engine: Engine, old: str, new: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "error"),
     [
         (UNIQUE, UNIQUE, ""),
         (UNIQUE, "", "'kept' has no unique index on just 'fingerprint'"),
@@ -384,20 +384,20 @@ def make_log(engine: Engine, old: str, new: str) -> None:
         ("body TEXT", "body TEXT NOT NULL", "'body' of 'kept' is NOT NULL"),
     ],
 )
-def test_log(engine: Engine, old: str, new: str, said: str) -> None:
+def test_log(engine: Engine, old: str, new: str, error: str) -> None:
     """A log that cannot be written is rejected, and the error names a remedy."""
     make_log(engine, old.split("|")[engine.dialect.name == "sqlite" and "|" in old], new)
-    check(engine, LOG, said)
+    check(engine, LOG, error)
     check(
         engine,
         LOG,
-        said and "Create it like hookrow_notifications in the output of `hookrow db sql`.",
+        error and "Create it like hookrow_notifications in the output of `hookrow db sql`.",
     )
 
 
 @ON_POSTGRES
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "error"),
     [
         ("id BIGSERIAL NOT NULL", "id bigint GENERATED ALWAYS AS IDENTITY", ""),
         ("fingerprint BYTEA", "fingerprint TEXT", "'fingerprint' of 'kept' is of the type TEXT"),
@@ -414,10 +414,10 @@ def test_log(engine: Engine, old: str, new: str, said: str) -> None:
         ("body TEXT", "body TEXT GENERATED ALWAYS AS ('') STORED", "is generated"),
     ],
 )
-def test_log_on_postgres(engine: Engine, old: str, new: str, said: str) -> None:
+def test_log_on_postgres(engine: Engine, old: str, new: str, error: str) -> None:
     """PostgreSQL converts no values, and ON CONFLICT needs a constraint that is not deferrable."""
     make_log(engine, old, new)
-    check(engine, LOG, said)
+    check(engine, LOG, error)
 
 
 @ON_POSTGRES
@@ -436,7 +436,7 @@ def test_indexes_of_a_log(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "error"),
     [
         ("", "", ""),
         ("_changes", "", "no table 'hookrow_suppression_changes' for the dates of changes."),
@@ -447,15 +447,15 @@ def test_indexes_of_a_log(engine: Engine) -> None:
         ("KEY (role, row_key)", "KEY (role)", "no unique index on just 'role' and 'row_key'."),
     ],
 )
-def test_dates(engine: Engine, old: str, new: str, said: str) -> None:
+def test_dates(engine: Engine, old: str, new: str, error: str) -> None:
     """Dates beside the log are verified if a role needs them; the error names a remedy."""
     make_log(engine, UNIQUE, UNIQUE)
     run(engine, f"DROP TABLE {DATES.split()[2]}", DATES.replace(old, new))
-    check(engine, LOG, said)
+    check(engine, LOG, error)
     check(
         engine,
         LOG,
-        said and "Create it like hookrow_suppression_changes in the output of `hookrow db sql`.",
+        error and "Create it like hookrow_suppression_changes in the output of `hookrow db sql`.",
     )
     dated = Role("people", {"suppression_changed_at": "deleted_at"})
     check(engine, replace(LOG, subscribers=dated), "")
@@ -476,7 +476,7 @@ OWN = "hookrow_notifications"
 
 
 @pytest.mark.parametrize(
-    ("statement", "log", "said"),
+    ("statement", "log", "error"),
     [
         (f"DROP TABLE {OWN}", OWN, f"no table '{OWN}' for the log. Run: hookrow db upgrade."),
         (f"ALTER TABLE {OWN} DROP COLUMN attempts", OWN, f"'{OWN}' lacks attempts. Run: hookrow"),
@@ -485,9 +485,9 @@ OWN = "hookrow_notifications"
         ("SELECT 1", "journal", "set Schema(log=None), or `log = false` in hookrow.toml."),
     ],
 )
-def test_log_of_hookrows_own(database_url: str, statement: str, log: str, said: str) -> None:
+def test_log_of_hookrows_own(database_url: str, statement: str, log: str, error: str) -> None:
     """The error names the command that creates the log, or the nearest name."""
     engine = connect(database_url)
     run(engine, *statement.split("; "))
-    check(engine, Schema(log=log), said)
+    check(engine, Schema(log=log), error)
     engine.dispose()
