@@ -30,9 +30,6 @@ PRIVATE = {
             "exitcode join kill parent_conn pid process start"
         ),
     },
-    "prometheus-client": {
-        "prometheus_client.values:ValueClass": "",
-    },
     "sqlalchemy": {
         "sqlalchemy.exc:DBAPIError": "instance",
     },

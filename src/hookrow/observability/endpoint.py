@@ -1,6 +1,6 @@
-"""The endpoint that Prometheus reads, and the counts that several processes share.
+"""The endpoint that Prometheus reads, and the metrics that several processes share.
 
-What is counted is in `metrics`.
+The metrics themselves are in `metrics`.
 """
 
 from __future__ import annotations
@@ -14,23 +14,26 @@ from hookrow.errors import MissingExtra
 from hookrow.http import Request, RequestHead, Response
 
 try:
-    from prometheus_client import CollectorRegistry, generate_latest, multiprocess
-    from prometheus_client.exposition import CONTENT_TYPE_LATEST
+    from prometheus_client import (
+        CONTENT_TYPE_LATEST,
+        CollectorRegistry,
+        generate_latest,
+        multiprocess,
+    )
 except ModuleNotFoundError as error:
     raise MissingExtra("hookrow.observability.endpoint", "metrics") from error
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""The environment variable with the folder in which processes share their counts, if they do.
+"""The environment variable with the folder in which processes share their metrics.
 
-prometheus_client reads it when it is imported:
-https://prometheus.github.io/client_python/multiprocess/
+prometheus_client reads it on import: https://prometheus.github.io/client_python/multiprocess/
 """
 
 
 class MetricsEndpoint:
     """A handler that returns the metrics in a registry, in Prometheus' text format.
 
-    If processes share their counts, it returns those of all processes.
+    If processes share their metrics, the response covers all of them.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -51,9 +54,9 @@ class MetricsEndpoint:
 
 @contextmanager
 def shared_counts() -> Iterator[None]:
-    """Let all processes started in the block share their counts in a temporary folder.
+    """Let all processes that start in the block share their metrics in a temporary folder.
 
-    A process that has already imported prometheus_client keeps separate counts.
+    A process that has already imported prometheus_client keeps metrics of its own.
     """
     with TemporaryDirectory(prefix="hookrow-metrics-") as folder:
         os.environ[FOLDER] = folder
@@ -64,6 +67,6 @@ def shared_counts() -> Iterator[None]:
 
 
 def forget_process(pid: int) -> None:
-    """Remove the gauges of a process that has ended, if processes share their counts."""
+    """Remove the gauges of a process that has ended, if processes share their metrics."""
     if FOLDER in os.environ:
         multiprocess.mark_process_dead(pid)  # type: ignore[no-untyped-call] # as above

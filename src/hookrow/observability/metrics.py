@@ -1,19 +1,16 @@
 """Prometheus metrics of a receiver; every name begins with `hookrow_`.
 
 The values of every label are known in advance: none is taken from a request, so that no
-request can add a time series. How Prometheus reads the metrics is in `endpoint`.
+request can add a time series. The endpoint that Prometheus reads is in `endpoint`.
 """
 
 from __future__ import annotations
 
 import collections
 import sqlite3
-from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import accumulate
-from math import inf
 from time import perf_counter, time
 from types import NoneType
 
@@ -34,10 +31,7 @@ from hookrow.stores import Conflict, Locked, Rejected, Unavailable
 from hookrow.stores.log import LogReader, Query
 
 try:
-    from prometheus_client import CollectorRegistry, Counter, Gauge
-    from prometheus_client.core import HistogramMetricFamily
-    from prometheus_client.registry import Collector
-    from prometheus_client.values import ValueClass
+    from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 except ModuleNotFoundError as error:
     raise MissingExtra("hookrow.observability.metrics", "metrics") from error
 
@@ -58,7 +52,7 @@ BEFORE_PARSING = (
     *(Refusal.NO_SUCH_PATH, Refusal.METHOD_NOT_ALLOWED, Refusal.UNAUTHENTIC),
     *(Refusal.TIMED_OUT, Refusal.LENGTH_REQUIRED, Refusal.TOO_LARGE),
 )
-"""Refusals of a request; all others are outcomes of a notification."""
+"""Refusals of a request. All other refusals are outcomes of a notification."""
 
 ATTEMPTS = {
     NoneType: "committed",
@@ -72,7 +66,7 @@ ATTEMPTS = {
 _FAULT = "fault"
 
 _UNREADABLE = (HookrowError, OSError, sqlite3.Error)
-"""Raised by a gauge if the database or the spool cannot be read: it keeps its last value."""
+"""Raised if the database or the spool cannot be read; the gauge then keeps its last value."""
 
 
 class Metrics(Observer):
@@ -95,11 +89,11 @@ class Metrics(Observer):
         self._newest_at = 0.0
 
     def start(self, gauges: Gauges) -> None:
-        """Keep the gauges, which `collect` reads."""
+        """Store the gauges, which `collect` reads."""
         self._source = gauges
 
     def collect(self) -> None:
-        """Set what changes without a notification, and count the matches of each secret."""
+        """Update the gauges, and count the matches of each secret."""
         source = self._source
         if source is None:
             return
@@ -118,22 +112,22 @@ class Metrics(Observer):
         self._refused[refusal].inc()
 
     def admitted(self, head: RequestHead) -> float:
-        """Return the time, by a clock that is never set back."""
+        """Return the time of a monotonic clock, in seconds."""
         del head
         return perf_counter()
 
     def begin_group(
         self, arrivals: Sequence[Arrival], contexts: Sequence[object | None]
     ) -> GroupEnd:
-        """Set the backlog; count the outcomes at the end."""
+        """Set the backlog; at the end of the group, count its outcomes."""
         if self._source is not None:
             self._backlog.set(self._source.backlog())
         return partial(self._end_group, arrivals, contexts)
 
     def attempted(self, arrivals: Sequence[Arrival], error: Exception | None) -> None:
-        """Count the attempt, and the size of a group that was committed."""
+        """Count the attempt; if it was committed, observe the size of the group."""
         if error is None:
-            self._group.observe_all([len(arrivals)])
+            self._group_size.observe(len(arrivals))
         self._attempts[ATTEMPTS.get(type(error), _FAULT)].inc()
 
     def late(self) -> None:
@@ -149,15 +143,13 @@ class Metrics(Observer):
         now = perf_counter()
         for result, count in collections.Counter(map(_result, arrivals, outcomes)).items():
             self._notifications[result].inc(count)
-        self._seconds.observe_all([now - began for began in contexts if isinstance(began, float)])
-        self._lag.observe_all(
-            # The provider's clock may be ahead.
-            [
-                max(0.0, (arrival.received_at - arrival.notification.at).total_seconds())
-                for arrival in arrivals
-                if arrival.notification is not None and arrival.notification.at is not None
-            ]
-        )
+        for began in contexts:
+            if isinstance(began, float):
+                self._seconds.observe(now - began)
+        for arrival in arrivals:
+            if arrival.notification is not None and arrival.notification.at is not None:
+                lag = (arrival.received_at - arrival.notification.at).total_seconds()
+                self._lag.observe(max(0.0, lag))  # the provider's clock may be ahead
         self._set_newest(arrivals[-1].received_at.timestamp())
 
     def _read_log(self, log: LogReader) -> None:
@@ -166,10 +158,10 @@ class Metrics(Observer):
             self._set_newest(entry.received_at.timestamp())
 
     def _set_newest(self, at: float) -> None:
-        """Set the time of the newest notification to the later one, but never to the future."""
+        """Set the time of the newest notification to `at` if it is later, never to the future."""
         now = time()
-        passed = [each for each in (at, self._newest_at) if each <= now]
-        self._newest_at = max(passed, default=now)
+        past = [each for each in (at, self._newest_at) if each <= now]
+        self._newest_at = max(past, default=now)
         self._newest.set(self._newest_at)
 
     def _count_secret_matches(self, matches: Mapping[int, int]) -> None:
@@ -220,7 +212,7 @@ class Metrics(Observer):
         )
 
     def _register_histograms(self, registry: CollectorRegistry) -> None:
-        histogram = partial(GroupHistogram, registry=registry)
+        histogram = partial(Histogram, registry=registry)
         self._seconds = histogram(
             "hookrow_answer_seconds",
             "Time from the arrival of a notification until its response is known.",
@@ -231,7 +223,7 @@ class Metrics(Observer):
             "Time from an event, by the provider's clock, until its notification arrived.",
             buckets=LAG_SECONDS,
         )
-        self._group = histogram(
+        self._group_size = histogram(
             "hookrow_group_size", "Notifications committed together.", buckets=GROUP_SIZES
         )
 
@@ -257,38 +249,6 @@ class Metrics(Observer):
             "Arrival of the newest notification, in seconds since 1970; 0 without notifications.",
             multiprocess_mode="livemax",
         )
-
-
-class GroupHistogram(Collector):
-    """A histogram without labels that records all observations of a group in one update.
-
-    If processes share their counts, each update writes to a file: one update for each
-    notification would be a tenth of its total cost.
-    """
-
-    def __init__(
-        self, name: str, text: str, *, buckets: Sequence[float], registry: CollectorRegistry
-    ) -> None:
-        self._name, self._text = name, text
-        self._bounds = (*buckets, inf)
-        self._labels = [*map(str, buckets), "+Inf"]
-        value = partial(ValueClass, "histogram", name)
-        self._buckets = [value(f"{name}_bucket", ("le",), (le,), text) for le in self._labels]
-        self._sum = value(f"{name}_sum", (), (), text)
-        registry.register(self)
-
-    def observe_all(self, amounts: Sequence[float]) -> None:
-        """Record the amounts."""
-        positions = collections.Counter(bisect_left(self._bounds, each) for each in amounts)
-        for position, count in positions.items():
-            self._buckets[position].inc(count)
-        self._sum.inc(sum(amounts))
-
-    def collect(self) -> Iterator[HistogramMetricFamily]:
-        """Return the observations of this process."""
-        counts = accumulate(bucket.get() for bucket in self._buckets)
-        buckets = list(zip(self._labels, counts, strict=True))
-        yield HistogramMetricFamily(self._name, self._text, buckets, self._sum.get())
 
 
 def _result(arrival: Arrival, outcome: Outcome) -> tuple[type, Refusal | None]:
