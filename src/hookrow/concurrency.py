@@ -1,36 +1,41 @@
-"""Background threads that repeat a task, and what a fork or the end of a thread requires."""
+"""Periodic tasks, and the clean-up after a fork, at the end of a thread and at exit."""
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Event, Lock, Thread, current_thread
+from time import monotonic
 from typing import Protocol
-from weakref import WeakSet
+from weakref import WeakSet, WeakValueDictionary
 
 log = logging.getLogger("hookrow")
 
 AT_THREAD_END: set[Callable[[], object]] = set()
 """Called in each of hookrow's threads when it ends or pauses, to close the thread's connections."""
 
+EXIT_TIMEOUT = 10.0
+"""In seconds; how long the exit of the interpreter waits for all objects of `close_at_exit`."""
+
 LONG_PAUSE = 10.0
-"""In seconds; during a longer pause, a thread keeps no connections."""
+"""In seconds; before a longer pause, a thread closes its connections."""
 
 RETRY_AFTER = 60.0
 """In seconds; the longest pause after a failure."""
 
 PAUSE = 0.05
-"""In seconds; the pause if a task has more to do, so that it does not block other work."""
+"""In seconds; the pause before a task continues unfinished work, so that other work can run."""
 
 
 class PeriodicTask:
     """Calls `work` in a separate thread every `seconds` seconds, once it is started.
 
-    The first call comes immediately, or with `later` after the first interval. If `work` returns
-    True, it has more to do and is called again after a short pause. If it raises, this is logged,
-    and the next call comes within a minute. A child process must start it again after a fork.
+    The first call is immediate or, with `later`, after the first interval. If `work` returns
+    True, it is unfinished and is called again after a short pause. Exceptions are logged, and the
+    next call follows within a minute. After a fork, a child process must start the task again.
     """
 
     _lock: Lock
@@ -49,7 +54,7 @@ class PeriodicTask:
         reset_after_fork(self)
 
     def start(self) -> bool:
-        """Start it, unless it runs or is closed; return False if the system has no thread left."""
+        """Start the task, unless it runs or is closed. Return False if no thread can be started."""
         with self._lock, suppress(RuntimeError):
             if self._thread is None and not self._closed:
                 thread = Thread(target=self._run, name=f"hookrow-{self._name}", daemon=True)
@@ -58,7 +63,7 @@ class PeriodicTask:
         return self._thread is not None or self._closed
 
     def close(self, timeout: float | None = None) -> None:
-        """Stop calling it; wait up to `timeout` seconds for a call that is in progress."""
+        """Stop the task; wait up to `timeout` seconds for a call that is in progress."""
         self._closed = True
         self._closing.set()
         if self._thread is not None and self._thread is not current_thread():
@@ -93,6 +98,15 @@ class Resettable(Protocol):
         """Return to the state after construction."""
 
 
+class Closable(Protocol):
+    """Owns a thread that has work to finish."""
+
+    closed: bool
+
+    def close(self, timeout: float) -> None:
+        """Finish the work; wait up to `timeout` seconds for it."""
+
+
 def reset_after_fork(thing: Resettable) -> None:
     """Reset an object in every child process that is forked during its lifetime.
 
@@ -101,13 +115,30 @@ def reset_after_fork(thing: Resettable) -> None:
     _resettable.add(thing)
 
 
+def close_at_exit(thing: Closable) -> None:
+    """Close an object when the interpreter exits, unless its owner has closed it.
+
+    Objects are closed in reverse order: a receiver's writer passes work to its hooks, which are
+    created before it. All of them together have `EXIT_TIMEOUT` seconds.
+    """
+    _closable[id(thing)] = thing
+
+
 def close_thread_connections() -> None:
     """Close the connections that belong to the current thread."""
     for callback in AT_THREAD_END:
         try:
             callback()
-        except Exception as error:  # noqa: BLE001 - of the host's database driver
+        except Exception as error:  # noqa: BLE001 - raised by the host's database driver
             log.warning("A thread could not close its connections: %s", type(error).__name__)
+
+
+@atexit.register
+def _close_all() -> None:
+    until = monotonic() + EXIT_TIMEOUT
+    for thing in reversed([*_closable.values()]):
+        if not thing.closed:
+            thing.close(max(until - monotonic(), 0.0))
 
 
 def _reset_all() -> None:
@@ -116,6 +147,7 @@ def _reset_all() -> None:
 
 
 _resettable: WeakSet[Resettable] = WeakSet()
+_closable: WeakValueDictionary[int, Closable] = WeakValueDictionary()
 
 if hasattr(os, "register_at_fork"):  # Windows has no fork
     os.register_at_fork(after_in_child=_reset_all)

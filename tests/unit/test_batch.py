@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from receiving import LIMIT
 
+from hookrow.concurrency import EXIT_TIMEOUT
 from hookrow.core.sizes import LARGEST_GROUP
-from hookrow.receiver.batch import EXIT_TIMEOUT, BatchWriter, QueueFull
+from hookrow.receiver.batch import BatchWriter, QueueFull
 from wire import eventually
 
 FALLBACK = -1
@@ -373,7 +374,7 @@ for number in range(3):
 @pytest.mark.parametrize("ends", [True, False])
 def test_at_exit_queues_are_finished_the_newest_writer_first(*, ends: bool) -> None:
     """All together for ten seconds, here shortened."""
-    shorter = "import hookrow.receiver.batch as batch; batch.EXIT_TIMEOUT = 0.5"
+    shorter = "import hookrow.concurrency as concurrency; concurrency.EXIT_TIMEOUT = 0.5"
     script = f"{shorter}\nENDS = {ends}\n{EXIT_SCRIPT}"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=LIMIT, check=True

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from threading import RLock
 from time import monotonic
+from traceback import format_tb
 from typing import Any
 
 from hookrow.concurrency import reset_after_fork
@@ -176,6 +177,11 @@ def describe_arrival(arrival: Arrival) -> str:
     recipient = mask_email(notification.recipient or "")
     # ASCII only, so that no control character breaks the line, and cut to 80 characters each.
     return f"{kind} {notification.message_id!a:.80} of {recipient!a:.80}{request}"
+
+
+def describe_bug(error: BaseException) -> str:
+    """Describe an unexpected exception by its type and place; its text may quote a notification."""
+    return f"{type(error).__name__}, a bug, raised at\n{''.join(format_tb(error.__traceback__))}"
 
 
 def request_ids(arrivals: Sequence[Arrival]) -> Sequence[str]:
