@@ -126,6 +126,14 @@ class LoopHandler(Handler, Protocol):
         """Pass the response to `reply`, once, at once or later, in the thread of this loop."""
 
 
+@runtime_checkable
+class RefusesBodies(Protocol):
+    """An optional part of a handler: creates or reports the responses to refused bodies."""
+
+    def refuse(self, head: RequestHead, refusal: Refusal) -> Response:
+        """Return the response to a request whose body was refused."""
+
+
 def endpoint_path(mount_path: str) -> str:
     """Return the path of the endpoint below a mount path, which may begin or end with slashes.
 
@@ -194,9 +202,8 @@ def oversized(head: RequestHead) -> bool:
 
 
 def refuse_body(handler: Handler, head: RequestHead, refusal: Refusal) -> Response:
-    """Return the response to a body that the host refuses; a handler may have a method `refuse`."""
-    custom: Callable[[RequestHead, Refusal], Response] | None = getattr(handler, "refuse", None)
-    return custom(head, refusal) if custom is not None else refuse(refusal)
+    """Return the response to a body that the host refuses: the handler's own, if it has one."""
+    return handler.refuse(head, refusal) if isinstance(handler, RefusesBodies) else refuse(refusal)
 
 
 _RECORDED = plain(200, "")

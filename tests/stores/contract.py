@@ -6,7 +6,6 @@ own tables forbid, is in classes of its own.
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
-from functools import partial
 from threading import Thread
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -29,7 +28,7 @@ from hookrow.core.notification import (
 from hookrow.core.notification import Rows as Found
 from hookrow.core.rules import lookup_keys
 from hookrow.core.schema import OTHERWISE
-from hookrow.receiver.recorder import GroupRecorder, is_reachable, keep_failed, record
+from hookrow.receiver.recorder import GroupRecorder, record
 from hookrow.stores import Store
 
 NOON = datetime(2026, 3, 4, 12, 0, 0, 123456, tzinfo=UTC)
@@ -102,13 +101,7 @@ def save(home: Home, change: Change) -> None:
 
 def insistent(store: Store, *, seconds: float = 5.0) -> GroupRecorder:
     """Return what records as a receiver without a spool does, with its error handling."""
-    return GroupRecorder(
-        partial(record, store),
-        keep_failed=partial(keep_failed, store),
-        reachable=partial(is_reachable, store),
-        spool=len,
-        seconds=seconds,
-    )
+    return GroupRecorder(store, bodies=True, seconds=seconds, spool=len)
 
 
 def statuses(outcomes: Sequence[Outcome]) -> list[int]:

@@ -167,7 +167,7 @@ def post(receiver: Receiver, payload: bytes | Mapping[str, Any]) -> Response:
 def queue(receiver: Receiver, payload: bytes | Mapping[str, Any]) -> Future[Response]:
     """Queue a request in a thread, and return when it waits in the queue."""
     future: Future[Response] = Future()
-    waiting = receiver._writer.waiting()
+    waiting = receiver._writers[0].waiting()
     Thread(target=lambda: future.set_result(post(receiver, payload)), daemon=True).start()
-    eventually(lambda: receiver._writer.waiting() > waiting)
+    eventually(lambda: receiver._writers[0].waiting() > waiting)
     return future

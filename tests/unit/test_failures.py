@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Sequence
 from itertools import repeat
+from typing import cast
 
 import pytest
 from receiving import NOON
@@ -18,7 +19,7 @@ from hookrow.core.notification import (
 )
 from hookrow.receiver import recorder as retry
 from hookrow.receiver.recorder import PAUSE_AFTER_OUTAGE, GroupRecorder
-from hookrow.stores import Conflict, Locked, Rejected, StoreError, Unavailable
+from hookrow.stores import Conflict, Locked, Rejected, Store, StoreError, Unavailable
 from hookrow.stores.timeouts import limited_to
 
 ADA = "ada@example.com"
@@ -48,12 +49,20 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-class Rig:
-    """Retries attempts that raise the given faults, one each time, and then record.
+@pytest.fixture(autouse=True)
+def _rig_as_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the recorder call the methods of a `Rig`, which it takes for its store."""
+    monkeypatch.setattr(retry, "record", Rig.record)
+    monkeypatch.setattr(retry, "keep_failed", Rig.keep_failed)
+    monkeypatch.setattr(retry, "is_reachable", lambda rig: rig.reachable)
 
-    With `poisoned` they raise the first fault for each group with one of these letters in it.
-    `asked`, `failed` and `spooled` have what was attempted ("+" stands for `skip_locked`), and
-    kept in the log and the spool.
+
+class Rig:
+    """Retries attempts that raise the given faults, one each time, and then succeed.
+
+    With `poisoned`, an attempt raises the first fault if its group has one of these letters.
+    `asked` lists the attempts ("+" stands for `skip_locked`), `failed` the letters that were
+    logged as failed, and `spooled` the groups that were spooled.
     """
 
     def __init__(
@@ -72,19 +81,22 @@ class Rig:
         self._poisoned = poisoned
         self._takes = takes
         self._log_fault = log_fault
+        self.reachable = reachable
         self.run = GroupRecorder(
-            self._attempt,
-            keep_failed=self._fail,
-            reachable=lambda: reachable,
-            spool=lambda arrivals: self.spooled.append(_names(arrivals)),
+            cast("Store", self),
+            bodies=True,
             seconds=seconds,
+            spool=lambda arrivals: self.spooled.append(_names(arrivals)),
         )
 
     def __call__(self, names: str) -> str:
-        """Return how a group ends that has a notification for each letter."""
+        """Record a group with a notification for each letter; return their outcomes."""
         return "".join(LETTERS[each] for each in self.run([_arrival(name) for name in names]))
 
-    def _attempt(self, arrivals: Sequence[Arrival], *, skip_locked: bool = False) -> list[Outcome]:
+    def record(
+        self, arrivals: Sequence[Arrival], *, skip_locked: bool, bodies: bool
+    ) -> list[Outcome]:
+        assert bodies
         names = _names(arrivals)
         self.asked.append(names + ("+" if skip_locked else ""))
         self._takes()
@@ -93,7 +105,8 @@ class Rig:
                 raise fault
         return [RECORDED] * len(arrivals)
 
-    def _fail(self, arrivals: Sequence[Arrival]) -> None:
+    def keep_failed(self, arrivals: Sequence[Arrival], *, bodies: bool) -> None:
+        assert bodies
         if self._log_fault is not None:
             raise self._log_fault
         self.failed += _names(arrivals)

@@ -25,7 +25,7 @@ from hookrow.core.log_entry import (
 )
 from hookrow.core.notification import Notification, Outcome, Refusal, Source, Unsupported
 from hookrow.core.rules import PROBE
-from hookrow.core.sizes import TEXT_PER_BYTE
+from hookrow.core.sizes import TEXT_PER_BYTE, largest_written_size, written_size
 
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -232,9 +232,9 @@ def test_all_fingerprints_of_a_second_lie_between_two() -> None:
 )
 def test_a_body_is_measured_by_the_longest_text_that_it_can_become(body: bytes, size: int) -> None:
     opened, suppressed = arrival(body=body), arrival(Suppressed("a", "m", None, "x" * 5), body)
-    assert rules.text_size(body) == rules.written_size(opened) == size
-    assert rules.written_size(suppressed) == size + 60  # in three rows
-    assert rules.largest_written_size(body) == size + 12 * len(body)
+    assert written_size(opened) == size
+    assert written_size(suppressed) == size + 60  # in three rows
+    assert largest_written_size(body) == size + 12 * len(body)
     assert (rules.held_size(opened), rules.held_size(suppressed)) == (len(body), len(body) + 20)
 
 
@@ -300,8 +300,8 @@ def test_no_text_is_larger_than_its_body_allows(body: bytes) -> None:
     """The recorder and the batch compare the bound, which takes no time, with their limits."""
     reason = body.decode(errors="replace")[: len(body)]
     for notification in (None, OPEN, Suppressed("a@b", None, NOON, reason)):
-        assert rules.written_size(arrival(notification, body)) <= TEXT_PER_BYTE * len(body)
+        assert written_size(arrival(notification, body)) <= TEXT_PER_BYTE * len(body)
 
 
 def test_the_largest_text_of_a_byte() -> None:
-    assert rules.largest_written_size(b"\xff" * 1000) == TEXT_PER_BYTE * 1000
+    assert largest_written_size(b"\xff" * 1000) == TEXT_PER_BYTE * 1000

@@ -214,7 +214,7 @@ def test_on_outcome_that_raises_affects_no_response(
     receiver = Host(Postmark(SECRET), people("ada"))
     assert receiver.record_directly(request(delivery("ada"))).status == 200
     [message] = caplog.messages
-    assert message.startswith("Receiver.on_outcome raised ValueError; responses are not affected.")
+    assert message.startswith("Receiver.on_outcome failed; responses are not affected: ValueError")
     assert ADA not in message
 
 

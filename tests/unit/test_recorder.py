@@ -9,9 +9,8 @@ import pytest
 from receiving import LIMIT, NOON, Database, dispatch, people
 
 from hookrow import Arrival, Delivered, Recorded
-from hookrow.core.log_entry import written_size
 from hookrow.core.notification import Refusal
-from hookrow.core.sizes import LARGEST_GROUP
+from hookrow.core.sizes import LARGEST_GROUP, written_size
 from hookrow.receiver import recorder as recording
 from hookrow.receiver.recorder import is_reachable, keep_failed, record
 from hookrow.stores import Conflict, Locked, Rejected, Unavailable

@@ -149,7 +149,7 @@ def test_retry_now_records_notifications_that_came_before_their_rows(site: Site)
 def test_without_a_log_nothing_is_parked_and_without_bodies_nothing_is_swept() -> None:
     with pytest.raises(ConfigurationError, match="Without a log"):
         receive(people(log=False)).retry_now("m-1")
-    with pytest.raises(ConfigurationError, match="Without a log"):
+    with pytest.raises(ConfigurationError, match="needs a log"):
         receive(people(log=False), sweep=True)
-    with pytest.raises(ConfigurationError, match="Without bodies"):
+    with pytest.raises(ConfigurationError, match="needs bodies"):
         receive(people(), sweep=True, keep_bodies=False)

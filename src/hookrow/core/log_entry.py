@@ -1,7 +1,7 @@
 """Log entries: one for each distinct authentic notification.
 
-Their rules belong here: the identity of a notification, the text that is stored of it, and the
-time of the next retry. No store, no clock.
+The rules of the log belong here: the identity of a notification, the text that is stored, how
+entries are merged, and the time of the next retry. No store, no clock.
 """
 
 from __future__ import annotations
@@ -37,30 +37,26 @@ from hookrow.core.rules import (
     is_message_id,
     is_probe,
 )
+from hookrow.core.sizes import WIDEST_CHARACTER
 
 PARKED_FOR = timedelta(days=3)
-"""How long after its arrival a notification that was not recorded is retried."""
+"""How long after its arrival a notification is retried."""
 
 SHORTEST_PAUSE = timedelta(minutes=1)
 LONGEST_PAUSE = timedelta(hours=1)
-
-_PLAIN = bytes(range(0x20, 0x7F)) + b"\t\n\r"
-"""Bytes that are escaped to at most two characters."""
-
-_WIDEST = 4
-"""In bytes; the largest size of a character, in UTF-8 and in memory (PEP 393)."""
+"""The shortest and the longest pause between two retries."""
 
 _DIGEST = 12
 """In bytes; the size of the digest in a fingerprint."""
 
 LONGEST_RECORD_TYPE = 64
-"""In characters; the longest of the provider's own has 18."""
+"""In characters; Postmark's longest record type has 18."""
 
 LONGEST_REASON = 64
-"""In characters; the longest of the provider's own has 17. The rows have a reason in full."""
+"""In characters; Postmark's longest reason has 17. The rows contain the whole reason."""
 
 LONGEST_PROVIDER = 32
-"""In characters; the longest name of a provider."""
+"""In characters."""
 
 RECORD_TYPES: Mapping[type[object], str] = {
     Delivered: "Delivery",
@@ -68,11 +64,11 @@ RECORD_TYPES: Mapping[type[object], str] = {
     Suppressed: "SubscriptionChange",
     Reactivated: "SubscriptionChange",
 }
-"""The provider's record type of each kind of notification."""
+"""Postmark's record type of each kind of notification."""
 
 
 class Result(Enum):
-    """The outcome of a notification as the log has it; a refusal has the same name."""
+    """The outcome of a notification in the log; a refusal has the name of its `Refusal`."""
 
     RECORDED = "recorded"
     SUBSCRIBER_NOT_FOUND = "subscriber_not_found"
@@ -83,18 +79,18 @@ class Result(Enum):
 
 
 PARKED = frozenset(Result) - {Result.RECORDED, Result.UNSUPPORTED}
-"""The results that a retry may change: the rows may be added, or the database may recover."""
+"""The results that a retry may change: missing rows may be added, a failing database recover."""
 
 
 class LogEntry(msgspec.Struct, frozen=True, gc=False):
     """One row of the log. Times are UTC.
 
-    `fingerprint` has 16 bytes. `attempts` counts its arrivals, the first at `received_at` and
-    the last at `last_received_at`; `ended_at` is the time of the result, `outcome` and `status`.
-    If it is parked, `retry_at` is the time of the next retry. `body` is the posted text, or None
-    if bodies are not stored. Only a suppression has a `reason`. `provider` is the name of the
-    sender, and `source` the origin of the arrival with this result; both are None in entries of
-    the first edition.
+    `fingerprint` has 16 bytes. `attempts` is the number of arrivals, the first at `received_at`
+    and the last at `last_received_at`; `outcome` and `status` are the latest result, and `ended_at`
+    is its time. `retry_at` is the time of the next retry if the notification is parked. `body` is
+    the posted text, or None if bodies are not stored. Only a suppression has a `reason`.
+    `provider` is the name of the provider, and `source` the origin of the arrival with this
+    result; both are None in entries of the first edition.
     """
 
     fingerprint: bytes
@@ -116,7 +112,7 @@ class LogEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class StoredEntry(LogEntry, frozen=True, gc=False):
-    """An entry as the log stores it, with its `id` and its first result."""
+    """An entry that is in the log, with its `id` and its first result."""
 
     id: int
     first_outcome: Result
@@ -132,11 +128,11 @@ def entries(
     *,
     bodies: bool = True,
 ) -> Sequence[LogEntry]:
-    """Return the log's entries for arrivals with these outcomes: one per fingerprint, sorted.
+    """Return the log entries of arrivals with these outcomes: one per fingerprint, sorted by it.
 
-    A statement cannot change a row twice, and every process has to lock the rows in the same
-    order. Without `bodies`, no body is stored, and so no notification can be retried. Probes,
-    which are always refused, have no entries.
+    A statement cannot change a row twice, and all processes must lock rows in the same order.
+    Without `bodies`, no body is stored, and no notification can be retried. Refused probes are
+    omitted.
     """
     merged: dict[bytes, LogEntry] = {}
     for arrival, outcome in zip(arrivals, outcomes, strict=True):
@@ -149,10 +145,10 @@ def entries(
 
 
 def merge_entries(earlier: E, later: LogEntry) -> E:
-    """Return the entry of a notification that arrived again: it has the later result.
+    """Return the entry of a notification that arrived again, with the later result.
 
-    If both results are "recorded", the time is that of the earlier one. Erased fields are filled
-    in again, except by a replay, which is no new arrival.
+    If both results are "recorded", the time of the earlier one is kept. A new arrival restores
+    erased fields; a replay does not.
     """
     arrived = later.attempts > 0
     end = earlier if earlier.outcome is later.outcome is Result.RECORDED else later
@@ -174,10 +170,10 @@ def merge_entries(earlier: E, later: LogEntry) -> E:
 
 
 def fingerprint(arrival: Arrival) -> bytes:
-    """Return 16 bytes that are equal if two notifications are the same.
+    """Return the 16 bytes that identify a notification.
 
-    They begin with the event's own second, in 32 bits, which keeps new entries together in an
-    index; 96 bits of BLAKE2b of the body follow.
+    The first 32 bits are the second of the event, which keeps new entries together in an index.
+    The other 96 bits are a BLAKE2b digest of the body.
     """
     if arrival.fingerprint is not None:
         return arrival.fingerprint
@@ -186,56 +182,33 @@ def fingerprint(arrival: Arrival) -> bytes:
 
 
 def second_of(at: datetime | None) -> bytes:
-    """Return the first 4 bytes of the fingerprint of an event at that time; zeros for None."""
+    """Return the first 4 bytes of the fingerprint of an event at this time; zeros for None."""
     return (min(max(int(at.timestamp()), 0), 0xFFFFFFFF) if at else 0).to_bytes(4)
 
 
 def fingerprints(at: datetime) -> tuple[bytes, bytes]:
-    """Return the lowest and the highest fingerprint of an event in that second."""
+    """Return the lowest and the highest fingerprint of events in the second of this time."""
     return second_of(at) + b"\x00" * _DIGEST, second_of(at) + b"\xff" * _DIGEST
 
 
 def held_size(arrival: Arrival) -> int:
-    """Return how many bytes an arrival takes in memory while it waits to be recorded."""
+    """Return the size of an arrival in memory, in bytes."""
     reason: str = getattr(arrival.notification, "reason", "")
-    return len(arrival.body) + _WIDEST * len(reason)
-
-
-def written_size(arrival: Arrival) -> int:
-    """Return an upper bound of the bytes that an arrival's text takes in statements.
-
-    Its body goes to the log, its reason to three rows.
-    """
-    reason: str = getattr(arrival.notification, "reason", "")
-    return text_size(arrival.body) + 3 * _WIDEST * len(reason)
-
-
-def largest_written_size(body: bytes) -> int:
-    """Return an upper bound of `written_size` for a body that has not been parsed."""
-    return text_size(body) + 3 * _WIDEST * len(body)
-
-
-def text_size(body: bytes) -> int:
-    """Return an upper bound of the bytes that a body's text takes, in memory or in a statement.
-
-    A control character is escaped to six characters, and a byte that is not UTF-8 to four or five.
-    """
-    width = 2 if body.isascii() else _WIDEST  # a statement doubles quotes and backslashes
-    return width * (len(body) + 3 * len(body.translate(None, _PLAIN)))
+    return len(arrival.body) + WIDEST_CHARACTER * len(reason)
 
 
 def retry_at(received_at: datetime, now: datetime) -> datetime | None:
-    """Return the time of the next retry of a notification; None if it is too old.
+    """Return the time of the next retry of a notification, or None if it is too old.
 
-    The pauses are 1, 2, 4 minutes and so on to an hour: each is the time since its arrival and a
-    minute.
+    The pause is the age of the notification and a minute, at most an hour: 1, 2, 4 minutes and
+    so on.
     """
     age = max(now - received_at, timedelta(0))
     return None if age >= PARKED_FOR else now + min(age + SHORTEST_PAUSE, LONGEST_PAUSE)
 
 
 def body_of(entry: LogEntry) -> bytes | None:
-    """Return the body as it was posted; None if it was not stored, or only escaped."""
+    """Return the posted body, or None if it was not stored or was escaped."""
     if entry.body is None:
         return None
     body = entry.body.encode()
@@ -244,22 +217,22 @@ def body_of(entry: LogEntry) -> bytes | None:
 
 
 def stored_record_type(text: str | None) -> str | None:
-    """Return a record type as the log stores it: escaped and cut."""
+    """Return the text that the log stores for a record type: escaped and truncated."""
     return text and _escape(text)[:LONGEST_RECORD_TYPE]
 
 
 def stored_message_id(text: str | None) -> str | None:
-    """Return a message id as the log stores it: escaped and cut."""
+    """Return the text that the log stores for a message id: escaped and truncated."""
     return text and _escape(text)[:LONGEST_MESSAGE_ID]
 
 
 def stored_recipient(text: str | None) -> str | None:
-    """Return an email as the log stores it: ASCII-lowered, escaped and cut."""
+    """Return the text that the log stores for an email: ASCII-lowered, escaped and truncated."""
     return text and _escape(fold(text))[:LONGEST_EMAIL]
 
 
 def quoted(address: str | None) -> Collection[str]:
-    """Return the texts, with quotes, that a body may contain for a stored recipient."""
+    """Return the JSON strings, with quotes, that a body may contain for a stored recipient."""
     text = f'"{address}"'
     return {text, text.encode().decode("ascii", "backslashreplace")}
 
@@ -295,7 +268,7 @@ def _entry(arrival: Arrival, outcome: Outcome, ended_at: datetime, *, bodies: bo
 
 
 def _is_retryable(arrival: Arrival) -> bool:
-    """Return whether a retry can succeed: the rows that it needs can exist."""
+    """Return whether a retry can succeed: the required rows can exist."""
     notification = arrival.notification
     if notification is None or not is_email(notification.recipient):
         return False
@@ -304,7 +277,7 @@ def _is_retryable(arrival: Arrival) -> bool:
 
 
 def _text(body: bytes) -> str:
-    """Return the body as text that every database can store."""
+    """Return the body as text that all databases can store."""
     if b"\0" in body:
         return _ascii(body)
     try:
@@ -314,9 +287,9 @@ def _text(body: bytes) -> str:
 
 
 def _ascii(body: bytes) -> str:
-    """Return a body that is no text, with NUL and all that is not ASCII escaped.
+    """Return a body that is not valid text, with NUL and all non-ASCII bytes escaped.
 
-    It is no JSON anyway, and one other character would make it four times as large in memory.
+    It is not valid JSON anyway, and a single wide character would quadruple its size in memory.
     """
     return body.replace(b"\0", rb"\x00").decode("ascii", "backslashreplace")
 
@@ -326,4 +299,4 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 _escape = partial(UNSTORABLE.sub, _escaped)
-"""Replaces the characters that no row can hold."""
+"""Escapes the characters that no database can store."""

@@ -1,4 +1,4 @@
-"""How many bytes may wait to be recorded, and how many one group may hold."""
+"""Sizes in bytes: limits of the queue and of a group, and the text written of an arrival."""
 
 from __future__ import annotations
 
@@ -6,26 +6,34 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import TypeVar
 
+from hookrow.core.notification import Arrival
+
 T = TypeVar("T")
 
 CAPACITY = 64 * 1024 * 1024
-"""In bytes; the most that waits to be recorded."""
+"""In bytes; the largest total size of the arrivals in the queue."""
 
 LARGEST_GROUP = 8 * 1024 * 1024
-"""In bytes; the longest text of a group's statements, unless a single item is longer.
+"""In bytes; the largest text of a group's statements, unless a single arrival is larger.
 
-A driver copies it about four times on its way to the database.
+A database driver holds about four copies of it.
 """
 
 TEXT_PER_BYTE = 28
-"""The largest possible size of the text that is written of an arrival, per byte of its body: 16 of
-the body in the log, and 4 of the reason in each of three rows. See `log_entry.written_size`."""
+"""The largest possible `written_size` of an arrival per byte of its body: 16 for the body in the
+log, and 4 for the reason in each of three rows."""
+
+WIDEST_CHARACTER = 4
+"""In bytes; the largest size of a character, in UTF-8 and in memory (PEP 393)."""
+
+_PLAIN = bytes(range(0x20, 0x7F)) + b"\t\n\r"
+"""Bytes that are escaped to at most two characters."""
 
 
 def leading(items: Iterable[T], size: Callable[[T], int], *, most: float = inf) -> list[T]:
     """Return the leading items that form one group.
 
-    They are at most `most`, and together at most `LARGEST_GROUP` bytes, but at least one if any.
+    A group has at most `most` items, and at most `LARGEST_GROUP` bytes unless it is a single item.
     """
     group: list[T] = []
     total = 0
@@ -37,3 +45,26 @@ def leading(items: Iterable[T], size: Callable[[T], int], *, most: float = inf) 
         if len(group) == most:
             break
     return group
+
+
+def written_size(arrival: Arrival) -> int:
+    """Return an upper bound of the text that is written of an arrival, in bytes.
+
+    Its body is written to the log, and its reason to three rows.
+    """
+    reason: str = getattr(arrival.notification, "reason", "")
+    return _text_size(arrival.body) + 3 * WIDEST_CHARACTER * len(reason)
+
+
+def largest_written_size(body: bytes) -> int:
+    """Return an upper bound of `written_size` for a body that has not been parsed."""
+    return _text_size(body) + 3 * WIDEST_CHARACTER * len(body)
+
+
+def _text_size(body: bytes) -> int:
+    """Return an upper bound of the size of a body's text, in memory or in a statement.
+
+    A control character is escaped to six characters, a byte that is not UTF-8 to four or five.
+    """
+    width = 2 if body.isascii() else WIDEST_CHARACTER  # a statement doubles quotes and backslashes
+    return width * (len(body) + 3 * len(body.translate(None, _PLAIN)))

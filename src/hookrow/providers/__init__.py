@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from hookrow.core.notification import Notification, Unsupported
 from hookrow.http import RequestHead
 
 Parse: TypeAlias = Callable[[bytes], Notification | None]
-"""A provider's parser, `Provider.parse`, for code that needs no secret."""
+"""The type of `Provider.parse`, for code that needs no secret."""
 
 
 class Provider(Protocol):
@@ -17,7 +17,7 @@ class Provider(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in the log, of at most 32 characters."""
+        """The provider's name in the log, at most 32 characters."""
 
     def authentic(self, head: RequestHead) -> bool:
         """Return whether the head proves that the provider sent the request."""
@@ -29,4 +29,18 @@ class Provider(Protocol):
         """Return the notification in a body, or None if it is not supported. Never raises."""
 
     def describe(self, body: bytes) -> Unsupported:
-        """Return what an unsupported body says, as far as it is readable. Never raises."""
+        """Return the readable fields of an unsupported body. Never raises."""
+
+
+@runtime_checkable
+class CountsMatches(Protocol):
+    """An optional part of a provider: counts the requests that each secret authenticated."""
+
+    @property
+    def matched(self) -> Mapping[int, int]:
+        """The number of requests by the position of the secret; 0 is the newest."""
+
+
+def secret_matches(provider: Provider) -> Mapping[int, int]:
+    """Return the counts of a provider; empty if it does not count."""
+    return provider.matched if isinstance(provider, CountsMatches) else {}

@@ -205,7 +205,7 @@ class BatchWriter(Generic[T, R]):
             close_thread_connections()
 
     def _write_group(self) -> bool:
-        """Write the next group; return False if the writer is closed and the queue is empty."""
+        """Write the next group, and keep no reference to it; return False if there is none."""
         group = self._next_group()
         if not group:
             return False

@@ -1,4 +1,4 @@
-"""Hooks: functions of the host, called after a notification was recorded or refused."""
+"""Hooks: functions of the host that are called after a notification was recorded or refused."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from hookrow.receiver.batch import BatchWriter, QueueFull
 log = logging.getLogger("hookrow")
 
 BACKLOG = 10_000
-"""The most calls of a hook that wait; further calls are dropped."""
+"""The largest number of calls that wait for a hook; further calls are dropped."""
 
 SLOW = 30.0
-"""In seconds. A call that takes longer is counted as hung, and logged at the next call."""
+"""In seconds; a call that takes longer counts as hung, and the next call logs this."""
 
 _ADVICE = (
     "Pass a plain function. To run a coroutine on an event loop of yours, call "
@@ -37,13 +37,13 @@ OutcomeT = TypeVar("OutcomeT", bound=Outcome)
 
 
 class Hook(Generic[OutcomeT]):
-    """Calls a function in a thread of its own, one call after the other.
+    """Calls a function in a separate thread, one call after the other.
 
-    An exception that the function raises is logged, and calls are dropped if it is too slow.
-    Neither affects a response. `failed`, `hung` and `left_out` count the calls.
+    Exceptions of the function are logged, and calls are dropped if it is too slow. Neither
+    affects a response. `failed`, `hung` and `left_out` count the calls.
 
-    Raises `ConfigurationError` for an async function. If a call of any other function returns an
-    awaitable or an async generator, it never runs: that is logged as an error and counted in
+    Raises `ConfigurationError` for an async function. If any other function returns an awaitable
+    or an async generator, which nothing would await, this is logged as an error and counted in
     `failed`.
     """
 
@@ -83,7 +83,7 @@ class Hook(Generic[OutcomeT]):
             log.warning(f"A call of {self._name} takes more than %s s.", SLOW)
 
     def close(self, timeout: float | None = None) -> None:
-        """Queue no more calls, and wait `timeout` seconds for the queued ones."""
+        """Accept no more calls; wait up to `timeout` seconds for the queued ones."""
         self._calls.close(timeout)
 
     def _call(self, calls: Sequence[tuple[Arrival, OutcomeT]]) -> Sequence[None]:
@@ -91,7 +91,7 @@ class Hook(Generic[OutcomeT]):
         self._began = monotonic()
         try:
             self._check(self._function(arrival, outcome))
-        except BaseException as error:  # noqa: BLE001 - the function is the host's, and may exit
+        except BaseException as error:  # noqa: BLE001 - the host's function may raise SystemExit
             self.failed += 1
             # Without a traceback, which may quote the notification.
             log.error(f"{self._name} raised %s.", type(error).__name__)
@@ -118,12 +118,12 @@ def _size(call: tuple[Arrival, Outcome]) -> int:
 
 
 def _is_async(function: Callable[..., object]) -> bool:
-    """Return whether a function is async. A wrapper is not: it may run the coroutine itself."""
+    """Return whether a function is async; a wrapper that runs a coroutine itself is not."""
     while isinstance(function, partial):
         function = function.func
     inner: Any = function
     return any(
         is_async(each)
-        for each in (inner, inner.__call__)  # of an instance or a class, it may be async
+        for each in (inner, inner.__call__)  # an instance's `__call__` may be async
         for is_async in (iscoroutinefunction, isasyncgenfunction)
     )

@@ -13,7 +13,7 @@ import msgspec
 
 from hookrow.core.notification import Arrival, Outcome, Refusal
 from hookrow.providers import Parse
-from hookrow.receiver.recorder import PATIENCE, record, retry_on_conflict
+from hookrow.receiver.recorder import RETRY_CONFLICTS_FOR, record, retry_on_conflict
 from hookrow.stores import Store
 
 ORIGIN = "Host"
@@ -57,6 +57,6 @@ def change_suppression(  # noqa: PLR0913 - keywords: the change, its author and 
         return Refusal.UNSUPPORTED.refused()
     arrival = Arrival(notification, body, at)
     [outcome] = retry_on_conflict(
-        partial(record, store, bodies=bodies), [arrival], until=monotonic() + PATIENCE
+        partial(record, store, bodies=bodies), [arrival], until=monotonic() + RETRY_CONFLICTS_FOR
     )
     return outcome

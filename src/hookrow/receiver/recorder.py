@@ -1,8 +1,8 @@
-"""Recording a group: find, decide and write in one transaction; and what follows if that fails.
+"""Records groups: finds, decides and writes in one transaction, and handles its failure.
 
-A failed transaction changed nothing. Each response is therefore either the outcome of a commit,
-or 503, after which the provider sends the notification again. It is kept nevertheless: in the
-log if the work failed, otherwise in the spool.
+A failed transaction changes nothing. Each response is therefore either the outcome of a commit,
+or 503, after which the provider sends the notification again. Until then, hookrow keeps it: in
+the log if the database failed on it, or in the spool if the database was unavailable.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from datetime import UTC, datetime
 from random import uniform
 from threading import Lock
 from time import monotonic, sleep
-from traceback import format_tb
 from typing import Protocol
 
 from hookrow.concurrency import reset_after_fork
-from hookrow.core.log_entry import LogEntry, entries, written_size
+from hookrow.core.log_entry import LogEntry, entries
 from hookrow.core.notification import Arrival, Outcome, Refusal
 from hookrow.core.rules import affected_rows, decide, fail, fail_locked, lookup_keys, merge
-from hookrow.core.sizes import LARGEST_GROUP, TEXT_PER_BYTE
-from hookrow.observability.logging import describe_arrival, request_ids
+from hookrow.core.sizes import LARGEST_GROUP, TEXT_PER_BYTE, written_size
+from hookrow.observability.logging import describe_arrival, describe_bug, request_ids
+from hookrow.observability.observer import Observer
 from hookrow.stores import Conflict, Locked, Rejected, Store, StoreError
 from hookrow.stores.timeouts import LOCK_TIMEOUT, STORE_DEADLINE, left
 
 PAUSES = (0.01, 0.03, 0.1, 0.3)
-"""In seconds; the pauses before a group that conflicted with another one is tried again."""
+"""In seconds; the pauses before the retries of a group that conflicted with another one."""
 
-PATIENCE = 5.0
-"""In seconds; how long manual operations retry on conflict."""
+RETRY_CONFLICTS_FOR = 5.0
+"""In seconds; how long replays and manual operations retry on conflict."""
 
 PAUSE_AFTER_OUTAGE = 1.0
-"""In seconds; how long a store that could not be reached is not used."""
+"""In seconds; after an outage, groups are refused for this time without an attempt."""
 
 OUTAGE = 3
-"""After so many unavailable outcomes in succession, the rest of the group is not tried."""
+"""After so many unavailable outcomes in succession, the rest of the group is not attempted."""
 
 _UNAVAILABLE = Refusal.UNAVAILABLE.refused()
 
@@ -48,9 +48,9 @@ def record(
 ) -> list[Outcome]:
     """Record a group in one transaction: find its rows, decide on each arrival, write the changes.
 
-    With `skip_locked`, arrivals whose rows are locked fail instead of waiting. The log, if there
-    is one, keeps all arrivals, with or without their `bodies`. Raises a `StoreError`; nothing is
-    changed then.
+    With `skip_locked`, arrivals whose rows are locked fail instead of waiting. All arrivals are
+    added to the log, if there is one, with or without their `bodies`. Raises a `StoreError` if the
+    transaction fails and changes nothing.
     """
     with _one_large(arrivals), store.transaction(skip_locked=skip_locked) as transaction:
         rows = transaction.find(lookup_keys(arrivals))
@@ -112,28 +112,28 @@ def retry_on_conflict(
 
 
 class GroupRecorder:
-    """Records a group, and after a failure retries it, splits it or refuses it.
+    """Records groups, and after a failure retries, splits or refuses them.
 
-    No attempt begins `seconds` after the first one. Arrivals on which the store fails are passed to
-    `keep_failed`, which may raise a `StoreError`; those that cannot be recorded because the
-    store is unavailable are passed to `spool`. If the store is unavailable to a group but
-    `reachable`, some of the arrivals must be the cause: they are recorded one by one.
+    No attempt begins `seconds` after the first one. Arrivals on which the store fails are logged
+    as failed, with or without their `bodies`. `spool` receives those that cannot be recorded
+    because the store is unavailable. If the store can be reached, but fails on a group as if it
+    were unavailable, the arrivals are recorded one by one, because some of them must be the cause.
     """
 
     def __init__(
         self,
-        attempt: Attempt,
+        store: Store,
         *,
-        keep_failed: Callable[[Sequence[Arrival]], object],
-        reachable: Callable[[], bool],
-        spool: Callable[[Sequence[Arrival]], object],
+        bodies: bool,
         seconds: float,
+        spool: Callable[[Sequence[Arrival]], object],
+        observer: Observer | None = None,
     ) -> None:
-        self._attempt = attempt
-        self._keep_failed = keep_failed
-        self._reachable = reachable
-        self._spool = spool
+        self._store = store
+        self._bodies = bodies
         self._seconds = seconds
+        self._spool = spool
+        self._observer = observer
         self._paused_until = 0.0
 
     def __call__(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
@@ -154,15 +154,26 @@ class GroupRecorder:
             _log_rejected(arrivals[0], error)
         except StoreError as error:
             return self._after_outage(arrivals, until, error)
-        except Exception as error:  # noqa: BLE001 - a 503 loses nothing, whatever it is
-            place = "".join(format_tb(error.__traceback__))
-            self._pause(arrivals, f"{type(error).__name__}, a bug, raised at\n{place}")
+        except Exception as error:  # noqa: BLE001 - the notification is kept, and sent again after 503
+            self._pause(arrivals, describe_bug(error))
         return self._failed(arrivals, until)
+
+    def _attempt(self, arrivals: Sequence[Arrival], *, skip_locked: bool = False) -> list[Outcome]:
+        """Record a group, and report the attempt to the observer."""
+        try:
+            outcomes = record(self._store, arrivals, skip_locked=skip_locked, bodies=self._bodies)
+        except Exception as error:
+            if self._observer is not None:
+                self._observer.attempted(arrivals, error)
+            raise
+        if self._observer is not None:
+            self._observer.attempted(arrivals, None)
+        return outcomes
 
     def _after_outage(
         self, arrivals: Sequence[Arrival], until: float, error: StoreError
     ) -> list[Outcome]:
-        if monotonic() > until or not self._reachable():
+        if monotonic() > until or not is_reachable(self._store):
             self._pause(arrivals, str(error))
         elif len(arrivals) > 1:
             return self._record_singly(arrivals, until)
@@ -183,7 +194,7 @@ class GroupRecorder:
         if monotonic() > until:
             return self._unavailable(arrivals)
         try:
-            self._keep_failed(arrivals)
+            keep_failed(self._store, arrivals, bodies=self._bodies)
         except Exception as error:  # noqa: BLE001 - the spool can still keep them
             log.error("The log cannot be written: %s: %s", type(error).__name__, error)
             self._spool(arrivals)
@@ -229,9 +240,9 @@ def _log_entries(
 
 
 class _LargeArrivals:
-    """Lets one thread at a time write an arrival whose text is larger than a group's.
+    """Lets one thread at a time write an arrival whose text is larger than `LARGEST_GROUP`.
 
-    The text takes some 50 MiB on its way to the database.
+    Such a text takes about 50 MiB of memory on its way to the database.
     """
 
     _lock: Lock
@@ -242,8 +253,8 @@ class _LargeArrivals:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Wait until no other thread writes one. Raises `Locked` if that takes too long."""
-        lock = self._lock  # a child process has another
+        """Wait until no other thread writes one. Raises `Locked` after the lock timeout."""
+        lock = self._lock  # `reset` replaces it in a child process
         if not lock.acquire(timeout=max(min(left(), LOCK_TIMEOUT), 0)):
             raise Locked("Another large notification is being written.")
         try:
@@ -252,7 +263,7 @@ class _LargeArrivals:
             lock.release()
 
     def reset(self) -> None:
-        """Create a lock that is free."""
+        """Replace the lock, which may be locked."""
         self._lock = Lock()
 
 
@@ -261,7 +272,7 @@ _no_lock = nullcontext()
 
 
 def _one_large(arrivals: Sequence[Arrival]) -> AbstractContextManager[None]:
-    """Return the lock for a single large arrival, or none."""
+    """Return the lock for large arrivals if the group is one, otherwise no lock."""
     if len(arrivals) != 1 or len(arrivals[0].body) * TEXT_PER_BYTE <= LARGEST_GROUP:
         return _no_lock
     return _large_arrivals.locked() if written_size(arrivals[0]) > LARGEST_GROUP else _no_lock

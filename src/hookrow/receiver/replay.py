@@ -16,13 +16,19 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from hookrow.core.log_entry import StoredEntry, body_of, written_size
+from hookrow.core.log_entry import StoredEntry, body_of
 from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, RowId, Source
 from hookrow.core.rules import affected_rows, decide, fail, lookup_keys, merge
-from hookrow.core.sizes import leading
+from hookrow.core.sizes import leading, written_size
 from hookrow.observability.logging import describe_arrival
 from hookrow.providers import Parse
-from hookrow.receiver.recorder import PATIENCE, Attempt, keep_failed, record, retry_on_conflict
+from hookrow.receiver.recorder import (
+    RETRY_CONFLICTS_FOR,
+    Attempt,
+    keep_failed,
+    record,
+    retry_on_conflict,
+)
 from hookrow.stores import Conflict, Locked, State, Store, StoreError, Unavailable
 from hookrow.stores.log import LogReader, Query
 
@@ -117,7 +123,7 @@ def _replay_group(store: Store, arrivals: Sequence[Arrival], *, bodies: bool) ->
     attempt = partial(record, store, bodies=bodies)
     try:
         outcomes = retry_on_conflict(
-            attempt, arrivals, until=monotonic() + PATIENCE, skip_locked=True
+            attempt, arrivals, until=monotonic() + RETRY_CONFLICTS_FOR, skip_locked=True
         )
     except (Conflict, Locked, Unavailable):
         raise
@@ -150,7 +156,7 @@ def _retry_locked(
     if locked:
         with suppress(StoreError):  # the log has them as failed already
             again = [replace(arrivals[n], attempts=0) for n in locked]
-            retried = retry_on_conflict(attempt, again, until=monotonic() + PATIENCE)
+            retried = retry_on_conflict(attempt, again, until=monotonic() + RETRY_CONFLICTS_FOR)
             for n, outcome in zip(locked, retried, strict=True):
                 outcomes[n] = outcome
     return outcomes

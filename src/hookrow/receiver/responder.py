@@ -1,4 +1,4 @@
-"""From a group of arrivals to its responses: recording, the spool, and reports of what happened."""
+"""Turns groups of arrivals into responses: records, spools, logs and notifies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
-from traceback import format_tb
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -14,13 +13,13 @@ from msgspec.structs import replace
 from hookrow.core.notification import Arrival, Outcome, Refusal, Refused
 from hookrow.core.rules import fail, is_probe
 from hookrow.http import Response, refuse, respond
-from hookrow.observability.logging import log_group, request_ids
+from hookrow.observability.logging import describe_bug, log_group, request_ids
 from hookrow.observability.observer import Observer
-from hookrow.receiver.recorder import Attempt, GroupRecorder, is_reachable, keep_failed, record
+from hookrow.receiver.recorder import GroupRecorder
 from hookrow.stores import Store
 
 OutcomeCallback: TypeAlias = Callable[[Arrival, Outcome], object]
-"""Called with each arrival that was processed, after the commit."""
+"""Called with each processed arrival and its outcome, after the commit."""
 
 log = logging.getLogger("hookrow")
 
@@ -28,8 +27,9 @@ log = logging.getLogger("hookrow")
 class Responder:
     """Records groups of arrivals and returns their responses.
 
-    `keep_bodies` and `deadline` are those of the receiver, `spool` keeps arrivals while the
-    database is unavailable. `on_outcome` is None if nothing needs the outcomes.
+    `keep_bodies`, in the log, and `deadline`, in seconds, are options of the receiver. `spool`
+    keeps arrivals while the database is unavailable. `on_outcome` is None if nothing uses the
+    outcomes.
     """
 
     def __init__(
@@ -43,16 +43,12 @@ class Responder:
         on_outcome: OutcomeCallback | None,
     ) -> None:
         self._deadline = deadline
-        self._spool = spool or _leave
+        self._spool = spool or _discard
         self._observer = observer
         self._on_outcome = on_outcome
         self._parks = store.log is not None and keep_bodies
         self._recorder = GroupRecorder(
-            _attempt(store, observer, bodies=keep_bodies),
-            keep_failed=partial(keep_failed, store, bodies=keep_bodies),
-            reachable=partial(is_reachable, store),
-            spool=self._spool,
-            seconds=deadline,
+            store, bodies=keep_bodies, seconds=deadline, spool=self._spool, observer=observer
         )
 
     def respond(self, arrivals: Sequence[Arrival]) -> list[Response]:
@@ -67,18 +63,18 @@ class Responder:
             self.notify(arrivals, outcomes)
         return [respond(outcome) for outcome in outcomes]
 
-    def put_off(self, arrivals: Sequence[Arrival]) -> list[Response]:
-        """Keep arrivals in the spool, because the queue is full."""
+    def spool_overflow(self, arrivals: Sequence[Arrival]) -> list[Response]:
+        """Spool and refuse arrivals because the queue is full."""
         self._spool(arrivals)
-        return self.turn_away(arrivals)
+        return self.refuse_overflow(arrivals)
 
-    def keep_rest(self, arrivals: Sequence[Arrival]) -> None:
-        """Spool the arrivals that may not be recorded when the receiver stops."""
+    def spool_rest(self, arrivals: Sequence[Arrival]) -> None:
+        """Spool the arrivals that are not recorded when the receiver stops."""
         if arrivals:
             log.warning(f"Stopped before {len(arrivals)} notifications were recorded.")
             self._spool(arrivals)
 
-    def turn_away(self, arrivals: Sequence[Arrival]) -> list[Response]:
+    def refuse_overflow(self, arrivals: Sequence[Arrival]) -> list[Response]:
         """Refuse arrivals because the queue is full or closed. No hook is called."""
         log.warning(
             "The queue is full or closed; returned 503 (request %s).",
@@ -88,7 +84,7 @@ class Responder:
         return self._refuse(arrivals, Refusal.UNAVAILABLE)
 
     def refuse_unsupported(self, arrival: Arrival) -> Response:
-        """Refuse an unsupported notification immediately, because no log has to keep it."""
+        """Refuse an unsupported notification without queueing it, because there is no log."""
         [response] = self._refuse([arrival], Refusal.UNSUPPORTED)
         self.notify([arrival], [Refusal.UNSUPPORTED.refused()])
         return response
@@ -100,7 +96,7 @@ class Responder:
     def _observed(
         self, work: Callable[[Sequence[Arrival]], list[Outcome]], arrivals: Sequence[Arrival]
     ) -> list[Outcome]:
-        """Work on a group, and report it to the observer and, at debug level, to the log."""
+        """Process a group with `work`, and report it to the observer and the debug log."""
         end_group, began = None, perf_counter()
         if self._observer is not None:
             end_group = self._observer.begin_group(arrivals, [each.context for each in arrivals])
@@ -111,7 +107,7 @@ class Responder:
         return outcomes
 
     def _spool_failed(self, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> None:
-        """Keep in the spool what failed, if no log can retry it; a log has counted the attempt."""
+        """Spool the failed arrivals, which no log can retry; their attempts are counted already."""
         failed = [
             replace(arrival, attempts=0)
             for arrival, outcome in zip(arrivals, outcomes, strict=True)
@@ -121,7 +117,7 @@ class Responder:
             self._spool(failed)
 
     def notify(self, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> None:
-        """Report outcomes to the host, but no 503, after which the notification comes again."""
+        """Call `on_outcome`, except for a 503: the provider sends the notification again."""
         if self._on_outcome is None:
             return
         for arrival, outcome in zip(arrivals, outcomes, strict=True):
@@ -129,16 +125,13 @@ class Responder:
                 case Refused(Refusal.FAILED | Refusal.UNAVAILABLE):
                     continue
                 case Refused() if is_probe(arrival):
-                    continue  # `hookrow check URL` is refused on purpose
+                    continue  # `hookrow check URL` expects the refusal
             try:
                 self._on_outcome(arrival, outcome)
-            except Exception as error:  # noqa: BLE001 - a subclass of the host
-                place = "".join(format_tb(error.__traceback__))  # its text may quote the arrival
+            except Exception as error:  # noqa: BLE001 - raised by a subclass of the host
                 log.error(
-                    "Receiver.on_outcome raised %s; responses are not affected. "
-                    "It was raised at\n%s",
-                    type(error).__name__,
-                    place,
+                    "Receiver.on_outcome failed; responses are not affected: %s",
+                    describe_bug(error),
                 )
 
     def on_late(self, arrival: Arrival) -> None:
@@ -153,32 +146,12 @@ class Responder:
         )
 
 
-def _attempt(store: Store, observer: Observer | None, *, bodies: bool) -> Attempt:
-    """Return the attempt to record a group, reported to the observer if there is one."""
-    attempt = partial(record, store, bodies=bodies)
-    if observer is None:
-        return attempt
-
-    def observed_attempt(
-        arrivals: Sequence[Arrival], *, skip_locked: bool = False
-    ) -> list[Outcome]:
-        try:
-            outcomes = attempt(arrivals, skip_locked=skip_locked)
-        except Exception as error:
-            observer.attempted(arrivals, error)
-            raise
-        observer.attempted(arrivals, None)
-        return outcomes
-
-    return observed_attempt
-
-
-def _leave(arrivals: Sequence[Arrival]) -> None:
-    """Leave it to the provider to send the arrivals again, because there is no spool."""
+def _discard(arrivals: Sequence[Arrival]) -> None:
+    """Do nothing, because there is no spool: the provider sends the arrivals again."""
 
 
 def unavailable(arrival: Arrival) -> Response:
-    """Return 503, or 422 to an unsupported notification."""
+    """Return 503, or 422 for an unsupported notification."""
     return _UNAVAILABLE if arrival.notification else _UNSUPPORTED
 
 

@@ -15,9 +15,9 @@ from datetime import datetime
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from pathlib import Path
 
-from hookrow.core.log_entry import fingerprint, largest_written_size
+from hookrow.core.log_entry import fingerprint
 from hookrow.core.notification import Arrival
-from hookrow.core.sizes import leading
+from hookrow.core.sizes import largest_written_size, leading
 from hookrow.errors import ConfigurationError
 from hookrow.stores.timeouts import left
 
