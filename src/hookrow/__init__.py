@@ -1,15 +1,15 @@
 """A webhook becomes a row: email providers' notifications, recorded on your own tables.
 
-This is all that a host needs beside a store (`hookrow.stores`) and a host module
-(`hookrow.asgi`, `hookrow.wsgi`). Importing it loads nothing else: each name is imported when it
-is first used (PEP 562), and that loads msgspec and the standard library, no more.
+A host also needs a store (`hookrow.stores`) and a host module (`hookrow.asgi`, `hookrow.wsgi`).
+Each name is imported when it is first used (PEP 562), and requires only msgspec and the standard
+library.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 
-TYPE_CHECKING = False  # type checkers take it as true; to import it from typing costs 5 ms
+TYPE_CHECKING = False  # true for type checkers; importing it from typing takes 5 ms
 if TYPE_CHECKING:
     from hookrow.core.notification import (
         Arrival,
@@ -83,7 +83,7 @@ _MODULES = {
 """The module of each public name."""
 
 
-if not TYPE_CHECKING:  # else type checkers would accept any name
+if not TYPE_CHECKING:  # otherwise type checkers would accept any name
 
     def __getattr__(name: str) -> object:
         """Import a public name when it is first used."""
@@ -93,5 +93,5 @@ if not TYPE_CHECKING:  # else type checkers would accept any name
         return value
 
     def __dir__() -> list[str]:
-        """Return all loaded names, and the public names that are not loaded yet."""
+        """Return the loaded names and the public names."""
         return sorted({*globals(), *__all__})

@@ -38,12 +38,12 @@ _SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 class RequestHead(msgspec.Struct, frozen=True):
     """Everything in a request except its body.
 
-    `path` is the decoded path as the host received it, `root` the part of it that belongs to
-    the host's mount (ASGI's `root_path`, WSGI's `SCRIPT_NAME`), and `query` the query string,
-    not decoded. Header values are bytes as they were received. `secure` is True if, as far as
-    the host knows, the request was sent over https. `request_id` identifies the request in the log
-    and in the response. `context` holds values that a handler computes in `admit` and reuses
-    in its call; the key is the handler itself.
+    `path` is the decoded path that the host received, `root` the part of it that belongs to the
+    host's mount (ASGI's `root_path`, WSGI's `SCRIPT_NAME`), and `query` the query string, not
+    decoded. Header values are the received bytes. `secure` is True if the host knows that the
+    request was sent over https. `request_id` identifies the request in the log and in the
+    response. `context` holds values that a handler computes in `admit` and reuses in its call;
+    the key is the handler itself.
     """
 
     method: str
@@ -123,7 +123,7 @@ class LoopHandler(Handler, Protocol):
     def submit(
         self, request: Request, loop: AbstractEventLoop, reply: Callable[[Response], object]
     ) -> None:
-        """Pass the response to `reply`, once, at once or later, in the thread of this loop."""
+        """Call `reply` with the response exactly once, now or later, in the thread of the loop."""
 
 
 @runtime_checkable
@@ -137,7 +137,7 @@ class RefusesBodies(Protocol):
 def endpoint_path(mount_path: str) -> str:
     """Return the path of the endpoint below a mount path, which may begin or end with slashes.
 
-    Raises `ConfigurationError` for a mount path that no request can have.
+    Raises `ConfigurationError` if no request can have the mount path.
     """
     mount = mount_path.strip("/")
     if any(letter in "?#%" or letter.isspace() for letter in mount):
@@ -150,13 +150,13 @@ def endpoint_path(mount_path: str) -> str:
 def request_id(headers: Sequence[tuple[bytes, bytes]]) -> str:
     """Return the id in the request's header if it is short and safe to log, otherwise a new id.
 
-    An id is not a secret, and does not authenticate anything.
+    An id is not a secret and does not authenticate the request.
     """
     found = None
     for name, value in headers:
         if name.lower() == b"x-request-id":
             if found is not None:
-                break  # it is repeated
+                break  # the header is repeated
             found = value
     else:
         if found is not None and _SAFE_ID.fullmatch(found):
@@ -191,7 +191,7 @@ def declared_length(head: RequestHead) -> int | None:
     digits = head.header("content-length") or b""
     if not digits.isdigit():
         return None
-    # Python refuses to parse thousands of digits; the first 20 are too large already.
+    # Python does not parse thousands of digits; a number of 20 digits is too large anyway.
     return int(digits.lstrip(b"0")[:20] or b"0")
 
 

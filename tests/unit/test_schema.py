@@ -135,11 +135,11 @@ MAILS = Role("mails")
     [
         ({"log": ""}, "The log needs a table"),
         ({"subscribers": Role("")}, "'subscribers' needs a table"),
-        ({"subscribers": None}, r"'subscribers' is None: write Role\('a_table'\)"),
-        ({"messages": "mails"}, r"'messages' is 'mails': write Role\('a_table'\)"),
+        ({"subscribers": None}, r"'subscribers' is None: use Role\('a_table'\)"),
+        ({"messages": "mails"}, r"'messages' is 'mails': use Role\('a_table'\)"),
         (
             {"subscribers": Role("people", where={"tenant": 1.5})},  # type: ignore[dict-item]
-            "'subscribers' hides rows by 'tenant', and not by text, .* but by 1.5",
+            "'subscribers' has 1.5 for 'tenant' in `where`: use a string, an integer, True,",
         ),
         (
             {"subscribers": Role("people", {"emial": "address"})},
@@ -148,35 +148,35 @@ MAILS = Role("mails")
         ({"dispatches": Role("sends", {"zzz": "x"})}, r"'dispatches' has no column 'zzz'\.$"),
         (
             {"dispatches": Role("sends", {"delivered_at": "at", "opened_at": "at"})},
-            "'dispatches' names the column 'at' twice, for delivered_at and for opened_at: name an",
+            "'dispatches' uses the column 'at' for both delivered_at and opened_at: map one",
         ),
         (
             {
                 "dispatches": Role("s", {"provider_message_id": "message_id"}),
                 "messages": Role("mails"),
             },
-            "'message_id' twice, for provider_message_id and for message_id: name another",
+            "'message_id' for both provider_message_id and message_id: map one",
         ),
         ({"subscribers": Role("p", {"suppression_reason": ""})}, "column 'suppression_reason'"),
         (
             {"dispatches": Role("s", {"list_id": "audience"}), "messages": MAILS},
-            "have a list, and messages",
+            "mapped in the dispatches and in the messages",
         ),
         (
             {"dispatches": Role("s", {"message_id": None}), "messages": MAILS},
-            "need the column 'message_id'",
+            "With `messages`, the dispatches need the column 'message_id'",
         ),
-        ({"subscriptions": None, "messages": MAILS}, "of which there are none"),
-        ({"reasons": {"HardBounce": 1}}, "need one for all others"),
-        ({"reasons": {"HardBounce": 1, "*": "other"}}, "some are text and some are numbers"),
+        ({"subscriptions": None, "messages": MAILS}, "`messages` needs `subscriptions`"),
+        ({"reasons": {"HardBounce": 1}}, "has integers: add one for all others"),
+        ({"reasons": {"HardBounce": 1, "*": "other"}}, "has strings and integers: use only one"),
         (
             {"subscribers": Role("people", fold="upper")},  # type: ignore[arg-type]
-            "write ascii, lower, exact or citext",
+            "has fold='upper': use ascii, lower, exact or citext",
         ),
-        ({"dispatches": Role("sends", fold="lower")}, "no email"),
+        ({"dispatches": Role("sends", fold="lower")}, "has no email: omit `fold`"),
         (
             {"subscribers": Role("p", empty="none")},
-            "empty='none', which is not the empty text: write",
+            "empty='none', which is not the empty text: use",
         ),
         (
             {"dispatches": Role("s", {"suppression_reason": None}, empty="")},
@@ -185,11 +185,11 @@ MAILS = Role("mails")
         ({"messages": Role("m", empty="")}, "'messages' has empty='', but no column"),
         (
             {"subscribers": Role("p", empty=""), "reasons": {"*": 9}},
-            "but the reasons are numbers",
+            "but `reasons` has integers",
         ),
         (
             {"subscribers": Role("p", empty=""), "reasons": {"Spam": ""}},
-            "which `reasons` has for a reason",
+            "which is also a value in `reasons`",
         ),
         (
             {"subscribers": Role("t", {"suppressed_at": "at"}, where={"at": None})},

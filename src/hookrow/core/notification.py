@@ -15,14 +15,14 @@ from uuid import UUID
 import msgspec
 
 Key: TypeAlias = int | str | UUID
-"""The primary key of a row, of whatever type its table has."""
+"""The primary key of a row; its type depends on the table."""
 
 
 class Delivered(msgspec.Struct, frozen=True, gc=False):
     """The provider handed the message to the recipient's mail server at `at` (UTC).
 
-    In this and the other notifications, `recipient` and `message_id` are None if the payload
-    had no string for them.
+    In all notifications, `recipient` and `message_id` are None if the payload contains no string
+    for them.
     """
 
     recipient: str | None
@@ -39,9 +39,9 @@ class Opened(msgspec.Struct, frozen=True, gc=False):
 
 
 class Suppressed(msgspec.Struct, frozen=True, gc=False):
-    """The provider no longer sends to the recipient, for the `reason` that it gives.
+    """The provider no longer sends to the recipient, for this `reason`.
 
-    `at` (UTC) is None if the payload had no time.
+    `at` (UTC) is None if the payload contains no time.
     """
 
     recipient: str | None
@@ -62,7 +62,7 @@ Notification: TypeAlias = Delivered | Opened | Suppressed | Reactivated
 
 
 class Unsupported(msgspec.Struct, frozen=True, gc=False):
-    """The fields of an unsupported body, as far as it can be read; only the log uses them."""
+    """The readable fields of an unsupported body; only the log uses them."""
 
     record_type: str | None = None
     recipient: str | None = None
@@ -80,11 +80,11 @@ class Source(Enum):
 class Arrival(msgspec.Struct, frozen=True):
     """One authentic request: its notification, or None if the body contains no supported one.
 
-    `body` is the request's, in bytes, and `received_at` the time of its first arrival, in UTC.
-    If the `source` is not live, the arrival stands for `attempts` requests (none for a replay),
+    `body` is the body of the request, in bytes, and `received_at` the time of its first arrival, in
+    UTC. If the `source` is not live, the arrival represents `attempts` requests (0 for a replay),
     the last of them at `last_received_at`, and may have the `fingerprint` of its log entry.
-    `request_id` names its request in log lines, and is empty if there is none now;
-    `context` is the value that the observer attached to it.
+    `request_id` identifies the request in log lines, and is empty without a request; `context` is
+    the value that the observer attached.
     """
 
     notification: Notification | None
@@ -103,9 +103,9 @@ class Arrival(msgspec.Struct, frozen=True):
 class LookupKeys(msgspec.Struct, frozen=True):
     """All keys by which a store finds the rows of a group of arrivals.
 
-    `emails` are ASCII-lowered, and `recipients` the same emails as they arrived. `changed` pairs a
-    message id with the email of the subscriber whose subscription to that dispatch's list may
-    change.
+    `emails` are ASCII-lowered, and `recipients` are the same emails in their original spelling.
+    `changed` pairs a message id with the email of the subscriber whose subscription to that
+    dispatch's list may change.
     """
 
     emails: Collection[str]
@@ -115,7 +115,7 @@ class LookupKeys(msgspec.Struct, frozen=True):
 
 
 class Subscriber(msgspec.Struct, frozen=True, gc=False):
-    """A subscriber that was found, with its email as the table has it."""
+    """A subscriber that was found, with its email in the table."""
 
     id: Key
     email: str
@@ -147,10 +147,10 @@ RowId: TypeAlias = tuple[Suppressible, Key | tuple[Key, Key]]
 class Rows(msgspec.Struct, frozen=True):
     """The rows that were found for a group: identities, never the state that a decision writes.
 
-    `subscribers` by ASCII-lowered email and `dispatches` by message id hold every matching row;
-    `subscriptions` the existing (list, subscriber) pairs. `undated` are the kinds of row whose
-    last change is dated nowhere. With `exact`, an email matches only rows that have it as it
-    arrived or in lower case.
+    `subscribers` by ASCII-lowered email and `dispatches` by message id contain every matching row,
+    `subscriptions` the existing (list, subscriber) pairs. `undated` are the kinds of row without a
+    stored date of their last change. With `exact`, an email matches only rows with the same
+    spelling or with the lower-case one.
     """
 
     subscribers: Mapping[str, Sequence[Subscriber]]
@@ -205,9 +205,9 @@ Change: TypeAlias = SetTime | SetSuppression
 
 
 class Refusal(Enum):
-    """Every response of the receiver but 200: its status, text and further headers.
+    """Every response of the receiver except 200: its status, text and additional headers.
 
-    The texts of 400, 401, 404 and 422 are the contract's, to the byte.
+    The contract prescribes the texts of 400, 401, 404 and 422 to the byte.
     """
 
     NO_SUCH_PATH = (404, "Not Found")
@@ -236,14 +236,14 @@ class Refusal(Enum):
         self.headers = MappingProxyType(dict(headers or {}))
 
     def refused(self, **names: str) -> Refused:
-        """Return the outcome, with the names in its text."""
+        """Return the outcome; `names` fill the placeholders of the text."""
         return Refused(self, self.text.format(**names))
 
 
 class Recorded(msgspec.Struct, frozen=True):
     """The notification was processed, with these `changes`.
 
-    A guard may prevent a change. That is no refusal: the row already holds something newer.
+    A guard may prevent a change. This is not a refusal: the row already holds a newer value.
     """
 
     changes: Sequence[Change]

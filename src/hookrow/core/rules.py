@@ -2,8 +2,8 @@
 
 Every rule about mail belongs here and nowhere else. The law: a group has exactly the same result
 as its members applied one by one, in order of arrival. It holds because no decision reads a column
-that a decision writes (`Rows` holds identities only): a condition on the current value of a column
-is a change's guard, and `merge` combines guarded changes so that the result is the same.
+that a decision writes (`Rows` holds only identities). Conditions on the current value of a column
+are guards of a change, and `merge` combines guarded changes so that the result is the same.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from hookrow.core.notification import (
 )
 
 _Target: TypeAlias = tuple[EventTime | Suppressible, Key | tuple[Key, Key]]
-"""The row and the columns that a change sets: only dispatches have an `EventTime`."""
+"""The row and the columns that a change sets; an `EventTime` is a column of dispatches."""
 
 LONGEST_EMAIL = 320
 """In characters: 64 before the @ and 255 after it (RFC 3696, section 3)."""
@@ -49,7 +49,7 @@ LONGEST_MESSAGE_ID = 255
 """In characters: the width of hookrow's own column."""
 
 CLOCK_SKEW = timedelta(hours=24)
-"""How long after its arrival a change of suppression may be dated and still be believed."""
+"""A suppression change that is dated later than this after its arrival gets the arrival's time."""
 
 _UNSTORABLE = "\0\ud800-\udfff"
 """Characters that no row can hold: PostgreSQL rejects NUL, and UTF-8 has no lone surrogates."""
@@ -59,13 +59,13 @@ _is_email = re.compile(f"[^{_UNSTORABLE}]{{1,{LONGEST_EMAIL}}}").fullmatch
 _is_message_id = re.compile(f"[^{_UNSTORABLE}]{{1,{LONGEST_MESSAGE_ID}}}").fullmatch
 
 PROBE = "check@hookrow.invalid"
-"""The recipient in the requests of `hookrow check URL`. No mail reaches .invalid (RFC 2606)."""
+"""The recipient in the requests of `hookrow check URL`; .invalid is reserved (RFC 2606)."""
 
 
 def fold(email: str) -> str:
-    """Return the email as it is compared: with ASCII letters in lower case, and no others.
+    """Return the email for comparison: with ASCII letters, and no others, in lower case.
 
-    `str.lower` folds far beyond ASCII, but there two addresses are two mailboxes.
+    `str.lower` also folds other letters, but two such spellings are two mailboxes.
     """
     if email.isascii():
         return email.lower()
@@ -83,10 +83,10 @@ def is_message_id(text: str | None) -> TypeGuard[str]:
 
 
 def is_probe(arrival: Arrival) -> bool:
-    """Return whether `hookrow check URL` posted it.
+    """Return whether `hookrow check URL` posted the arrival.
 
-    A probe finds no subscriber, even if one has its address, so it changes nothing. The log does
-    not keep it, and no hook is called.
+    A probe finds no subscriber, even if one has its address, so it changes nothing. Its refusal is
+    neither logged nor reported to a hook.
     """
     recipient = arrival.notification.recipient if arrival.notification else None
     return recipient is not None and fold(recipient) == PROBE
@@ -95,7 +95,7 @@ def is_probe(arrival: Arrival) -> bool:
 def lookup_keys(arrivals: Iterable[Arrival]) -> LookupKeys:
     """Collect the keys by which a store finds the rows that `decide` needs.
 
-    An email or message id that no row can hold is left out, so it never reaches a database.
+    Emails and message ids that no row can contain are omitted, so that no database receives them.
     """
     emails: set[str] = set()
     message_ids: set[str] = set()
@@ -120,9 +120,9 @@ def pairs(
     subscribers: Mapping[str, Sequence[Subscriber]],
     dispatches: Mapping[str, Sequence[Dispatch]],
 ) -> Collection[tuple[Key, Key]]:
-    """Collect the (list, subscriber) pairs whose subscriptions a store has to find.
+    """Collect the (list, subscriber) pairs whose subscriptions a store must find.
 
-    The store has found the others by then, by ASCII-lowered email and by message id.
+    `subscribers` by ASCII-lowered email and `dispatches` by message id are the rows found so far.
     """
     return {
         (dispatch.list, subscriber.id)
@@ -134,7 +134,7 @@ def pairs(
 
 
 def decide(arrival: Arrival, rows: Rows) -> Outcome:
-    """Decide on one arrival, by the rows that were found for its group."""
+    """Return the outcome of an arrival, given the rows that were found for its group."""
     notification = arrival.notification
     if notification is None:
         return Refusal.UNSUPPORTED.refused()
@@ -160,12 +160,12 @@ def decide(arrival: Arrival, rows: Rows) -> Outcome:
 
 
 def believable(at: datetime | None, received_at: datetime) -> datetime:
-    """Return the time of a change of suppression: its arrival if its own time cannot be right."""
+    """Return the time of a suppression change: that of its arrival if its own cannot be right."""
     return received_at if at is None or at > received_at + CLOCK_SKEW else at
 
 
 def merge(outcomes: Iterable[Outcome]) -> Sequence[Change]:
-    """Combine a group's changes, in order of arrival: at most one per row and column is left."""
+    """Combine a group's changes, in order of arrival, into at most one per row and column."""
     merged: dict[_Target, Change] = {}
     for outcome in outcomes:
         if isinstance(outcome, Refused):
@@ -192,7 +192,7 @@ def affected_rows(outcomes: Iterable[Outcome]) -> Collection[RowId]:
 
 
 def fail_locked(outcomes: Iterable[Outcome], held: Collection[RowId]) -> list[Outcome]:
-    """Fail the outcomes that change a locked row, each with all of its changes."""
+    """Replace the outcomes that change a locked row with failures."""
     return [
         Refusal.FAILED.refused()
         if isinstance(outcome, Recorded) and any(change.row in held for change in outcome.changes)
@@ -213,7 +213,7 @@ _TIMES = {Delivered: EventTime.DELIVERED, Opened: EventTime.OPENED}
 
 
 def _subscriber(recipient: str | None, rows: Rows) -> Subscriber | None:
-    """Return the subscriber with this email: spelled the same if possible, then the lowest id."""
+    """Return the subscriber with this email: an exact match if possible, then the lowest id."""
     if recipient is None:
         return None
     email = fold(recipient)
@@ -254,14 +254,14 @@ def _suppression(
     at = believable(notification.at, arrival.received_at)
     reason = notification.reason if isinstance(notification, Suppressed) else None
     return [
-        # A row whose last change is dated nowhere takes every change, even a late one.
+        # Without a stored date of the last change, a row accepts every change, even a late one.
         SetSuppression(kind, key, at, reason, guarded=kind not in rows.undated)
         for kind, key in _suppressible(dispatch, subscriber, rows)
     ]
 
 
 def _suppressible(dispatch: Dispatch | None, subscriber: Subscriber, rows: Rows) -> Iterator[RowId]:
-    """Yield the existing rows that a change of subscription concerns."""
+    """Yield the existing rows whose suppression changes."""
     yield Suppressible.SUBSCRIBER, subscriber.id
     if dispatch is None:
         return
@@ -271,11 +271,11 @@ def _suppressible(dispatch: Dispatch | None, subscriber: Subscriber, rows: Rows)
 
 
 def _combined(earlier: Change, later: Change) -> Change:
-    """Return the one change that has the result of the two, one after the other.
+    """Return the single change with the same result as two changes in succession.
 
-    A change without a guard always applies. One with a guard applies if it is not older than the
-    other (of two with equal times, the later one applies), and after a change without a guard, the
-    two together have none.
+    A change without a guard always applies. A guarded one applies if it is not older than the
+    other: of two with equal times, the later arrival wins. The combined change has a guard if both
+    have one.
     """
     if not later.guarded:
         return later

@@ -1,4 +1,4 @@
-"""The schema: which tables and columns play hookrow's roles, by plain names, for every store.
+"""The schema: the names of the tables and columns for hookrow's roles, for every store.
 
 `stores/sql/verify` compares it with a database, and `django/mapping` with a Django project.
 """
@@ -22,14 +22,14 @@ NULLED = ("suppressed_at", "suppression_reason")
 """The columns that a reactivation sets to null."""
 
 TIMES = {*WRITTEN, "sent_at"} - {"suppression_reason"}
-"""Columns that hold a time; `sent_at` is only read, to compute how long a delivery took."""
+"""Columns with a time; `sent_at` is only read, to compute the duration of a delivery."""
 
 KEYS = {
     Suppressible.SUBSCRIBER: ("id",),
     Suppressible.DISPATCH: ("id",),
     Suppressible.SUBSCRIPTION: ("list_id", "subscriber_id"),
 }
-"""The columns of a row's key: as `RowId` has it, one column by itself, two as a pair."""
+"""The columns of the key in a `RowId`: one column by itself, two as a pair."""
 
 REFERENCES = (
     (("dispatches", "subscriber_id"), ("subscribers", "id")),
@@ -38,7 +38,7 @@ REFERENCES = (
     (("messages", "list_id"), ("subscriptions", "list_id")),
     (("subscriptions", "subscriber_id"), ("subscribers", "id")),
 )
-"""Columns that hold the same keys."""
+"""Pairs of columns with the same keys."""
 
 _REQUIRED = {
     "subscribers": ("id", "email", "suppressed_at"),
@@ -54,36 +54,36 @@ _OPTIONAL = {
 }
 _MAY_BE_NONE = {"subscriptions", "messages"}
 _SENT_AT = {"hookrow_dispatches": "created_at"}
-"""The default column of `sent_at`, by table: only hookrow's own has one."""
+"""The default column for `sent_at`, by table: only hookrow's own table has one."""
 
 Fold: TypeAlias = Literal["ascii", "lower", "exact", "citext"]
-"""How a table's emails are indexed, and so compared.
+"""The index of a table's emails, which determines how they are compared.
 
 `ascii`: on `lower(email COLLATE "C")`, as in hookrow's table; `lower`: on `lower(email)`;
-`exact`: on the column itself, which finds an email as it arrived or in lower case;
-`citext`: on a column of that type, on SQLite one of `COLLATE NOCASE`.
+`exact`: on the column itself, which finds an email in its original spelling or in lower case;
+`citext`: on a column of that type, on SQLite one with `COLLATE NOCASE`.
 """
 
 Given: TypeAlias = str | int | bool | None
-"""A value that a column has to equal; None is null."""
+"""A value that a column must equal; None is null."""
 
 OTHERWISE = "*"
-"""The key in `Schema.reasons` for every reason that is not there."""
+"""The key in `Schema.reasons` for all other reasons."""
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """The table that plays a role, and its columns if they have names of their own.
+    """The table for a role, and its columns with names other than hookrow's.
 
-    `Role("people", {"email": "address"})`: a column that is not named has hookrow's name; an
-    optional one that the table does not have is None. A table in another database schema than the
-    usual one is `"crm.people"`.
+    `Role("people", {"email": "address"})`: a column that is not mapped has hookrow's name; an
+    optional column that the table lacks is None. A table in another database schema than the
+    default one is `"crm.people"`.
 
-    `where` hides every row whose columns, by the table's own names, do not equal these values:
-    `{"deleted_at": None}`. For a column that is not boolean, False also means null, which a
-    settings file cannot express. Only the subscribers have a `fold`. `empty` is the value of
-    `suppression_reason` for no reason: null, or the empty text in a column that allows no null. It
-    is read as null.
+    `where` hides all rows whose columns, by the table's own names, do not equal these values:
+    `{"deleted_at": None}`. For a column that is not boolean, False also means null, because a
+    settings file cannot express null. `fold` applies only to the subscribers. `empty` is the value
+    of `suppression_reason` for no reason: null, or the empty string if the column does not allow
+    null. It is read as null.
     """
 
     table: str
@@ -93,9 +93,9 @@ class Role:
     empty: str | None = field(default=None, kw_only=True)
 
     def column(self, name: str) -> str | None:
-        """Return the table's name for a column of hookrow's, or None if it has no such column.
+        """Return the table's name for one of hookrow's columns, or None if the table lacks it.
 
-        Only hookrow's own table has a `sent_at` that is not named.
+        `sent_at` exists only if it is mapped, except in hookrow's own table.
         """
         usual = _SENT_AT.get(self.table) if name == "sent_at" else name
         return self.columns.get(name, usual)
@@ -105,13 +105,13 @@ class Role:
 class Schema:
     """The tables of a host, by default hookrow's. A host without lists has no subscriptions.
 
-    With `messages`, a dispatch's list is that of its message: `dispatches.message_id` is a
-    `messages.id`, and the list is its `list_id`. `reasons` are the host's values for the provider's
-    reasons, `"*"` for all others; without them, a reason is stored unchanged. `log` is the table of
-    the log, which is always hookrow's own; None turns the log off.
+    With `messages`, the list of a dispatch is that of its message: `dispatches.message_id` refers
+    to `messages.id`, whose `list_id` is the list. `reasons` maps the provider's reasons to the
+    host's values, `"*"` all others; without it, reasons are stored unchanged. `log` is the table of
+    the log, always one of hookrow's own; None disables the log.
 
-    Raises `ConfigurationError` for an unknown column, a required one that is left out, and
-    contradictory settings.
+    Raises `ConfigurationError` for unknown columns, required columns that are None, and
+    contradictory options.
     """
 
     subscribers: Role = Role("hookrow_subscribers")
@@ -123,11 +123,11 @@ class Schema:
 
     def __post_init__(self) -> None:
         if self.log == "":
-            raise ConfigurationError("The log needs a table: name it, or None for no log.")
+            raise ConfigurationError("The log needs a table: set its name, or None for no log.")
         for name in _REQUIRED:
             given = getattr(self, name)
             if not isinstance(given, Role) and (given is not None or name not in _MAY_BE_NONE):
-                raise ConfigurationError(f"The role {name!r} is {given!r}: write Role('a_table').")
+                raise ConfigurationError(f"The role {name!r} is {given!r}: use Role('a_table').")
         for name, role in self.roles.items():
             _check(name, role)
             _check_twice(name, self.columns(name))
@@ -142,7 +142,7 @@ class Schema:
 
     @property
     def roles(self) -> Mapping[str, Role]:
-        """The roles that this host has, by name."""
+        """The roles of this host, by name."""
         roles = {
             "subscribers": self.subscribers,
             "dispatches": self.dispatches,
@@ -153,17 +153,17 @@ class Schema:
 
     @property
     def ours(self) -> bool:
-        """Whether all tables of rows are hookrow's own."""
+        """Whether the tables of all roles are hookrow's own."""
         return self.roles == Schema().roles
 
     @property
     def dated_beside_log(self) -> Collection[Suppressible]:
-        """The kinds of row without a column for the date of their last change: hookrow keeps it."""
+        """The kinds of row without a column for their last change's date; hookrow stores it."""
         return self._without_date if self.log else ()
 
     @property
     def undated(self) -> Collection[Suppressible]:
-        """The same kinds of row if there is no log: their last change is dated nowhere."""
+        """The same kinds of row if there is no log, so that nothing stores the date."""
         return () if self.log else self._without_date
 
     def beside_log(self, table: str) -> str:
@@ -172,7 +172,7 @@ class Schema:
         return f"{namespace}{dot}{table}"
 
     def columns(self, name: str) -> Mapping[str, str]:
-        """Return the columns of a role: hookrow's names, and for each the table's."""
+        """Return the columns of a role: hookrow's names, each with the table's name."""
         role = self.roles[name]
         named = {ours: role.column(ours) for ours in (*_REQUIRED[name], *_OPTIONAL[name])}
         return {
@@ -182,7 +182,7 @@ class Schema:
         }
 
     def reason(self, word: str | None) -> str | int | None:
-        """Return the host's value for a reason, or for none."""
+        """Return the host's value for a reason, or None for no reason."""
         if word is None or self.reasons is None:
             return word
         return self.reasons.get(word, self.reasons.get(OTHERWISE, word))
@@ -194,7 +194,7 @@ class Schema:
         return {kind for kind in kinds if kept[kind] and "suppression_changed_at" not in kept[kind]}
 
     def _unused(self, name: str) -> Collection[str]:
-        """Return the columns that this host has no use for, by hookrow's names."""
+        """Return the columns that this host does not use, by hookrow's names."""
         if name != "dispatches":
             return ()
         if self.subscriptions is None:
@@ -204,20 +204,20 @@ class Schema:
     def _check_messages(self) -> None:
         if self.subscriptions is None:
             raise ConfigurationError(
-                "Messages lead to lists, of which there are none: leave them out."
+                "`messages` needs `subscriptions`: map the subscriptions, or omit the messages."
             )
         if self.dispatches.column("message_id") is None:
             raise ConfigurationError(
-                "The dispatches need the column 'message_id', which leads to the messages: name it."
+                "With `messages`, the dispatches need the column 'message_id': map it."
             )
         if self.dispatches.columns.get("list_id") is not None:
             raise ConfigurationError(
-                "The dispatches have a list, and messages that have one: leave out one of the two."
+                "The list is mapped in the dispatches and in the messages: omit one of the two."
             )
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return a hint with the nearest name, empty if none is near."""
+    """Return a hint that contains the most similar name, or an empty string."""
     lowered = {each.lower(): each for each in names if each != name}
     near = get_close_matches(name.lower(), lowered, n=1)
     return f" Did you mean {lowered[near[0]]!r}?" if near else ""
@@ -226,7 +226,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
 def _check(name: str, role: Role) -> None:
     known = (*_REQUIRED[name], *_OPTIONAL[name])
     if not role.table:
-        raise ConfigurationError(f"The role {name!r} needs a table: name it.")
+        raise ConfigurationError(f"The role {name!r} needs a table: set its name.")
     for column in role.columns:
         if column not in known:
             raise ConfigurationError(
@@ -235,63 +235,63 @@ def _check(name: str, role: Role) -> None:
     for column in known:
         theirs = role.column(column)
         if not theirs and (column in _REQUIRED[name] or theirs is not None):
-            raise ConfigurationError(f"The role {name!r} needs the column {column!r}: name it.")
+            raise ConfigurationError(f"The role {name!r} needs the column {column!r}: map it.")
     if role.fold not in get_args(Fold):
         raise ConfigurationError(
-            f"The role {name!r} folds emails as {role.fold!r}: "
-            f"write {', '.join(get_args(Fold)[:-1])} or {get_args(Fold)[-1]}."
+            f"The role {name!r} has fold={role.fold!r}: "
+            f"use {', '.join(get_args(Fold)[:-1])} or {get_args(Fold)[-1]}."
         )
     if role.fold != "ascii" and name != "subscribers":
-        raise ConfigurationError(f"The role {name!r} has no email that could be folded.")
+        raise ConfigurationError(f"The role {name!r} has no email: omit `fold`.")
 
 
 def _check_twice(name: str, columns: Mapping[str, str]) -> None:
-    """Refuse two uses of one column, except by columns that this host has no use for."""
+    """Reject two uses of one column; `columns` are those that the host uses."""
     users: dict[str, str] = {}
     for ours, theirs in columns.items():
         if theirs in users:
             raise ConfigurationError(
-                f"The role {name!r} names the column {theirs!r} twice, for {users[theirs]} and for "
-                f"{ours}: name another for one of the two."
+                f"The role {name!r} uses the column {theirs!r} for both {users[theirs]} and "
+                f"{ours}: map one of the two to another column."
             )
         users[theirs] = ours
 
 
 def _check_where(name: str, role: Role) -> None:
-    """Refuse to hide rows by a column that notifications set, and so hide from later ones."""
+    """Reject conditions on columns that notifications set, and values that are not plain."""
     for column in (*_REQUIRED[name], *_OPTIONAL[name]):
         if column in WRITTEN and role.column(column) in role.where:
             raise ConfigurationError(
                 f"The role {name!r} hides rows by {role.column(column)!r}, which notifications "
-                "set: hide them by another column."
+                "set: use another column in `where`."
             )
     for theirs, value in role.where.items():
         if not isinstance(value, str | int | None):
             raise ConfigurationError(
-                f"The role {name!r} hides rows by {theirs!r}, and not by text, a whole number, "
-                f"True, False or None but by {value!r}."
+                f"The role {name!r} has {value!r} for {theirs!r} in `where`: use a string, an "
+                "integer, True, False or None."
             )
 
 
 def _check_reasons(reasons: Mapping[str, str | int]) -> None:
     numbers = [word for word, kept in reasons.items() if isinstance(kept, int)]
     if numbers and OTHERWISE not in reasons:
-        raise ConfigurationError("reasons: numbers need one for all others: {'*': 9}, for example.")
-    if len(numbers) not in {0, len(reasons)}:
         raise ConfigurationError(
-            "reasons: some are text and some are numbers; take one of the two."
+            "`reasons` has integers: add one for all others, for example {'*': 9}."
         )
+    if len(numbers) not in {0, len(reasons)}:
+        raise ConfigurationError("`reasons` has strings and integers: use only one of the two.")
 
 
 def _check_empty(name: str, role: Role, reasons: Mapping[str, str | int]) -> None:
     mistake = ""
     if role.empty != "":
-        mistake = "which is not the empty text: write empty='', or leave it out for null."
+        mistake = "which is not the empty text: use empty='', or omit it for null."
     elif "suppression_reason" not in _OPTIONAL[name] or role.column("suppression_reason") is None:
-        mistake = "but no column for a reason: leave out `empty`, or map suppression_reason."
+        mistake = "but no column for a reason: omit `empty`, or map suppression_reason."
     elif any(isinstance(kept, int) for kept in reasons.values()):
-        mistake = "but the reasons are numbers: leave out `empty`, and let the column allow null."
+        mistake = "but `reasons` has integers: omit `empty`, and let the column allow null."
     elif "" in reasons.values():
-        mistake = "which `reasons` has for a reason: take another text there."
+        mistake = "which is also a value in `reasons`: use another value there."
     if mistake:
         raise ConfigurationError(f"The role {name!r} has empty={role.empty!r}, {mistake}")

@@ -1,7 +1,7 @@
-"""Logging: the lines about requests and groups, their format as JSON, and a rate limit.
+"""Logging: lines about requests and groups, the JSON format, and the rate limit.
 
 No line contains a secret or a full email address. Each line about a request contains its id.
-All lines go to the logger `hookrow`; configuring it is up to the host.
+All lines go to the logger `hookrow`, which the host configures.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from hookrow.http import RequestHead
 log = logging.getLogger("hookrow")
 
 INTERVAL = 10.0
-"""In seconds; the rate limit of a warning or an error is one line in this time."""
+"""In seconds; the rate limit of each warning or error is one line in this interval."""
 
 _MOST = 1000
-"""The number of messages whose rate is limited at the same time; it bounds the memory."""
+"""The largest number of messages with a rate limit at the same time, to bound the memory."""
 
 
 class RateLimitFilter(logging.Filter):
@@ -36,7 +36,7 @@ class RateLimitFilter(logging.Filter):
     The next line that passes contains the number of dropped ones. Two messages are the same if
     their level and template are, whatever their arguments: arguments that distinguish messages
     belong in the template. Lower levels are not limited. After 1,000 different messages, all
-    limits and numbers start again.
+    limits and numbers are reset.
     """
 
     def __init__(self) -> None:
@@ -45,8 +45,8 @@ class RateLimitFilter(logging.Filter):
         reset_after_fork(self)
 
     def reset(self) -> None:
-        """Forget all messages, and create a new lock: a fork may have copied a locked one."""
-        # Reentrant: a signal handler may log while its thread holds the lock.
+        """Forget all messages, and replace the lock, which a fork may have copied locked."""
+        # Reentrant, because a signal handler may log while its thread holds the lock.
         self._lock: AbstractContextManager[object] = RLock()
         self._limited_until: dict[tuple[int, str], float] = {}
         self._dropped: Counter[tuple[int, str]] = Counter()
@@ -185,11 +185,11 @@ def describe_bug(error: BaseException) -> str:
 
 
 def request_ids(arrivals: Sequence[Arrival]) -> Sequence[str]:
-    """Return the request ids of arrivals; one from the log or the spool has no request."""
+    """Return the request ids of arrivals; those from the log or the spool have none."""
     return [arrival.request_id for arrival in arrivals if arrival.request_id]
 
 
 def mask_email(email: str) -> str:
-    """Return the address with its first letter and domain only: `a***@example.com`."""
+    """Return the first letter and the domain of an address: `a***@example.com`."""
     local, at, domain = email.rpartition("@")
     return f"{(local or domain)[:1]}***{at}{domain if at else ''}"

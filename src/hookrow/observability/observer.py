@@ -1,6 +1,6 @@
-"""Observers: they receive an event for everything that a receiver does, and change nothing.
+"""Observers receive an event for everything that a receiver does, and change nothing.
 
-Metrics and traces are observers. What counts or measures is in `metrics` and `tracing`.
+The observers for metrics and traces are in `metrics` and `tracing`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ GroupEnd: TypeAlias = Callable[[Sequence[Outcome]], object]
 class Gauges:
     """Values of a receiver that can be read at any time, from any thread.
 
-    `backlog` returns the number of notifications that wait for a commit, `spooled` the number
-    in the spool (it raises `OSError`, `sqlite3.Error` or `ConfigurationError` if the file
-    cannot be read), and `secret_matches` the number of requests that each secret has
-    authenticated, by its position: 0 is the newest secret. `log` is None without a log.
+    `backlog` returns the number of notifications waiting for a commit, and `spooled` the number in
+    the spool; it raises `OSError`, `sqlite3.Error` or `ConfigurationError` if the file cannot be
+    read. `secret_matches` returns the number of requests that each secret has authenticated, by
+    the position of the secret; 0 is the newest. `log` is None without a log.
     """
 
     backlog: Callable[[], int]
@@ -43,9 +43,9 @@ class Gauges:
 
 
 class Observer:
-    """Base class: a subclass overrides the events that it needs.
+    """Base class of observers: subclasses override the events that they need.
 
-    Every method must return quickly: all but `collect` are called while a request waits.
+    Every method must return quickly: all except `collect` are called while a request waits.
     """
 
     def start(self, gauges: Gauges) -> None:
@@ -63,19 +63,19 @@ class Observer:
     def begin_group(
         self, arrivals: Sequence[Arrival], contexts: Sequence[object | None]
     ) -> GroupEnd | None:
-        """Handle the start of work on a group; the receiver calls the return value at its end.
+        """Handle the start of a group; the receiver calls the return value at its end.
 
-        Both calls happen in the same thread. `contexts` has the context of each arrival, or None.
+        Both calls are made in the same thread. `contexts` has the context of each arrival, or None.
         """
 
     def attempted(self, arrivals: Sequence[Arrival], error: Exception | None) -> None:
-        """Handle the end of an attempt to record arrivals; without an error, they are committed.
+        """Handle the end of an attempt to record arrivals, which was committed if `error` is None.
 
         The arrivals are a group or, after the group failed, a part of it.
         """
 
     def late(self) -> None:
-        """Handle a response sent at the deadline, while the notification's group still runs."""
+        """Handle a response sent at the deadline, before its group has completed."""
 
 
 class Observers(Observer):
@@ -109,7 +109,7 @@ class Observers(Observer):
     def begin_group(
         self, arrivals: Sequence[Arrival], contexts: Sequence[object | None]
     ) -> GroupEnd:
-        """Notify each observer with its own contexts; they end in reverse order."""
+        """Notify each observer with its own contexts, and of the end in reverse order."""
         ends = []
         for position, observer in enumerate(self._observers):
             own = [each[position] if isinstance(each, list) else None for each in contexts]
@@ -133,7 +133,7 @@ class Observers(Observer):
 
 
 def _call(event: Callable[P, R], *values: P.args, **named: P.kwargs) -> R | None:
-    """Call an observer; log what it raises, and return None."""
+    """Call an observer. If it raises an exception, log it and return None."""
     try:
         return event(*values, **named)
     except KeyboardInterrupt:  # the user ends the process

@@ -1,6 +1,6 @@
 """OpenTelemetry traces: a span for each notification, and a span for each group.
 
-Only OpenTelemetry's API is required; the host configures where spans go. No attribute
+Only OpenTelemetry's API is required; the host configures the export of spans. No attribute
 contains an email address.
 """
 
@@ -44,7 +44,7 @@ class _SpanStart:
 
 
 class Tracing(Observer):
-    """Creates spans: `Receiver(..., observer=Tracing())`; by default with the global provider.
+    """Creates spans, by default with the global provider: `Receiver(..., observer=Tracing())`.
 
     The span of a notification starts when the request is admitted and ends when its response is
     known. Its parent is the host's current span or, if there is none, the span in the request's
@@ -68,7 +68,7 @@ class Tracing(Observer):
     def begin_group(
         self, arrivals: Sequence[Arrival], contexts: Sequence[object | None]
     ) -> GroupEnd:
-        """Start the group's span, which is the parent of the spans of the database driver."""
+        """Start the group's span, the parent of the database driver's spans."""
         group = self._tracer.start_span(
             "hookrow group", attributes={"hookrow.group.size": len(arrivals)}
         )

@@ -25,14 +25,14 @@ from hookrow.errors import ConfigurationError
 from hookrow.http import RequestHead
 
 SHORTEST_SECRET = 16
-"""In characters; checks warn of a shorter secret, which can be guessed."""
+"""In characters; `hookrow check` warns of shorter secrets, which can be guessed."""
 
 LONGEST_TEXT = 1000
-"""In characters; a longer address or message id is cut: no row can hold it, but a queue might."""
+"""In characters; a longer address or message id, which no row can contain, is truncated."""
 
 
 class _Payload(msgspec.Struct, rename="pascal", gc=False):
-    """The fields of a payload that are used; None if one is missing or of another type."""
+    """The relevant fields of a payload; None if a field is missing or has another type."""
 
     record_type: str | None = None
     recipient: str | None = None
@@ -52,11 +52,11 @@ _Untyped = msgspec.defstruct(
     rename={each.name: each.encode_name for each in _FIELDS},
     gc=False,
 )
-"""The same fields, of any type."""
+"""The same fields with values of any type."""
 
 
 class _Summary(msgspec.Struct, rename="pascal", gc=False):
-    """The fields that identify any payload of the provider."""
+    """The fields that identify a payload of any record type."""
 
     record_type: object = None
     recipient: object = None
@@ -98,7 +98,7 @@ def parse(body: bytes) -> Notification | None:
 
 
 def _decode_leniently(body: bytes) -> _Payload:
-    """Decode a body in which some fields are of another type, and leave those out."""
+    """Decode a body, without the fields that have another type."""
     untyped, payload = _decode_untyped(body), _Payload()
     for each in _FIELDS:
         with suppress(msgspec.ValidationError):
@@ -127,7 +127,7 @@ def _text(value: object) -> str | None:
 
 
 def _utc(at: datetime | None) -> datetime | None:
-    """Return a time in UTC, which it is without an offset; None if it is out of range."""
+    """Return a time in UTC, or None if it is out of range. Without an offset, it is UTC already."""
     if at is None or at.tzinfo is UTC:
         return at
     try:
@@ -143,7 +143,7 @@ class Postmark:
     A secret consists of visible ASCII characters, because no others pass every proxy unchanged
     (RFC 9110, section 5.5). `matched` counts the requests with each secret, by its position.
 
-    Raises `ConfigurationError` if there is no secret, or one that no header can contain.
+    Raises `ConfigurationError` if a secret is missing, empty or not allowed in a header.
     """
 
     name = "postmark"
@@ -162,7 +162,7 @@ class Postmark:
             )
         if not all(_is_header_value(secret) for secret in secrets):
             raise ConfigurationError(
-                "The webhook secret has a character that a header cannot carry: "
+                "The webhook secret has a character that a header cannot contain: "
                 "use visible ASCII characters without spaces."
             )
         self.matched = Counter(dict.fromkeys(range(len(secrets)), 0))
@@ -181,11 +181,11 @@ class Postmark:
         return True
 
     def challenge(self, head: RequestHead) -> str:
-        """Return whether the secret is missing or wrong: a proxy may have removed the header."""
+        """Return whether the secret is missing, as if a proxy removed the header, or wrong."""
         return f'Secret error="{"wrong" if head.header(self._header) else "missing"}"'
 
     def describe(self, body: bytes) -> Unsupported:
-        """Return what an unsupported body says, as far as it is readable. Never raises."""
+        """Return the readable fields of an unsupported body. Never raises."""
         try:
             summary = _decode_summary(body)
         except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Drain: the entries of the spool are recorded once the database works again."""
+"""Drain: records the entries of the spool when the database is available again."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from hookrow.stores import Store, StoreError
 log = logging.getLogger("hookrow")
 
 DRAIN_EVERY = 2.0
-"""In seconds; the interval between two attempts."""
+"""In seconds; the interval between two drains."""
 
 REST = 10.0
 """In seconds; the pause after a drain that left entries in the spool."""
 
 FAILING = 5.0
-"""In seconds; a drain that has recorded nothing for so long stops.
+"""In seconds; a drain that has recorded nothing for this time stops.
 
-The next one begins behind the entry that failed last, so that failing entries delay no others.
+The next drain begins after the entry that failed last, so that failing entries delay no others.
 """
 
 FAILED_AFTER = timedelta(minutes=1)
-"""The age after which an entry on which the database keeps failing is logged as failed."""
+"""The age at which an entry on which the database keeps failing is logged as failed."""
 
 _UNAVAILABLE = Refusal.UNAVAILABLE.refused()
-"""The outcome of an entry that nothing else keeps or counts."""
+"""The outcome of an entry that only the spool keeps and counts."""
 
 
 class Drain:
     """Records the entries of a spool, oldest first, and removes them.
 
-    `read` makes an arrival of a body and its time of arrival; `on_outcomes` receives the outcomes
-    of each group. If a sweep retries the failed notifications of the log (`swept`), the spool
-    keeps none that the log has.
+    `read` returns the arrival of a body and its time; `on_outcomes` receives the outcomes of each
+    group. If a sweep retries the failed notifications in the log (`swept`), an entry that is
+    logged as failed is removed from the spool.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Drain:
         self._fault: StoreError | None = None
 
     def __call__(self) -> None:
-        """Empty the spool, unless another process is doing so.
+        """Empty the spool, unless another process is already doing this.
 
         Raises a `StoreError` or one of `spool.FAULTS` if it stops early.
         """
@@ -86,7 +86,7 @@ class Drain:
         """Record all groups, beginning where the last call stopped.
 
         Raises a `StoreError` if the database is unavailable, or if an entry failed and stays; the
-        entries behind it are recorded.
+        entries after it are recorded.
         """
         last, self._stopped_at = self._stopped_at, 0
         self._fault, self._recorded_at = None, monotonic()
@@ -104,7 +104,8 @@ class Drain:
     def _record_alone(self, entry: SpoolEntry) -> None:
         """Record an entry, or log it as failed if a reachable database keeps failing on it.
 
-        Raises a `StoreError` if the database is unavailable, or has recorded nothing for a while.
+        Raises a `StoreError` if the database is unavailable, or has not recorded any entry for
+        `FAILING` seconds.
         """
         try:
             self._record([entry], self._replay)
@@ -132,10 +133,9 @@ class Drain:
         group: Sequence[SpoolEntry],
         record: Callable[[Sequence[Arrival]], Sequence[Outcome]],
     ) -> None:
-        """Record a group, and remove the entries that need not stay. Raises a `StoreError`.
+        """Record a group, and remove the finished entries. Raises a `StoreError`.
 
-        The attempts are taken from the spool first: after a crash some may be lost, but none is
-        counted twice.
+        The attempts are taken from the spool first: a crash may lose some, but counts none twice.
         """
         arrivals = [self._arrival(each) for each in group]
         self._spool.take(group)
@@ -166,7 +166,7 @@ class Drain:
         )
 
     def _is_done(self, arrival: Arrival, outcome: Outcome) -> bool:
-        """Return whether an entry leaves the spool; without a log, log each refusal."""
+        """Return whether an entry is finished; without a log, write a log line for each refusal."""
         if isinstance(outcome, Recorded):
             return True
         match outcome.refusal:

@@ -1,6 +1,6 @@
 """Manual suppression: a user of the host suppresses a subscriber, or lifts a suppression.
 
-The change is a notification like any other: the same rules, log and replay apply to it.
+The change is recorded as a notification: the same rules, log and replay apply.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ORIGIN = "Host"
 """The origin of a manual change in the log; the provider's are Recipient, Customer and Admin."""
 
 
-def change_suppression(  # noqa: PLR0913 - keywords: the change, its author and the note
+def change_suppression(  # noqa: PLR0913 - keyword arguments: the change, its author and a note
     store: Store,
     parse: Parse,
     email: str,
@@ -34,10 +34,10 @@ def change_suppression(  # noqa: PLR0913 - keywords: the change, its author and 
 ) -> Outcome:
     """Suppress a subscriber for a reason, or lift the suppression if the reason is None.
 
-    If there is a message id, its dispatch and the subscription to the dispatch's list change too.
-    The log keeps `by` and `note` in the body, unless `bodies` is False. A reason that is blank is
-    refused as unsupported, and the log keeps nothing. Raises a `StoreError` if the change cannot
-    be recorded now.
+    With a message id, its dispatch and the subscription to the dispatch's list are changed too.
+    The body in the log contains `by` and `note`, unless `bodies` is False. A blank reason is
+    refused as unsupported, without a log entry. Raises a `StoreError` if the change cannot be
+    recorded now.
     """
     body = msgspec.json.encode(
         {

@@ -1,7 +1,7 @@
-"""Replay: notifications from the log or the spool are recorded again.
+"""Replay: records notifications from the log or the spool.
 
-They take the path of every notification, `record()`, but they are not live, so that none of them
-overrides anything newer.
+They are recorded by `record()`, as all notifications are, but they are not live: they do not
+override newer changes.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from hookrow.stores.log import LogReader, Query
 log = logging.getLogger("hookrow")
 
 GROUP = 64
-"""The most notifications in a transaction: fewer than live ones, which wait for its locks."""
+"""The largest number of notifications in a transaction: live ones may wait for its locks."""
 
 PAUSE = 0.02
-"""In seconds; the pause between two groups, in which SQLite lets other writers begin."""
+"""In seconds; the pause between two groups, in which other writers can lock an SQLite file."""
 
 OutcomesCallback: TypeAlias = Callable[[Sequence[Arrival], Sequence[Outcome]], object]
 """Receives the arrivals of a group and their outcomes, after the commit."""
@@ -46,7 +46,7 @@ OutcomesCallback: TypeAlias = Callable[[Sequence[Arrival], Sequence[Outcome]], o
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """The outcome that a notification would have, and the affected rows before and after it."""
+    """The outcome of a dry run, and the affected rows before and after it."""
 
     outcome: Outcome
     before: Mapping[RowId, State]
@@ -58,7 +58,7 @@ class _Rollback(Exception):
 
 
 def arrivals_of(entries: Iterable[StoredEntry], parse: Parse) -> list[Arrival]:
-    """Return the arrivals of log entries, without those whose body is not kept as it came."""
+    """Return the arrivals of log entries; entries without their original body are omitted."""
     return [
         Arrival(
             parse(body),
@@ -86,9 +86,9 @@ def matching_entries(reader: LogReader, query: Query) -> Iterator[Sequence[Store
 def replay(store: Store, arrivals: Sequence[Arrival], *, bodies: bool = True) -> list[Outcome]:
     """Record arrivals that are not live.
 
-    An arrival that the database refuses is kept in the log as failed. If the log refuses it too,
-    its outcome is unavailable, and it is kept nowhere. Raises a `StoreError` if the database
-    cannot record anything now.
+    An arrival that the database rejects is logged as failed. If the log rejects it too, its
+    outcome is `UNAVAILABLE`, and nothing stores it. Raises a `StoreError` if the database is
+    unavailable.
     """
     outcomes: list[Outcome] = []
     while group := leading(arrivals[len(outcomes) :], written_size):
@@ -107,7 +107,7 @@ def replay_ready(
 
 
 def dry_run(store: Store, arrival: Arrival) -> DryRun:
-    """Record an arrival in a transaction that is rolled back; return what it changed."""
+    """Record an arrival in a transaction that is rolled back; return the changes."""
     with suppress(_Rollback), store.transaction() as transaction:
         outcome = decide(arrival, transaction.find(lookup_keys([arrival])))
         rows = affected_rows([outcome])
@@ -127,7 +127,7 @@ def _replay_group(store: Store, arrivals: Sequence[Arrival], *, bodies: bool) ->
         )
     except (Conflict, Locked, Unavailable):
         raise
-    except Exception as error:  # noqa: BLE001 - bad data, or a bug: the other arrivals go on
+    except Exception as error:  # noqa: BLE001 - bad data or a bug must not stop the other arrivals
         if len(arrivals) > 1:
             return _replay_singly(store, arrivals, bodies=bodies)
         fault = error if isinstance(error, StoreError) else type(error).__name__
@@ -148,9 +148,9 @@ def _replay_singly(store: Store, arrivals: Sequence[Arrival], *, bodies: bool) -
 def _retry_locked(
     attempt: Attempt, arrivals: Sequence[Arrival], outcomes: list[Outcome]
 ) -> list[Outcome]:
-    """Retry the arrivals whose rows were locked, waiting: live transactions are short.
+    """Retry the arrivals whose rows were locked, and wait for the locks of live transactions.
 
-    The first transaction has ended, so that no live one waits for its rows meanwhile.
+    The first transaction has ended, so that no live one waits for its locks in the meantime.
     """
     locked = [n for n, outcome in enumerate(outcomes) if outcome == Refusal.FAILED.refused()]
     if locked:

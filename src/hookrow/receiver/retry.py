@@ -1,4 +1,4 @@
-"""Retry: parked notifications are recorded once their rows exist or the database works again."""
+"""Retry: records parked notifications when their rows exist or the database works again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SWEEP_EVERY = 60.0
 """In seconds; the interval between two sweeps."""
 
 MOST = 1000
-"""The most notifications that a sweep retries; the others wait for the next sweep."""
+"""The largest number of notifications in a sweep; the others wait for the next sweep."""
 
 _Call: TypeAlias = tuple[Future[int], Sequence[str]]
 """A call of `retry_now`: its result and the message ids."""
@@ -31,8 +31,8 @@ _Call: TypeAlias = tuple[Future[int], Sequence[str]]
 class ParkedRetry:
     """Retries the parked notifications of a log.
 
-    `parse` is that of the provider. `on_outcomes` receives the arrivals whose rows exist, and
-    their outcomes.
+    `parse` is the provider's. `on_outcomes` receives the arrivals whose rows exist, and their
+    outcomes.
     """
 
     def __init__(
@@ -47,9 +47,9 @@ class ParkedRetry:
         )
 
     def retry_due(self) -> int:
-        """Retry the notifications that are due; return how many were recorded.
+        """Retry the notifications that are due; return the number of recorded ones.
 
-        Raises a `StoreError`. The notifications that were taken by then are due again later.
+        Raises a `StoreError`; the notifications that were taken before are due again later.
         """
         recorded = taken = 0
         while taken < MOST:
@@ -64,8 +64,8 @@ class ParkedRetry:
     def retry_now(self, message_ids: Sequence[str]) -> Future[int]:
         """Retry the parked notifications of these messages in a thread, one call at a time.
 
-        The result is how many were recorded, or a `StoreError`. It is 0 after `close`, if
-        too many calls wait, or if no thread can be started.
+        The result is the number of recorded notifications, or a `StoreError`. It is 0 after
+        `close`, if the queue of calls is full, or if no thread can be started.
         """
         future: Future[int] = Future()
         try:
@@ -75,7 +75,7 @@ class ParkedRetry:
         return future
 
     def close(self, timeout: float | None = None) -> None:
-        """Accept no more calls of `retry_now`; wait `timeout` seconds for the earlier ones."""
+        """Accept no more calls of `retry_now`; wait up to `timeout` seconds for earlier ones."""
         self._calls.close(timeout)
 
     def _run(self, calls: Sequence[_Call]) -> Sequence[None]:

@@ -28,12 +28,12 @@ LARGEST = 1024**3
 
 LONGEST_WAIT = 5.0
 SHORTEST_WAIT = 0.3
-"""In seconds; how long it waits for other processes, and at least, if no time is left."""
+"""In seconds; how long a write waits for other processes, and at least if no time is left."""
 
 _APPLICATION = 0x686F6F6B  # "hook": https://sqlite.org/pragma.html#pragma_application_id
 
 _VERSION = 1
-"""The version of the table, in SQLite's `user_version`; 0 is the same table in hookrow 0.1.0."""
+"""The version of the table, in SQLite's `user_version`. hookrow 0.1.0 wrote 0 for this table."""
 
 _PAGE = 4096
 
@@ -65,7 +65,7 @@ WHERE id > ? ORDER BY id LIMIT ?
 _COUNT = "UPDATE arrivals SET attempts = attempts + ? WHERE id = ?"
 
 FAULTS = (OSError, sqlite3.Error, ConfigurationError)
-"""The errors of a file that fails, or that was replaced by another."""
+"""The errors of a file that fails or was replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +82,9 @@ class SpoolEntry:
 class Spool:
     """A file of at most `limit` bytes with an entry for each distinct notification.
 
-    Only its owner may read it. Processes may share it. Raises `ConfigurationError` if the file
-    cannot be created or written. `count`, `after`, `take`, `remove` and `drained` raise one of
-    `FAULTS` if the file fails.
+    Only the file's owner can read it. Processes may share it. Raises `ConfigurationError` if the
+    file cannot be created or written. `count`, `after`, `take`, `remove` and `drained` raise one
+    of `FAULTS` if the file fails.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, limit: int = LARGEST) -> None:
@@ -93,14 +93,14 @@ class Spool:
         try:
             with self._open() as connection:
                 connection.execute("SELECT count(*) FROM arrivals")
-        except (OSError, ValueError, sqlite3.Error) as error:  # of a NUL in the path
+        except (OSError, ValueError, sqlite3.Error) as error:  # ValueError: NUL in the path
             raise ConfigurationError(
                 f"The spool {self._path} cannot be written: {error}. "
-                "Name a file of its own, in a folder that hookrow may write to."
+                "Choose a separate file in a folder that hookrow may write to."
             ) from error
 
     def put(self, arrivals: Sequence[Arrival]) -> None:
-        """Write the arrivals to the disk. Never raises: arrivals that it cannot keep are logged."""
+        """Write the arrivals to the disk. Never raises: a failure is logged."""
         try:
             with self._open() as connection:
                 connection.executemany(_PUT, [_row(arrival) for arrival in arrivals])
@@ -111,8 +111,7 @@ class Spool:
                 self.put(arrivals[half:])
                 return
             log.error(
-                "The spool cannot keep %d notifications, which now only the provider can "
-                "send again: %s",
+                "%d notifications could not be spooled; only the provider can send them again: %s",
                 len(arrivals),
                 error,
             )
@@ -126,7 +125,7 @@ class Spool:
     def after(self, last: int, *, limit: int) -> Sequence[SpoolEntry]:
         """Return at most `limit` entries with ids above `last`, oldest first.
 
-        There are fewer if their text is larger than a group may be.
+        There are fewer if their text is larger than `LARGEST_GROUP`.
         """
         with self._open() as connection:
             rows = connection.execute(_AFTER, (last, limit))
@@ -136,20 +135,20 @@ class Spool:
             ]
 
     def take(self, entries: Sequence[SpoolEntry]) -> None:
-        """Subtract their attempts, which the log counts from now on."""
+        """Subtract the attempts of entries, which the log counts from now on."""
         with self._open() as connection:
             connection.executemany(_COUNT, [(-each.attempts, each.id) for each in entries])
 
     def put_back(self, entries: Sequence[SpoolEntry]) -> None:
-        """Add their attempts again. Never raises: if it cannot, they are not counted."""
+        """Add the attempts of entries again. Never raises: a failure is logged."""
         try:
             with self._open() as connection:
                 connection.executemany(_COUNT, [(each.attempts, each.id) for each in entries])
         except FAULTS as error:
-            log.warning("The spool lost count of some notifications: %s", error)
+            log.warning("The attempts of spooled notifications could not be counted: %s", error)
 
     def remove(self, entries: Sequence[SpoolEntry]) -> None:
-        """Remove entries whose attempts were taken, except those that came again meanwhile."""
+        """Remove entries whose attempts were taken, unless they have arrived again since."""
         with self._open() as connection:
             connection.executemany(
                 "DELETE FROM arrivals WHERE id = ? AND attempts <= 0",
@@ -158,8 +157,8 @@ class Spool:
 
     @contextmanager
     def drained(self) -> Iterator[bool]:
-        """Lock the spool against other drains, in all processes; yield False if one has begun."""
-        # The lock has a file of its own, because closing the spool's would end SQLite's locks.
+        """Lock the spool against other drains, in all processes; yield False if it is locked."""
+        # The lock has a separate file, because closing the spool's would release SQLite's locks.
         descriptor = os.open(f"{self._path}.lock", os.O_CREAT | os.O_RDWR, 0o600)
         try:
             try:
@@ -174,7 +173,7 @@ class Spool:
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        """Open the file for one transaction, so that a fork never shares a connection."""
+        """Open the file for one transaction, so that no connection is shared after a fork."""
         if not self._path.exists():
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
         timeout = max(min(LONGEST_WAIT, left()), SHORTEST_WAIT)
@@ -192,21 +191,21 @@ class Spool:
 
     def _make(self, connection: sqlite3.Connection) -> None:
         """Create or upgrade the table, unless another process has just done so."""
-        if not _is_ours(connection):  # on a spool, this would write to the file
+        if not _is_ours(connection):  # in a spool, these statements would write to the file
             connection.execute(f"PRAGMA page_size = {_PAGE}")
             connection.execute("PRAGMA auto_vacuum = FULL")
         connection.execute("BEGIN IMMEDIATE")
         if not _is_ours(connection):
             if connection.execute("SELECT 1 FROM sqlite_master").fetchone():
                 raise ConfigurationError(
-                    f"{self._path} is another database, not a spool: name a file of its own."
+                    f"{self._path} is another database, not a spool: choose a separate file."
                 )
             connection.execute(f"PRAGMA application_id = {_APPLICATION}")
             connection.execute(_TABLE)
         elif _version(connection) > _VERSION:
             raise ConfigurationError(
                 f"{self._path} was written by a newer version of hookrow: upgrade hookrow, or "
-                "name another file."
+                "choose another file."
             )
         connection.execute(f"PRAGMA user_version = {_VERSION}")
         connection.commit()
