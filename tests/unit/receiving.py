@@ -19,22 +19,22 @@ from hookrow.stores.memory_log import MemoryLog
 from wire import eventually
 
 LIMIT = 60.0
-"""In seconds; how long a test waits for something that usually comes at once."""
+"""In seconds; how long a test waits for an event that normally occurs immediately."""
 
 SECRET = "the-secret-of-the-tests"
 NOON = datetime(2026, 3, 5, 12, tzinfo=UTC)
 
 
 class Database(MemoryStore):
-    """A store in memory that fails as a database does, when a test says so.
+    """A store in memory that simulates the failures of a database.
 
     Attributes:
-        away: whether the database cannot be reached.
-        faults: what the next transactions raise as they commit, one each; None is no fault.
+        away: whether the database is unavailable.
+        faults: the exceptions of the next commits, one each; None means no exception.
         held: the rows that another transaction has locked.
-        refuses: tells which changes and log entries the database refuses, with `error`.
-        opened: if it is cleared, transactions wait until it is set; `reached` tells that one does.
-        begun, threads, groups, locks: what each transaction was asked for.
+        refuses: returns whether the database rejects a change or log entry, with `error`.
+        opened: if cleared, transactions wait until it is set; `reached` is set when one begins.
+        begun, threads, groups, locks: the arguments and threads of each transaction.
 
     """
 
@@ -95,9 +95,9 @@ class _Transaction(MemoryTransaction):
         self._database = database
         self._skip_locked = skip_locked
 
-    def find(self, mentioned: LookupKeys) -> Rows:
-        self._database.groups.append(set(mentioned.emails))
-        return super().find(mentioned)
+    def find(self, lookup: LookupKeys) -> Rows:
+        self._database.groups.append(set(lookup.emails))
+        return super().find(lookup)
 
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
         self._database.locks.append(set(rows))
@@ -114,7 +114,7 @@ class _Transaction(MemoryTransaction):
 
 
 def people(*names: str, log: bool = True, **more: Any) -> Database:  # noqa: ANN401 - of MemoryStore
-    """Return a database with a subscriber and a dispatch for each name, ids from 1 on."""
+    """Return a database with a subscriber and a dispatch for each name; ids begin at 1."""
     return Database(
         log=MemoryLog() if log else None,
         subscribers={id_: {"email": f"{name}@example.com"} for id_, name in enumerate(names, 1)},
@@ -124,7 +124,7 @@ def people(*names: str, log: bool = True, **more: Any) -> Database:  # noqa: ANN
 
 
 def receive(database: Database, **options: Any) -> Receiver:  # noqa: ANN401 - of Receiver
-    """Return a receiver with a deadline that no machine misses."""
+    """Return a receiver with a deadline that even a slow machine meets."""
     return Receiver(Postmark(SECRET), database, **{"deadline": LIMIT, **options})
 
 
@@ -165,7 +165,7 @@ def post(receiver: Receiver, payload: bytes | Mapping[str, Any]) -> Response:
 
 
 def queue(receiver: Receiver, payload: bytes | Mapping[str, Any]) -> Future[Response]:
-    """Queue a request in a thread, and return when it waits in the queue."""
+    """Queue a request in a thread, and return when it is in the queue."""
     future: Future[Response] = Future()
     waiting = receiver._writers[0].waiting()
     Thread(target=lambda: future.set_result(post(receiver, payload)), daemon=True).start()

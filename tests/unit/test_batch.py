@@ -1,4 +1,4 @@
-"""The hand-over: which items form a group, and what they result in, with threads and loops."""
+"""The batch writer: groups of items and their results, with threads and event loops."""
 
 import asyncio
 import os
@@ -24,14 +24,14 @@ Writer = BatchWriter[int, int]
 
 
 def writer(work: Callable[[Sequence[int]], Sequence[int]], **options: Any) -> Writer:  # noqa: ANN401 - of BatchWriter
-    """Return a writer whose fallback is -1, with a deadline that no machine misses."""
+    """Return a writer whose fallback is -1, with a deadline that even a slow machine meets."""
     return BatchWriter(work, **{"fallback": lambda _: FALLBACK, "deadline": LIMIT, **options})
 
 
 class _Gate:
     """Work that waits until the gate is opened, while the next group accumulates.
 
-    It multiplies by ten; a group with a 13 has the results, or the error, `ends`.
+    It multiplies by ten. A group with a 13 returns or raises `ends`.
     """
 
     def __init__(self, ends: Sequence[int] | BaseException = ()) -> None:
@@ -52,7 +52,7 @@ class _Gate:
 
 
 async def submit(batch: Writer, items: Iterable[int]) -> list[asyncio.Future[int]]:
-    """Submit items in one iteration of the loop; return the futures of those accepted."""
+    """Submit items in one iteration of the loop; return the futures of the accepted items."""
     loop = asyncio.get_running_loop()
     futures = []
     for item in items:
@@ -60,12 +60,12 @@ async def submit(batch: Writer, items: Iterable[int]) -> list[asyncio.Future[int
         with suppress(QueueFull):
             batch.submit(item, loop, future.set_result)
             futures.append(future)
-    await asyncio.sleep(0)  # now they are handed over
+    await asyncio.sleep(0)  # the next iteration puts them on the queue
     return futures
 
 
 async def hold(batch: Writer, gate: _Gate) -> asyncio.Future[int]:
-    """Submit a 0, and return when it is at the gate, alone."""
+    """Submit a 0, and return when it waits at the gate in a group by itself."""
     [first] = await submit(batch, [0])
     assert await asyncio.to_thread(gate.reached.wait, LIMIT)
     return first
@@ -84,7 +84,7 @@ EXIT = SystemExit()
         # The limits of a group and of the queue.
         ({"group": 2}, (), [1, 2, 3, 4, 5], [[1, 2], [3, 4], [5]], [10, 20, 30, 40, 50]),
         ({"group": 1, "backlog": 2}, (), [1, 2, 3], [[1], [2]], [10, 20]),
-        # A group has the largest size at most, or a single larger item.
+        # A group has at most the largest size, or is a single larger item.
         *(
             (
                 {"size": size, "capacity": 8 * LARGEST_GROUP} | options,
@@ -98,7 +98,7 @@ EXIT = SystemExit()
                 (lambda item: item, {"largest": 8}),
             )
         ),
-        # Waiting items take up to the capacity together: no 5 besides 6 of 10, but a 4 and a 0.
+        # Waiting items have at most the capacity: beside a 6, a capacity of 10 has room for a 4.
         (
             {"capacity": 10, "size": lambda item: item},
             (),
@@ -106,14 +106,14 @@ EXIT = SystemExit()
             [[6, 4, 0]],
             [60, 40, 0],
         ),
-        # An error of the work, or a wrong number of results, concerns its group alone.
+        # An exception or a wrong number of results affects only its group.
         *(
             ({"group": 2}, ends, [13, 1, 2, 3], [[13, 1], [2, 3]], [FALLBACK, FALLBACK, 20, 30])
             for ends in (EXIT, ValueError("no"), [1], [1, 2, 3])
         ),
     ],
 )
-def test_what_arrives_while_a_group_works_forms_the_next_groups(
+def test_items_that_arrive_during_a_group_form_the_next_groups(
     options: dict[str, Any],
     ends: Sequence[int] | BaseException,
     items: list[int],
@@ -129,7 +129,7 @@ def test_what_arrives_while_a_group_works_forms_the_next_groups(
         gate.opened.set()
         assert await asyncio.gather(*futures) == results
         assert (first.result(), batch.waiting()) == (0, 0)
-        for item in (9, 10):  # while nothing is being written, an item forms a group of its own
+        for item in (9, 10):  # without a group in progress, an item forms a group
             assert await asyncio.gather(*await submit(batch, [item])) == [item * 10]
 
     with closing(writer(gate, **options)) as batch:
@@ -137,8 +137,8 @@ def test_what_arrives_while_a_group_works_forms_the_next_groups(
     assert gate.groups == [[0], *groups, [9], [10]]
 
 
-def test_a_loop_hands_over_one_list_and_is_woken_once_per_group() -> None:
-    """Other loops and threads have their own replies in the same group."""
+def test_a_loop_is_woken_once_per_group() -> None:
+    """A group can contain items of several loops and threads."""
     gate, woken = _Gate(), list[int]()
 
     async def talk(*items: int) -> list[int]:
@@ -178,7 +178,7 @@ def test_a_loop_hands_over_one_list_and_is_woken_once_per_group() -> None:
     assert sorted(woken) == [2, 3]
 
 
-def test_at_the_deadline_items_get_the_fallback_while_their_group_goes_on() -> None:
+def test_at_the_deadline_items_get_the_fallback_and_their_group_continues() -> None:
     gate, late = _Gate(), list[int]()
 
     async def talk() -> None:
@@ -196,7 +196,7 @@ def test_at_the_deadline_items_get_the_fallback_while_their_group_goes_on() -> N
     assert gate.groups == [[0], [1, 2, 3, 4]]
 
 
-def test_a_reply_that_raises_affects_no_other(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exception_in_a_reply_affects_no_other_reply(caplog: pytest.LogCaptureFixture) -> None:
     async def talk() -> None:
         loop = asyncio.get_running_loop()
         for deadline in (False, True):
@@ -213,7 +213,9 @@ def test_a_reply_that_raises_affects_no_other(caplog: pytest.LogCaptureFixture) 
     assert "A response could not be sent: ZeroDivisionError" in caplog.messages
 
 
-def test_an_error_of_the_work_is_logged_without_its_text(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exception_in_the_work_is_logged_without_its_text(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def work(items: Sequence[int]) -> Sequence[int]:
         raise ValueError(f"secret {items}")
 
@@ -226,7 +228,7 @@ def test_an_error_of_the_work_is_logged_without_its_text(caplog: pytest.LogCaptu
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_after_a_thread_ended_the_next_item_starts_another_for_the_same_queue(
+def test_the_next_item_replaces_a_thread_that_has_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     gate, results = _Gate(), SimpleQueue[int]()
@@ -246,7 +248,7 @@ def test_after_a_thread_ended_the_next_item_starts_another_for_the_same_queue(
     assert [item for group in gate.groups for item in group] == [1, 2]
 
 
-def test_without_a_thread_an_item_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_items_are_refused_if_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(_: Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -263,7 +265,7 @@ def test_without_a_thread_an_item_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     assert gate.groups == [[2]]
 
 
-def test_a_closed_loop_loses_only_its_own_replies() -> None:
+def test_items_of_a_closed_loop_are_written_without_a_reply() -> None:
     gate = _Gate()
     with closing(writer(gate)) as batch:
         asyncio.run(hold(batch, gate))
@@ -280,7 +282,7 @@ def test_a_closed_loop_loses_only_its_own_replies() -> None:
     assert [item for group in gate.groups for item in group] == [0, 1, 2, 3]
 
 
-def test_closing_records_what_a_loop_has_not_handed_over() -> None:
+def test_close_writes_the_items_of_the_current_iteration() -> None:
     gate = _Gate()
     gate.opened.set()
 
@@ -296,8 +298,8 @@ def test_closing_records_what_a_loop_has_not_handed_over() -> None:
     assert gate.groups == [[1]]
 
 
-def test_a_loop_that_ends_before_its_items_are_handed_over_loses_only_their_replies() -> None:
-    """They are written when another loop comes, and do not count for ever."""
+def test_items_of_a_loop_that_closes_before_its_next_iteration_are_written() -> None:
+    """They leave the backlog when another loop submits an item."""
     gate = _Gate()
     gate.opened.set()
     with closing(writer(gate, backlog=1)) as batch:
@@ -311,7 +313,7 @@ def test_a_loop_that_ends_before_its_items_are_handed_over_loses_only_their_repl
     assert gate.groups == [[0], [1], [2]]
 
 
-def test_the_rest_of_a_queue_can_be_taken_out() -> None:
+def test_take_rest_empties_the_queue() -> None:
     gate = _Gate()
     batch = writer(gate, group=1, size=lambda item: item, capacity=10)
     batch.put(0)
@@ -326,7 +328,7 @@ def test_the_rest_of_a_queue_can_be_taken_out() -> None:
     assert batch.take_rest() == []
 
 
-def test_close_finishes_the_queue() -> None:
+def test_close_waits_for_the_queue() -> None:
     gate, results = _Gate(), list[int]()
 
     async def talk() -> None:
@@ -372,8 +374,8 @@ for number in range(3):
 
 
 @pytest.mark.parametrize("ends", [True, False])
-def test_at_exit_queues_are_finished_the_newest_writer_first(*, ends: bool) -> None:
-    """All together for ten seconds, here shortened."""
+def test_at_exit_writers_are_closed_the_newest_first(*, ends: bool) -> None:
+    """They have ten seconds together, here half a second."""
     shorter = "import hookrow.concurrency as concurrency; concurrency.EXIT_TIMEOUT = 0.5"
     script = f"{shorter}\nENDS = {ends}\n{EXIT_SCRIPT}"
     done = subprocess.run(
@@ -383,7 +385,7 @@ def test_at_exit_queues_are_finished_the_newest_writer_first(*, ends: bool) -> N
     assert EXIT_TIMEOUT == 10.0
 
 
-def test_it_may_be_closed_unused_twice_and_by_its_own_work() -> None:
+def test_close_may_be_called_unused_twice_and_by_the_work() -> None:
     unused = writer(lambda items: items)
 
     def work(items: Sequence[int]) -> Sequence[int]:
@@ -400,8 +402,8 @@ def test_it_may_be_closed_unused_twice_and_by_its_own_work() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_child_process_has_a_lock_queue_and_thread_of_its_own() -> None:
-    """Also if the fork comes in the middle of a loop's iteration, with the lock held."""
+def test_a_child_process_has_its_own_lock_queue_and_thread() -> None:
+    """Even if the process forks during a loop's iteration, while the lock is held."""
     parent = os.getpid()
     batch = BatchWriter[int, tuple[int, int]](
         lambda items: [(os.getpid(), item) for item in items],

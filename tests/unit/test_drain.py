@@ -1,4 +1,4 @@
-"""Drain: the entries of the spool are recorded once the database works again."""
+"""Drain: the entries of the spool are recorded when the database is available again."""
 
 import logging
 from collections import Counter
@@ -20,7 +20,7 @@ from hookrow.stores import StoreError, Unavailable
 from wire import eventually
 
 BROKEN = Unavailable("InternalError_ XX000")
-"""An error at one row of a database that can be reached."""
+"""An error that concerns one row; the database is available."""
 
 ADA = encode(delivery("ada"))
 BEA = encode(testing.opening("bea@example.com", "m-bea", at=NOON))
@@ -80,7 +80,7 @@ def site(tmp_path: Path) -> Site:
 
 
 @pytest.fixture(autouse=True)
-def _no_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("drain.PAUSE", "drain.REST", "recorder.PAUSE_AFTER_OUTAGE"):
         monkeypatch.setattr(f"hookrow.receiver.{name}", 0.0)
     monkeypatch.setattr("hookrow.receiver.drain.DRAIN_EVERY", 0.01)
@@ -142,7 +142,7 @@ def test_an_entry_that_fails_delays_no_other_and_is_counted_once(
     *,
     swept: bool,
 ) -> None:
-    """It stays unless the log has it for the sweep."""
+    """The entry stays in the spool unless the sweep retries it from the log."""
     if refuses is None:
         site.database.held.add(dispatch(1))
     site.database.refuses = refuses or _nothing
@@ -198,7 +198,9 @@ def test_entries_that_keep_failing_are_logged_as_failed_after_a_minute(site: Sit
     assert {each.attempts for each in logged} == {1}
 
 
-def test_next_call_begins_behind_the_failing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_drain_begins_after_the_failing_entries(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hookrow.receiver.drain.FAILING", -1.0)
     site.database.refuses, site.database.error = _in_log_of_ada, BROKEN
     failing = [_opening(number) for number in range(3)]
@@ -232,7 +234,9 @@ def test_entries_interrupted_by_a_new_outage_stay(
 
 
 @pytest.mark.parametrize("step", ["take", "remove"])
-def test_dying_counts_nothing_twice(site: Site, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_counts_no_attempt_twice(
+    site: Site, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def die(*_: object) -> Never:
         raise KeyboardInterrupt
 

@@ -1,4 +1,4 @@
-"""Retry: which attempts follow a failed one, who gets 503, where it is kept, and the log lines."""
+"""Failures: the attempts after a failed one, its outcome, the spool, and the log lines."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -25,14 +25,14 @@ from hookrow.stores.timeouts import limited_to
 ADA = "ada@example.com"
 RECORDED = Recorded(())
 LETTERS = {RECORDED: "R", Refusal.FAILED.refused(): "F", Refusal.UNAVAILABLE.refused(): "L"}
-"""Recorded; failed: kept in the log; later: kept in the spool."""
+"""R: recorded; F: failed, and logged as failed; L: unavailable, and spooled for later."""
 
 CONFLICT, LOCKED, REJECTED = Conflict("40P01"), Locked("55P03"), Rejected("NotNullViolation 23502")
 GONE = Unavailable("gone")
 
 
 class Clock:
-    """Time that passes only in sleep and in attempts."""
+    """A clock that only `sleep` and attempts advance."""
 
     now = 1000.0
 
@@ -124,16 +124,16 @@ def _names(arrivals: Sequence[Arrival]) -> str:
     ("faults", "asked", "ended"),
     [
         ([], "abc", "RRR"),
-        # Another transaction was in the way: the whole group again, a few times.
+        # A conflict with another transaction: the group is retried four times.
         ([CONFLICT] * 4, "abc abc abc abc abc", "RRR"),
         ([CONFLICT] * 5, "abc abc abc abc abc", "FFF"),
-        # Locked rows: once more without them (+), however many conflicts there were.
+        # Locked rows: the group is retried without them (+), also after four conflicts.
         ([LOCKED] * 2, "abc abc+", "FFF"),
         ([*[CONFLICT] * 4, LOCKED], "abc abc abc abc abc abc+", "RRR"),
-        # The database refuses the data: one by one, each with all its attempts.
+        # The database rejects the data: one by one, each with all its attempts.
         ([REJECTED] * 2, "abc a b c", "FRR"),
         ([REJECTED, CONFLICT, LOCKED, REJECTED], "abc a a a+ b c", "FRR"),
-        # The database is away: no further attempt.
+        # The database is unavailable: no further attempt.
         ([GONE], "abc", "LLL"),
         ([StoreError("another")], "abc", "LLL"),
         ([REJECTED, REJECTED, GONE], "abc a b", "FLL"),
@@ -141,7 +141,7 @@ def _names(arrivals: Sequence[Arrival]) -> str:
         ([ValueError("what")], "abc", "FFF"),
     ],
 )
-def test_each_fault_has_its_attempts(faults: list[Exception], asked: str, ended: str) -> None:
+def test_the_attempts_after_each_fault(faults: list[Exception], asked: str, ended: str) -> None:
     rig = Rig(*faults)
     assert (rig("abc"), " ".join(rig.asked)) == (ended, asked)
     letters = list(zip("abc", ended, strict=True))
@@ -151,7 +151,7 @@ def test_each_fault_has_its_attempts(faults: list[Exception], asked: str, ended:
 
 def test_if_a_reachable_store_fails_for_one_notification_only_that_one_is_spooled() -> None:
     rig = Rig(GONE, poisoned="b", reachable=True)
-    assert [rig("abc"), rig("b"), rig("abc")] == ["RLR", "L", "RLR"]  # it does not rest
+    assert [rig("abc"), rig("b"), rig("abc")] == ["RLR", "L", "RLR"]  # without a pause
     assert rig.spooled == ["b", "b", "b"]
 
 
@@ -163,20 +163,22 @@ def test_after_three_failures_in_succession_the_others_are_spooled_together() ->
 
 
 @pytest.mark.parametrize(
-    ("fault", "rests"), [(LOCKED, False), (REJECTED, False), (GONE, True), (ValueError(), True)]
+    ("fault", "pauses"), [(LOCKED, False), (REJECTED, False), (GONE, True), (ValueError(), True)]
 )
-def test_store_that_is_away_is_left_alone(fault: Exception, clock: Clock, *, rests: bool) -> None:
+def test_after_an_outage_no_attempt_is_made_for_a_second(
+    fault: Exception, clock: Clock, *, pauses: bool
+) -> None:
     rig = Rig(fault)
     rig("a")
     asked = len(rig.asked)
-    assert rig("bc") == ("LL" if rests else "RR")
-    assert len(rig.asked) == asked + (not rests)
+    assert rig("bc") == ("LL" if pauses else "RR")
+    assert len(rig.asked) == asked + (not pauses)
     clock.now += PAUSE_AFTER_OUTAGE
     assert rig("a") == "R"
 
 
 @pytest.mark.parametrize("seconds", [(9.0, 0.9), (0.9, 9.0)])
-def test_out_of_time_nothing_is_attempted(clock: Clock, seconds: tuple[float, float]) -> None:
+def test_after_the_deadline_no_attempt_is_made(clock: Clock, seconds: tuple[float, float]) -> None:
     for fault in (CONFLICT, LOCKED, REJECTED):
         rig = Rig(*[fault] * 99, takes=lambda: clock.sleep(1.0), seconds=seconds[0])
         with limited_to(seconds[1]):
@@ -194,13 +196,13 @@ def test_log_that_cannot_be_written(fault: Exception, caplog: pytest.LogCaptureF
 
 
 @pytest.mark.parametrize("fault", [CONFLICT, GONE], ids=repr)
-def test_unsupported_payloads_get_422_whatever_happens_and_are_kept(fault: Exception) -> None:
+def test_an_unsupported_payload_gets_422_and_is_kept_after_a_failure(fault: Exception) -> None:
     rig = Rig(*[fault] * 5)
     assert rig.run([Arrival(None, b"{}", NOON)]) == [Refusal.UNSUPPORTED.refused()]
     assert [rig.failed, *rig.spooled].count("{}") == 1
 
 
-def test_bug_is_logged_without_what_it_quotes(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_is_logged_without_its_text(caplog: pytest.LogCaptureFixture) -> None:
     Rig(KeyError(ADA))("abc")
     [record] = caplog.records
     assert (record.name, record.levelno) == ("hookrow", logging.ERROR)
@@ -224,7 +226,7 @@ def test_bug_is_logged_without_what_it_quotes(caplog: pytest.LogCaptureFixture) 
     ],
     ids=str,
 )
-def test_names_in_log_lines_have_no_full_address(
+def test_log_lines_contain_no_full_address(
     notification: Notification | None, named: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     Rig(REJECTED).run([Arrival(notification, b"", NOON)])

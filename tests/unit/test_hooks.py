@@ -27,7 +27,7 @@ ADA = "ada@example.com"
 
 
 class RecordingHook:
-    """A hook that keeps its calls and their threads; it may wait at a gate."""
+    """A hook that stores its calls and their threads, and can wait at a gate."""
 
     def __init__(self, *, opened: bool = True) -> None:
         self.calls: list[tuple[Arrival, Any]] = []
@@ -87,11 +87,11 @@ def test_async_result(caplog: pytest.LogCaptureFixture, recwarn: pytest.Warnings
     [message] = caplog.messages
     assert message.startswith("on_recorded returned an async result (coroutine)")
     assert "Pass a plain function" in message
-    assert not recwarn.list  # that a coroutine was never awaited
+    assert not recwarn.list  # no warning that a coroutine was never awaited
 
 
 @pytest.mark.parametrize("hook", [_notify, _Notifier(), _Notifier, partial(_Notifier(), 1)])
-def test_an_async_function_which_would_never_run_is_refused(hook: Callable[..., Any]) -> None:
+def test_an_async_function_is_rejected(hook: Callable[..., Any]) -> None:
     advice = "^on_refused is an async function.*run_coroutine_threadsafe"
     with pytest.raises(ConfigurationError, match=advice):
         receive(people(), on_refused=hook)
@@ -99,9 +99,9 @@ def test_an_async_function_which_would_never_run_is_refused(hook: Callable[..., 
 
 @pytest.mark.parametrize(
     ("reason", "room"),
-    [("", 10), ("x" * 1024 * 1024, 64 // 5)],  # four bytes a character, as with an emoji
+    [("", 10), ("x" * 1024 * 1024, 64 // 5)],  # four bytes for each character, such as an emoji
 )
-def test_too_many_or_large_calls_are_left_out(
+def test_too_many_or_too_large_calls_are_dropped(
     reason: str, room: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hookrow.receiver.hooks.BACKLOG", 10 if not reason else 100)

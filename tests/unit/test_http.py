@@ -1,4 +1,4 @@
-"""What all hosts share of HTTP: the endpoint, headers, lengths, and every response."""
+"""HTTP for all hosts: the endpoint, headers, lengths, and every response."""
 
 import pytest
 
@@ -27,7 +27,7 @@ ENDPOINT = "/provider/webhooks"
         *((f"/größe{ENDPOINT}", "/größe", True), (ENDPOINT * 2, ENDPOINT, True)),
         (f"/mail{ENDPOINT}", "/api/mail", True),  # FastAPI behind a proxy
         (ENDPOINT, "/api", True),  # a proxy removed the root
-        (ENDPOINT, "/pro", True),  # the root is no segment of the path
+        (ENDPOINT, "/pro", True),  # the root is not a segment of the path
         *(("", "", False), ("/", "/", False), ("/mail", "/mail", False)),
         *((f"/mail{ENDPOINT}", "", False), (f"/mail/x{ENDPOINT}", "/mail", False)),
         *((f"{ENDPOINT}/x", "", False), (f"{ENDPOINT}//", "", False), (f"/{ENDPOINT}", "", False)),
@@ -94,7 +94,7 @@ RESPONSES = {
 
 def test_every_outcome_has_the_contracts_status_text_and_headers() -> None:
     assert respond(Recorded(())) == _plain(200, "")
-    assert [*Refusal.__members__.values()] == [*RESPONSES]  # no two are one
+    assert [*Refusal.__members__.values()] == [*RESPONSES]  # none is an alias
     for refusal, expected in RESPONSES.items():
         assert respond(refusal.refused(owner="zoë@x", recipient="{x}@b")) == expected
 
@@ -112,7 +112,7 @@ class Refusing(Handler):
         return _plain(refusal.status, head.path)
 
 
-def test_a_handlers_refuse_makes_the_response_to_a_refused_body() -> None:
+def test_a_handler_can_create_the_response_to_a_refused_body() -> None:
     head, expected = RequestHead("POST", ENDPOINT, ()), RESPONSES[Refusal.TOO_LARGE]
     assert refuse_body(Handler(), head, Refusal.TOO_LARGE) == expected == refuse(Refusal.TOO_LARGE)
     assert refuse_body(Refusing(), head, Refusal.TOO_LARGE) == _plain(413, ENDPOINT)

@@ -18,8 +18,8 @@ CORE = (
     *("providers.postmark", "http", "errors"),
 )
 
-# What the core may use besides itself: values and their types, and msgspec for reading.
-# `asyncio` is only a type there, and `random` makes the ids of requests.
+# The modules that the core may import: values and their types, and msgspec for parsing.
+# `asyncio` is imported only for a type, and `random` creates the ids of requests.
 HARMLESS = {
     *(
         "__future__",
@@ -164,7 +164,7 @@ def test_little_is_loaded_and_public_names_need_no_extra(loaded: dict[str, set[s
         "hookrow.server.sighup",
     }
     assert not script & {"asyncio", "dataclasses", "logging", "typing"}
-    # msgspec looks at `typing_extensions` if something else installed it.
+    # msgspec imports `typing_extensions` if it is installed.
     for modules in (names, hosts):
         assert _packages(modules) <= {"hookrow", "msgspec", "typing_extensions"}
     assert _packages({*_imports("pytest_plugin")}) == {"hookrow", "pytest"}

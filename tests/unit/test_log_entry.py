@@ -44,7 +44,7 @@ def arrival(notification: Notification | None = OPEN, body: bytes = b"{}") -> Ar
 
 
 def entry(arrival: Arrival, outcome: Outcome = DONE, *, bodies: bool = True) -> LogEntry:
-    """Return the one entry of an arrival that ended a second after noon."""
+    """Return the entry of an arrival whose result is dated a second after noon."""
     [made] = entries([arrival], [outcome], NOON + SECOND, bodies=bodies)
     return made
 
@@ -77,7 +77,7 @@ PARKED_ENTRY = replace(
 )
 
 
-def test_entry_has_what_came_when_and_how_it_ended() -> None:
+def test_an_entry_has_the_content_the_times_and_the_result() -> None:
     assert entry(arrival()) == FIRST
     assert entry(arrival(), bodies=False) == replace(FIRST, body=None)
     assert entry(arrival(), GONE) == PARKED_ENTRY
@@ -124,7 +124,7 @@ def test_refusals_keep_their_names_and_are_retried_unless_final(ending: Result) 
     ],
 )
 @pytest.mark.parametrize("refusal", [Refusal.SUBSCRIBER_NOT_FOUND, Refusal.FAILED])
-def test_what_names_no_possible_row_is_not_retried(
+def test_notifications_without_a_possible_row_are_not_retried(
     notification: Notification | None, refusal: Refusal, *, parked: bool
 ) -> None:
     assert (entry(arrival(notification), refusal.refused()).retry_at is not None) is parked
@@ -136,7 +136,7 @@ def test_a_probe_has_no_entry() -> None:
     assert entries(group, [each.refused() for each in refusals], NOON) == []
 
 
-def test_a_group_has_one_entry_per_fingerprint_in_their_order() -> None:
+def test_a_group_has_one_entry_per_fingerprint_sorted_by_it() -> None:
     others = [arrival(body=bytes([number])) for number in range(9)]
     group = [arrival(), *others, replace(arrival(), received_at=NOON - DAY, source=Source.REPLAY)]
     made = entries(group, [GONE] + [DONE] * 10, NOON + SECOND)
@@ -163,10 +163,10 @@ OTHER = replace(entry(arrival(Delivered("b@x", "other", NOON + DAY), b"[]")), at
         # The later result counts, and the content stays.
         (PARKED_ENTRY, OTHER, replace(FIRST, attempts=4)),
         (FIRST, replace(PARKED_ENTRY, **NEXT_DAY), replace(PARKED_ENTRY, **NEXT_DAY, attempts=2)),
-        # What was recorded before was recorded then.
+        # If both are recorded, the time of the earlier one is kept.
         (FIRST, replace(FIRST, **NEXT_DAY), replace(FIRST, attempts=2)),
         (PARKED_ENTRY, replace(FIRST, **NEXT_DAY), replace(FIRST, **NEXT_DAY, attempts=2)),
-        # A retry is no further attempt.
+        # A retry adds no attempt.
         (
             PARKED_ENTRY,
             replace(PARKED_ENTRY, **NEXT_DAY, attempts=0),
@@ -175,13 +175,13 @@ OTHER = replace(entry(arrival(Delivered("b@x", "other", NOON + DAY), b"[]")), at
         # The first and the last arrival are the least and the greatest time.
         (FIRST, replace(FIRST, **DAY_BEFORE), replace(FIRST, received_at=NOON - DAY, attempts=2)),
         (replace(FIRST, **DAY_BEFORE), FIRST, replace(FIRST, received_at=NOON - DAY, attempts=2)),
-        # What was erased is there again if it came again; nothing is erased.
+        # A new arrival restores erased fields, and erases none.
         (ERASED, PARKED_ENTRY, replace(PARKED_ENTRY, attempts=2)),
         (ERASED, replace(PARKED_ENTRY, attempts=0), ERASED),
         (PARKED_ENTRY, ERASED, replace(PARKED_ENTRY, attempts=2)),
         (ERASED, replace(NAMED, attempts=0), ERASED),
         (ERASED, NAMED, replace(NAMED, attempts=2)),
-        # The source is that of the end.
+        # The source is that of the result.
         (PARKED_ENTRY, REPLAYED, replace(REPLAYED, attempts=1)),
         (FIRST, REPLAYED, FIRST),
     ],
@@ -192,7 +192,7 @@ def test_repeated_notifications_are_merged(
     assert merge_entries(earlier, later) == expected
     logged = StoredEntry(
         *(*astuple(earlier), 7, Result.FAILED)
-    )  # which keeps its id and first result
+    )  # the id and the first result are kept
     assert merge_entries(logged, later) == StoredEntry(*(*astuple(expected), 7, Result.FAILED))
 
 
@@ -230,7 +230,7 @@ def test_all_fingerprints_of_a_second_lie_between_two() -> None:
         *(("é".encode(), 32), ("xxxé".encode(), 44), (b"\xff", 16)),
     ],
 )
-def test_a_body_is_measured_by_the_longest_text_that_it_can_become(body: bytes, size: int) -> None:
+def test_a_size_is_that_of_the_longest_possible_text(body: bytes, size: int) -> None:
     opened, suppressed = arrival(body=body), arrival(Suppressed("a", "m", None, "x" * 5), body)
     assert written_size(opened) == size
     assert written_size(suppressed) == size + 60  # in three rows
@@ -263,7 +263,7 @@ def test_pauses_grow_to_an_hour_for_three_days(age: timedelta, pause: timedelta 
         (b"\xed\xa0\x80", r"\xed\xa0\x80"),
     ],
 )
-def test_a_body_that_is_no_text_is_escaped(body: bytes, kept: str) -> None:
+def test_a_body_that_is_not_text_is_escaped(body: bytes, kept: str) -> None:
     made = entry(arrival(body=body))
     assert made.body == kept
     assert body_of(made) == (body if kept.encode() == body else None)
@@ -275,7 +275,7 @@ def test_a_body_that_is_no_text_is_escaped(body: bytes, kept: str) -> None:
     [
         (rules.stored_record_type, 64, "ZOË@Example.COM"),
         (rules.stored_message_id, 255, "ZOË@Example.COM"),
-        (rules.stored_recipient, 320, "zoË@example.com"),  # as it is looked for
+        (rules.stored_recipient, 320, "zoË@example.com"),  # folded, as in searches
     ],
 )
 def test_stored_texts(
@@ -291,17 +291,17 @@ def test_stored_texts(
         assert keep(text) == kept
 
 
-def test_an_address_is_searched_for_as_bodies_have_it_plain_or_escaped() -> None:
+def test_an_address_may_be_plain_or_escaped_in_a_body() -> None:
     assert rules.quoted("zoë@x") == {'"zoë@x"', r'"zo\xc3\xab@x"'}
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
-def test_no_text_is_larger_than_its_body_allows(body: bytes) -> None:
-    """The recorder and the batch compare the bound, which takes no time, with their limits."""
+def test_no_text_is_larger_than_the_bound(body: bytes) -> None:
+    """The recorder and the batch compare the bound, which is cheap, with their limits."""
     reason = body.decode(errors="replace")[: len(body)]
     for notification in (None, OPEN, Suppressed("a@b", None, NOON, reason)):
         assert written_size(arrival(notification, body)) <= TEXT_PER_BYTE * len(body)
 
 
-def test_the_largest_text_of_a_byte() -> None:
+def test_the_bound_is_reached() -> None:
     assert largest_written_size(b"\xff" * 1000) == TEXT_PER_BYTE * 1000

@@ -177,7 +177,7 @@ def test_repeated_messages_are_counted(lines: pytest.LogCaptureFixture, clock: C
 def test_two_threads_at_once_log_a_message_once(
     lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The threads meet at the clock, unless a lock admits one at a time."""
+    """Without a lock, both threads would reach the clock at the same time."""
     start, meeting = Barrier(2, timeout=PATIENCE), Barrier(2, timeout=0.05)
 
     def clock() -> float:
@@ -201,7 +201,7 @@ def test_two_threads_at_once_log_a_message_once(
 def test_a_child_forked_while_a_thread_logs_can_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The child has its own lock: none of its threads would release the parent's."""
+    """The child has its own lock, because no thread of the child would release the parent's."""
     parent, reached, opened = os.getpid(), Event(), Event()
 
     def clock() -> float:
@@ -215,7 +215,7 @@ def test_a_child_forked_while_a_thread_logs_can_log(
         logged = threads.submit(log.warning, "again")
         assert reached.wait(PATIENCE)
         if (child := os.fork()) == 0:
-            signal.alarm(5)  # seconds; it kills a child that waits for the lock
+            signal.alarm(5)  # in seconds; kills a child that waits for the lock
             log.warning("again")
             os._exit(0)
         ended = os.waitpid(child, 0)[1]
@@ -235,7 +235,7 @@ def test_the_rate_limit_applies_to_a_template(clock: Clock) -> None:
 
 
 def test_different_messages_use_bounded_memory(clock: Clock) -> None:
-    """After 1,000 messages the limits start again, but the current message keeps its count."""
+    """After 1,000 messages the limits are reset, but the current message keeps its count."""
 
     def filtered(message: str) -> str | None:
         record = logging.LogRecord("hookrow", logging.ERROR, "", 0, message, (), None)

@@ -1,4 +1,4 @@
-"""Metrics: the counts, and the text that Prometheus reads."""
+"""Metrics: their values, and the text that Prometheus reads."""
 
 import re
 import sqlite3

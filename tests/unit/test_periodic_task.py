@@ -1,4 +1,4 @@
-"""Work that is done again and again: when it begins, and how long it pauses."""
+"""Periodic tasks: when they begin, and how long they pause."""
 
 import time
 from contextlib import closing
@@ -11,19 +11,19 @@ from hookrow.concurrency import PeriodicTask
 
 LONG = 3600.0
 LIMIT = 60.0
-"""In seconds; how long a test waits for something that usually comes at once."""
+"""In seconds; how long a test waits for an event that normally occurs immediately."""
 
 
 @pytest.fixture
-def rests(monkeypatch: pytest.MonkeyPatch) -> SimpleQueue[str]:
-    """Return what is told each time that connections are closed."""
-    told: SimpleQueue[str] = SimpleQueue()
-    monkeypatch.setattr(periodic, "AT_THREAD_END", {lambda: told.put("closed")})
-    return told
+def pauses(monkeypatch: pytest.MonkeyPatch) -> SimpleQueue[str]:
+    """Return a queue that receives an item each time connections are closed."""
+    closed: SimpleQueue[str] = SimpleQueue()
+    monkeypatch.setattr(periodic, "AT_THREAD_END", {lambda: closed.put("closed")})
+    return closed
 
 
-def test_more_to_do(rests: SimpleQueue[str]) -> None:
-    """If there is more to do, it continues soon; then it rests, without connections."""
+def test_unfinished_work_continues_soon(pauses: SimpleQueue[str]) -> None:
+    """Before a long pause, the thread closes its connections."""
     calls = iter([True, True, 1])
     done: SimpleQueue[object] = SimpleQueue()
 
@@ -34,14 +34,13 @@ def test_more_to_do(rests: SimpleQueue[str]) -> None:
 
     with closing(PeriodicTask(work, seconds=LONG, name="work")) as task:
         task.start()
-        assert rests.get(timeout=LIMIT) == "closed"
+        assert pauses.get(timeout=LIMIT) == "closed"
         assert done.qsize() == 3
 
 
-def test_a_connection_that_cannot_be_closed(
+def test_a_connection_that_cannot_be_closed_is_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is logged, and the work goes on."""
     monkeypatch.setattr(periodic, "LONG_PAUSE", 0.0)
     monkeypatch.setattr(periodic, "AT_THREAD_END", {lambda: 1 / 0})
     done: SimpleQueue[None] = SimpleQueue()
@@ -52,12 +51,12 @@ def test_a_connection_that_cannot_be_closed(
     assert caplog.messages == ["A thread could not close its connections: ZeroDivisionError"]
 
 
-def test_later(rests: SimpleQueue[str]) -> None:
-    """Work that comes later is not done in a process that ends before."""
+def test_a_later_task_waits_for_its_first_interval(pauses: SimpleQueue[str]) -> None:
+    """A process that ends earlier never starts the work."""
     done: list[float] = []
     with closing(
         PeriodicTask(lambda: done.append(time.monotonic()), seconds=LONG, name="w", later=True)
     ) as task:
         task.start()
-    assert rests.get(timeout=LIMIT) == "closed"
+    assert pauses.get(timeout=LIMIT) == "closed"
     assert done == []

@@ -1,12 +1,13 @@
-"""Postmark: which secrets are accepted, and what a body is read as.
+"""Postmark: accepted secrets, and the notifications in bodies.
 
-The case table (`stores/test_cases.py`) has whole payloads; here is what it has no room for.
+The case table (`stores/test_cases.py`) has whole payloads; this file covers the rest.
 """
 
 import json
 from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -22,6 +23,7 @@ from hookrow import (
     Suppressed,
 )
 from hookrow.core.notification import Notification, Unsupported
+from hookrow.providers import Provider, secret_matches
 
 SECRET = "S3cret-of_the~provider"
 ADA, MESSAGE = "ada@example.com", "6f1d0a4e-3b52-4c8e-9a17-0c5be2d4f901"
@@ -40,7 +42,7 @@ TEXT = json.dumps(DELIVERY)
 
 
 def _parse(payload: dict[str, Any] | bytes, **fields: object) -> Notification | None:
-    """Read a payload with some fields changed, or left out: `...`."""
+    """Parse a payload with some fields changed, or omitted if they are `...`."""
     if isinstance(payload, dict):
         changed = {name: value for name, value in (payload | fields).items() if value is not ...}
         payload = json.dumps(changed).encode()
@@ -56,13 +58,13 @@ def _head(*values: bytes, name: bytes = b"x-provider-secret") -> RequestHead:
 
 
 @pytest.mark.parametrize("secrets", [(), ("",), (SECRET, "", "other")])
-def test_an_empty_secret_is_refused_with_how_to_make_one(secrets: tuple[str, ...]) -> None:
+def test_an_empty_secret_is_rejected_with_a_command_to_create_one(secrets: tuple[str, ...]) -> None:
     with pytest.raises(ConfigurationError, match=r"missing or empty.*secrets\.token_urlsafe"):
         Postmark(*secrets)
 
 
 @pytest.mark.parametrize("secret", ["geheimnis-ü", "two words", "tab\t", "line\n", "\x7f", " "])
-def test_a_secret_that_no_header_carries_is_refused_and_not_repeated(secret: str) -> None:
+def test_a_secret_that_no_header_can_contain_is_rejected_and_not_quoted(secret: str) -> None:
     with pytest.raises(ConfigurationError, match="visible ASCII") as raised:
         Postmark(SECRET, secret)
     assert not secret.strip() or secret not in str(raised.value)
@@ -93,28 +95,32 @@ def test_any_other_header_is_refused_as_missing_or_wrong(values: tuple[bytes, ..
     assert not provider.authentic(_head(SECRET.encode(), name=b"x_provider_secret"))
 
 
-def test_secrets_are_counted_by_place_and_can_be_replaced() -> None:
+def test_requests_are_counted_by_secret_and_secrets_can_be_replaced() -> None:
     provider = Postmark("new", "old", "old", header="X-Our-Token")
 
-    def knock(*secrets: bytes) -> list[bool]:
+    def authenticate(*secrets: bytes) -> list[bool]:
         return [provider.authentic(_head(each, name=b"x-our-token")) for each in secrets]
 
-    assert knock(b"new", b"old", b"wrong", b"", b"new") == [True, True, False, False, True]
+    assert authenticate(b"new", b"old", b"wrong", b"", b"new") == [True, True, False, False, True]
     assert not provider.authentic(_head(b"new"))
     for secrets in (("newer", ""), ("newer secret",)):
         with pytest.raises(ConfigurationError):
             provider.accept(*secrets)
-    assert provider.matched == Counter({0: 2, 1: 1})  # refused ones change nothing
+    assert provider.matched == Counter({0: 2, 1: 1})  # rejected secrets change nothing
     provider.accept("newest", "new")
     assert provider.matched == Counter()
-    assert knock(b"old", b"newest", b"new") == [False, True, True]
+    assert authenticate(b"old", b"newest", b"new") == [False, True, True]
     assert provider.matched == Counter({0: 1, 1: 1})
+
+
+def test_a_provider_that_does_not_count_has_no_matches() -> None:
+    assert secret_matches(Mock(Provider)) == {}
 
 
 # -- bodies ----------------------------------------------------------------------------
 
 
-def test_an_unsupported_body_is_described_as_far_as_it_can_be_read() -> None:
+def test_the_readable_fields_of_an_unsupported_body_are_returned() -> None:
     for body, said in (
         ('{"RecordType":"Click","Recipient":"A@x","MessageID":"m"}', ("Click", "A@x", "m")),
         ('{"RecordType":"Bounce","Email":"a@x","MessageID":""}', ("Bounce", "a@x", "")),
@@ -127,7 +133,7 @@ def test_an_unsupported_body_is_described_as_far_as_it_can_be_read() -> None:
 
 @pytest.mark.parametrize("value", [..., None, 0, True, [ADA], {"Email": ADA}, ""])
 @pytest.mark.parametrize("payload", PAYLOADS)
-def test_addresses_are_cut_texts_or_none(payload: dict[str, Any], value: object) -> None:
+def test_addresses_are_truncated_strings_or_none(payload: dict[str, Any], value: object) -> None:
     expected = value if value == "" else None
     for text, kept in (
         *((value, expected), (" ADA@Example.com\0", " ADA@Example.com\0")),
@@ -138,7 +144,7 @@ def test_addresses_are_cut_texts_or_none(payload: dict[str, Any], value: object)
         assert (notification.recipient, notification.message_id) == (kept, kept)
 
 
-def test_a_suppression_needs_a_reason_which_is_kept_as_it_came() -> None:
+def test_a_suppression_needs_a_reason_which_is_kept_unchanged() -> None:
     for reason in ("ManualSupression", " x ", "理由", "😀"):
         suppressed = _parse(SUPPRESSION, SuppressionReason=reason)
         assert suppressed == Suppressed(ADA, MESSAGE, TIME, reason)
@@ -158,7 +164,7 @@ def test_a_suppression_needs_a_reason_which_is_kept_as_it_came() -> None:
         TEXT.encode("utf-8-sig"),
     ],
 )
-def test_utf8_is_required_also_in_a_field_that_nobody_reads(body: bytes) -> None:
+def test_utf8_is_required_even_in_an_unused_field(body: bytes) -> None:
     assert _parse(body) is None
 
 
@@ -212,7 +218,7 @@ VALUES = (None, True, 0, -1, 10**30, 1e308, "", "\0", "é", AT, ADA, "Open", [AT
 
 
 def _check(body: bytes) -> None:
-    """Read a body, and check what all that use the notification rely on."""
+    """Parse a body, and check the properties that all users of a notification rely on."""
     assert isinstance(Postmark(SECRET).describe(body), Unsupported)
     notification = _parse(body)
     if notification is not None:
@@ -233,7 +239,7 @@ def _check(body: bytes) -> None:
     st.integers(0, 200),
     st.integers(0, 20),
 )
-def test_whatever_the_values_and_the_bytes_nothing_raises(
+def test_parsing_never_raises(
     payload: dict[str, Any], fields: dict[str, Any], damage: bytes, place: int, lost: int
 ) -> None:
     body = json.dumps(payload | fields, ensure_ascii=False).encode()

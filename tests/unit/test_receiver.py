@@ -1,4 +1,4 @@
-"""The receiver: what it admits, how it responds, and what is in the rows and the log then."""
+"""The receiver: options, groups, responses, limits, and closing."""
 
 import re
 import threading
@@ -43,7 +43,7 @@ def status(response: Future[Response]) -> int:
 
 
 def fill_one_transaction(receiver: Receiver, database: Database) -> Future[Response]:
-    """Queue a notification, and leave its transaction waiting: the next ones form a group."""
+    """Queue a notification, and block its transaction: the next notifications form a group."""
     database.opened.clear()
     future: Future[Response] = Future()
     Thread(target=lambda: future.set_result(post(receiver, delivery("ada")))).start()
@@ -52,7 +52,7 @@ def fill_one_transaction(receiver: Receiver, database: Database) -> Future[Respo
 
 
 @pytest.mark.parametrize("text", ["/a?b", "/a%20b", "a\n", " "])
-def test_a_mount_path_that_no_request_can_have_is_refused(text: str) -> None:
+def test_an_impossible_mount_path_is_rejected(text: str) -> None:
     with pytest.raises(ConfigurationError, match="write for example /mail"):
         endpoint_path(text)
 
@@ -66,7 +66,7 @@ def test_a_mount_path_that_no_request_can_have_is_refused(text: str) -> None:
     ],
     ids=str,
 )
-def test_a_wrong_number_is_refused_by_name(option: dict[str, Any]) -> None:
+def test_an_invalid_number_is_rejected_by_name(option: dict[str, Any]) -> None:
     [(name, value)] = option.items()
     with pytest.raises(
         ConfigurationError, match=f"^{name} must be .*, not {re.escape(repr(value))}"
@@ -74,7 +74,7 @@ def test_a_wrong_number_is_refused_by_name(option: dict[str, Any]) -> None:
         receive(people(), **option)
 
 
-def test_what_arrives_during_a_commit_shares_the_next_transaction() -> None:
+def test_notifications_that_arrive_during_a_commit_share_the_next_transaction() -> None:
     database = people("ada", "bea", "carl")
     with closing(receive(database)) as receiver:
         answers = [fill_one_transaction(receiver, database)]
@@ -113,7 +113,7 @@ def test_after_the_deadline_the_group_is_recorded() -> None:
 
 
 @pytest.mark.parametrize(("backlog", "details", "room"), [(1, "", 1), (4096, "x" * 20_000, 3)])
-def test_what_waits_is_limited_in_number_and_bytes(
+def test_the_queue_is_limited_in_number_and_bytes(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
     backlog: int,
@@ -132,11 +132,11 @@ def test_what_waits_is_limited_in_number_and_bytes(
     assert len(caplog.messages) == 1
 
 
-def test_what_finds_the_backlog_full_is_kept_in_the_spool(tmp_path: Path) -> None:
+def test_if_the_backlog_is_full_notifications_are_spooled(tmp_path: Path) -> None:
     database = people("ada", "bea", "carl")
     spool = tmp_path / "spool.db"
     with closing(receive(database, backlog=1, spool=spool)) as receiver:
-        receiver._tasks.clear()  # the spool stays as it was filled
+        receiver._tasks.clear()  # nothing drains the spool
         answers = [fill_one_transaction(receiver, database)]
         answers.append(queue(receiver, delivery("bea")))
         assert [post(receiver, each).status for each in (delivery("carl"), CLICK)] == [503, 422]
@@ -146,7 +146,7 @@ def test_what_finds_the_backlog_full_is_kept_in_the_spool(tmp_path: Path) -> Non
     assert kept == [encode(delivery("carl")), encode(CLICK)]
 
 
-def test_what_a_receiver_has_not_recorded_when_it_stops_is_in_the_spool(
+def test_close_spools_the_notifications_that_are_not_recorded(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     database, spool = people("ada", "bea", "carl"), tmp_path / "spool.db"
@@ -163,7 +163,7 @@ def test_what_a_receiver_has_not_recorded_when_it_stops_is_in_the_spool(
     assert [*map(status, answers)] == [200]
 
 
-def test_closing_records_what_waits_and_ends_all_threads(tmp_path: Path) -> None:
+def test_close_records_the_queue_and_ends_all_threads(tmp_path: Path) -> None:
     before = set(threading.enumerate())
     database = people("ada", "bea", "carl")
     receiver = receive(database, group=1, sweep=True, spool=tmp_path / "spool.db")
@@ -188,12 +188,12 @@ def test_locked_row_without_a_log_or_its_bodies(tmp_path: Path, *, bodies: bool)
         assert receiver.record_directly(request(delivery("ada"))).status == 503
         assert receiver.record_directly(request(delivery("bea"))).status == 200
     [spooled] = Spool(path).after(0, limit=9)
-    assert (spooled.body, spooled.attempts) == (encode(delivery("ada")), 0)  # a log counts it
+    assert (spooled.body, spooled.attempts) == (encode(delivery("ada")), 0)  # the log counts it
     if not bodies:
         assert {(each.body, each.retry_at) for each in database.logged()} == {(None, None)}
 
 
-def test_bug_is_503(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_a_503(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     with closing(receive(people("ada"))) as receiver:
         with monkeypatch.context() as patched:
             patched.setattr(receiver._responder, "_recorder", Mock(side_effect=ValueError(ADA)))
@@ -204,7 +204,7 @@ def test_bug_is_503(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.Monkey
     assert ADA not in message
 
 
-def test_on_outcome_that_raises_affects_no_response(
+def test_an_exception_in_on_outcome_affects_no_response(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Host(Receiver):
@@ -218,13 +218,13 @@ def test_on_outcome_that_raises_affects_no_response(
     assert ADA not in message
 
 
-def test_without_a_log_what_is_unsupported_is_refused_at_once() -> None:
-    heard: list[Outcome] = []
+def test_without_a_log_unsupported_notifications_are_not_queued() -> None:
+    outcomes: list[Outcome] = []
     database = people(log=False)
-    receiver = receive(database, on_refused=lambda _, outcome: heard.append(outcome))
+    receiver = receive(database, on_refused=lambda _, outcome: outcomes.append(outcome))
     for response in (receiver(request(CLICK)), receiver.record_directly(request(CLICK))):
         assert isinstance(response, Response)
         assert response.status == 422
     receiver.close(LIMIT)
-    assert heard == [Refusal.UNSUPPORTED.refused()] * 2
+    assert outcomes == [Refusal.UNSUPPORTED.refused()] * 2
     assert not database.begun

@@ -1,4 +1,4 @@
-"""Recording: one transaction for the rows and the log, and what is kept if the work fails."""
+"""Recording: one transaction for the rows and the log, and large notifications."""
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -22,14 +22,14 @@ Work = Callable[[MemoryStore, Sequence[Arrival]], object]
 
 
 def arrival(name: str, message: str | None = None) -> Arrival:
-    """Return a delivery to a person of noon that arrives now."""
+    """Return a delivery at noon to a person, which arrives now."""
     message = message or f"m-{name}"
     told = Delivered(f"{name}@example.com", message, NOON)
     return Arrival(told, f"{name} {message}".encode(), datetime.now(UTC))
 
 
 def sized(size: int) -> Arrival:
-    """Return an arrival of which so many bytes are written, an even number."""
+    """Return an arrival with this `written_size`, an even number of bytes."""
     made = Arrival(None, b"x" * (size // 2), NOON)
     assert written_size(made) == size
     return made
@@ -39,7 +39,7 @@ LARGEST, LARGE = sized(LARGEST_GROUP), sized(LARGEST_GROUP + 2)
 
 
 @pytest.mark.parametrize("skip_locked", [False, True])
-def test_with_skip_locked_only_those_fail_that_need_a_locked_row(*, skip_locked: bool) -> None:
+def test_skip_locked_fails_only_the_arrivals_that_need_a_locked_row(*, skip_locked: bool) -> None:
     database = people("ada", "bea")
     database.held.add(dispatch(1))
     arrivals = [arrival("ada"), arrival("bea"), arrival("nobody")]
@@ -58,7 +58,7 @@ def test_with_skip_locked_only_those_fail_that_need_a_locked_row(*, skip_locked:
 
 
 @pytest.mark.parametrize("bodies", [True, False])
-def test_bodies_are_logged_unless_the_caller_says_no(*, bodies: bool) -> None:
+def test_bodies_are_logged_unless_disabled(*, bodies: bool) -> None:
     database, begun = people("ada", "bea"), datetime.now(UTC)
     options = {} if bodies else {"bodies": False}
     record(database, [arrival("ada"), arrival("ada", "m-x")], **options)
@@ -73,11 +73,11 @@ def test_bodies_are_logged_unless_the_caller_says_no(*, bodies: bool) -> None:
 
 
 @pytest.mark.parametrize("fault", [None, *STORE_ERRORS], ids=repr)
-def test_is_reachable_asks_the_server_something(fault: Exception | None) -> None:
+def test_is_reachable_contacts_the_server(fault: Exception | None) -> None:
     database = people("ada")
     database.faults = iter([fault])
     assert is_reachable(database) is (fault is None)
-    assert database.locks == [set()]  # on PostgreSQL, only this asks the server something
+    assert database.locks == [set()]  # on PostgreSQL, only this statement contacts the server
     database.away = True
     assert not is_reachable(database)
     assert database.begun == [False, False]
@@ -85,7 +85,7 @@ def test_is_reachable_asks_the_server_something(fault: Exception | None) -> None
 
 @pytest.fixture
 def large_one() -> Iterator[Database]:
-    """Return a store that records a large notification, and goes on when it is opened."""
+    """Return a store that is recording a large notification until it is opened."""
     slow = Database()
     slow.opened.clear()
     thread = Thread(target=record, args=(slow, [LARGE]))
@@ -98,7 +98,7 @@ def large_one() -> Iterator[Database]:
 
 
 @pytest.mark.parametrize("work", [record, keep_failed])
-def test_only_larger_ones_wait_for_each_other(large_one: Database, work: Work) -> None:
+def test_only_large_notifications_wait_for_each_other(large_one: Database, work: Work) -> None:
     database = people()
     for others in ([LARGEST], [LARGE, LARGEST], [LARGEST, LARGE]):
         work(database, others)
@@ -109,7 +109,7 @@ def test_only_larger_ones_wait_for_each_other(large_one: Database, work: Work) -
 
 
 @pytest.mark.parametrize("fault", [None, Unavailable("gone")])
-def test_after_a_large_one_however_it_ends_the_next_is_recorded(fault: Exception | None) -> None:
+def test_a_large_notification_releases_the_lock(fault: Exception | None) -> None:
     database = people()
     database.faults = iter([fault])
     if fault:
@@ -120,14 +120,18 @@ def test_after_a_large_one_however_it_ends_the_next_is_recorded(fault: Exception
         assert record(database, []) == []
 
 
-def test_a_large_one_of_the_parent_does_not_hold_up_a_child_process(large_one: Database) -> None:
+def test_a_child_process_does_not_wait_for_a_large_notification_of_its_parent(
+    large_one: Database,
+) -> None:
     recording._large_arrivals.reset()
     with limited_to(0):
         assert len(record(people(), [LARGE])) == 1
     assert not large_one.logged()
 
 
-def test_out_of_time_a_large_one_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_the_deadline_a_large_notification_does_not_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     lock = Mock(acquire=Mock(return_value=False))
     monkeypatch.setattr(recording._large_arrivals, "_lock", lock)
     with limited_to(-1), pytest.raises(Locked):

@@ -30,7 +30,7 @@ def database() -> Database:
 
 
 def logged(body: bytes) -> StoredEntry:
-    """Return the log entry of a body that came at noon and was refused."""
+    """Return the log entry of a body that arrived at noon and failed."""
     database = people()
     keep_failed(database, [Arrival(parse(body), body, NOON)])
     [entry] = database.logged()
@@ -48,14 +48,14 @@ def test_the_arrival_of_an_entry_is_not_live() -> None:
 
 
 @pytest.mark.parametrize("body", [b"\xff", b"\0", None])
-def test_entries_without_their_body_are_left_out(body: bytes | None) -> None:
+def test_entries_without_their_body_are_omitted(body: bytes | None) -> None:
     gone = logged(body) if body else replace(logged(BODY), body=None)
     [again] = arrivals_of([gone, logged(BODY), gone], parse)
     assert again.body == BODY
 
 
 def suppressions(*names: str) -> list[Arrival]:
-    """Return suppressions of these people that came an hour ago."""
+    """Return suppressions of these people that arrived an hour ago."""
     at = datetime.now(UTC) - timedelta(hours=1)
     notifications = [Suppressed(f"{name}@example.com", None, at, "HardBounce") for name in names]
     return [
@@ -65,7 +65,7 @@ def suppressions(*names: str) -> list[Arrival]:
 
 
 def ends(database: Database) -> dict[str | None, Result]:
-    """Return the outcomes in the log by the letter that a recipient begins with."""
+    """Return the outcomes in the log by the first letter of the recipient."""
     return {each.recipient and each.recipient[0]: each.outcome for each in database.logged()}
 
 
@@ -77,12 +77,14 @@ def letters(outcomes: Sequence[Outcome]) -> str:
 
 
 def poisons(*keys: int) -> Callable[[Change | LogEntry], bool]:
-    """Return a function that returns whether a change is of one of these subscribers."""
+    """Return a function that returns whether a change concerns one of these subscribers."""
     return lambda each: isinstance(each, SetSuppression) and each.key in keys
 
 
 @pytest.mark.parametrize("error", [Rejected("23514"), ValueError("bea@example.com")], ids=repr)
-def test_poisoned(database: Database, error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_poisoned_notification_fails_alone(
+    database: Database, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
     def refuses(each: Change | LogEntry) -> bool:
         if poisons(2)(each):
             raise error
@@ -99,7 +101,9 @@ def test_poisoned(database: Database, error: Exception, caplog: pytest.LogCaptur
 
 
 @pytest.mark.parametrize("released", [True, False])
-def test_locked_row(database: Database, monkeypatch: pytest.MonkeyPatch, *, released: bool) -> None:
+def test_a_locked_row_is_retried(
+    database: Database, monkeypatch: pytest.MonkeyPatch, *, released: bool
+) -> None:
     database.held.add(HELD)
 
     def release(*_: object, **__: object) -> float:
@@ -115,7 +119,7 @@ def test_locked_row(database: Database, monkeypatch: pytest.MonkeyPatch, *, rele
     assert (entry.attempts, entry.retry_at is None) == (1, released)
 
 
-def test_what_was_recorded_before_an_outage_stays_recorded(database: Database) -> None:
+def test_notifications_before_an_outage_stay_recorded(database: Database) -> None:
     database.faults = iter([Rejected("poisoned"), None, *[Unavailable("gone")] * 9])
     assert letters(replay(database, suppressions("ada", "bea", "zoe"))) == "RLL"
     assert ends(database).keys() == {"a"}
@@ -124,7 +128,7 @@ def test_what_was_recorded_before_an_outage_stays_recorded(database: Database) -
         replay(database, suppressions("ada", "bea"))
 
 
-def test_without_bodies_none_is_logged(database: Database) -> None:
+def test_without_bodies_no_body_is_logged(database: Database) -> None:
     database.refuses = poisons(1, 2)
     replay(database, suppressions("ada", "bea", "zoe"), bodies=False)
     assert {each.body for each in database.logged()} == {None}

@@ -1,4 +1,4 @@
-"""The bounds in pyproject.toml, and the private names of libraries that upper bounds are for."""
+"""The bounds in pyproject.toml, and the private names that require upper bounds."""
 
 from dis import get_instructions
 from importlib.metadata import version
@@ -66,7 +66,7 @@ def _exists(path: str, attribute: str) -> bool:
 
 
 def test_private_names_exist() -> None:
-    """The installed versions have them; for one without, lower the bound or adapt the code."""
+    """The installed versions have them; if one lacks a name, lower the bound or adapt the code."""
     missing = [
         f"{library} {version(library)} has no {path}.{attribute}"
         for library, paths in PRIVATE.items()

@@ -20,7 +20,7 @@ ADA = "ada@example.com"
 
 
 def opening(number: int) -> dict[str, Any]:
-    """Return an open of one of several messages to Ada."""
+    """Return an open of one of Ada's messages."""
     return testing.opening(ADA, f"m-{number}", at=NOON)
 
 
@@ -44,18 +44,18 @@ class Site:
         self.recorded.append([each.body for each in arrivals])
 
     def send(self, *numbers: int) -> None:
-        """Insert dispatches, as the host does when it has sent a mail."""
+        """Insert dispatches, as the host does after it has sent a mail."""
         self.database.dispatches |= {number: sent(str(number), 1) for number in numbers}
 
     def sweep(self) -> int:
-        """Make everything that is parked due, and retry it."""
+        """Make all parked notifications due, and retry them."""
         for each in self.database.logged():
             if each.status != 200:
                 self.log.entries[each.fingerprint] = replace(each, retry_at=NOON)
         return self.retry.retry_due()
 
     def opened(self) -> dict[int, datetime]:
-        """Return when dispatches were opened."""
+        """Return the times at which dispatches were opened."""
         rows = self.database.dispatches.items()
         return {int(id_): row["opened_at"] for id_, row in rows if "opened_at" in row}
 
@@ -70,7 +70,7 @@ def site() -> Site:
     return Site(people("ada"))
 
 
-def test_a_sweep_records_what_is_due_and_has_its_rows(site: Site) -> None:
+def test_a_sweep_records_due_notifications_whose_rows_exist(site: Site) -> None:
     record(site.database, arrivals(opening(1), opening(2), suppression("eve")))
     keep_failed(site.database, arrivals(opening(3)))
     keep_failed(site.database, arrivals(opening(4)), bodies=False)
@@ -83,7 +83,7 @@ def test_a_sweep_records_what_is_due_and_has_its_rows(site: Site) -> None:
         if each.message_id in {"m-2", "m-3"}:
             assert (each.outcome, each.status, each.retry_at) == (Result.RECORDED, 200, None)
             assert each.attempts == 1
-        else:  # what has no body is left alone
+        else:  # an entry without a body is not retried
             assert each.retry_at is not None
             assert each.retry_at > datetime.now(UTC)
             assert each == replace(before[each.fingerprint], retry_at=each.retry_at)
@@ -128,7 +128,7 @@ def test_receiver_sweeps_and_calls_hooks(site: Site, monkeypatch: pytest.MonkeyP
     assert bodies == [encode(opening(2))]
 
 
-def test_retry_now_records_notifications_that_came_before_their_rows(site: Site) -> None:
+def test_retry_now_records_notifications_that_arrived_before_their_rows(site: Site) -> None:
     receiver = receive(site.database)
     numbers = range(2, 100)  # more than a group
     for payload in (testing.delivery(ADA, "m-2", at=NOON), *map(opening, numbers)):
@@ -143,10 +143,10 @@ def test_retry_now_records_notifications_that_came_before_their_rows(site: Site)
     named = [f"m-{number}" for number in numbers]
     assert receiver.retry_now("m\0", *named, *named).result(LIMIT) == 97
     receiver.close(LIMIT)
-    assert receiver.retry_now("m-2").result(LIMIT) == 0  # nor is that an error
+    assert receiver.retry_now("m-2").result(LIMIT) == 0  # without an exception
 
 
-def test_without_a_log_nothing_is_parked_and_without_bodies_nothing_is_swept() -> None:
+def test_retries_need_a_log_and_its_bodies() -> None:
     with pytest.raises(ConfigurationError, match="Without a log"):
         receive(people(log=False)).retry_now("m-1")
     with pytest.raises(ConfigurationError, match="needs a log"):

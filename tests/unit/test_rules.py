@@ -108,7 +108,7 @@ def test_only_ascii_letters_are_folded(email: str, folded: str) -> None:
 @pytest.mark.parametrize(
     ("possible", "longest"), [(rules.is_email, 320), (rules.is_message_id, 255)]
 )
-def test_texts_that_a_row_can_hold(possible: Callable[[str | None], bool], longest: int) -> None:
+def test_texts_that_a_row_can_contain(possible: Callable[[str | None], bool], longest: int) -> None:
     texts = ("x", " ", "😀", "\ud7ff", "\ue000", "a" * longest, "ü" * longest)
     assert all(map(possible, texts))
     others = (None, "", "\0", "ü\0", "\ud800", "x\udfffü", "a" * (longest + 1))
@@ -127,7 +127,7 @@ def test_a_probe_is_a_notification_with_its_recipient(
     assert not rules.is_probe(Arrival(None, b"", NOW, unsupported=unsupported))
 
 
-# -- what is looked up -----------------------------------------------------------------
+# -- lookup keys -----------------------------------------------------------------------
 
 LOOKUPS = [
     (None, LookupKeys(set(), set(), set(), set())),
@@ -144,7 +144,7 @@ LOOKUPS = [
 ]
 
 
-def test_a_group_mentions_all_that_its_rules_need_and_a_row_can_hold() -> None:
+def test_lookup_keys_are_all_keys_that_a_row_can_contain() -> None:
     for notification, expected in LOOKUPS:
         assert lookup_keys([_arrival(notification)]) == expected
     group = lookup_keys(_arrival(notification) for notification, _ in LOOKUPS)
@@ -255,7 +255,7 @@ def test_times_are_guarded_from_a_replay(*, live: bool) -> None:
     ],
 )
 @pytest.mark.parametrize("undated", [(), (Suppressible.SUBSCRIBER, Suppressible.SUBSCRIPTION)])
-def test_suppressions_concern_all_rows_found_and_are_guarded_by_their_dates(
+def test_suppressions_change_all_rows_found_and_are_guarded_by_their_dates(
     email: str, message_id: str | None, rows: list[RowId], undated: Sequence[Suppressible]
 ) -> None:
     found = Rows(ROWS.subscribers, ROWS.dispatches, ROWS.subscriptions, undated)
@@ -275,7 +275,9 @@ def test_suppressions_concern_all_rows_found_and_are_guarded_by_their_dates(
     ("changed_at", "at"),
     [(None, NOW), (EARLIER, EARLIER), (NOW + DAY, NOW + DAY), (NOW + DAY + MOMENT, NOW)],
 )
-def test_dates_over_a_day_ahead_are_not_believed(changed_at: datetime | None, at: datetime) -> None:
+def test_a_date_over_a_day_ahead_is_replaced_by_the_arrival(
+    changed_at: datetime | None, at: datetime
+) -> None:
     for notification in (
         Suppressed(ADA, "m-1", changed_at, "HardBounce"),
         Reactivated(ADA, "m-1", changed_at),
@@ -308,22 +310,24 @@ def _changes(words: str, *, times: bool) -> list[Change]:
 @pytest.mark.parametrize(
     ("words", "winner", "guarded"),
     [
-        # A change without a guard replaces what was before it.
+        # A change without a guard replaces earlier changes.
         *(("2 1", 1, False), ("2g 1", 1, False), ("2 3g 1", 2, False), ("2 2", 1, False)),
-        # After one without a guard, one with a guard takes effect if it is not earlier.
+        # After one without a guard, a guarded one applies if it is not earlier.
         *(("1 2g", 1, False), ("2 1g", 0, False), ("2 2g", 1, False), ("2 3g 1g", 1, False)),
         # Of guarded ones the latest wins, and of equal ones the last to arrive.
         *(("1g 2g", 1, True), ("2g 1g", 0, True), ("2g 2g", 1, True), ("1g 3g 2g", 1, True)),
     ],
 )
-def test_one_place_is_merged(words: str, winner: int, *, guarded: bool, times: bool) -> None:
+def test_changes_of_one_target_are_merged(
+    words: str, winner: int, *, guarded: bool, times: bool
+) -> None:
     changes = _changes(words, times=times)
     merged = replace(changes[winner], guarded=guarded)
     assert rules.merge([Recorded([change]) for change in changes]) == [merged]
     assert rules.merge([NO_DISPATCH, Recorded(()), Recorded(changes)]) == [merged]
 
 
-def test_other_places_are_kept_apart() -> None:
+def test_changes_of_different_targets_are_not_merged() -> None:
     changes: list[Change] = [
         SetTime(1, EventTime.DELIVERED, NOW, guarded=False),
         SetTime(1, EventTime.OPENED, NOW, guarded=False),
@@ -343,14 +347,14 @@ def test_pairs_are_of_changed_subscribers_and_of_dispatches_with_a_list() -> Non
     assert rules.pairs(opened, ROWS.subscribers, ROWS.dispatches) == set()
 
 
-def test_each_row_to_be_changed_is_wanted_once() -> None:
+def test_each_affected_row_is_listed_once() -> None:
     notifications = [*_each(ADA, "m-1"), Delivered(BEA, "m-1", NOW), Opened("eve@x", "m-1", NOW)]
     found = rules.affected_rows(map(_decide, notifications))
     assert len(found) == 3
     assert set(found) == {SUBSCRIBER, DISPATCH, SUBSCRIPTION}
 
 
-def test_what_wants_a_locked_row_fails_completely() -> None:
+def test_a_change_of_a_locked_row_fails_the_whole_notification() -> None:
     outcomes = [*map(_decide, (*_each(ADA, "m-1"), Opened(BEA, "m-2", NOW)))]
     outcomes += [NO_SUBSCRIBER, Recorded(())]
     other: list[RowId] = [(Suppressible.SUBSCRIBER, 11), (Suppressible.DISPATCH, 1)]
@@ -362,14 +366,14 @@ def test_what_wants_a_locked_row_fails_completely() -> None:
         assert rules.fail_locked(outcomes, held) == expected
 
 
-def test_of_a_failed_group_the_unsupported_stay_so() -> None:
+def test_unsupported_notifications_of_a_failed_group_are_refused_as_such() -> None:
     arrivals = [_arrival(Opened(ADA, "m-1", NOW)), _arrival(None)]
     assert rules.fail(arrivals) == [FAILED, UNSUPPORTED]
     assert rules.fail(arrivals, Refusal.UNAVAILABLE) == [Refusal.UNAVAILABLE.refused(), UNSUPPORTED]
 
 
-def test_keys_are_equal_whatever_object_holds_them() -> None:
-    """A driver makes a new object for each row."""
+def test_keys_are_compared_by_value() -> None:
+    """A driver creates a new object for each row."""
     rows = Rows(
         {ADA: [Subscriber(UUID(int=1), ADA)]},
         {"m": [Dispatch(1, UUID(int=2), BEA, None), Dispatch(2, UUID(int=1), ADA, None)]},

@@ -1,4 +1,4 @@
-"""The schema: which columns a host's tables have, and which schemas are refused."""
+"""The schema: the columns of a host's tables, and invalid schemas."""
 
 from collections.abc import Mapping
 from itertools import product
@@ -48,7 +48,7 @@ def test_tables_of_hookrow() -> None:
             {"dispatches": Role("hookrow_dispatches", {"sent_at": None})},
             _same(*DISPATCHES, "list_id", *SUPPRESSION),
         ),
-        # Without lists a dispatch needs no column for one; with messages it has their id instead.
+        # Without lists, a dispatch needs no list column; with messages, it has their id instead.
         (
             {"dispatches": Role("s", {"list_id": "l"}), "subscriptions": None},
             _same(*DISPATCHES, *SUPPRESSION),
@@ -57,7 +57,7 @@ def test_tables_of_hookrow() -> None:
             {"dispatches": Role("s"), "messages": Role("mails")},
             _same(*DISPATCHES, "message_id", *SUPPRESSION),
         ),
-        # A column that is not needed may have its name for something else.
+        # The name of an unused column may be mapped to another one.
         (
             {"dispatches": Role("s", {"provider_message_id": "message_id"})},
             {**_same(*DISPATCHES, "list_id", *SUPPRESSION), "provider_message_id": "message_id"},
@@ -90,14 +90,14 @@ def test_columns_of_a_host(given: Mapping[str, Any], columns: Mapping[str, str])
 
 @pytest.mark.parametrize("kind", Suppressible)
 def test_a_role_without_the_date_of_its_last_change(kind: Suppressible) -> None:
-    """It is dated beside the log if there is one, and nowhere otherwise."""
+    """The date is stored beside the log, or nowhere without a log."""
     roles: dict[str, Any] = {kind.value: Role("t", {"suppression_changed_at": None})}
     with_log, without = Schema(**roles), Schema(**roles, log=None)
     assert (with_log.dated_beside_log, with_log.undated) == ({kind}, ())
     assert (without.dated_beside_log, without.undated) == ((), {kind})
 
 
-def test_a_role_that_keeps_no_suppressions_needs_no_dates() -> None:
+def test_a_role_without_suppression_columns_needs_no_dates() -> None:
     bare = Role("t", dict.fromkeys(SUPPRESSION))
     for role, log in ((bare, "log"), (bare, None), (None, None)):
         schema = Schema(subscriptions=role, log=log)
@@ -120,7 +120,7 @@ REQUIRED = {
 
 
 @pytest.mark.parametrize("role", REQUIRED)
-def test_a_required_column_cannot_be_left_out(role: str) -> None:
+def test_a_required_column_must_be_mapped(role: str) -> None:
     for column, absent in product(REQUIRED[role], (None, "")):
         roles: dict[str, Any] = {role: Role("t", {column: absent})}
         with pytest.raises(ConfigurationError, match=f"'{role}' needs the column '{column}'"):
@@ -197,7 +197,7 @@ MAILS = Role("mails")
         ),
     ],
 )
-def test_a_schema_that_cannot_work_is_refused(given: Mapping[str, Any], message: str) -> None:
+def test_an_invalid_schema_is_rejected(given: Mapping[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         Schema(**given)
 
@@ -215,7 +215,7 @@ def test_reasons_of_a_host(reasons: Mapping[str, str | int] | None, kept: list[o
     assert [schema.reason(word) for word in ("HardBounce", "Spite", None)] == kept
 
 
-def test_a_mistyped_name_gets_a_hint_at_the_most_similar_one() -> None:
+def test_a_mistyped_name_gets_a_hint_with_the_most_similar_name() -> None:
     assert nearest("PEOPLE", ["People"]) == " Did you mean 'People'?"
     assert nearest("people", ["people", "peoples"]) == " Did you mean 'peoples'?"
     assert nearest("zzz", ["dispatches", "subscribers"]) == ""

@@ -1,4 +1,4 @@
-"""The spool: it keeps each notification once, on the disk, for its owner only."""
+"""The spool: each notification once, on the disk, readable only by its owner."""
 
 import logging
 import os
@@ -58,7 +58,7 @@ def _no_umask() -> Iterator[None]:
     os.umask(before)
 
 
-def test_entries_come_back_unchanged_and_in_order(spool: Spool, path: Path) -> None:
+def test_entries_are_read_unchanged_and_in_order(spool: Spool, path: Path) -> None:
     bodies = [b"", b"\xff\x00", b"x" * 1024, b"one", b"two"]
     arrivals = [Arrival(None, body, NOON - timedelta(minutes=n)) for n, body in enumerate(bodies)]
     spool.put(arrivals[:2])
@@ -90,7 +90,7 @@ def test_entries_are_removed_once_their_attempts_were_taken(spool: Spool) -> Non
     assert _everything(spool) == [found[0], found[2]]
 
 
-def test_an_entry_that_came_again_since_it_was_read_stays(spool: Spool) -> None:
+def test_an_entry_that_arrived_again_after_it_was_read_stays(spool: Spool) -> None:
     spool.put([_arrival(), _arrival()])
     found = _everything(spool)
     spool.put([_arrival(minutes=4)])
@@ -102,7 +102,7 @@ def test_an_entry_that_came_again_since_it_was_read_stays(spool: Spool) -> None:
     _empty(spool)
     spool.put([_arrival()])
     spool.take(found)
-    spool.remove(found)  # it is another entry now
+    spool.remove(found)  # the body has a new entry now
     assert [each.attempts for each in _everything(spool)] == [1]
 
 
@@ -112,7 +112,7 @@ def _modes(path: Path) -> dict[str, int]:
 
 @pytest.mark.usefixtures("_no_umask")
 def test_files_are_created_for_the_owner_only(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "chmod", lambda *_: None)  # it would come too late
+    monkeypatch.setattr(Path, "chmod", lambda *_: None)  # it would be too late
     spool = Spool(path)
     with spool.drained(), spool._open() as connection:
         connection.execute("DELETE FROM arrivals")
@@ -126,7 +126,9 @@ def test_a_spool_that_others_can_read_becomes_private(spool: Spool, path: Path) 
     assert _modes(path) == {"spool.db": 0o600}
 
 
-def test_a_relative_path_stays_where_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_survives_a_change_of_directory(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(path.parent)
     spool = Spool("spool.db")
     monkeypatch.chdir(path.parent.parent)
@@ -147,7 +149,7 @@ def test_a_put_is_on_the_disk_when_it_returns(spool: Spool) -> None:
         ("PRAGMA user_version = 2", "a newer version of hookrow"),
     ],
 )
-def test_unsuitable_database_stays_as_it_was(path: Path, statement: str, message: str) -> None:
+def test_an_unsuitable_database_is_not_changed(path: Path, statement: str, message: str) -> None:
     if "version" in message:
         Spool(path)
     with closing(sqlite3.connect(path)) as connection:
@@ -159,7 +161,7 @@ def test_unsuitable_database_stays_as_it_was(path: Path, statement: str, message
 
 
 @pytest.mark.parametrize("name", ["no/such/spool.db", "text", "a\0b"])
-def test_an_impossible_file_is_refused_by_name(tmp_path: Path, name: str) -> None:
+def test_an_impossible_file_is_rejected_by_name(tmp_path: Path, name: str) -> None:
     (tmp_path / "text").write_text("no database, but long enough to look like one " * 99)
     with pytest.raises(ConfigurationError, match="cannot be written") as raised:
         Spool(tmp_path / name)
@@ -182,7 +184,7 @@ def test_a_full_spool_keeps_its_entries(path: Path, caplog: pytest.LogCaptureFix
     assert _bodies(spool) == ["again"]
 
 
-def test_an_entry_that_does_not_fit_loses_no_other(
+def test_an_entry_that_does_not_fit_does_not_affect_the_others(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     spool = Spool(path, limit=200_000)
@@ -193,7 +195,9 @@ def test_an_entry_that_does_not_fit_loses_no_other(
     assert "1 notifications" in message
 
 
-def test_after_a_fault_it_works(spool: Spool, path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_spool_works_after_a_fault(
+    spool: Spool, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     spool.put([_arrival()])
     away = path.rename(path.parent.parent / "spool.db")
     path.write_bytes(b"nothing of the kind" * 1000)
@@ -214,7 +218,7 @@ def test_after_a_fault_it_works(spool: Spool, path: Path, caplog: pytest.LogCapt
 def test_one_drain_at_a_time(spool: Spool, path: Path) -> None:
     with suppress(ValueError), spool.drained() as alone, Spool(path).drained() as as_well:
         assert (alone, as_well) == (True, False)
-        spool.put([_arrival()])  # the spool can be filled meanwhile
+        spool.put([_arrival()])  # the spool can be filled in the meantime
         raise ValueError
     with Spool(path).drained() as alone:
         assert alone
