@@ -7,6 +7,7 @@ request can add a time series. The endpoint that Prometheus reads is in `endpoin
 from __future__ import annotations
 
 import collections
+import os
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -26,12 +27,14 @@ from hookrow.core.notification import (
 )
 from hookrow.errors import ConfigurationError, HookrowError, MissingExtra
 from hookrow.http import RequestHead
+from hookrow.observability.endpoint import FOLDER
+from hookrow.observability.histogram import GroupHistogram, SharedHistogram
 from hookrow.observability.observer import Gauges, GroupEnd, Observer
 from hookrow.stores import Conflict, Locked, Rejected, Unavailable
 from hookrow.stores.log import LogReader, Query
 
 try:
-    from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+    from prometheus_client import CollectorRegistry, Counter, Gauge
 except ModuleNotFoundError as error:
     raise MissingExtra("hookrow.observability.metrics", "metrics") from error
 
@@ -127,7 +130,7 @@ class Metrics(Observer):
     def attempted(self, arrivals: Sequence[Arrival], error: Exception | None) -> None:
         """Count the attempt; if it was committed, observe the size of the group."""
         if error is None:
-            self._group_size.observe(len(arrivals))
+            self._group_size.observe_all([len(arrivals)])
         self._attempts[ATTEMPTS.get(type(error), _FAULT)].inc()
 
     def late(self) -> None:
@@ -143,13 +146,15 @@ class Metrics(Observer):
         now = perf_counter()
         for result, count in collections.Counter(map(_result, arrivals, outcomes)).items():
             self._notifications[result].inc(count)
-        for began in contexts:
-            if isinstance(began, float):
-                self._seconds.observe(now - began)
-        for arrival in arrivals:
-            if arrival.notification is not None and arrival.notification.at is not None:
-                lag = (arrival.received_at - arrival.notification.at).total_seconds()
-                self._lag.observe(max(0.0, lag))  # the provider's clock may be ahead
+        self._seconds.observe_all([now - began for began in contexts if isinstance(began, float)])
+        self._lag.observe_all(
+            # The provider's clock may be ahead.
+            [
+                max(0.0, (arrival.received_at - arrival.notification.at).total_seconds())
+                for arrival in arrivals
+                if arrival.notification is not None and arrival.notification.at is not None
+            ]
+        )
         self._set_newest(arrivals[-1].received_at.timestamp())
 
     def _read_log(self, log: LogReader) -> None:
@@ -212,7 +217,8 @@ class Metrics(Observer):
         )
 
     def _register_histograms(self, registry: CollectorRegistry) -> None:
-        histogram = partial(Histogram, registry=registry)
+        kind = SharedHistogram if FOLDER in os.environ else GroupHistogram
+        histogram = partial(kind, registry=registry)
         self._seconds = histogram(
             "hookrow_answer_seconds",
             "Time from the arrival of a notification until its response is known.",
