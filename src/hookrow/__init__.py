@@ -57,28 +57,19 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Arrival": "hookrow.core.notification",
-    "ConfigurationError": "hookrow.errors",
-    "Delivered": "hookrow.core.notification",
-    "Handler": "hookrow.http",
-    "RequestHead": "hookrow.http",
-    "HookrowError": "hookrow.errors",
-    "MissingExtra": "hookrow.errors",
-    "Notification": "hookrow.core.notification",
-    "Opened": "hookrow.core.notification",
-    "Outcome": "hookrow.core.notification",
-    "Postmark": "hookrow.providers.postmark",
-    "Reactivated": "hookrow.core.notification",
-    "Receiver": "hookrow.receiver.receiver",
-    "Recorded": "hookrow.core.notification",
-    "Refusal": "hookrow.core.notification",
-    "Refused": "hookrow.core.notification",
-    "Request": "hookrow.http",
-    "Response": "hookrow.http",
-    "Role": "hookrow.core.schema",
-    "Schema": "hookrow.core.schema",
-    "SchemaMismatch": "hookrow.errors",
-    "Suppressed": "hookrow.core.notification",
+    name: f"hookrow.{module}"
+    for module, names in {
+        "core.notification": (
+            *("Arrival", "Delivered", "Notification", "Opened", "Outcome"),
+            *("Reactivated", "Recorded", "Refusal", "Refused", "Suppressed"),
+        ),
+        "core.schema": ("Role", "Schema"),
+        "errors": ("ConfigurationError", "HookrowError", "MissingExtra", "SchemaMismatch"),
+        "http": ("Handler", "Request", "RequestHead", "Response"),
+        "providers.postmark": ("Postmark",),
+        "receiver.receiver": ("Receiver",),
+    }.items()
+    for name in names
 }
 """The module of each public name."""
 

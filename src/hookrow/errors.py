@@ -1,6 +1,6 @@
 """The exceptions of hookrow: mostly configuration mistakes, raised by constructors.
 
-Each message contains the solution. The result of a notification is not an exception, but a value:
+Each message contains the remedy. The result of a notification is not an exception but a value:
 `core.notification.Outcome`.
 """
 
@@ -12,7 +12,7 @@ class HookrowError(Exception):
 
 
 class ConfigurationError(HookrowError):
-    """An argument or a setting cannot be used. The message contains the solution."""
+    """An argument or a setting is invalid. The message contains the remedy."""
 
 
 class SchemaMismatch(ConfigurationError):
@@ -22,5 +22,5 @@ class SchemaMismatch(ConfigurationError):
 class MissingExtra(ConfigurationError, ImportError):
     """An optional dependency is not installed. The message contains the command to install it."""
 
-    def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs an extra: pip install 'hookrow[{extra}]'")
+    def __init__(self, module: str, extra: str) -> None:
+        super().__init__(f"{module} needs an extra: pip install 'hookrow[{extra}]'")

@@ -48,10 +48,6 @@ def call(hook: Hook[Any], times: int) -> None:
         hook(Arrival(None, b"%d" % number, NOON), Recorded(()))
 
 
-def counts(hook: Hook[Any]) -> tuple[int, int, int]:
-    return hook.failed, hook.hung, hook.left_out
-
-
 @pytest.mark.parametrize("fault", [ValueError(ADA), SystemExit(ADA)], ids=repr)
 def test_hook_that_raises(fault: BaseException, caplog: pytest.LogCaptureFixture) -> None:
     recording = RecordingHook()
@@ -64,7 +60,6 @@ def test_hook_that_raises(fault: BaseException, caplog: pytest.LogCaptureFixture
     with closing(Hook(fail, "on_recorded")) as hook:
         call(hook, 10)
     assert [each.body for each, _ in recording.calls] == [b"%d" % number for number in range(10)]
-    assert counts(hook) == (5, 0, 0)
     assert caplog.messages == [f"on_recorded raised {type(fault).__name__}."]
     assert all(record.exc_info is None for record in caplog.records)
 
@@ -83,7 +78,6 @@ def test_async_result(caplog: pytest.LogCaptureFixture, recwarn: pytest.Warnings
     with closing(hook):
         call(hook, 4)
     gc.collect()
-    assert counts(hook) == (4, 0, 0)
     [message] = caplog.messages
     assert message.startswith("on_recorded returned an async result (coroutine)")
     assert "Pass a plain function" in message
@@ -114,7 +108,6 @@ def test_too_many_or_too_large_calls_are_dropped(
             hook(arrival, Recorded(()))
         recording.opened.set()
     assert len(recording.calls) == 1 + room
-    assert counts(hook) == (0, 0, 20 - room)
     assert caplog.messages == ["on_refused is too slow, or closed: calls are dropped."]
 
 
@@ -127,7 +120,6 @@ def test_call_that_hangs(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.M
         for now in (1030.0, 1030.1, 1099.0):  # noqa: B007 - the clock
             call(hook, 1)
         recording.opened.set()
-    assert counts(hook) == (0, 1, 0)
     assert caplog.messages == ["A call of on_recorded takes more than 30.0 s."]
 
 

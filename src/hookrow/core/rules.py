@@ -1,4 +1,4 @@
-"""The rules: what a notification changes in the rows that were found for it.
+"""The rules: the changes of a notification to the rows that were found for it.
 
 Every rule about mail belongs here and nowhere else. The law: a group has exactly the same result
 as its members applied one by one, in order of arrival. It holds because no decision reads a column
@@ -52,7 +52,7 @@ CLOCK_SKEW = timedelta(hours=24)
 """A suppression change that is dated later than this after its arrival gets the arrival's time."""
 
 _UNSTORABLE = "\0\ud800-\udfff"
-"""Characters that no row can hold: PostgreSQL rejects NUL, and UTF-8 has no lone surrogates."""
+"""Characters that no row can contain: PostgreSQL rejects NUL, and UTF-8 has no lone surrogates."""
 
 UNSTORABLE = re.compile(f"[{_UNSTORABLE}]")
 _is_email = re.compile(f"[^{_UNSTORABLE}]{{1,{LONGEST_EMAIL}}}").fullmatch

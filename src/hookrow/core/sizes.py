@@ -16,7 +16,7 @@ CAPACITY = 64 * 1024 * 1024
 LARGEST_GROUP = 8 * 1024 * 1024
 """In bytes; the largest text of a group's statements, unless a single arrival is larger.
 
-A database driver holds about four copies of it.
+A database driver makes about four copies of it.
 """
 
 TEXT_PER_BYTE = 28

@@ -56,7 +56,7 @@ class MetricsEndpoint:
 def shared_counts() -> Iterator[None]:
     """Let all processes that start in the block share their metrics in a temporary folder.
 
-    A process that has already imported prometheus_client keeps metrics of its own.
+    A process that has already imported prometheus_client keeps separate metrics.
     """
     with TemporaryDirectory(prefix="hookrow-metrics-") as folder:
         os.environ[FOLDER] = folder

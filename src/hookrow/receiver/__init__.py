@@ -1,1 +1,1 @@
-"""The receiver: what happens to a notification between a host and a store."""
+"""The receiver: the path of notifications between a host and a store."""

@@ -26,7 +26,7 @@ BACKLOG = 10_000
 """The largest number of calls that wait for a hook; further calls are dropped."""
 
 SLOW = 30.0
-"""In seconds; a call that takes longer counts as hung, and the next call logs this."""
+"""In seconds; the next call logs a warning if the current one takes longer."""
 
 _ADVICE = (
     "Pass a plain function. To run a coroutine on an event loop of yours, call "
@@ -40,11 +40,10 @@ class Hook(Generic[OutcomeT]):
     """Calls a function in a separate thread, one call after the other.
 
     Exceptions of the function are logged, and calls are dropped if it is too slow. Neither
-    affects a response. `failed`, `hung` and `left_out` count the calls.
+    affects a response.
 
     Raises `ConfigurationError` for an async function. If any other function returns an awaitable
-    or an async generator, which nothing would await, this is logged as an error and counted in
-    `failed`.
+    or an async generator, which nothing would await, this is logged as an error.
     """
 
     def __init__(self, function: Callable[[Arrival, OutcomeT], object], name: str) -> None:
@@ -65,21 +64,16 @@ class Hook(Generic[OutcomeT]):
             name=name,
         )
         self._began: float | None = None
-        self.failed = 0
-        self.hung = 0
-        self.left_out = 0
 
     def __call__(self, arrival: Arrival, outcome: OutcomeT) -> None:
         """Queue a call of the function. Never raises and never waits."""
         try:
             self._calls.put((arrival, outcome))
         except QueueFull:
-            self.left_out += 1
             log.warning(f"{self._name} is too slow, or closed: calls are dropped.")
         began = self._began
         if began is not None and monotonic() - began > SLOW:
             self._began = None
-            self.hung += 1
             log.warning(f"A call of {self._name} takes more than %s s.", SLOW)
 
     def close(self, timeout: float | None = None) -> None:
@@ -92,7 +86,6 @@ class Hook(Generic[OutcomeT]):
         try:
             self._check(self._function(arrival, outcome))
         except BaseException as error:  # noqa: BLE001 - the host's function may raise SystemExit
-            self.failed += 1
             # Without a traceback, which may quote the notification.
             log.error(f"{self._name} raised %s.", type(error).__name__)
         finally:
@@ -100,12 +93,11 @@ class Hook(Generic[OutcomeT]):
         return [None]
 
     def _check(self, result: object) -> None:
-        """Log and count an async result, such as a coroutine, because nothing awaits it."""
+        """Log an async result, such as a coroutine, because nothing awaits it."""
         if not (isawaitable(result) or isasyncgen(result)):
             return
         if iscoroutine(result):
             result.close()  # otherwise Python warns that it was never awaited
-        self.failed += 1
         log.error(
             f"%s returned an async result (%s), which hookrow does not await. {_ADVICE}",
             self._name,

@@ -139,8 +139,9 @@ class Responder:
         if self._observer is not None:
             self._observer.late()
         log.warning(
-            "Not recorded within %s s; returned 503 (request %s).",
+            "Not recorded within %s s; returned %d (request %s).",
             self._deadline,
+            unavailable(arrival).status,
             arrival.request_id,
             extra={"request_id": arrival.request_id},
         )

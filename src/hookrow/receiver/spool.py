@@ -1,4 +1,4 @@
-"""The spool: a file that keeps notifications while the database is unavailable.
+"""The spool: a file that stores notifications while the database is unavailable.
 
 It is an SQLite file on this machine. Each write is synced to the disk before it returns.
 """
