@@ -17,6 +17,7 @@ from hookrow.core.notification import (
     Refusal,
     Suppressed,
 )
+from hookrow.core.rules import fail
 from hookrow.receiver import recorder as retry
 from hookrow.receiver.recorder import PAUSE_AFTER_OUTAGE, GroupRecorder
 from hookrow.stores import Conflict, Locked, Rejected, Store, StoreError, Unavailable
@@ -105,11 +106,12 @@ class Rig:
                 raise fault
         return [RECORDED] * len(arrivals)
 
-    def keep_failed(self, arrivals: Sequence[Arrival], *, bodies: bool) -> None:
+    def keep_failed(self, arrivals: Sequence[Arrival], *, bodies: bool) -> list[Outcome]:
         assert bodies
         if self._log_fault is not None:
             raise self._log_fault
         self.failed += _names(arrivals)
+        return fail(arrivals)
 
 
 def _arrival(name: str) -> Arrival:

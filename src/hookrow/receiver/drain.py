@@ -6,13 +6,13 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from time import monotonic, sleep
 
 from msgspec.structs import replace
 
 from hookrow.core.log_entry import retry_at
 from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, Source
-from hookrow.core.rules import fail
 from hookrow.observability.logging import describe_arrival
 from hookrow.receiver.recorder import is_reachable, keep_failed
 from hookrow.receiver.replay import GROUP, PAUSE, OutcomesCallback, replay
@@ -62,7 +62,8 @@ class Drain:
         self._store = store
         self._read = read
         self._on_outcomes = on_outcomes
-        self._bodies = bodies
+        self._replay = partial(replay, store, bodies=bodies)
+        self._keep_failed = partial(keep_failed, store, bodies=bodies)
         self._swept = swept
         self._resting_until = 0.0
         self._stopped_at = 0
@@ -120,13 +121,6 @@ class Drain:
             if monotonic() > self._recorded_at + FAILING:
                 self._stopped_at = entry.id
                 raise self._fault from error
-
-    def _replay(self, arrivals: Sequence[Arrival]) -> Sequence[Outcome]:
-        return replay(self._store, arrivals, bodies=self._bodies)
-
-    def _keep_failed(self, arrivals: Sequence[Arrival]) -> Sequence[Outcome]:
-        keep_failed(self._store, arrivals, bodies=self._bodies)
-        return fail(arrivals)
 
     def _record(
         self,

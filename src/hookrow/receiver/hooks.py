@@ -60,7 +60,7 @@ class Hook(Generic[OutcomeT]):
             deadline=SLOW,
             group=1,
             backlog=BACKLOG,
-            size=_size,
+            size=lambda call: held_size(call[0]),
             name=name,
         )
         self._began: float | None = None
@@ -103,10 +103,6 @@ class Hook(Generic[OutcomeT]):
             self._name,
             type(result).__name__,
         )
-
-
-def _size(call: tuple[Arrival, Outcome]) -> int:
-    return held_size(call[0])
 
 
 def _is_async(function: Callable[..., object]) -> bool:

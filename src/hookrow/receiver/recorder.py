@@ -61,13 +61,18 @@ def record(
     return outcomes
 
 
-def keep_failed(store: Store, arrivals: Sequence[Arrival], *, bodies: bool = True) -> None:
-    """Add arrivals to the log as failed, if there is a log. Raises a `StoreError`."""
+def keep_failed(store: Store, arrivals: Sequence[Arrival], *, bodies: bool = True) -> list[Outcome]:
+    """Add arrivals to the log as failed, if there is a log; return their outcomes.
+
+    Raises a `StoreError`.
+    """
+    outcomes = fail(arrivals)
     with _one_large(arrivals):
-        kept = _log_entries(store, arrivals, fail(arrivals), bodies=bodies)
-        if kept:
+        failed = _log_entries(store, arrivals, outcomes, bodies=bodies)
+        if failed:
             with store.transaction() as transaction:
-                transaction.write((), kept)
+                transaction.write((), failed)
+    return outcomes
 
 
 def is_reachable(store: Store) -> bool:
@@ -194,11 +199,11 @@ class GroupRecorder:
         if monotonic() > until:
             return self._unavailable(arrivals)
         try:
-            keep_failed(self._store, arrivals, bodies=self._bodies)
+            return keep_failed(self._store, arrivals, bodies=self._bodies)
         except Exception as error:  # noqa: BLE001 - the spool can still keep them
             log.error("The log cannot be written: %s: %s", type(error).__name__, error)
             self._spool(arrivals)
-        return fail(arrivals)
+            return fail(arrivals)
 
     def _unavailable(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
         self._spool(arrivals)

@@ -164,7 +164,6 @@ def _retry_locked(
 
 def _keep_failed(store: Store, arrivals: Sequence[Arrival], *, bodies: bool) -> list[Outcome]:
     try:
-        keep_failed(store, arrivals, bodies=bodies)
+        return keep_failed(store, arrivals, bodies=bodies)
     except StoreError:
         return fail(arrivals, Refusal.UNAVAILABLE)
-    return fail(arrivals)
