@@ -131,8 +131,7 @@ def entries(
     """Return the log entries of arrivals with these outcomes: one per fingerprint, sorted by it.
 
     A statement cannot change a row twice, and all processes must lock rows in the same order.
-    Without `bodies`, no body is stored, and no notification can be retried. Refused probes are
-    omitted.
+    Without `bodies`, no body is stored, and no retry is possible. Refused probes are omitted.
     """
     merged: dict[bytes, LogEntry] = {}
     for arrival, outcome in zip(arrivals, outcomes, strict=True):
@@ -278,12 +277,11 @@ def _is_retryable(arrival: Arrival) -> bool:
 
 def _text(body: bytes) -> str:
     """Return the body as text that all databases can store."""
-    if b"\0" in body:
-        return _ascii(body)
     try:
-        return body.decode()
+        text = body.decode()
     except UnicodeDecodeError:
         return _ascii(body)
+    return _ascii(body) if "\0" in text else text
 
 
 def _ascii(body: bytes) -> str:
