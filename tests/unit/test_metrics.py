@@ -104,18 +104,28 @@ def test_lag_is_never_negative(registry: CollectorRegistry, metrics: Metrics) ->
 
 def test_collect_reads_the_gauges(registry: CollectorRegistry, metrics: Metrics) -> None:
     matched, held = {0: 3, 1: 2}, store()
-    Receiver(Postmark(SECRET), held).record_directly(request("eve@example.com"))
+    receiver = Receiver(Postmark(SECRET), held)
+    receiver.record_directly(request("eve@example.com"))
+    held.dispatches.clear()
+    receiver.record_directly(request())
+    held.dispatches |= store().dispatches
+    receiver.record_directly(request())
     metrics.collect()  # before there are gauges
     metrics.start(Gauges(lambda: 7, lambda: 5, lambda: matched, held.log))
     for changed in ({}, {0: 4, 1: 2}, {0: 1, 1: 0}):
         matched |= changed
         metrics.collect()
+    unknown_subscriber = "{first_outcome=subscriber_not_found,reason=,type=Delivery}"
+    unknown_dispatch = "{first_outcome=dispatch_not_found,reason=,type=Delivery}"
     counted = values(registry)
     assert counted.pop(NEWEST) > AT.timestamp()
     assert counted == {
         "hookrow_backlog{}": 7,
         "hookrow_parked{}": 1,
         "hookrow_spooled{}": 5,
+        f"hookrow_log_notifications{unknown_subscriber}": 1,
+        f"hookrow_log_notifications{unknown_dispatch}": 1,
+        f"hookrow_log_recovered{unknown_dispatch}": 1,
         "hookrow_secret_matches_total{secret=1}": 5,
         "hookrow_secret_matches_total{secret=2}": 2,
     }

@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from time import perf_counter, time
+from time import monotonic, perf_counter, time
 from types import NoneType
 
 from hookrow.core.notification import (
@@ -31,7 +31,7 @@ from hookrow.observability.endpoint import FOLDER
 from hookrow.observability.histogram import GroupHistogram, SharedHistogram
 from hookrow.observability.observer import Gauges, GroupEnd, Observer
 from hookrow.stores import Conflict, Locked, Rejected, Unavailable
-from hookrow.stores.log import LogReader, Query
+from hookrow.stores.log import LogReader, Query, totals
 
 try:
     from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -68,6 +68,9 @@ ATTEMPTS = {
 
 _FAULT = "fault"
 
+TOTALS_EVERY = 60.0
+"""In seconds; how often the totals of the log are read, which takes longer than the gauges."""
+
 _UNREADABLE = (HookrowError, OSError, sqlite3.Error)
 """Raised if the database or the spool cannot be read; the gauge then keeps its last value."""
 
@@ -90,6 +93,7 @@ class Metrics(Observer):
         self._source: Gauges | None = None
         self._counted_matches: dict[int, int] = {}
         self._newest_at = 0.0
+        self._totals_due = 0.0
 
     def start(self, gauges: Gauges) -> None:
         """Store the gauges, which `collect` reads."""
@@ -161,6 +165,12 @@ class Metrics(Observer):
         self._parked.set(log.count_parked())
         for entry in log.newest(Query(), limit=1, bodies=False):
             self._set_newest(entry.received_at.timestamp())
+        if monotonic() >= self._totals_due:
+            self._totals_due = monotonic() + TOTALS_EVERY
+            for each in totals(log):
+                labels = (each.record_type, each.reason, each.first_outcome.value)
+                self._logged.labels(*labels).set(each.entries)
+                self._recovered.labels(*labels).set(each.recovered)
 
     def _set_newest(self, at: float) -> None:
         """Set the time of the newest notification to `at` if it is later, never to the future."""
@@ -248,6 +258,19 @@ class Metrics(Observer):
         self._spooled = gauge(
             "hookrow_spooled",
             "Notifications in the spool, waiting for the database.",
+            multiprocess_mode="mostrecent",
+        )
+        labels = ("type", "reason", "first_outcome")
+        self._logged = gauge(
+            "hookrow_log_notifications",
+            "Different notifications that the log has counted since it was created.",
+            labels,
+            multiprocess_mode="mostrecent",
+        )
+        self._recovered = gauge(
+            "hookrow_log_recovered",
+            "Of these, those that were refused at first and recorded later.",
+            labels,
             multiprocess_mode="mostrecent",
         )
         self._newest = gauge(
