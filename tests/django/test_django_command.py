@@ -21,6 +21,7 @@ from crm.schema import CRM
 from django_project.manage import PYTHONPATH, Manage
 from django_project.site import Site
 from hookrow import testing
+from hookrow.diagnostics import advice
 from hookrow.django.tables.models import Dispatch
 from hookrow.stores import Locked
 from wire import ADA, ADAS, ENDPOINT, SECRET, uvicorn_serving
@@ -123,8 +124,8 @@ class TestCheck:
         with override_settings(HOOKROW={"SECRET": SECRET, "TABLES": CRM}):
             done = run("check")
             compare = Mock(side_effect=Locked("slow"))
-            monkeypatch.setattr("hookrow.diagnostics.check.repeated_emails", compare)
-            assert "They cannot be compared: slow" in run("check").out
+            monkeypatch.setitem(advice.WEAKNESSES, "emails", compare)
+            assert "It cannot be checked: slow" in run("check").out
             connection.cursor().execute("ALTER TABLE crm_person RENAME TO away")
             away = run("check")
         assert (away.status, "error    tables      The database has no" in away.out) == (1, True)

@@ -16,6 +16,7 @@ from command import Command
 from hookrow import Postmark, Receiver, RequestHead, Response
 from hookrow.dashboard import Dashboard
 from hookrow.diagnostics import diagnosis
+from hookrow.diagnostics.advice import WEAKNESSES
 from hookrow.diagnostics.result import CheckResult
 from hookrow.stores.memory import MemoryStore
 from hookrow.wsgi import WSGI
@@ -53,7 +54,8 @@ class TestCheck:
         _, keys, tables = read("check.md").split("| --- | --- |\n", 2)
         rows = re.findall(r"^\| (`.*`) \|", tables, re.MULTILINE)
         explained = set(re.findall(r"`(\w+)`", "".join(rows)))
-        assert explained == {*subjects, *(each.subject for each in diagnosis.DIAGNOSES), "setting"}
+        diagnosed = {each.subject for each in diagnosis.DIAGNOSES}
+        assert explained == {*subjects, *diagnosed, *WEAKNESSES, "setting"}
         fields = [each.name for each in dataclasses.fields(CheckResult)]
         assert re.findall(r"^\| `(\w+)` \|", keys, re.MULTILINE) == fields
 

@@ -29,10 +29,10 @@ TABLES = """
 
 
 def _missing(engine: Engine, schema: Schema = HOST) -> list[str]:
+    """Return the statements that are advised."""
     database = open_database(engine)
-    queries = verify(database, schema)
-    with database.reading() as connection:
-        found = [each.statement for each in missing_indexes(connection, queries)]
+    texts = missing_indexes(database, verify(database, schema))
+    found = [each.partition("Run: ")[2] for each in texts]
     with engine.connect() as connection:
         if connection.dialect.name == "postgresql":  # asking changed nothing of the session
             assert connection.scalar(text("SHOW enable_seqscan")) == "on"

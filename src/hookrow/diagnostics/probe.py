@@ -6,27 +6,27 @@ sent only after hookrow has rejected a wrong one, and never unencrypted to a pub
 
 from __future__ import annotations
 
+import json
 import socket
-from collections.abc import Callable, Iterator, Sequence
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from ipaddress import ip_address
+from queue import Empty, SimpleQueue
 from secrets import token_urlsafe
-from time import time
-from urllib.parse import SplitResult
+from string import punctuation
+from threading import Thread
+from time import monotonic, time
+from typing import TypeAlias
+from urllib.parse import SplitResult, quote, urljoin, urlsplit, urlunsplit
 
-from hookrow.diagnostics.client import (
-    BODY,
-    PORTS,
-    Reply,
-    Sent,
-    describe_error,
-    parse_url,
-    post,
-    without_login,
-)
-from hookrow.diagnostics.diagnosis import diagnose
+from hookrow.core.rules import PROBE
+from hookrow.diagnostics.diagnosis import HEADER, Reply, Sent, diagnose
 from hookrow.diagnostics.result import CheckResult, Level
+from hookrow.errors import ConfigurationError
 from hookrow.http import ENDPOINT
 from hookrow.providers.postmark import Postmark
 
@@ -36,16 +36,18 @@ TIMEOUT = 30.0
 SLOW = 5.0
 """In seconds; hookrow responds by then, so a slower response has another cause as well."""
 
-SOON = 14
+LARGE = 64 * 1024
+"""In bytes; most notifications are smaller. The rest of a longer response is not read."""
+
+BODY = json.dumps(
+    {"RecordType": "SubscriptionChange", "Recipient": PROBE, "SuppressSending": False}
+).encode()
+"""A notification that changes nothing, and that the log does not keep: see `rules.is_probe`."""
+
+_SOON = 14
 """In days; a certificate that is valid for less should have been renewed automatically."""
 
-LARGE = 64 * 1024
-"""In bytes; most notifications are smaller."""
-
-_DAY = 86_400
-
-_MOUNT_PATHS = ("", "/mail", "/email", "/hookrow", "/webhooks", "/api")
-"""The likely mount paths."""
+_Sender: TypeAlias = Callable[[SplitResult, Sent], Reply]
 
 
 def check_url(url: str, secret: str | None, *, timeout: float = TIMEOUT) -> Iterator[CheckResult]:
@@ -54,67 +56,57 @@ def check_url(url: str, secret: str | None, *, timeout: float = TIMEOUT) -> Iter
     Without a secret, everything else is checked. Raises `ConfigurationError` if the URL or the
     secret is not valid.
     """
-    target = parse_url(url)
+    target = _parse(url)
     if secret is not None:
         Postmark(secret)
-    for result in _check(target, secret, partial(post, timeout=timeout)):
+    for result in _check(target, secret, partial(_send, secret=secret, timeout=timeout)):
         yield result
         if result.level is Level.ERROR:
             return
 
 
-def _check(
-    url: SplitResult, secret: str | None, send: Callable[..., Reply]
-) -> Iterator[CheckResult]:
+def _parse(url: str) -> SplitResult:
+    """Split a URL. Raises `ConfigurationError`, whose text does not quote the URL."""
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        is_http = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+        if is_http and url.isprintable() and not {"@", " "} & {*parts.netloc}:
+            path, query = (quote(each, safe=punctuation) for each in (parts.path, parts.query))
+            return parts._replace(path=path or "/", query=query, fragment="")
+    raise ConfigurationError(
+        "That is not the URL of a webhook: it should be like "
+        "https://example.com/mail/provider/webhooks, without a user name or password."
+    )
+
+
+def _check(url: SplitResult, secret: str | None, send: _Sender) -> Iterator[CheckResult]:
     """Yield all results; each requires that there was no error before."""
     try:
-        addresses = _resolve(url)
+        found = socket.getaddrinfo(url.hostname, url.port or url.scheme)
     except (OSError, UnicodeError) as error:
-        yield diagnose(url, Reply(Sent.WRONG, 0, f"cannot resolve ({describe_error(error)})"))
+        yield diagnose(Reply(url.geturl(), Sent.WRONG, 0, f"cannot resolve: {error}"))
         return
+    addresses = sorted({str(address[0]).partition("%")[0] for *_, address in found})
     public = any(ip_address(each).is_global for each in addresses)
     yield _check_addresses(url, addresses, public=public)
-    wrong = send(url, Sent.WRONG, token_urlsafe())
-    if wrong.tls is not None:
-        yield _check_certificate(*wrong.tls)
-    yield _locate(url, wrong, send)
-    replies = [wrong, send(url, Sent.NONE, None)]
-    yield diagnose(url, replies[-1])
+    replies = [send(url, Sent.WRONG)]
+    if replies[0].certificate:
+        yield _check_certificate(replies[0].certificate)
+    yield _locate(url, replies[0], send)
+    replies.append(send(url, Sent.NONE))
+    yield diagnose(replies[-1])
     if secret is None:
-        yield _NO_SECRET
+        yield CheckResult(Level.WARNING, "secret", "No secret was sent: set HOOKROW_SECRET.")
     elif public and url.scheme == "http":
-        yield _UNENCRYPTED
+        text = "The secret was not sent in plain http to a public address: set up https."
+        yield CheckResult(Level.ERROR, "tls", text)
     else:
-        replies.append(send(url, Sent.CONFIGURED, secret, BODY.ljust(LARGE)))
-        yield diagnose(url, replies[-1])
+        replies.append(send(url, Sent.CONFIGURED))
+        yield diagnose(replies[-1])
     yield _check_speed(max(each.seconds for each in replies))
 
 
-_NO_SECRET = CheckResult(
-    Level.WARNING,
-    "secret",
-    "No secret is configured here, so none was sent.",
-    "It is unknown whether the provider's secret is accepted, and whether hookrow can record.",
-    "Set HOOKROW_SECRET to the secret that the provider sends.",
-)
-
-_UNENCRYPTED = CheckResult(
-    Level.ERROR,
-    "tls",
-    "The URL is plain http to a public address, so the secret was not sent.",
-    "Others can read the secret and the addresses of your subscribers.",
-    "Set up https, and give the provider that URL.",
-)
-
-
-def _resolve(url: SplitResult) -> Sequence[str]:
-    """Return the IP addresses of the host. Raises `OSError` or `UnicodeError`."""
-    port = url.port or PORTS[url.scheme]
-    found = socket.getaddrinfo(url.hostname, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]).partition("%")[0] for *_, address in found))
-
-
-def _check_addresses(url: SplitResult, addresses: Sequence[str], *, public: bool) -> CheckResult:
+def _check_addresses(url: SplitResult, addresses: list[str], *, public: bool) -> CheckResult:
     text = f"{url.hostname} resolves to {', '.join(addresses)}."
     if public:
         return CheckResult(Level.OK, "dns", text)
@@ -122,42 +114,14 @@ def _check_addresses(url: SplitResult, addresses: Sequence[str], *, public: bool
     return CheckResult(Level.WARNING, "dns", text, meaning, "Check the public URL as well.")
 
 
-def _check_certificate(version: str, valid_until: float) -> CheckResult:
-    days = (valid_until - time()) / _DAY
-    text = f"{version}; the certificate is trusted, and valid for {days:.0f} days."
-    if days >= SOON:
+def _check_certificate(certificate: Mapping[str, object]) -> CheckResult:
+    days = (ssl.cert_time_to_seconds(str(certificate["notAfter"])) - time()) / 86_400
+    text = f"The certificate is trusted, and valid for {days:.0f} days."
+    if days >= _SOON:
         return CheckResult(Level.OK, "tls", text)
     meaning = "After that, the provider may not connect."
     remedy = "Renew the certificate, and find out why that did not happen automatically."
     return CheckResult(Level.WARNING, "tls", text, meaning, remedy)
-
-
-def _locate(url: SplitResult, wrong: Reply, send: Callable[..., Reply]) -> CheckResult:
-    """Return the diagnosis of the first reply; if hookrow is elsewhere, with its URL."""
-    result = diagnose(url, wrong)
-    if result.subject not in {"path", "redirect"} or result.level is Level.OK:
-        return result
-    location = wrong.header if result.subject == "redirect" else ""
-    for other in _candidates(url, location):
-        reply = send(other, Sent.WRONG, token_urlsafe())
-        if diagnose(other, reply).level is Level.OK:
-            remedy = f"Give the provider {without_login(other)}: hookrow responds there."
-            return replace(result, remedy=remedy)
-        if reply.seconds >= SLOW:
-            break
-    return result
-
-
-def _candidates(url: SplitResult, location: str) -> Iterator[SplitResult]:
-    """Yield the URLs at which hookrow may be: that of a redirect, if any, and the likely paths."""
-    if location:
-        yield parse_url(location)
-    parts = [each for each in url.path.removesuffix(ENDPOINT).split("/") if each]
-    prefixes = ["/".join(["", *parts[:length]]) for length in range(len(parts), 0, -1)]
-    suffixes = ["/".join(["", *parts[start:]]) for start in range(1, len(parts))]
-    for mount_path in dict.fromkeys((*prefixes, *suffixes, *_MOUNT_PATHS)):
-        if mount_path + ENDPOINT != url.path:
-            yield url._replace(path=mount_path + ENDPOINT, query="")
 
 
 def _check_speed(seconds: float) -> CheckResult:
@@ -167,3 +131,68 @@ def _check_speed(seconds: float) -> CheckResult:
     meaning = f"hookrow responds within {SLOW:.0f} s; the provider's timeout is not published."
     remedy = "Find out whether the database is slow, or whether a proxy queues requests."
     return CheckResult(Level.WARNING, "speed", text, meaning, remedy)
+
+
+def _locate(url: SplitResult, reply: Reply, send: _Sender) -> CheckResult:
+    """Return the diagnosis of the first reply; if hookrow is elsewhere, with its URL.
+
+    The other places are the target of a redirect, and the endpoint below the URL's path.
+    """
+    result = diagnose(reply)
+    if result.subject not in {"path", "redirect"} or result.level is Level.OK:
+        return result
+    path = url.path.rstrip("/").removesuffix(ENDPOINT) + ENDPOINT
+    for place in (reply.header, url._replace(path=path, query="").geturl()):
+        with suppress(ConfigurationError, ValueError):
+            other = _parse(urljoin(url.geturl(), place))
+            if other != url and diagnose(send(other, Sent.WRONG)).level is Level.OK:
+                remedy = f"Give the provider {other.geturl()}: hookrow responds there."
+                return replace(result, remedy=remedy)
+    return result
+
+
+def _send(url: SplitResult, sent: Sent, secret: str | None, timeout: float) -> Reply:
+    """Send a probe on a connection of its own; wait at most `timeout` seconds for the reply."""
+    replies: SimpleQueue[Reply] = SimpleQueue()
+    # In a thread, because the timeout of a socket limits each read, but not all of them together.
+    Thread(target=lambda: replies.put(_post(url, sent, secret, timeout)), daemon=True).start()
+    try:
+        return replies.get(timeout=timeout)
+    except Empty:
+        return Reply(url.geturl(), sent, 0, f"no complete response within {timeout:g} s")
+
+
+def _post(url: SplitResult, sent: Sent, secret: str | None, timeout: float) -> Reply:
+    headers = {"Content-Type": "application/json", "User-Agent": "Postmark (hookrow check)"}
+    if value := {Sent.WRONG: token_urlsafe(), Sent.CONFIGURED: secret}.get(sent):
+        headers[HEADER] = value
+    body = BODY.ljust(LARGE) if sent is Sent.CONFIGURED else BODY
+    certificate = None
+    with closing(_connection(url, timeout)) as connection:
+        try:
+            connection.connect()
+            connection.sock.settimeout(2 * timeout)  # after which this thread ends, too
+            if isinstance(connection.sock, ssl.SSLSocket):
+                certificate = connection.sock.getpeercert()
+            started = monotonic()
+            # A server may close the connection before the body, if it rejects the head.
+            with suppress(BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
+                connection.request("POST", urlunsplit(("", "", *url[2:])), body, headers)
+            response = connection.getresponse()
+            text = response.read(LARGE).decode(errors="replace")
+            header = response.getheader("WWW-Authenticate") or response.getheader("Location") or ""
+        except (OSError, HTTPException, ValueError) as error:
+            failed = "TLS failed" if isinstance(error, ssl.SSLError) else "no response"
+            return Reply(url.geturl(), sent, 0, f"{failed}: {error}")
+    seconds = monotonic() - started
+    return Reply(url.geturl(), sent, response.status, text, header, seconds, certificate)
+
+
+def _connection(url: SplitResult, timeout: float) -> HTTPConnection:
+    host, timeout = url.hostname or "", timeout / 3  # for each of the host's addresses
+    if url.scheme == "http":
+        return HTTPConnection(host, url.port, timeout=timeout)
+    context = ssl.create_default_context()
+    # Python 3.13 rejects certificates that other clients accept.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return HTTPSConnection(host, url.port, timeout=timeout, context=context)

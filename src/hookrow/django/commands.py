@@ -21,8 +21,8 @@ from hookrow.cli.options import JSON
 from hookrow.cli.replay import prune, replay
 from hookrow.cli.simulate import simulate
 from hookrow.cli.stats import stats
-from hookrow.diagnostics.check import check_emails, check_encoding, check_mapping, check_tables
-from hookrow.diagnostics.clock import check_clock
+from hookrow.diagnostics.advice import check_weaknesses
+from hookrow.diagnostics.check import check_tables
 from hookrow.diagnostics.probe import check_url
 from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.django.conf import conf
@@ -30,11 +30,15 @@ from hookrow.django.models import Notification
 from hookrow.django.receiver import store
 from hookrow.errors import ConfigurationError
 from hookrow.stores import Store
+from hookrow.stores.sql.verify import verify
 
 RUNSERVER = "http://127.0.0.1:8000"
 """The address of `manage.py runserver`."""
 
 _APPS = ("hookrow", "hookrow_tables")
+
+_WEAKNESSES = ("clock", "encoding", "mapping", "emails")
+"""The subjects that neither the system checks nor the migrations cover."""
 
 
 class Project:
@@ -110,10 +114,7 @@ def _check_database() -> Iterator[CheckResult]:
     tables = check_tables(database, schema)
     yield tables
     if tables.level is Level.OK:
-        yield from check_clock(database)
-        yield from check_encoding(database)
-        yield from check_mapping(database, schema)
-        yield from check_emails(database, store().queries)
+        yield from check_weaknesses(database, verify(database, schema), _WEAKNESSES)
 
 
 def _level(level: int) -> Level:
