@@ -4,7 +4,6 @@ import json
 import ssl
 import subprocess
 from collections.abc import Iterable, Iterator
-from contextlib import closing
 from pathlib import Path
 from socket import gaierror
 from socketserver import StreamRequestHandler, ThreadingTCPServer
@@ -57,9 +56,10 @@ class Site:
     def __init__(self) -> None:
         self.log, self.hook, self.registry = MemoryLog(), Mock(), CollectorRegistry()
         self.subscriber = {"email": PROBE, "suppressed_at": AT}
+        store = MemoryStore({1: self.subscriber}, log=self.log)
         self.receiver = Receiver(
             Postmark(SECRET),
-            MemoryStore({1: self.subscriber}, log=self.log),
+            store,
             mount_path="/mail",
             on_recorded=self.hook,
             on_refused=self.hook,
@@ -79,8 +79,8 @@ class Site:
 @pytest.fixture
 def site() -> Iterator[Site]:
     site = Site()
-    with closing(site.receiver):
-        yield site
+    yield site
+    site.receiver.close()
 
 
 @pytest.fixture
@@ -109,21 +109,21 @@ def test_sound_webhook(site: Site, url: str) -> None:
     assert site.registry.get_sample_value("hookrow_notifications_total", labels) == 1
 
 
-def test_command(command: Command, url: str) -> None:
-    """The source of the secret is printed; in JSON, a remedy is a field; an error is status 1.
+def test_command(command: Command, site: Site, url: str) -> None:
+    """The source of the secret is printed, of which the newest is used; an error is status 1.
 
-    Of several secrets, the newest is used.
+    If hookrow is below the path of the URL, the remedy says so.
     """
     (command.folder / "secrets").write_text(f"{SECRET}\nan-older-one\n")
     done = command.call("check", url + PATH, HOOKROW_SECRET_FILE="secrets")
     source = "secret_file is secrets, from the variable HOOKROW_SECRET_FILE."
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, f"ok       setting     {source}")
-    done = command.call("check", "--json", f"{url}/mail", "--secret", SECRET)
-    objects = [json.loads(line) for line in done.stdout.splitlines()]
-    [error] = [each for each in objects if each["level"] == "error"]
-    assert done.returncode == 1
-    assert set(error) == {"level", "subject", "text", "meaning", "remedy"}
-    assert url + PATH in error["remedy"]
+    done = command.call("check", "--json", f"{url}/mail/?a=b", "--secret", SECRET)
+    error = json.loads(done.stdout.splitlines()[-1])
+    assert (done.returncode, error["level"], error["subject"]) == (1, "error", "path")
+    assert error["text"].startswith(f"POST {url}/mail/?a=b with a wrong secret returned 404")
+    assert error["remedy"] == f"Give the provider {url}{PATH}: hookrow responds there."
+    assert site.probes[-2:] == [WRONG] * 2
 
 
 # -- the table of diagnoses ------------------------------------------------------------
@@ -192,7 +192,9 @@ def test_unknown_host(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (result.level, result.subject) == (Level.ERROR, "dns")
 
 
-def test_port_without_a_server() -> None:
+def test_port_without_tls_or_without_a_server(url: str) -> None:
+    [fault] = faults(url.replace("http:", "https:") + PATH)
+    assert "WRONG_VERSION_NUMBER" in fault
     [fault] = faults(f"http://127.0.0.1:{free_port()}/")
     assert "Connection refused. Without a response, the provider sends" in fault
 
@@ -264,20 +266,7 @@ def test_certificate(
     assert (CONFIGURED in site.probes, WRONG in site.probes) == (name == "localhost",) * 2
 
 
-def test_server_without_tls(url: str) -> None:
-    [fault] = faults(url.replace("http:", "https:") + PATH)
-    assert "WRONG_VERSION_NUMBER" in fault
-    assert "Use the port with TLS (443)" in fault
-
-
 # -- where hookrow is, and where the secret is sent ------------------------------------
-
-
-def test_hookrow_below_the_path(site: Site, url: str) -> None:
-    [fault] = faults(f"{url}/mail/?a=b")
-    assert fault.startswith(f"error path: POST {url}/mail/?a=b with a wrong secret returned 404")
-    assert fault.endswith(f"Give the provider {url}{PATH}: hookrow responds there.")
-    assert site.probes == [WRONG] * 2
 
 
 def test_hookrow_at_the_target_of_a_redirect(site: Site, url: str) -> None:
@@ -300,48 +289,41 @@ def test_redirect_to_itself_or_an_invalid_url(site: Site, url: str, location: st
     assert site.probes == [WRONG]
 
 
-class TestSecret:
-    def test_none(self, url: str) -> None:
-        """Without a secret, everything else is checked."""
-        [fault] = faults(url + PATH, None)
-        assert fault.startswith("warning secret: No secret was sent: set HOOKROW_SECRET.")
+@pytest.mark.parametrize(
+    ("probe", "response"),
+    [
+        (WRONG, Response(UNKNOWN, 404)),
+        (WRONG, Response("", 307, {"Location": "/x"})),
+        (WRONG, Response("no", 401)),
+        (NONE, Response(UNKNOWN, 404)),
+        (CONFIGURED, Response(SECRET, 500)),
+        (CONFIGURED, Response("", 307, {"Location": f"/{SECRET}"})),
+    ],
+)
+def test_secret_is_sent_last_and_never_printed(
+    site: Site, url: str, probe: Sent, response: Response
+) -> None:
+    """It is sent only if hookrow rejects the other probes, and is not printed if it is repeated."""
+    site.responses[probe] = response
+    [fault] = faults(url + PATH)
+    assert f"{probe.value} returned {response.status_code}" in fault
+    assert site.probes[-1] is probe
+    assert site.probes.count(CONFIGURED) == (probe is CONFIGURED)
 
-    def test_invalid(self, url: str) -> None:
-        with pytest.raises(ConfigurationError, match="visible ASCII"):
-            list(check_url(url, "größe"))
 
-    @pytest.mark.parametrize(
-        ("probe", "response"),
-        [
-            (WRONG, Response(UNKNOWN, 404)),
-            (WRONG, Response("", 307, {"Location": "/x"})),
-            (WRONG, Response("no", 401)),
-            (NONE, Response(UNKNOWN, 404)),
-        ],
-    )
-    def test_is_not_sent_unless_hookrow_rejects_the_other_probes(
-        self, site: Site, url: str, probe: Sent, response: Response
-    ) -> None:
-        site.responses[probe] = response
-        [fault] = faults(url + PATH)
-        assert f"{probe.value} returned {response.status_code}" in fault
-        assert CONFIGURED not in site.probes
+def test_secret_is_not_sent_unencrypted_to_a_public_address(
+    site: Site, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    public = Mock(return_value=Mock(is_global=True))
+    monkeypatch.setattr("hookrow.diagnostics.probe.ip_address", public)
+    dns, *_, error = check_url(url + PATH, SECRET)
+    assert (dns.level, error.level, error.subject) == (Level.OK, Level.ERROR, "tls")
+    assert site.probes == [WRONG, NONE]
 
-    def test_is_not_sent_unencrypted_to_a_public_address(
-        self, site: Site, url: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        public = Mock(return_value=Mock(is_global=True))
-        monkeypatch.setattr("hookrow.diagnostics.probe.ip_address", public)
-        dns, *_, error = check_url(url + PATH, SECRET)
-        assert (dns.level, error.level, error.subject) == (Level.OK, Level.ERROR, "tls")
-        assert site.probes == [WRONG, NONE]
 
-    @pytest.mark.parametrize(
-        "response", [Response(SECRET, 500), Response("", 307, {"Location": f"/{SECRET}"})]
-    )
-    def test_is_not_printed_if_a_response_repeats_it(
-        self, site: Site, url: str, response: Response
-    ) -> None:
-        site.responses[CONFIGURED] = response
-        [fault] = faults(url + PATH)
-        assert f"with the configured secret returned {response.status_code}." in fault
+def test_no_or_invalid_secret(url: str) -> None:
+    """Without a secret, everything else is checked."""
+    [fault] = faults(url + PATH, None)
+    assert fault.startswith("warning secret: No secret was sent: set HOOKROW_SECRET.")
+    with pytest.raises(ConfigurationError, match="visible ASCII"):
+        list(check_url(url, "größe"))

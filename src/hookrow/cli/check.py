@@ -35,8 +35,7 @@ def check(
 ) -> None:
     """Check the configuration and the database, and explain how to fix each fault.
 
-    The source of each setting is printed as well; secrets are not. The exit status is 1 if
-    there is an error.
+    It prints the source of each setting, but no secret. The exit status is 1 on an error.
 
     With a URL, the one that the provider has, check the webhook over the network instead.
     The requests are harmless on a live system: a reactivation of check@hookrow.invalid,

@@ -163,6 +163,7 @@ def _send(url: SplitResult, sent: Sent, secret: str | None, timeout: float) -> R
 
 
 def _post(url: SplitResult, sent: Sent, secret: str | None, timeout: float) -> Reply:
+    """Send a request, and follow no redirect. Only `Sent.CONFIGURED` sends the secret."""
     headers = {"Content-Type": "application/json", "User-Agent": "Postmark (hookrow check)"}
     if value := {Sent.WRONG: token_urlsafe(), Sent.CONFIGURED: secret}.get(sent):
         headers[HEADER] = value
