@@ -132,7 +132,7 @@ URL = "https://example.com/mail/provider/webhooks"
 
 REPLIES = [
     (Reply(URL, WRONG, 0, "cannot resolve: Name or service not known"), "A record"),
-    (Reply(URL, WRONG, 0, "TLS failed: certificate has expired"), "fullchain"),
+    (Reply(URL, WRONG, 0, "TLS failed: certificate has expired"), "fullchain.pem"),
     (Reply(URL, WRONG, 0, "no response: Connection refused"), "Start the web server"),
     (Reply(URL, WRONG, 401, UNAUTHENTIC, 'error="missing"'), "removes the header X-Provider"),
     (Reply(URL, WRONG, 401, UNAUTHENTIC, 'error="wrong"'), f"hookrow responds at {URL}."),

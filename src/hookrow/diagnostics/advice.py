@@ -51,13 +51,13 @@ _SINGLE = (
 def check_weaknesses(
     database: Database, queries: Queries, subjects: Collection[str]
 ) -> Iterator[CheckResult]:
-    """Warn of each weakness, of those subjects of `WEAKNESSES`, and if one cannot be checked."""
+    """Yield a warning for each weakness of these subjects, and for each that cannot be checked."""
     for subject in subjects:
         try:
             with limited_to(STATEMENT_TIMEOUT):
                 texts = list(filter(None, WEAKNESSES[subject](database, queries)))
         except StoreError as error:
-            # A lookup without a plan would fail for every notification.
+            # A lookup that cannot be planned would fail for every notification.
             level = Level.ERROR if subject == "indexes" else Level.WARNING
             yield CheckResult(level, subject, f"It cannot be checked: {message(error)}")
         else:
@@ -105,7 +105,7 @@ def repeated_emails(database: Database, queries: Queries) -> Iterator[str]:
 
 
 def _clock(database: Database, queries: Queries) -> Iterator[str | None]:
-    """SQLite uses this machine's clock."""
+    """Compare the clocks. SQLite uses this machine's."""
     if queries.dialect.name == "postgresql":
         before = time()
         with database.reading() as connection:
@@ -114,7 +114,7 @@ def _clock(database: Database, queries: Queries) -> Iterator[str | None]:
 
 
 def _naive_times(_: Database, queries: Queries) -> Iterator[str]:
-    """SQLite's columns have no time zones."""
+    """Yield a warning for each column without a time zone. SQLite's columns have none."""
     for name, role in queries.schema.roles.items():
         for column in queries.columns(name).values():
             if column.type == "timestamp without time zone":
@@ -127,7 +127,7 @@ def _naive_times(_: Database, queries: Queries) -> Iterator[str]:
 
 
 def _cached_ids(database: Database, queries: Queries) -> Iterator[str]:
-    """If sessions reserve ids, an id may be lower than one that has been counted already."""
+    """Yield a warning if sessions reserve ids: some are then lower than those counted already."""
     log = queries.schema.log
     if log is None or queries.dialect.name != "postgresql":
         return

@@ -71,7 +71,7 @@ DIAGNOSES = (
         "tls",
         r"0 \w+ TLS failed",
         "Clients that verify certificates and require TLS 1.2 (RFC 8996) cannot connect.",
-        "Use the port with TLS (443), and a valid public certificate with its chain (fullchain).",
+        "Use the port with TLS (443), and a valid public certificate with its fullchain.pem.",
     ),
     Diagnosis(
         "connection",
