@@ -1,6 +1,5 @@
 """Statistics: the overview of a period, the counts of the tables, and the search of a log."""
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime, timedelta, timezone
@@ -27,11 +26,12 @@ from hookrow.statistics import (
 )
 from hookrow.statistics.overview import RECENT, ago
 from hookrow.statistics.tables import OTHERS, REASONS
-from hookrow.stores import Unavailable
+from hookrow.stores import Locked, StoreError, Unavailable
 from hookrow.stores.census import ListCount
 from hookrow.stores.log import OTHER, Query
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.memory_log import MemoryLog
+from hookrow.stores.timeouts import STATEMENT_TIMEOUT
 
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -253,19 +253,34 @@ def test_an_overview_is_kept(clock: list[float], statistics: Statistics) -> None
         assert [reads(after=cache.SHARE - 1), reads(after=1)] == [4, 5]
 
 
-def test_an_outage(
-    clock: list[float], statistics: Statistics, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "pause"), [(Unavailable, cache.FRESH), (Locked, cache.SHARE * STATEMENT_TIMEOUT)]
+)
+def test_an_error_is_kept(
+    clock: list[float],
+    statistics: Statistics,
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[StoreError],
+    pause: float,
 ) -> None:
-    """The database is asked once in a few seconds; everyone gets the error meanwhile."""
-    counts = Mock(side_effect=Unavailable("gone"))
-    monkeypatch.setattr(MemoryLog, "counts", counts)
-    for _ in range(3):
-        with pytest.raises(Unavailable, match="gone"):
+    """After an outage, figures are read again soon; after a query that was too slow, later."""
+
+    def fail(*_: object) -> Overview:
+        clock[0] += STATEMENT_TIMEOUT
+        raise error("gone")
+
+    read = Mock(side_effect=fail)
+    monkeypatch.setattr(cache, "read_overview", read)
+    raised = []
+    for later in (0, 0, pause - 1):
+        clock[0] += later
+        with pytest.raises(error, match="gone") as caught:
             statistics.overview(Period.DAY, AT)
-    assert counts.call_count == 1
-    monkeypatch.undo()
-    clock[0] += cache.FRESH
-    monkeypatch.setattr(cache, "monotonic", lambda: clock[0])
+        raised.append(len(caught.traceback))
+    assert read.call_count == 1
+    assert len(set(raised)) == 1  # each caller gets its own traceback
+    clock[0] += 1
+    read.side_effect = lambda *_: read_overview(MemoryStore(), Period.DAY, AT)
     assert statistics.overview(Period.DAY, AT).total == 0
 
 
@@ -333,15 +348,37 @@ def test_tables_are_counted_in_the_background(
     assert len(counts) == 2
 
 
+@pytest.mark.parametrize(
+    ("error", "pause"), [(Unavailable("gone"), cache.FRESH), (OSError("gone"), cache.RECOUNT_AFTER)]
+)
 def test_a_failed_count(
-    statistics: Statistics, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    clock: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+    pause: float,
 ) -> None:
-    """It is logged, and there are no counts; nothing is counted again for some minutes."""
-    counts = Mock(side_effect=Unavailable("gone"))
-    monkeypatch.setattr(cache, "count_tables", counts)
-    with caplog.at_level(logging.WARNING):
-        assert [statistics.table_counts(), statistics.table_counts()] == [None, None]
-    assert caplog.messages == ["The tables could not be counted: Unavailable: gone"]
+    """A failure is logged and raised; after an outage, the tables are counted again soon.
+
+    Later failures leave the last counts.
+    """
+    count = Mock(side_effect=error)
+    monkeypatch.setattr(cache, "count_tables", count)
+    monkeypatch.setattr(cache, "FIRST_WAIT", 9)
+    with closing(Statistics(MemoryStore())) as statistics:
+        for later in (0, pause - 1):
+            clock[0] += later
+            with pytest.raises(type(error), match="gone"):
+                statistics.table_counts()
+        assert caplog.messages == [f"The tables could not be counted: {type(error).__name__}: gone"]
+        counts = TableCounts(as_of=AT, lists=[], suppressed={})
+        count.side_effect = [counts, error]
+        clock[0] += 1
+        assert statistics.table_counts() is counts
+        clock[0] += cache.RECOUNT_AFTER
+        statistics.table_counts()
+    assert count.call_count == 3
+    assert statistics.table_counts() is counts
 
 
 # -- the search ------------------------------------------------------------------------

@@ -28,7 +28,10 @@ RECOUNT_AFTER = 300.0
 """In seconds; the shortest time between two counts of the tables."""
 
 SHARE = 20.0
-"""How many times the duration of a query passes, at least, before it is repeated."""
+"""How many times the duration of a query passes, at least, before it is repeated.
+
+After an outage it is repeated earlier: a query that did not reach the database cost it nothing.
+"""
 
 FIRST_WAIT = 0.5
 """In seconds; how long a caller waits for the first count of the tables."""
@@ -44,6 +47,7 @@ class Statistics:
     _lock: Lock
     _thread: Thread | None
     _counts: TableCounts | None
+    _error: Exception | None
     _recount_at: float
 
     def __init__(self, store: Store) -> None:
@@ -63,6 +67,7 @@ class Statistics:
         """Return the last counts of the tables; None before the first time.
 
         A thread counts them again if they are some minutes old, or more if counting takes long.
+        If they could not be counted before, raises the error of the last attempt.
         """
         with self._lock:
             is_counting = self._thread is not None and self._thread.is_alive()
@@ -71,6 +76,8 @@ class Statistics:
             thread = self._thread
         if self._counts is None and thread is not None:
             thread.join(max(min(FIRST_WAIT, left()), 0))
+        if self._counts is None and (error := self._error) is not None:
+            raise error.with_traceback(None)
         return self._counts
 
     def close(self, timeout: float | None = None) -> None:
@@ -83,7 +90,7 @@ class Statistics:
         """Return to the state after construction."""
         self._overviews = {period: _Cached() for period in Period}
         self._lock = Lock()
-        self._thread = self._counts = None
+        self._thread = self._counts = self._error = None
         self._recount_at = -inf
 
     def _started(self) -> Thread | None:
@@ -95,15 +102,15 @@ class Statistics:
         return None
 
     def _count(self) -> None:
-        begin = monotonic()
+        begin, self._error = monotonic(), None
         try:
             self._counts = count_tables(self._store, datetime.now(UTC))
         except Exception as error:  # noqa: BLE001 - the next count may succeed
             log.warning("The tables could not be counted: %s: %s", type(error).__name__, error)
+            self._error = error
         finally:
             close_thread_connections()
-            end = monotonic()
-            self._recount_at = end + max(RECOUNT_AFTER, SHARE * (end - begin))
+            self._recount_at = _next_query(begin, RECOUNT_AFTER, self._error)
 
 
 class _Cached:
@@ -122,9 +129,10 @@ class _Cached:
                 self._update(read)
             finally:
                 self._lock.release()
-        if isinstance(self._result, StoreError):
-            raise self._result
-        return self._result
+        result = self._result
+        if isinstance(result, StoreError):
+            raise result.with_traceback(None)  # otherwise it would grow with each caller
+        return result
 
     def _update(self, read: Callable[[], Overview]) -> None:
         begin = monotonic()
@@ -135,5 +143,12 @@ class _Cached:
                 self._result = read()
         except StoreError as error:
             self._result = error
-        end = monotonic()
-        self._until = end + max(FRESH, SHARE * (end - begin))
+        self._until = _next_query(begin, FRESH, self._result)
+
+
+def _next_query(begin: float, shortest: float, result: object) -> float:
+    """Return when to repeat a query that began at `begin` and ends now, with this result."""
+    now = monotonic()
+    if isinstance(result, Unavailable):
+        return now + FRESH
+    return now + max(shortest, SHARE * (now - begin))
