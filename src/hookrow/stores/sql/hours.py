@@ -117,7 +117,7 @@ class Hours:
 
         Does nothing while another process counts, or if the tables do not allow it.
         """
-        obstacle = self._find_obstacle(connection)
+        obstacle = self.find_obstacle(connection)
         if obstacle not in {None, self._obstacle}:
             log.warning(f"Notifications are not counted by hour. {obstacle}")
         self._obstacle = obstacle
@@ -125,6 +125,16 @@ class Hours:
             return False
         more = self._count_new(connection)
         return self._count_recovered(connection) or more
+
+    def find_obstacle(self, connection: Connection) -> str | None:
+        """Return why a transaction cannot count entries, or None if it can."""
+        if not self.are_there(connection):
+            return self.missing
+        if self._on_postgres:
+            ((level,),) = connection.fetch("SELECT current_setting('transaction_isolation')")
+            if level != "read committed":  # its snapshot would be older than the locks
+                return f"This needs READ COMMITTED, and the connection is set to {level.upper()}."
+        return None
 
     def can_be_read(self, connection: Connection) -> bool:
         """Return whether the tables have all columns, and the user may read them."""
@@ -147,15 +157,6 @@ class Hours:
         names = [regclass(self.dialect, name) for name in self._tables]
         given = map(self.dialect.encode, (names, ("INSERT", "UPDATE")))
         return bool(connection.fetch(sql, [*given])[0][0])
-
-    def _find_obstacle(self, connection: Connection) -> str | None:
-        if not self.are_there(connection):
-            return self.missing
-        if self._on_postgres:
-            ((level,),) = connection.fetch("SELECT current_setting('transaction_isolation')")
-            if level != "read committed":  # its snapshot would be older than the locks
-                return f"This needs READ COMMITTED, and the connection is set to {level.upper()}."
-        return None
 
     def _is_alone(self, connection: Connection) -> bool:
         """Return whether no other process counts. SQLite's transaction holds the whole file."""

@@ -190,8 +190,8 @@ class SQLLog:
         """Count what can be counted, and return whether entries are counted at all."""
         while self.count_hours():
             sleep(PAUSE)
-        with self._database.reading() as connection:
-            return self._hours.are_there(connection)
+        with self._transaction() as connection:
+            return self._hours.find_obstacle(connection) is None
 
     def _prune_batch(
         self, change: str, values: Sequence[Any], low: int, high: int
