@@ -101,8 +101,8 @@ class Hours:
         self._named = [regclass(dialect, schema.log or "")] if self._on_postgres else []
         self._obstacle: str | None = None
         self.missing = (
-            f"A column of {', '.join(self._columns)} is missing, or the user lacks SELECT, INSERT "
-            "or UPDATE. Run `hookrow db upgrade` or your own migrations."
+            f"A column of {', '.join(self._columns)} is missing: run `hookrow db upgrade` or your "
+            "own migrations; or the user lacks SELECT, INSERT or UPDATE on one of them: grant it."
         )
         """What to do if `are_there` is false."""
 
