@@ -4,7 +4,8 @@ import ast
 import json
 import subprocess
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,9 @@ ORDER = (
     *("server", "demo", "cli", "__main__", "django"),
 )
 """The parts of hookrow: each imports only from itself and from those before it."""
+
+LONGEST_MODULE = 300
+"""In lines."""
 
 
 def _tree(module: str) -> ast.Module:
@@ -96,6 +100,42 @@ def test_imports_go_one_way() -> None:
         and name.split(".")[1] not in ORDER[: ORDER.index(part[0]) + 1]
     }
     assert not wrong
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    """Imports in functions and for type checkers only do not run when a module is loaded."""
+    files = {
+        ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts): path
+        for path in SOURCE.rglob("*.py")
+    }
+    modules = {name.removesuffix(".__init__"): path for name, path in files.items()}
+    graph = {
+        name: {*_imported_on_load(ast.parse(path.read_text()).body)} & modules.keys() - {name}
+        for name, path in modules.items()
+    }
+    assert sum(map(len, graph.values())) > len(graph), "imports are found"
+    TopologicalSorter(graph).prepare()  # raises `CycleError`
+
+
+def _imported_on_load(statements: Iterable[ast.AST]) -> Iterator[str]:
+    """Yield what statements import when they run: modules, and names that may be modules."""
+    for each in statements:
+        if isinstance(each, ast.Import):
+            yield from (name.name for name in each.names)
+        elif isinstance(each, ast.ImportFrom) and each.module is not None:
+            yield from (_loaded(each.module, name.name) for name in each.names)
+        elif isinstance(each, ast.If) and ast.unparse(each.test) == "TYPE_CHECKING":
+            yield from _imported_on_load(each.orelse)
+        elif not isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield from _imported_on_load(ast.iter_child_nodes(each))
+
+
+def test_modules_are_short() -> None:
+    lengths = {
+        str(path.relative_to(SOURCE)): len(path.read_text().splitlines())
+        for path in SOURCE.rglob("*.py")
+    }
+    assert not {name for name, length in lengths.items() if length > LONGEST_MODULE}
 
 
 PROVIDER_USERS = {
