@@ -89,6 +89,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     (mapping("cmr.Person"), "E002", r"no model 'cmr.Person'\. Did you mean 'crm.Person'\?"),
     (mapping("Person"), "E002", r"no model 'Person'\. Did you mean 'crm.Person'\?"),
     (mapping("crm.Abstract"), "E002", "There is no model 'crm.Abstract'"),
+    (mapping("hookrow_tables.Subscribr"), "E002", "Did you mean 'hookrow_tables.Subscriber'"),
     (mapping("crm.Persno"), "E002", r"no model 'crm.Persno'\. Did you mean 'crm.Person'\?"),
     (mapping(email="adress"), "E002", r"no field 'adress'\. Did you mean 'address'\?"),
     (mapping(email="uid"), "E002", "crm.Person.uid must be a CharField or TextField, because"),

@@ -122,8 +122,9 @@ def find_model(label: str) -> type[Model]:
     try:
         model = apps.get_model(label)
     except (LookupError, ValueError):
+        app = label.partition(".")[0]
+        hint = "" if app in apps.app_configs else _INSTALL.get(app)
         models = apps.get_models(include_auto_created=True)
-        hint = _INSTALL.get(label.partition(".")[0])
         hint = hint or nearest(label, (each._meta.label for each in models))
         raise SchemaMismatch(f"There is no model {label!r}.{hint}") from None
     if swapped := model._meta.swapped:
