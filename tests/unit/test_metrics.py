@@ -11,11 +11,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from copying import replace
 from hookrow import ConfigurationError, Postmark, Receiver, Refusal, Request
+from hookrow.core.log_entry import Result
 from hookrow.core.notification import Arrival, Delivered
 from hookrow.metrics import Metrics, MetricsEndpoint
 from hookrow.observability.histogram import GroupHistogram, SharedHistogram
 from hookrow.observability.observer import Gauges
 from hookrow.stores import Conflict, Unavailable
+from hookrow.stores.log import Count, Counts
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.memory_log import MemoryLog
 from small_world import AT, SECRET, head, request, store
@@ -129,6 +131,18 @@ def test_collect_reads_the_gauges(registry: CollectorRegistry, metrics: Metrics)
         "hookrow_secret_matches_total{secret=1}": 5,
         "hookrow_secret_matches_total{secret=2}": 2,
     }
+
+
+@pytest.mark.parametrize(("complete_since", "series"), [(AT, 0), (None, 1)])
+def test_totals_of_the_log_are_not_set_while_entries_are_missing(
+    registry: CollectorRegistry, metrics: Metrics, complete_since: datetime | None, series: int
+) -> None:
+    counted = [Count(AT, "Delivery", "", Result.RECORDED, entries=100_000, recovered=0)]
+    log = Mock(MemoryLog, count_parked=lambda: 0, newest=lambda *_, **__: ())
+    log.counts.return_value = Counts(counted, complete_since)
+    metrics.start(Gauges(lambda: 7, lambda: 5, dict, log))
+    metrics.collect()
+    assert sum(name.startswith("hookrow_log_notifications") for name in values(registry)) == series
 
 
 def test_collect_without_database_and_spool(registry: CollectorRegistry, metrics: Metrics) -> None:

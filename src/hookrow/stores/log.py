@@ -218,11 +218,12 @@ class LogReader(Protocol):
 
 
 def totals(log: LogReader) -> Sequence[Count]:
-    """Count the entries of all times, in one bucket. Raises a `StoreError`.
+    """Count the entries of all times, in one bucket; return no counts if entries are missing.
 
-    Reads all hourly counts, and the entries that these lack.
+    Reads all hourly counts, and the entries that these lack. Raises a `StoreError`.
     """
-    return log.counts(datetime.fromtimestamp(0, UTC), timedelta(days=1_000_000)).counts
+    found = log.counts(datetime.fromtimestamp(0, UTC), timedelta(days=1_000_000))
+    return found.counts if found.complete_since is None else ()
 
 
 def with_bodies(log: LogReader, listed: Sequence[StoredEntry]) -> Iterator[StoredEntry]:
