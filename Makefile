@@ -1,4 +1,4 @@
-# hookrow: `make demo` shows it, `make test` proves it. Both set up .venv by themselves.
+# hookrow's development tasks: `make help` lists them. Each creates the environments that it needs.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -10,27 +10,27 @@ MUTANTS := .venv/mutants
 PYTEST := $(BIN)/pytest
 ALL := .[dev,bench]
 
-# In the order of the files, those that wait most come early, and quick ones at the end.
+# Each worker runs whole files, in the order of collection.
 WORKERS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-# Tests sync what they write to SQLite: in memory, where there is enough, nothing waits for a disk.
+# SQLite syncs every commit, so temporary files are in memory if 4 GB of it are free.
 MEMORY := $(shell findmnt --noheadings --bytes --output AVAIL,OPTIONS /dev/shm 2>/dev/null \
 	| awk '$$1 > 4e9 && !/noexec|nodev/ { print "/dev/shm"; exit }')
 ifneq ($(MEMORY),)
 test test-all acceptance test-oldest test-newest: export TMPDIR := $(MEMORY)
 endif
 
-# What test-oldest and test-newest run: files or folders.
+# The files or folders for test-oldest and test-newest.
 TESTS ?= tests/unit tests/stores tests/hosts tests/django
 
-# The newest Python that runs, of those on PATH and of pyenv's: from 3.12 it has a newer Django, too.
+# The newest Python on PATH or in pyenv that runs. The newest Django requires 3.12 or later.
 NEWER ?= $(firstword $(shell for minor in 14 13 12; do \
 	for python in python3.$$minor "$$(pyenv root 2>/dev/null)"/versions/3.$$minor.*/bin/python; do \
 		"$$python" -c 'import sys; print(sys.executable)' 2>/dev/null; \
 	done; done) $(PYTHON))
 
-# $(call install,python,folder,arguments of pip): make an environment.
-# Debian's python3 has no ensurepip without python3-venv: there pip comes from outside.
+# $(call install,python,folder,arguments of pip): create an environment.
+# Debian's python3 lacks ensurepip without the package python3-venv: then use the system's pip.
 define install
 	@if $(1) -c 'import ensurepip' 2>/dev/null; then \
 		$(1) -m venv --clear $(2) && pip="$(2)/bin/python -m pip"; \
@@ -42,10 +42,10 @@ endef
 .PHONY: help setup demo test test-all acceptance environments erase report test-oldest test-newest check format \
 	mutants bench clean
 
-help: ## Show what there is
+help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-12s %s\n", $$1, $$2}'
 
-setup: $(READY) ## Make .venv with all that development needs
+setup: $(READY) ## Create .venv with everything that development needs
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hookrow needs Python 3.11 or later: make PYTHON=...")'
@@ -56,7 +56,7 @@ $(READY): pyproject.toml
 demo: $(READY) ## Show notifications becoming rows
 	@$(BIN)/hookrow demo
 
-test: $(READY) ## Run all tests but the acceptance tests, in about 3 minutes
+test: $(READY) ## Run all tests except the acceptance tests, in about 3 minutes
 	@echo "About 3 minutes; \`make test-all\` runs everything."
 	@$(PYTEST) $(WORKERS) --ignore tests/acceptance
 
@@ -66,7 +66,7 @@ test-all: erase test acceptance report test-oldest test-newest ## Run everything
 acceptance: $(READY) ## Run the tests on real servers, a browser and containers: kills, outages, floods
 	@$(PYTEST) $(WORKERS) tests/acceptance
 
-# All environments, for `make --jobs`.
+# Creates all environments, at the same time with `make --jobs`.
 environments: $(READY) $(OLDEST) $(NEWEST)
 
 erase: $(READY)
@@ -74,20 +74,20 @@ erase: $(READY)
 
 report: $(READY)
 	@$(BIN)/coverage combine --quiet
-	@rm -f .coverage.*  # of processes that were killed while they wrote it
+	@rm -f .coverage.*  # incomplete files of killed processes
 	$(BIN)/coverage report --fail-under=95
 	$(BIN)/coverage report --fail-under=100 --include='$(CORE)'
 
 test-oldest: $(OLDEST) ## Run tests on the lowest version of each dependency that pyproject.toml allows
 	.venv-oldest/bin/pytest $(WORKERS) $(TESTS)
 
-# As wheels, so that a version without any fails here.
+# Only wheels, so that a version without a wheel fails here.
 $(OLDEST): pyproject.toml
 	$(PYTHON) tests/requirements.py >.venv-oldest.txt
 	$(call install,$(PYTHON),.venv-oldest,--only-binary :all: --constraint .venv-oldest.txt --editable '$(ALL)')
 	@mv .venv-oldest.txt $@
 
-test-newest: $(NEWEST) ## Run tests on the newest version of each, and on the newest Python that is found
+test-newest: $(NEWEST) ## Run tests on the newest version of each dependency and the newest Python that is found
 	.venv-newest/bin/pytest $(WORKERS) $(TESTS)
 
 $(NEWEST): pyproject.toml
@@ -96,12 +96,12 @@ $(NEWEST): pyproject.toml
 
 CORE := src/hookrow/core/log_entry.py,src/hookrow/core/notification.py,src/hookrow/core/rules.py,src/hookrow/providers/postmark.py,src/hookrow/http.py,src/hookrow/core/schema.py,src/hookrow/errors.py
 
-check: $(READY) ## Look at format, style and types
+check: $(READY) ## Check format, style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-format: $(READY) ## Format, and mend what can be mended
+format: $(READY) ## Format the code, and fix style errors that can be fixed automatically
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
@@ -111,12 +111,12 @@ bench: $(PEERS) ## Compare hookrow with common alternatives, in three minutes
 mutants: $(MUTANTS) ## Measure how many faults in the core the tests detect, in at most 40 minutes
 	$(BIN)/python tests/mutants.py
 
-# The file is named after the extra.
+# Each file is named after its extra.
 $(PEERS) $(MUTANTS): $(READY)
 	@echo "Installing the packages of the extra $(@F) ..."
 	@if test -x $(BIN)/pip; then pip="$(BIN)/python -m pip"; else pip="$(PYTHON) -m pip --python $(BIN)/python"; fi \
 	&& $$pip install --quiet --disable-pip-version-check --editable '.[$(@F)]'
 	@touch $@
 
-clean: ## Remove what was made
+clean: ## Remove all environments, caches and build results
 	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage* dist
