@@ -42,9 +42,9 @@ def send(email: str, message_id: str) -> None:
 @get("/dispatches/{message_id:str}", sync_to_thread=True)
 def show(message_id: str) -> dict[str, datetime | None]:
     """Return when a message was delivered and opened."""
-    wanted = dispatches.c.provider_message_id == message_id
+    matches = dispatches.c.provider_message_id == message_id
     with engine.connect() as connection:
-        times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(wanted)
+        times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(matches)
         row = connection.execute(times).one_or_none()
     if row is None:
         raise NotFoundException

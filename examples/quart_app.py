@@ -47,9 +47,9 @@ def send() -> tuple[str, int]:
 @site.get("/dispatches/<message_id>")
 def show(message_id: str) -> dict[str, str | None]:
     """Return when a message was delivered and opened."""
-    wanted = dispatches.c.provider_message_id == message_id
+    matches = dispatches.c.provider_message_id == message_id
     with engine.connect() as connection:
-        times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(wanted)
+        times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(matches)
         row = connection.execute(times).one_or_none()
     if row is None:
         abort(404)

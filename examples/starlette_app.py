@@ -45,9 +45,9 @@ def send(request: Request) -> Response:
 def show(request: Request) -> Response:
     """Return when a message was delivered and opened."""
     message_id = request.path_params["message_id"]
-    wanted = dispatches.c.provider_message_id == message_id
+    matches = dispatches.c.provider_message_id == message_id
     with engine.connect() as connection:
-        times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(wanted)
+        times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(matches)
         row = connection.execute(times).one_or_none()
     if row is None:
         raise HTTPException(404)

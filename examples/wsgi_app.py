@@ -56,8 +56,8 @@ def save(email: str, message_id: str) -> None:
 
 def find(message_id: str) -> bytes:
     """Return when a message was delivered and opened, or nothing if it does not exist."""
-    wanted = dispatches.c.provider_message_id == message_id
+    matches = dispatches.c.provider_message_id == message_id
     with engine.connect() as connection:
-        times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(wanted)
+        times = select(dispatches.c.delivered_at, dispatches.c.opened_at).where(matches)
         row = connection.execute(times).one_or_none()
     return json.dumps(row._asdict(), default=str).encode() if row else b""
