@@ -37,10 +37,10 @@ Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 LARGEST_REST = 16 * 1024 * 1024
-"""In bytes; the most that is read and discarded of a too large body, after the response."""
+"""In bytes; how much of the rest of a refused body is read and discarded, after the response."""
 
 SLOWEST_REST = 5.0
-"""In seconds; the time limit for reading this rest."""
+"""In seconds; the time limit for reading this rest of the body."""
 
 THREADS = 8
 """The maximum number of concurrent calls of a blocking handler."""

@@ -16,7 +16,7 @@ from hookrow.receiver.replay import DryRun
 from hookrow.stores.log import Query
 
 LONGEST_BODY = 20_000
-"""In characters; a longer body is cut."""
+"""In characters; a longer body is truncated."""
 
 _CHANGE = RECORD_TYPES[Suppressed]
 _KINDS: Mapping[type[object], str] = {Suppressed: "a suppression", Reactivated: "a reactivation"}
@@ -32,7 +32,7 @@ _REASONS = {
 
 
 def describe_outcome(entry: StoredEntry) -> str:
-    """Describe the first and the present result of a notification, with the reasons."""
+    """Describe the first and the current result of a notification, with the reasons."""
     changed = entry.outcome is not entry.first_outcome
     parts = []
     if entry.first_outcome in _REASONS:
@@ -183,7 +183,7 @@ def format_time(time: datetime | None) -> str:
 
 
 def format_duration(duration: timedelta) -> str:
-    """Format a duration in its largest unit of which it has at least two; below 0, it is 0."""
+    """Format a duration in the largest unit that makes it at least 2; negative ones are 0."""
     seconds = max(duration.total_seconds(), 0)
     for name, length in (("days", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length:

@@ -74,12 +74,12 @@ class RequestHead(msgspec.Struct, frozen=True):
         RFC 9110, sections 5.3 and 5.5.
         """
         lowered = name.lower().encode()
-        found: bytes | None = None
+        joined: bytes | None = None
         for key, value in self.headers:
             if key.lower() == lowered:
                 value = value.strip(b" \t")  # noqa: PLW2901 - without the whitespace
-                found = value if found is None else b"%b, %b" % (found, value)
-        return found
+                joined = value if joined is None else b"%b, %b" % (joined, value)
+        return joined
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -152,15 +152,15 @@ def request_id(headers: Sequence[tuple[bytes, bytes]]) -> str:
 
     An id is not a secret and does not authenticate the request.
     """
-    found = None
+    id_ = None
     for name, value in headers:
         if name.lower() == b"x-request-id":
-            if found is not None:
+            if id_ is not None:
                 break  # the header is repeated
-            found = value
+            id_ = value
     else:
-        if found is not None and _SAFE_ID.fullmatch(found):
-            return found.decode()
+        if id_ is not None and _SAFE_ID.fullmatch(id_):
+            return id_.decode()
     return f"{getrandbits(64):016x}"
 
 

@@ -21,7 +21,7 @@ from hookrow.dashboard import Dashboard
 from hookrow.dashboard.queries import last_id
 from hookrow.providers import postmark
 from hookrow.receiver.recorder import record
-from hookrow.statistics import Delays, Found, Period, Statistics
+from hookrow.statistics import Delays, Period, SearchResult, Statistics
 from hookrow.stores import Unavailable
 from hookrow.stores.log import LogReader, Query
 from hookrow.stores.memory import MemoryStore
@@ -177,10 +177,10 @@ class TestNotifications:
 
         def search_one(
             log: LogReader, query: Query, *, before: int | None = None, limit: int
-        ) -> Found:
+        ) -> SearchResult:
             id_ = (before or last_id(log) + 1) - 1
             found = log.newest(replace(query, ids=[id_]), limit=limit, bodies=False)
-            return Found(found, id_ if id_ > 1 else None)
+            return SearchResult(found, id_ if id_ > 1 else None)
 
         monkeypatch.setattr("hookrow.dashboard.queries.search", search_one)
         store = MemoryStore()

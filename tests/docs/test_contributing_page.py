@@ -11,7 +11,8 @@ MAP = (ROOT / "CONTRIBUTING.md").read_text().partition("\nsrc/hookrow/\n")[2].pa
 
 def read_map() -> dict[Path, str]:
     """Return the files and folders that the map names, each with its description."""
-    named, folders = {}, [SOURCE]
+    named: dict[Path, str] = {}
+    folders = [SOURCE]
     for line in MAP.splitlines():
         names, _, text = line.strip().partition("  ")
         del folders[(len(line) - len(line.lstrip())) // 2 :]

@@ -111,7 +111,7 @@ def keeping(bounced: str | int, other: str | int | None = None) -> Schema:
     return replace(HOST, reasons={"HardBounce": bounced, **others})
 
 
-EMPTY = "set empty='' in its role to write the empty text instead of null"
+EMPTY = "set empty='' in its role to write an empty string instead of null"
 NO_TIME = "on_recorded and on_refused"
 WHY = "people.suppression_reason"
 WORDS = keeping("bounced", "other")
@@ -164,20 +164,20 @@ def test_columns(engine: Engine, types: dict[str, str], schema: Schema, error: s
         ({WHY: "filled"}, HOST, "'suppression_reason' of 'people' is NOT NULL"),
         # An enum, and a text of limited length, have to hold every reason.
         ({WHY: "word"}, WORDS, ""),
-        ({WHY: "word"}, keeping("bounced"), "as '*', for all others"),
+        ({WHY: "word"}, keeping("bounced"), "for all others ('*')."),
         ({WHY: "word"}, HOST, "set `reasons`"),
         ({WHY: "word"}, keeping("bounce", "other"), "Did you mean 'bounced'?"),
         ({WHY: "varchar(6)"}, WORDS, "cannot hold the reason 'bounced'"),
         # An email and a message id are texts; a key has the type of the columns that refer to it.
-        ({"people.email": "uuid"}, HOST, "'email' of 'people' is of the type UUID, and has to be"),
+        ({"people.email": "uuid"}, HOST, "'email' of 'people' is of the type UUID, but must be"),
         ({"sends.provider_message_id": "uuid"}, HOST, ""),
-        ({"sends.provider_message_id": "integer"}, HOST, "has to be text or UUID"),
+        ({"sends.provider_message_id": "integer"}, HOST, "must be text or UUID"),
         ({}, people(fold="citext"), "is of the type TEXT, not CITEXT"),
         ({"people.id": "bigint", "sends.subscriber_id": "smallint"}, HOST, ""),
         ({"campaigns.list_id": "text", "members.list_id": "char(36)"}, HOST, ""),
-        ({"sends.subscriber_id": "text"}, HOST, "have to be of one type"),
-        ({"members.list_id": "uuid"}, HOST, "have to be of one type"),
-        ({"campaigns.id": "inet"}, HOST, "have to be of one type"),
+        ({"sends.subscriber_id": "text"}, HOST, "must have the same type"),
+        ({"members.list_id": "uuid"}, HOST, "must have the same type"),
+        ({"campaigns.id": "inet"}, HOST, "must have the same type"),
     ],
 )
 def test_columns_on_postgres(
@@ -222,7 +222,7 @@ def test_not_null(engine: Engine, role: str, column: str, remedy: str) -> None:
     [
         ("text NOT NULL", ""),
         ("text", ""),
-        ("integer NOT NULL", "cannot hold the empty text: l"),
+        ("integer NOT NULL", "cannot hold an empty string: o"),
     ],
 )
 def test_empty_text_for_no_reason(engine: Engine, column: str, error: str) -> None:
@@ -237,7 +237,7 @@ def test_empty_word_for_no_reason(engine: Engine, words: str) -> None:
     """The empty text has to be one of an enum's words."""
     run(engine, f"CREATE TYPE why AS ENUM ({words})")
     schema = replace(HOST, subscribers=Role("people", REST, empty=""), reasons={"*": "other"})
-    error = "" if "''" in words else "of the type enum why, which cannot hold the empty text: leave"
+    error = "" if "''" in words else "of the type enum why, which cannot hold an empty string: omit"
     check(make(engine, {WHY: "why NOT NULL"}), schema, error)
 
 

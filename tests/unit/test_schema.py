@@ -176,7 +176,7 @@ MAILS = Role("mails")
         ({"dispatches": Role("sends", fold="lower")}, "has no email: omit `fold`"),
         (
             {"subscribers": Role("p", empty="none")},
-            "empty='none', which is not the empty text: use",
+            "empty='none', which is not an empty string: use",
         ),
         (
             {"dispatches": Role("s", {"suppression_reason": None}, empty="")},

@@ -77,7 +77,7 @@ def test_the_file_has_a_schema_in_which_false_means_no_column_or_role(file: Path
         ("[tables.subscribers]\ntabel = 'people'", "'tabel'. Did you mean 'table'?"),
         (f"{PEOPLE}columns = {{ emial = 'x' }}", "no column 'emial'. Did you mean 'email'?"),
         (f"{PEOPLE}fold = 'lowr'", "no fold 'lowr'. Did you mean 'lower'?"),
-        (f"{PEOPLE}empty = 'none'", "has empty='none', which is not the empty text"),
+        (f"{PEOPLE}empty = 'none'", "has empty='none', which is not an empty string"),
         (f"{PEOPLE}empty = 0", "`$.subscribers.empty`"),
         (f"{PEOPLE}where = {{ state = 1.5 }}", "$.subscribers.where"),
         (

@@ -292,8 +292,8 @@ def _ascii(body: bytes) -> str:
     return body.replace(b"\0", rb"\x00").decode("ascii", "backslashreplace")
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode()
+def _escaped(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode()
 
 
 _escape = partial(UNSTORABLE.sub, _escaped)

@@ -219,16 +219,16 @@ def _subscriber(recipient: str | None, rows: Rows) -> Subscriber | None:
     email = fold(recipient)
     if email == PROBE:
         return None
-    found = rows.subscribers.get(email, ())
+    candidates = rows.subscribers.get(email, ())
     if rows.exact:
-        found = [row for row in found if row.email in {recipient, email}]
-    match found:
+        candidates = [row for row in candidates if row.email in {recipient, email}]
+    match candidates:
         case []:
             return None
         case [only]:
             return only
         case _:
-            return min(found, key=lambda row: (row.email != recipient, row.id))
+            return min(candidates, key=lambda row: (row.email != recipient, row.id))
 
 
 def _dispatch(message_id: str | None, subscriber: Subscriber, rows: Rows) -> Dispatch | None:

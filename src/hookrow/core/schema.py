@@ -82,8 +82,8 @@ class Role:
     `where` hides all rows whose columns, by the table's own names, do not equal these values:
     `{"deleted_at": None}`. For a column that is not boolean, False also means null, because a
     settings file cannot express null. `fold` applies only to the subscribers. `empty` is the value
-    of `suppression_reason` for no reason: null, or the empty string if the column does not allow
-    null. It is read as null.
+    of `suppression_reason` for no reason: null, or an empty string if the column does not allow
+    null. The empty string is read as null.
     """
 
     table: str
@@ -158,7 +158,7 @@ class Schema:
 
     @property
     def dated_beside_log(self) -> Collection[Suppressible]:
-        """The kinds of row without a column for their last change's date; hookrow stores it."""
+        """The kinds of row without a column for their last change's date, which hookrow stores."""
         return self._without_date if self.log else ()
 
     @property
@@ -286,7 +286,7 @@ def _check_reasons(reasons: Mapping[str, str | int]) -> None:
 def _check_empty(name: str, role: Role, reasons: Mapping[str, str | int]) -> None:
     mistake = ""
     if role.empty != "":
-        mistake = "which is not the empty text: use empty='', or omit it for null."
+        mistake = "which is not an empty string: use empty='', or omit it for null."
     elif "suppression_reason" not in _OPTIONAL[name] or role.column("suppression_reason") is None:
         mistake = "but no column for a reason: omit `empty`, or map suppression_reason."
     elif any(isinstance(kept, int) for kept in reasons.values()):

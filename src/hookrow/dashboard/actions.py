@@ -1,4 +1,4 @@
-"""What users can do. Each action is recorded by `record()`, as every notification is."""
+"""The actions of users. Each is recorded by `record()`, like any notification."""
 
 from __future__ import annotations
 

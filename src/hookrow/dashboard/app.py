@@ -28,7 +28,7 @@ from hookrow.stores.timeouts import limited_to
 log = logging.getLogger("hookrow")
 
 Action: TypeAlias = Callable[[Context, Fields, Fields, str], Done]
-"""Called with the fields of the query string and of the form, and with the user's name."""
+"""Performs an action, given the fields of the query string and the form, and the user's name."""
 
 
 class Page(NamedTuple):
@@ -65,7 +65,7 @@ SECURITY = {
 }
 
 TIMEOUT = 4.0
-"""In seconds; how long a page may wait for the database; reconnecting may take some more.
+"""In seconds; how long a page may wait for the database, apart from reconnecting.
 
 It is less than `asgi` waits for a handler, so that the page can still report the error.
 """
@@ -83,11 +83,11 @@ _CACHED = {"Cache-Control": "private, max-age=3600"}
 class Dashboard:
     """Pages about the store and its log; mount it in any host, apart from the receiver.
 
-    `authorize` decides who may open it: `basic(user, password)`, or a function of the host's. If
-    the host reports where the handler is mounted, as all supported ones do, leave out
-    `mount_path`. `parse` is the parser of the receiver's provider. With `keep_bodies=False`, the
-    log does not store who made a manual change. A page waits about ten seconds for the database
-    at most; in WSGI hosts and in Django, whose connections have the project's own limits, in the
+    `authorize` authenticates users: `basic(user, password)`, or a function of the host. Omit
+    `mount_path` if the host reports where the handler is mounted, as all supported hosts do.
+    `parse` is the parser of the receiver's provider. With `keep_bodies=False`, the log does not
+    store the author of a manual change. A page waits at most about ten seconds for the database;
+    in WSGI hosts and in Django, whose connections have the project's own limits, it waits in the
     thread of the request.
 
     Raises `ConfigurationError` without `authorize`, because a dashboard must not be open to all.
@@ -201,15 +201,15 @@ class Dashboard:
         form = parse_fields(request.body.decode("utf-8", "replace"), actions.FORM_FIELDS)
         if not auth.is_own_form(head, form.get("token", "")):
             raise Forbidden("The form has expired or was not sent by this page. Reload the page.")
-        done = act(self._context, parse_fields(head.query, PAGES[name].fields), form, user)
+        action = act(self._context, parse_fields(head.query, PAGES[name].fields), form, user)
         log.info(
             "Dashboard user %s %s, request %s",
             printable(mask_email(user) if "@" in user else user)[:80],
-            done.summary,
+            action.summary,
             head.request_id,
             extra={"request_id": head.request_id},
         )
-        return _redirect(done.location)
+        return _redirect(action.location)
 
 
 def _path_below_mount(head: RequestHead, mount: str) -> str | None:

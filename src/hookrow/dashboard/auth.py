@@ -67,7 +67,7 @@ def basic(user: str, password: str) -> Authorize:
             "The dashboard needs a user name without a colon and a password, neither of them empty."
         )
     expected = b64encode(f"{user}:{password}".encode())
-    ends: deque[float] = deque(maxlen=MAX_DELAYED)  # of the delayed responses, oldest first
+    ends: deque[float] = deque(maxlen=MAX_DELAYED)  # when each delay ends, oldest first
 
     def authorize(head: RequestHead) -> str | Response:
         scheme, _, credentials = (head.header("authorization") or b"").partition(b" ")
@@ -149,8 +149,8 @@ def is_own_form(head: RequestHead, token: str) -> bool:
 
     The origin has to match, too: browsers send it in `Sec-Fetch-Site`, over HTTP in `Origin`.
     """
-    kept = _cookie(head, _FORM_COOKIE)
-    if not kept or not compare_digest(kept.encode(), token.encode()):
+    cookie = _cookie(head, _FORM_COOKIE)
+    if not cookie or not compare_digest(cookie.encode(), token.encode()):
         return False
     site, origin = head.header("sec-fetch-site"), head.header("origin")
     if site is not None:

@@ -45,11 +45,11 @@ def lists(context: Context, _: Fields) -> View:
     """Show the counts of all dispatches, subscriptions and suppressions, by list and reason."""
     counts = context.statistics.table_counts()
     all_lists = counts.lists if counts else ()
-    shown = nlargest(LISTS, all_lists, attrgetter("sent")) if all_lists[LISTS:] else all_lists
+    lists = nlargest(LISTS, all_lists, attrgetter("sent")) if all_lists[LISTS:] else all_lists
     values = {
         "title": "Lists",
         "counts": counts,
-        "lists": shown,
+        "lists": lists,
         "most_sent": max((each.sent for each in all_lists), default=0),
         "most_subscribed": max((each.subscribed or 0 for each in all_lists), default=0),
     }

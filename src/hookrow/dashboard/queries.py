@@ -1,4 +1,4 @@
-"""What a store and its log know about notifications, subscribers and dispatches.
+"""Queries of the pages about notifications, subscribers and dispatches.
 
 Nothing here changes or locks a row.
 """
@@ -143,8 +143,8 @@ def list_entries(context: Context, query: Query, fields: Fields) -> Listing:
         return Listing()
     log = context.store.log
     if after is None:
-        found = search(log, query, before=before, limit=PAGE)
-        return Listing(found.entries, None if before is None else before - 1, found.before)
+        page = search(log, query, before=before, limit=PAGE)
+        return Listing(page.entries, None if before is None else before - 1, page.before)
     last = last_id(log)
     end = min(last, after + MAX_RANGE)
     in_range = replace(query, ids=range(after + 1, end + 1))
@@ -192,15 +192,15 @@ def find_dispatches(store: Store, message_id: str) -> Sequence[Row]:
         return []
     keys = LookupKeys(emails=(), message_ids={message_id}, changed=())
     with store.reading() as reading:
-        found = reading.find(keys).dispatches.get(message_id, ())
-        rows = {(Suppressible.DISPATCH, each.id): each for each in found}
+        dispatches = reading.find(keys).dispatches.get(message_id, ())
+        rows = {(Suppressible.DISPATCH, each.id): each for each in dispatches}
         states = reading.read(list(rows))
     query = Query(message_id=message_id)
     return [_row(store, id_, states.get(id_, {}), query, each) for id_, each in rows.items()]
 
 
 def find_effects(store: Store, entry: StoredEntry, parser: Parse) -> Sequence[Effect] | str | None:
-    """Return what a notification sets, or the text with which it would be refused now.
+    """Return the values that a notification sets, or the text of its refusal if it were replayed.
 
     Returns None if the log does not have its original body.
     """
@@ -276,8 +276,8 @@ def _find_causes(log: LogReader, query: Query, state: State) -> Mapping[str, int
         for column, type_ in _TYPES.items()
         if isinstance(time := state.get(column), datetime)
     }
-    found = {each: _find_cause(log, query, *each) for each in set(times.values())}
-    return {column: found[each] for column, each in times.items()}
+    causes = {each: _find_cause(log, query, *each) for each in set(times.values())}
+    return {column: causes[each] for column, each in times.items()}
 
 
 def _find_cause(log: LogReader, query: Query, type_: str, time: datetime) -> int | None:

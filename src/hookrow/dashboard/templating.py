@@ -83,7 +83,7 @@ def words(name: Result | str) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Format a share; None, the share of nothing, is a dash."""
+    """Format a share; None, the share of an empty set, is a dash."""
     if share is None:
         return "-"
     return f"{share:.1%}" if 0 < share < 1 else f"{share:.0%}"

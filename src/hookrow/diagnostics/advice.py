@@ -146,7 +146,7 @@ def _uncounted(database: Database, queries: Queries) -> Iterator[str]:
     if queries.schema.log is not None:
         hours = Hours(queries.dialect, queries.schema)
         with database.reading() as connection:
-            if not hours.are_there(connection):
+            if not hours.are_usable(connection):
                 yield f"Notifications are not counted by hour. {hours.missing}"
 
 

@@ -36,7 +36,10 @@ from hookrow.stores.log import Query
 __all__ = ["NotificationAdmin", "SuppressionAdmin"]
 
 MAX_REPLAYED = 1000
-"""The most notifications that one action replays: the page waits. The command has no limit."""
+"""The largest number of notifications in one action, because the page waits for the replay.
+
+The command has no limit.
+"""
 
 _NUMBER = re.compile(r"[0-9]{1,18}")
 

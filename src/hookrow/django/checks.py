@@ -30,45 +30,45 @@ from hookrow.django.store import DjangoStore, check_alias
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.providers.postmark import SHORTEST_SECRET, Postmark
 
-Found: TypeAlias = list[CheckMessage]
+Messages: TypeAlias = list[CheckMessage]
 
 _SETTINGS = f"The settings are {', '.join(NAMES)}."
 _WITH_OTHER_IDS = {"SECRET", "PREVIOUS_SECRET", "DATABASE", "TABLES", "LOG"}
 """Settings whose mistakes are reported by other checks."""
 
 
-def check(app_configs: Sequence[AppConfig] | None, **_: object) -> Found:
+def check(app_configs: Sequence[AppConfig] | None, **_: object) -> Messages:
     """Return the mistakes in the settings and in the mapping of the models."""
     del app_configs
-    found: Found = []
-    _check_settings(found)
+    messages: Messages = []
+    _check_settings(messages)
     with _reporting(
-        found,
+        messages,
         ConfigurationError,
         hint="Set HOOKROW['DATABASE'] to an alias of DATABASES, on PostgreSQL or SQLite.",
         id="hookrow.E004",
     ):
         check_alias(conf.database)
-        _check_models(found)
-    if not any(each.is_serious() for each in found):
-        with _reporting(found, ConfigurationError, hint=_SETTINGS, id="hookrow.E003"):
+        _check_models(messages)
+    if not any(each.is_serious() for each in messages):
+        with _reporting(messages, ConfigurationError, hint=_SETTINGS, id="hookrow.E003"):
             build_receiver(DjangoStore(conf.tables, conf.database), spool=None)
-        found += _spool()
-    return found
+        messages += _spool()
+    return messages
 
 
 @contextmanager
-def _reporting(found: Found, kind: type[Exception], **message: str) -> Iterator[None]:
+def _reporting(messages: Messages, kind: type[Exception], **message: str) -> Iterator[None]:
     """Report an exception of the block as an error with this hint and id."""
     try:
         yield
     except kind as error:
-        found.append(Error(str(error), **message))
+        messages.append(Error(str(error), **message))
 
 
-def _check_settings(found: Found) -> None:
+def _check_settings(messages: Messages) -> None:
     hint = "For example: HOOKROW = {'SECRET': os.environ['HOOKROW_SECRET']}."
-    with _reporting(found, ConfigurationError, hint=hint, id="hookrow.E001"):
+    with _reporting(messages, ConfigurationError, hint=hint, id="hookrow.E001"):
         secrets = conf.secrets()
         Postmark(*secrets)
         shortest = min(map(len, secrets))
@@ -78,39 +78,39 @@ def _check_settings(found: Found) -> None:
                 hint=f"Use at least {SHORTEST_SECRET}, here and in the provider's webhook.",
                 id="hookrow.W002",
             )
-            found.append(warning)
-    with _reporting(found, ConfigurationError, hint=_SETTINGS, id="hookrow.E003"):
+            messages.append(warning)
+    with _reporting(messages, ConfigurationError, hint=_SETTINGS, id="hookrow.E003"):
         conf.check_names()
         for name in NAMES:
             if name not in _WITH_OTHER_IDS:
                 getattr(conf, name.lower())
 
 
-def _check_models(found: Found) -> None:
+def _check_models(messages: Messages) -> None:
     invalid = "docs/hosts/django.md describes the keys of HOOKROW['TABLES']."
     missing = "In HOOKROW['TABLES'], tables are labels of models ('crm.Person'), columns fields."
     limits = "docs/hosts/django.md describes the limits of HOOKROW['TABLES']."
     with (
-        _reporting(found, ConfigurationError, hint=invalid, id="hookrow.E003"),
-        _reporting(found, SchemaMismatch, hint=missing, id="hookrow.E002"),
-        _reporting(found, NeedsORM, hint=limits, id="hookrow.E007"),
+        _reporting(messages, ConfigurationError, hint=invalid, id="hookrow.E003"),
+        _reporting(messages, SchemaMismatch, hint=missing, id="hookrow.E002"),
+        _reporting(messages, NeedsORM, hint=limits, id="hookrow.E007"),
     ):
         mapping = map_models(conf.tables, conf.database)
-        found += [*_nulls(mapping), *_routers(mapping, conf.database)]
-        found += _indexes(mapping, conf.database)
+        messages += [*_nulls(mapping), *_routers(mapping, conf.database)]
+        messages += _indexes(mapping, conf.database)
 
 
 def _spool() -> Iterator[CheckMessage]:
     if conf.spool is not None and (fault := _spool_fault(Path(conf.spool).absolute())):
         hint = (
-            "Set HOOKROW['SPOOL'] to a file in a folder of its own. If the server runs as another "
+            "Set HOOKROW['SPOOL'] to a file in a separate folder. If the server runs as another "
             "user, add hookrow.E005 to SILENCED_SYSTEM_CHECKS."
         )
         yield Error(fault, hint=hint, id="hookrow.E005")
 
 
 def _spool_fault(path: Path) -> str | None:
-    """Return why this user cannot use the spool, without creating it; None if there is no fault."""
+    """Return why this user cannot use the spool, or None; does not create the spool."""
     from hookrow.receiver.spool import Spool  # noqa: PLC0415 - loads sqlite3 only if there is a spool
 
     if not os.access(path, os.F_OK):

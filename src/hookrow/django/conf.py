@@ -47,15 +47,15 @@ class Settings:
     @property
     def tables(self) -> Schema:
         """The models of the roles: by default, those of `hookrow.django.tables`."""
-        given = self._all().get("TABLES")
-        if given is None:
+        tables = self._all().get("TABLES")
+        if tables is None:
             if not apps.is_installed("hookrow.django.tables"):
                 raise ConfigurationError(
                     "hookrow has no tables: map your models in HOOKROW['TABLES'], "
                     "or add 'hookrow.django.tables' to INSTALLED_APPS."
                 )
-            given = Schema()
-        schema = given if isinstance(given, Schema) else _schema(given)
+            tables = Schema()
+        schema = tables if isinstance(tables, Schema) else _schema(tables)
         if schema.log not in {None, Schema().log}:
             raise ConfigurationError(
                 f"HOOKROW['TABLES']: the log cannot use the table {schema.log!r}, because it has "
@@ -123,10 +123,10 @@ class Settings:
                 raise ConfigurationError(f"HOOKROW has no setting {name!r}.{hint}")
 
     def _all(self) -> Mapping[str, Any]:
-        given = getattr(settings, "HOOKROW", {})
-        if not isinstance(given, Mapping):
+        value = getattr(settings, "HOOKROW", {})
+        if not isinstance(value, Mapping):
             raise ConfigurationError("HOOKROW must be a dict, for example {'SECRET': ...}.")
-        return given
+        return value
 
     def _get(self, name: str, default: T, types: type | UnionType, expected: str) -> T:
         value: T = self._all().get(name, default)

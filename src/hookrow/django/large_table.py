@@ -22,7 +22,7 @@ from hookrow.django.conf import conf
 from hookrow.django.fields import Folded
 
 MAX_ROWS = 10_000
-"""The most rows that a list shows; filters and the search find others."""
+"""The largest number of rows in a list; filters and the search find others."""
 
 
 class LimitedPaginator(Paginator):  # type: ignore[type-arg] # generic in the stubs only

@@ -137,7 +137,7 @@ def find_model(label: str) -> type[Model]:
 def or_empty(field: AnyField) -> str:
     """Return the alternative remedy for a field of text that does not allow null, if it is one."""
     is_text = isinstance(field, CharField | TextField)
-    return " Or set 'empty': '' in its role, to store empty text instead of null." * is_text
+    return " Or set 'empty': '' in its role, to store an empty string instead of null." * is_text
 
 
 def _plain_values(reasons: Mapping[str, str | int]) -> Mapping[str, str | int]:

@@ -33,8 +33,8 @@ class BuildIndex(migrations.AddIndex):
             super().database_forwards(app_label, schema_editor, from_state, to_state)
             return
         if connection.vendor == "postgresql":
-            found = (each.index for each in scripts("postgresql") if each.index)
-            [index] = [each for each in found if each.name == self.index.name]
+            indexes = (each.index for each in scripts("postgresql") if each.index)
+            [index] = [each for each in indexes if each.name == self.index.name]
             build(CursorConnection(connection), index)
             return
         with connection.cursor() as cursor:

@@ -25,11 +25,11 @@ from hookrow.errors import HookrowError
 from hookrow.receiver.manual import change_suppression
 
 MAX_CHANGED = 100
-"""The most subscribers that one action changes: each has a transaction, and the page waits."""
+"""The largest number of subscribers in one action: each has a transaction, and the page waits."""
 
 
 class ReasonForm(forms.Form):
-    """The reason of a change."""
+    """The reason for a change."""
 
     reason = forms.CharField(max_length=200, widget=AdminTextInputWidget)
 
@@ -86,10 +86,10 @@ class SuppressionAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # generic in
 
     def _finds_itself(self, request: HttpRequest, row: Any) -> bool:  # noqa: ANN401 - any model's
         """Return whether the row's address finds no other row; warn if it does."""
-        found = _find(_value(row, "email"))
-        if found in {None, _value(row, "id")}:
+        key = _find(_value(row, "email"))
+        if key in {None, _value(row, "id")}:
             return True
-        text = f"{row} was not changed: notifications for its address change the row {found}."
+        text = f"{row} was not changed: notifications for its address change the row {key}."
         self.message_user(request, text, messages.WARNING)
         return False
 

@@ -169,7 +169,7 @@ def _connections_watched(connection: Any) -> Iterator[None]:
     with ExitStack() as stack:
 
         def connect_in_time(parameters: dict[str, Any]) -> Any:
-            # A thread that is abandoned ends by itself.
+            # An abandoned thread ends by itself.
             parameters.setdefault("connect_timeout", int(TRANSACTION_TIMEOUT))
             made = _connect_in_time(connection, partial(connect, parameters))
             stack.enter_context(watchdog.watch(made))

@@ -23,8 +23,8 @@ class _Endpoint(URLPattern):
     """Runs hookrow's system checks if the app that registers them is not installed."""
 
     def check(self) -> list[CheckMessage]:
-        found = super().check()
-        return found if apps.is_installed("hookrow.django") else [*found, *check(None)]
+        messages = super().check()
+        return messages if apps.is_installed("hookrow.django") else [*messages, *check(None)]
 
 
 urlpatterns = [

@@ -89,7 +89,7 @@ def _respond(request: HttpRequest, head: RequestHead) -> Response:
 
 def _read_body(request: HttpRequest, head: RequestHead) -> bytes | Refusal:
     """Read the body, without the project's limits; return it, or the reason to refuse it."""
-    # No public attribute tells whether a middleware has read the body, which Django then keeps.
+    # No public attribute states whether a middleware has read the body, which Django then keeps.
     if isinstance(request, WSGIRequest) and not request._read_started:  # type: ignore[attr-defined] # noqa: SLF001
         return wsgi.read_body(head, request.environ)
     body: bytes = request.read(LARGEST_BODY + 1)

@@ -2,9 +2,9 @@
 
 The scripts of each database are named by a revision and a branch: "tables" (the four tables of
 rows) or "log" (also for hosts with tables of their own). Each script runs once, in order and in a
-transaction of its own, and its revision is recorded in `hookrow_migrations`. Version 0.1.0 recorded
-its two revisions in `hookrow_version`. These count, and while that table exists, they are recorded
-in it, too, so that version 0.1.0 runs on the result.
+separate transaction, and its revision is recorded in `hookrow_migrations`. Version 0.1.0 recorded
+its two revisions in `hookrow_version`. These are recognised, and while that table exists, they are
+recorded in it as well, so that version 0.1.0 runs on the result.
 """
 
 from __future__ import annotations
@@ -112,11 +112,11 @@ def sql(backend: str, schema: Schema = Schema()) -> str:  # noqa: B008 - frozen
     """Return the statements that create the schema's tables on "postgresql" or "sqlite"."""
     if backend not in DIALECTS:
         raise ConfigurationError(NOT_ON.format(backend))
-    wanted = scripts_of(backend, schema)
-    if not wanted:
+    selected = scripts_of(backend, schema)
+    if not selected:
         return ""
     parts = ["BEGIN;", f"{_CREATE[backend]};"]
-    for script in wanted:
+    for script in selected:
         text = script.text.strip().replace(" CONCURRENTLY", "")  # no other session sees the tables
         parts += [text, f"{_insert(script.revision)};"]
     return "\n\n".join([*parts, "COMMIT;\n"])
@@ -146,7 +146,7 @@ class _Upgrade:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        """Wait for the end of any other upgrade. SQLite has no locks but those of transactions."""
+        """Wait for the end of any other upgrade. On SQLite, only transactions hold locks."""
         if not self._is_postgres:
             yield
             return

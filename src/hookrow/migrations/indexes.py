@@ -54,8 +54,8 @@ def build(connection: Connection, index: Index) -> None:
 
 
 def _build(connection: Connection, name: str, qualified: str, table: str, definition: str) -> None:
-    found = connection.fetch(_IS_VALID, [qualified, table])
-    if found and not found[0][0]:
+    rows = connection.fetch(_IS_VALID, [qualified, table])
+    if rows and not rows[0][0]:
         connection.execute(f"DROP INDEX CONCURRENTLY {qualified}")
-    if not found or not found[0][0]:
+    if not rows or not rows[0][0]:
         connection.execute(f"CREATE INDEX CONCURRENTLY {name} ON {table} {definition}")

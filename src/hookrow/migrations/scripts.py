@@ -24,7 +24,7 @@ _CONCURRENTLY = re.compile(r"CREATE INDEX CONCURRENTLY (\w+)\s+ON (\w+) (.*)", r
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An index that PostgreSQL builds without blocking writers, and so not in a transaction."""
+    """An index that PostgreSQL builds outside of a transaction, without blocking writers."""
 
     name: str
     table: str
@@ -67,11 +67,11 @@ class Script:
 @cache
 def scripts(backend: str) -> Sequence[Script]:
     """Return all scripts for "postgresql" or "sqlite", in order."""
-    found = []
+    result = []
     for file in files(__package__).joinpath(backend).iterdir():
         revision, _, branch = file.name.removesuffix(".sql").partition("_")
-        found.append(Script(revision, branch, file.read_text(encoding="utf-8")))
-    return sorted(found, key=lambda script: script.revision)
+        result.append(Script(revision, branch, file.read_text(encoding="utf-8")))
+    return sorted(result, key=lambda script: script.revision)
 
 
 def scripts_of(backend: str, schema: Schema) -> Sequence[Script]:

@@ -191,7 +191,7 @@ class BatchWriter(Generic[T, R]):
         self._running = True
         try:
             thread.start()
-        except RuntimeError as error:  # the system has no thread left
+        except RuntimeError as error:  # the system cannot start another thread
             self._running = False
             raise QueueFull from error
         self._thread = thread

@@ -77,9 +77,9 @@ def arrivals_of(entries: Iterable[StoredEntry], parse: Parse) -> list[Arrival]:
 def matching_entries(reader: LogReader, query: Query) -> Iterator[Sequence[StoredEntry]]:
     """Yield all entries that match the query in groups, oldest first."""
     last = 0
-    while found := reader.oldest(query, after=last, limit=GROUP):
-        yield found
-        last = found[-1].id
+    while entries := reader.oldest(query, after=last, limit=GROUP):
+        yield entries
+        last = entries[-1].id
         sleep(PAUSE)
 
 

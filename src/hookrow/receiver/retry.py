@@ -89,17 +89,17 @@ class ParkedRetry:
 
     def _retry(self, message_ids: Sequence[str]) -> int:
         return sum(
-            self._record(found)
+            self._record(entries)
             for start in range(0, len(message_ids), GROUP)
-            for found in self._find(message_ids[start : start + GROUP])
+            for entries in self._find(message_ids[start : start + GROUP])
         )
 
     def _find(self, message_ids: Sequence[str]) -> Iterator[Sequence[StoredEntry]]:
         """Yield the parked entries of these messages in groups, oldest first."""
         last = 0
-        while found := self._log.parked(message_ids, after=last):
-            yield found
-            last = found[-1].id
+        while entries := self._log.parked(message_ids, after=last):
+            yield entries
+            last = entries[-1].id
 
     def _record(self, found: Sequence[StoredEntry]) -> int:
         arrivals = arrivals_of(found, self._parse)

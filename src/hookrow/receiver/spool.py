@@ -28,7 +28,7 @@ LARGEST = 1024**3
 
 LONGEST_WAIT = 5.0
 SHORTEST_WAIT = 0.3
-"""In seconds; how long a write waits for other processes, and at least if no time is left."""
+"""In seconds; the longest and the shortest time that a write waits for other processes."""
 
 _APPLICATION = 0x686F6F6B  # "hook": https://sqlite.org/pragma.html#pragma_application_id
 

@@ -1,4 +1,4 @@
-"""Figures for many readers: each is computed once, and kept for some time."""
+"""Caches figures, so that the database computes them once for all readers."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from hookrow.stores.timeouts import STATEMENT_TIMEOUT, left, limited_to
 log = logging.getLogger("hookrow")
 
 FRESH = 5.0
-"""In seconds; how long an overview is returned to everyone who asks for its period."""
+"""In seconds; how long the overview of a period is cached."""
 
 STALE = 30.0
-"""In seconds; how much older it may be while another thread reads the next one."""
+"""In seconds; how much longer it is returned while another thread reads the next one."""
 
 RECOUNT_AFTER = 300.0
 """In seconds; the shortest time between two counts of the tables."""
 
 SHARE = 20.0
-"""How many times the duration of a query passes, at least, before it is repeated.
+"""The shortest interval between two runs of a query, as a multiple of its duration.
 
-After an outage it is repeated earlier: a query that did not reach the database cost it nothing.
+After an outage, it is shorter, because a query that did not reach the database cost nothing.
 """
 
 FIRST_WAIT = 0.5
@@ -64,9 +64,9 @@ class Statistics:
         return self._overviews[period].get(lambda: read_overview(self._store, period, now))
 
     def table_counts(self) -> TableCounts | None:
-        """Return the last counts of the tables; None before the first time.
+        """Return the last counts of the tables; None before the first count.
 
-        A thread counts them again if they are some minutes old, or more if counting takes long.
+        A thread counts them again if they are a few minutes old, or older if counting takes long.
         If they could not be counted before, raises the error of the last attempt.
         """
         with self._lock:
@@ -94,7 +94,7 @@ class Statistics:
         self._recount_at = -inf
 
     def _started(self) -> Thread | None:
-        """Start a count; return None if the system has no thread left."""
+        """Start a count; return None if the system cannot start a thread."""
         thread = Thread(target=self._count, name="hookrow-table-counts", daemon=True)
         with suppress(RuntimeError):
             thread.start()
@@ -114,7 +114,7 @@ class Statistics:
 
 
 class _Cached:
-    """The last overview of a period, or why it could not be read."""
+    """The last overview of a period, or the error that prevented reading it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -122,7 +122,7 @@ class _Cached:
         self._until = -inf
 
     def get(self, read: Callable[[], Overview]) -> Overview:
-        """Return the overview, which one thread at a time reads again if it is old."""
+        """Return the overview; if it is old, one thread at a time reads a new one."""
         now = monotonic()
         if now >= self._until and self._lock.acquire(blocking=now >= self._until + STALE):
             try:

@@ -1,4 +1,4 @@
-"""Searches a log of any length for a page of entries, in little time."""
+"""Searches a log of any length for a page of entries, within a time limit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QUICK = BUDGET / 4
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """Entries, newest first, and the id before which to continue; None if there are no more.
 
     There may be fewer entries than requested, or none, and yet more before that id.
@@ -30,28 +30,28 @@ class Found:
     before: int | None
 
 
-def search(log: LogReader, query: Query, *, before: int | None = None, limit: int) -> Found:
-    """Return the newest entries that match, without bodies, as far as the budget allows.
+def search(log: LogReader, query: Query, *, before: int | None = None, limit: int) -> SearchResult:
+    """Return the newest entries that match, without bodies, as far as the time limit allows.
 
     With `before`, only entries of lower ids are searched. Raises a `StoreError`.
     """
     if query.parked:
         parked = log.newest(query, before=before, limit=limit, bodies=False)
-        return Found(parked, parked[-1].id if len(parked) == limit else None)
+        return SearchResult(parked, parked[-1].id if len(parked) == limit else None)
     until, width = monotonic() + BUDGET, NARROWEST
     first, last = _bounds(log, query, before)
-    found: list[StoredEntry] = []
+    entries: list[StoredEntry] = []
     while last >= first:
         low, begin = max(last - width + 1, first), monotonic()
         window = replace(query, ids=range(low, last + 1))
-        found += log.newest(window, limit=limit - len(found), bodies=False)
-        if len(found) == limit:
-            low = found[-1].id
-        if len(found) == limit or monotonic() >= until:
-            return Found(found, low if low > first else None)
+        entries += log.newest(window, limit=limit - len(entries), bodies=False)
+        if len(entries) == limit:
+            low = entries[-1].id
+        if len(entries) == limit or monotonic() >= until:
+            return SearchResult(entries, low if low > first else None)
         last = low - 1
         width *= 2 if monotonic() - begin < QUICK else 1
-    return Found(found, None)
+    return SearchResult(entries, None)
 
 
 def _bounds(log: LogReader, query: Query, before: int | None) -> tuple[int, int]:

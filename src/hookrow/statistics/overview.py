@@ -1,4 +1,4 @@
-"""The overview of a period: what the log received, and what became of it."""
+"""The overview of a period: notifications by type and outcome, suppressions, and delays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RECENT = 1000
 """The number of newest entries whose present outcomes are counted."""
 
 DELIVERIES = 1000
-"""The most deliveries of which the time from sent to delivered is taken."""
+"""The largest number of deliveries for which the time from sent to delivered is computed."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -196,7 +196,7 @@ def _refusals(recent: Mapping[Result, int]) -> str:
 
 
 def ago(time: timedelta) -> str:
-    """Return a length of time as text, in the largest unit of which it has at least two."""
+    """Format a duration in the largest unit that makes it at least 2."""
     seconds = max(time.total_seconds(), 0)
     for name, length in (("days", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length:

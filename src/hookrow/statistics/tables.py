@@ -1,4 +1,4 @@
-"""Counts of the host's tables: what was sent, delivered and opened, and who is suppressed."""
+"""Counts of the host's tables: dispatches sent, delivered and opened; suppressed subscribers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from hookrow.stores import Store
 from hookrow.stores.census import ListCount
 
 REASONS = 20
-"""The most reasons that are listed: people write any when they suppress someone manually."""
+"""The largest number of reasons listed, because users can enter any text as a reason."""
 
 OTHERS = "other reasons"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableCounts:
-    """The rows of the host's tables at `as_of`, whatever their age.
+    """The counts of all rows of the host's tables at `as_of`.
 
     `suppressed` counts subscribers by reason, of which the rarest are added up as `OTHERS`; None
     stands for no reason.
@@ -35,12 +35,12 @@ class TableCounts:
 
     @property
     def delivery_rate(self) -> float | None:
-        """The share of these that was delivered; None if there are none."""
+        """The share of sent dispatches that were delivered; None if none was sent."""
         return self._share(sum(each.delivered for each in self.lists))
 
     @property
     def open_rate(self) -> float | None:
-        """The share of these that was opened; None if there are none."""
+        """The share of sent dispatches that were opened; None if none was sent."""
         return self._share(sum(each.opened for each in self.lists))
 
     def _share(self, part: int) -> float | None:
@@ -48,7 +48,7 @@ class TableCounts:
 
 
 def count_tables(store: Store, now: datetime) -> TableCounts:
-    """Count all rows, which may take long. Raises a `StoreError`."""
+    """Count all rows, which may take a long time. Raises a `StoreError`."""
     lists = store.census.lists()
     return TableCounts(as_of=now, lists=lists, suppressed=_frequent(store.census.suppressed()))
 

@@ -54,7 +54,7 @@ class Reading(Protocol):
     """A read-only view of the rows. It takes no locks and does not block writers."""
 
     def find(self, lookup: LookupKeys) -> Rows:
-        """Find every row that the group mentions, in a fixed number of statements."""
+        """Find every row whose key the group contains, in a fixed number of statements."""
 
     def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
         """Read the columns that notifications set, with the changes made so far in the block."""
@@ -87,7 +87,7 @@ class Store(Protocol):
 
     @property
     def census(self) -> Census:
-        """Counts the rows, which may take long."""
+        """Counts the rows, which may take a long time."""
 
     def transaction(self, *, skip_locked: bool = False) -> AbstractContextManager[Transaction]:
         """Begin a transaction that commits when the block ends, and rolls back if it raises.

@@ -1,4 +1,4 @@
-"""Counts of the host's rows. They read whole tables, so no request makes them."""
+"""Counts of the host's rows. Counting reads whole tables, so it is never part of a request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ListCount:
     """The dispatches and subscriptions of a list; `list` is None for those without a list.
 
     Only lists in hookrow's own tables have a `name`. `subscribed` counts all subscriptions, and
-    `suppressed` those that are suppressed; they are None if no table stores that.
+    `suppressed` those that are suppressed; they are None if no table stores them.
     """
 
     list: Key | None
@@ -38,7 +38,7 @@ class Census(Protocol):
         """Count the suppressed subscribers by reason, as text."""
 
     def sent(self, message_ids: Collection[str]) -> Mapping[str, datetime]:
-        """Return when messages were sent, as far as the table has the times."""
+        """Return the times of sending of these messages, without those that the table lacks."""
 
 
 def by_list(
@@ -48,7 +48,7 @@ def by_list(
 ) -> Sequence[ListCount]:
     """Combine the counts of dispatches with those of subscriptions, if there are any.
 
-    Each count begins with its list. Rows without a list are left out if none of them was sent.
+    Each count begins with its list. Rows without a list are omitted if none of them was sent.
     """
     dispatches = {list_: counts for list_, *counts in sent}
     members = {list_: counts for list_, *counts in subscribed or ()}

@@ -53,7 +53,7 @@ _KINDS: dict[str | int, type[StoreError]] = {
 """By SQLSTATE or its first characters (PostgreSQL's manual, appendix A), or by SQLite's primary
 result code (https://sqlite.org/rescode.html).
 
-Any other error is about one statement and its data: `Rejected`.
+Any other error concerns one statement and its data: `Rejected`.
 """
 
 UNWRITABLE = (UnicodeError, OverflowError)
@@ -104,7 +104,7 @@ def store_error(error: BaseException) -> StoreError:
 
 
 def message(error: StoreError) -> str:
-    """Return the first line of the database's own message, for a terminal and never for a log."""
+    """Return the first line of the database's own message, for a terminal but never for a log."""
     if error.__cause__ is None:
         return str(error)
     cause = _driver_error(error.__cause__)

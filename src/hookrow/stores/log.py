@@ -1,6 +1,6 @@
-"""Reading and changing the log: a protocol apart from the store's, which only writes.
+"""The protocol for reading and changing the log; the protocol of stores only writes entries.
 
-It also contains what all logs in a database need, whatever library executes their SQL.
+Functions that every implementation uses are here, too.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ HIGHEST = 2**63 - 1
 """The highest possible id."""
 
 WIDEST_CHARACTER = 4
-"""In bytes; the most that a character of a string takes in memory (PEP 393)."""
+"""In bytes; the largest size of a character in memory (PEP 393)."""
 
 PORTION = 64
-"""The most bodies that `with_bodies` reads at once."""
+"""The largest number of bodies that `with_bodies` reads at once."""
 
 LATE = timedelta(days=1)
-"""How long a spool may delay an entry that is still found by its time of arrival."""
+"""The longest delay in a spool after which an entry is still found by its time of arrival."""
 
 MOST_COUNTED = 100_000
-"""The most entries that `LogReader.counts` reads because the hourly counts lack them."""
+"""The largest number of entries not in the hourly counts that `LogReader.counts` reads."""
 
 KNOWN_TYPES = frozenset(RECORD_TYPES.values())
 
@@ -42,7 +42,7 @@ KNOWN_REASONS = frozenset({"HardBounce", "SpamComplaint", "ManualSuppression"})
 """The provider's reasons. Any other text may contain an address."""
 
 OTHER = "other"
-"""Stands for every other record type or reason in counts."""
+"""The name of every other record type or reason in counts."""
 
 _MAX = datetime.max.replace(tzinfo=UTC)
 
@@ -64,7 +64,7 @@ class Count(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Counts of a period; `complete_since` is None if none of its entries is missing in them."""
+    """Counts of a period; `complete_since` is None if they include all entries of the period."""
 
     counts: Sequence[Count]
     complete_since: datetime | None
@@ -75,7 +75,7 @@ class Query:
     """Selects the entries that match every condition that is not None.
 
     `since` and `until` limit the first arrival; `until` is excluded. `parked` selects entries
-    that are to be retried. `ids` may be a range. With `until`, a database skips entries that a
+    that wait for a retry. `ids` may be a range. With `until`, a database skips entries that a
     spool delayed by more than `LATE`.
     """
 
@@ -91,13 +91,13 @@ class Query:
     @property
     def equal(self) -> Mapping[str, object]:
         """The values of columns, by name."""
-        wanted = {
+        conditions = {
             "outcome": self.outcome,
             "record_type": stored_record_type(self.record_type),
             "recipient": stored_recipient(self.recipient),
             "message_id": stored_message_id(self.message_id),
         }
-        return {name: value for name, value in wanted.items() if value is not None}
+        return {name: value for name, value in conditions.items() if value is not None}
 
     def matches(self, entry: StoredEntry) -> bool:
         """Return whether the query selects the entry."""
@@ -160,7 +160,7 @@ class LogReader(Protocol):
         """Return the oldest entries, oldest first; for the next page, those after an id."""
 
     def due(self, now: datetime, *, limit: int) -> Sequence[StoredEntry]:
-        """Take parked entries that are due, longest due first, and postpone their next retry.
+        """Take parked entries that are due, most overdue first, and postpone their next retry.
 
         Returns fewer than `limit` if no more are due, or if their bodies are large. Entries that
         another process is taking are skipped.
@@ -192,9 +192,9 @@ class LogReader(Protocol):
     def counts(self, since: datetime, bucket: timedelta) -> Counts:
         """Count the entries that arrived since the start of a bucket; buckets begin in 1970.
 
-        Buckets of whole hours are added up from the hourly counts, which outlive pruning, and from
-        the entries that these lack; shorter ones from entries alone. At most `MOST_COUNTED` entries
-        are read, the newest. All counts are of the same moment.
+        Buckets of whole hours are added up from the hourly counts, which outlive pruning, and the
+        entries not included in them; shorter buckets only from entries. At most the newest
+        `MOST_COUNTED` entries are read. All counts refer to the same moment.
         """
 
     def bounds(self) -> tuple[int, int] | None:
@@ -229,13 +229,13 @@ def totals(log: LogReader) -> Sequence[Count]:
 def with_bodies(log: LogReader, listed: Sequence[StoredEntry]) -> Iterator[StoredEntry]:
     """Yield entries that were listed newest first without bodies, with their bodies.
 
-    Reads at most a group's worth at once. Entries that have been deleted are left out.
+    Reads at most the bodies of one group at once. Entries that have been deleted are omitted.
     """
     ids = [each.id for each in listed]
     while ids:
-        found = log.newest(Query(ids=ids[:PORTION]), limit=PORTION)
-        yield from found
-        ids = [each for each in ids if each < found[-1].id] if found else ids[PORTION:]
+        entries = log.newest(Query(ids=ids[:PORTION]), limit=PORTION)
+        yield from entries
+        ids = [each for each in ids if each < entries[-1].id] if entries else ids[PORTION:]
 
 
 def prune_old(

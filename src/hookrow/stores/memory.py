@@ -81,7 +81,7 @@ class MemoryStore:
 
 
 class MemoryReading:
-    """Reads the present rows."""
+    """Reads the current rows."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
@@ -99,8 +99,8 @@ class MemoryReading:
             if message_id in lookup.message_ids:
                 owner = row["subscriber_id"]
                 email = self._store.subscribers.get(owner, {}).get("email", "")
-                found = Dispatch(key, owner, email, row.get("list_id"))
-                dispatches[str(message_id)].append(found)
+                dispatch = Dispatch(key, owner, email, row.get("list_id"))
+                dispatches[str(message_id)].append(dispatch)
         undated = self._store.undated if self._store.log is None else ()
         return Rows(subscribers, dispatches, self._store.subscriptions, undated)
 
@@ -207,11 +207,11 @@ class MemoryCensus:
 
     def sent(self, message_ids: Collection[str]) -> Mapping[str, datetime]:
         """Return the `sent_at` of rows that have it."""
-        wanted = set(message_ids)
+        ids = set(message_ids)
         return {
             row["provider_message_id"]: row["sent_at"]
             for row in list(self._store.dispatches.values())
-            if row.get("provider_message_id") in wanted and row.get("sent_at") is not None
+            if row.get("provider_message_id") in ids and row.get("sent_at") is not None
         }
 
 

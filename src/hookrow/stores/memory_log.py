@@ -56,21 +56,21 @@ class MemoryLog:
         self, query: Query, *, before: int | None = None, limit: int, bodies: bool = True
     ) -> Sequence[StoredEntry]:
         """See `LogReader`."""
-        found = [each for each in self._matching(query) if before is None or each.id < before]
-        return _group(found[::-1][:limit], bodies=bodies)
+        entries = [each for each in self._matching(query) if before is None or each.id < before]
+        return _group(entries[::-1][:limit], bodies=bodies)
 
     def oldest(
         self, query: Query, *, after: int = 0, limit: int, bodies: bool = True
     ) -> Sequence[StoredEntry]:
         """See `LogReader`."""
-        found = [each for each in self._matching(query) if each.id > after]
-        return _group(found[:limit], bodies=bodies)
+        entries = [each for each in self._matching(query) if each.id > after]
+        return _group(entries[:limit], bodies=bodies)
 
     def happened(self, at: datetime, query: Query, *, limit: int) -> Sequence[StoredEntry]:
         """See `LogReader`."""
         first, last = fingerprints(at)
-        found = [each for each in self._matching(query) if first <= each.fingerprint <= last]
-        return _group(found[:limit], bodies=False)
+        entries = [each for each in self._matching(query) if first <= each.fingerprint <= last]
+        return _group(entries[:limit], bodies=False)
 
     def due(self, now: datetime, *, limit: int) -> Sequence[StoredEntry]:
         """See `LogReader`."""
@@ -82,8 +82,8 @@ class MemoryLog:
 
     def parked(self, message_ids: Collection[str], *, after: int = 0) -> Sequence[StoredEntry]:
         """See `LogReader`."""
-        found = [each for each in self._matching(Query(parked=True)) if each.id > after]
-        return _group([each for each in found if each.message_id in message_ids])
+        entries = [each for each in self._matching(Query(parked=True)) if each.id > after]
+        return _group([each for each in entries if each.message_id in message_ids])
 
     def prune(
         self, *, before: datetime, parked_before: datetime, bodies_only: bool
@@ -117,20 +117,20 @@ class MemoryLog:
 
     def counts(self, since: datetime, bucket: timedelta) -> Counts:
         """Count all entries: there are no hourly counts."""
-        found: defaultdict[tuple[datetime, str, str, Result], list[bool]] = defaultdict(list)
+        counts: defaultdict[tuple[datetime, str, str, Result], list[bool]] = defaultdict(list)
         for each in self._matching(Query(since=since)):
             start = each.received_at - (each.received_at - _EPOCH) % bucket
             type_ = each.record_type if each.record_type in KNOWN_TYPES else OTHER
             reason = each.reason or ""
             reason = reason if reason in {"", *KNOWN_REASONS} else OTHER
             recovered = each.first_outcome is not Result.RECORDED is each.outcome
-            found[start, type_, reason, each.first_outcome].append(recovered)
-        return Counts([Count(*key, len(each), sum(each)) for key, each in found.items()], None)
+            counts[start, type_, reason, each.first_outcome].append(recovered)
+        return Counts([Count(*key, len(each), sum(each)) for key, each in counts.items()], None)
 
     def bounds(self) -> tuple[int, int] | None:
         """See `LogReader`."""
-        found = self._matching()
-        return (found[0].id, found[-1].id) if found else None
+        entries = self._matching()
+        return (entries[0].id, entries[-1].id) if entries else None
 
     def reached(self, at: datetime) -> int:
         """Return the lowest such id."""
@@ -154,8 +154,8 @@ class MemoryLog:
         self.entries[entry.fingerprint] = entry
 
 
-def _group(found: Sequence[StoredEntry], *, bodies: bool = True) -> Sequence[StoredEntry]:
+def _group(entries: Sequence[StoredEntry], *, bodies: bool = True) -> Sequence[StoredEntry]:
     """Return the leading entries whose bodies make one group, or all without bodies."""
     if not bodies:
-        return [replace(each, body=None) for each in found]
-    return found[: len(within_size((each.id, len(each.body or "")) for each in found))]
+        return [replace(each, body=None) for each in entries]
+    return entries[: len(within_size((each.id, len(each.body or "")) for each in entries))]

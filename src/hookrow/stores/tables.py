@@ -30,7 +30,7 @@ _FREE_SPACE: dict[str, Any] = (
 )
 
 
-class folded(GenericFunction[str]):  # noqa: N801 - it reads as the SQL function it is
+class folded(GenericFunction[str]):  # noqa: N801 - named like an SQL function
     """`folded(email)`: the email with ASCII letters in lower case, like `rules.fold`.
 
     A query must use the same expression as the index, or the index is not used.

@@ -9,7 +9,7 @@ from math import inf
 from time import monotonic
 
 LOCK_TIMEOUT = 2
-"""In seconds; how long a transaction waits for a row or, on SQLite, for the file."""
+"""In seconds; how long a transaction waits for the lock of a row or, on SQLite, of the file."""
 
 STATEMENT_TIMEOUT = 4
 """In seconds; how long one statement may take."""
@@ -22,10 +22,11 @@ NO_LIMITS = (
 """The SELECT that lifts the limits of a transaction."""
 
 _TUNING = {"plan_cache_mode": "force_generic_plan", "TimeZone": "UTC"}
-"""In another time zone, the earliest or the latest possible time could not be read."""
+"""Generic plans, as `set_limits` describes, and UTC, because drivers cannot represent the earliest
+and the latest times in other zones."""
 
 STORE_DEADLINE: ContextVar[float] = ContextVar("STORE_DEADLINE", default=inf)
-"""When the calls of a store have to end, on the clock of `monotonic`; set by `limited_to`."""
+"""When the calls of a store must end, on the clock of `monotonic`; set by `limited_to`."""
 
 
 @contextmanager
@@ -64,7 +65,7 @@ def set_limits(*, local: bool = True, tuned: bool = False) -> str:
 
 
 def lower_limits() -> str:
-    """Return the SELECT that lowers the transaction's limits to ours, if they are longer.
+    """Return the SELECT that lowers the transaction's limits to hookrow's, if they are longer.
 
     Its row begins with the former values, in the order of the parameters of `restore_limits`.
     """
@@ -78,7 +79,7 @@ def lower_limits() -> str:
     )
     # Materialized, so that each value is read before it is changed.
     return (
-        f"WITH former AS MATERIALIZED (SELECT {former}) SELECT {', '.join(limits)}, {lower} "  # noqa: S608 - names are ours
+        f"WITH former AS MATERIALIZED (SELECT {former}) SELECT {', '.join(limits)}, {lower} "  # noqa: S608 - constant names
         "FROM former"
     )
 

@@ -160,20 +160,20 @@ class HostRows:
 
     def _expect(self, event: str, changes: States) -> None:
         """Read all rows again; assert that exactly these changes were made, if columns exist."""
-        found = {row: self._state(row) for row in self._expected}
+        states = {row: self._state(row) for row in self._expected}
         for row, state in self._expected.items():
             expected = {**state, **changes.get(row, {})}
             for column in state:
                 subject = f"After {event}, {column} of the row {row[1]!r} in {row[0].value}"
-                same(subject, found[row][column], expected[column])
-        self._expected = found
+                same(subject, states[row][column], expected[column])
+        self._expected = states
 
 
-def same(subject: str, found: object, expected: object, hint: str = "") -> None:
+def same(subject: str, actual: object, expected: object, hint: str = "") -> None:
     """Raise an `AssertionError` that describes the value, unless the two are equal."""
     __tracebackhide__ = True
-    if found != expected:
-        raise AssertionError(f"{subject} is {found!r}; expected {expected!r}.{hint}")
+    if actual != expected:
+        raise AssertionError(f"{subject} is {actual!r}; expected {expected!r}.{hint}")
 
 
 _HINTS = {

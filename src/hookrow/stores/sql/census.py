@@ -18,13 +18,13 @@ from hookrow.stores.sql.queries import Queries
 
 
 class SQLCensus:
-    """A `Census` of the tables that `queries` returns the SQL for."""
+    """A `Census` of the tables; `queries` returns their SQL."""
 
     def __init__(self, database: Database, queries: Callable[[], Queries]) -> None:
         self._database, self._queries = database, queries
 
     def lists(self) -> Sequence[ListCount]:
-        """Only hookrow's own lists have names."""
+        """Count by list; only hookrow's own lists have names."""
         queries = self._queries()
         with self._database.reading() as connection:
             sent = connection.fetch(_dispatches(queries))
@@ -37,7 +37,7 @@ class SQLCensus:
         return by_list(sent, members, dict(map(tuple, names)))
 
     def suppressed(self) -> Mapping[str | None, int]:
-        """Count them by reason as the table stores it."""
+        """Count the suppressed subscribers by reason, as the table stores it."""
         queries = self._queries()
         reason = "NULL"
         if queries.has("subscribers", "suppression_reason"):
@@ -50,7 +50,7 @@ class SQLCensus:
             return dict(map(tuple, connection.fetch(sql)))
 
     def sent(self, message_ids: Collection[str]) -> Mapping[str, datetime]:
-        """See `Census`."""
+        """Return the times of sending; see `Census`."""
         queries = self._queries()
         if not queries.has("dispatches", "sent_at") or not message_ids:
             return {}
@@ -61,24 +61,24 @@ class SQLCensus:
             f"WHERE {queries.any_of('dispatches', 'provider_message_id')} AND {at} IS NOT NULL"
             f"{queries.visible('dispatches')}"
         )
-        wanted = message_ids_as_stored(message_ids) if queries.has_uuids else message_ids
+        ids = message_ids_as_stored(message_ids) if queries.has_uuids else message_ids
         with self._database.reading() as connection:
-            found = connection.fetch(sql, [queries.dialect.encode(wanted)])
+            rows = connection.fetch(sql, [queries.dialect.encode(ids)])
         if read := queries.conversions.read("dispatches", "sent_at"):
-            found = converted(found, {1: read})
-        times = {message_id: sent for message_id, time in found if (sent := utc(time))}
+            rows = converted(rows, {1: read})
+        times = {message_id: sent for message_id, time in rows if (sent := utc(time))}
         return by_message_id(message_ids, times) if queries.has_uuids else times
 
 
 def _dispatches(queries: Queries) -> str:
-    """By list: how many were sent, delivered, opened."""
+    """Return the SELECT that counts sent, delivered and opened dispatches by list."""
     names = ("provider_message_id", "delivered_at", "opened_at")
     counts = ", ".join(f"count({queries.column('dispatches', name)})" for name in names)
     return _grouped(queries, "dispatches", f"{queries.list_id() or 'NULL'}, {counts}")
 
 
 def _members(queries: Queries) -> str:
-    """By list: how many subscriptions there are, and how many of them are suppressed."""
+    """Return the SELECT that counts subscriptions, and suppressed ones, by list."""
     dated = queries.has("subscriptions", "suppressed_at")
     suppressed = f"count({queries.column('subscriptions', 'suppressed_at')})" if dated else "NULL"
     list_id = queries.key("subscriptions", "list_id")
@@ -86,7 +86,7 @@ def _members(queries: Queries) -> str:
 
 
 def _grouped(queries: Queries, role: str, columns: str, where: str = "true") -> str:
-    """Count the rows of a role by the first column."""
+    """Return the SELECT of aggregates of a role's rows, grouped by the first column."""
     joined = queries.joined_messages() if role == "dispatches" else ""
     rows = f"{queries.table(role)}{joined} WHERE {where}{queries.visible(role)}"
     return f"SELECT {columns} FROM {rows} GROUP BY 1"

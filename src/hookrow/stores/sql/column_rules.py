@@ -30,7 +30,7 @@ Columns: TypeAlias = Mapping[str, Column]
 
 
 class _Rule(NamedTuple):
-    """When a column with one of hookrow's `names` cannot work, and the text of the error."""
+    """A condition that makes a column with one of hookrow's `names` unsuitable, and the error."""
 
     names: Collection[str]
     is_broken: Callable[[Column, Schema], bool]
@@ -50,12 +50,12 @@ _RULES = (
     _Rule(
         {"email"},
         lambda column, _: bool(column.type) and column.kind != "text",
-        f"{_TYPE}, and has to be text, because it is compared with the provider's text.",
+        f"{_TYPE}, but must be text, because it is compared with the provider's text.",
     ),
     _Rule(
         {"provider_message_id"},
         lambda column, _: bool(column.type) and column.kind != "text" and not column.holds_uuids,
-        f"{_TYPE}, and has to be text or UUID, because it is compared with the provider's ids.",
+        f"{_TYPE}, but must be text or UUID, because it is compared with the provider's ids.",
     ),
     _Rule(
         {"email"},
@@ -78,8 +78,8 @@ _RULES = (
     _Rule(
         _REASON,
         lambda column, schema: column.kind == "enum" and OTHERWISE not in (schema.reasons or {}),
-        f"{_TYPE}: set `reasons`, with one of its words for each of the provider's reasons and, as "
-        "'*', for all others.",
+        f"{_TYPE}: set `reasons`, with one of its values for each of the provider's reasons and "
+        "for all others ('*').",
     ),
     _Rule(
         _REASON,
@@ -89,22 +89,22 @@ _RULES = (
 )
 _NOT_NULL = "NOT NULL, but a reactivation sets it to null: drop NOT NULL{or_none}."
 _OR_NO_REASON = (
-    ", set empty='' in its role to write the empty text instead of null, or map suppression_reason "
-    "to None to keep no reason"
+    ", set empty='' in its role to write an empty string instead of null, or map suppression_reason"
+    " to None to keep no reason"
 )
-_CANNOT_BE_EMPTY = f"{_TYPE}, which cannot hold the empty text: leave out `empty`."
+_CANNOT_BE_EMPTY = f"{_TYPE}, which cannot hold an empty string: omit `empty`."
 _CANNOT_HOLD = f"{_TYPE}, which cannot hold the reason {{value!r}} of `reasons`.{{near}}"
 _NEVER_EQUALS = f"{_TYPE}, which never equals {{value!r}}: correct `where`.{{near}}"
 _CANNOT_COMPARE = (
     f"{_TYPE}, and {{key.name!r}} of {{other_table!r}} is {{key.type_name}}: they cannot be "
-    "compared, and have to be of one type."
+    "compared, and must have the same type."
 )
 
 
-def mistakes(schema: Schema, found: Mapping[str, Columns]) -> Iterator[str]:
-    """Yield a sentence for each column that cannot work, by the columns of each role's table."""
+def mistakes(schema: Schema, tables: Mapping[str, Columns]) -> Iterator[str]:
+    """Yield a sentence for each unsuitable column, given the columns of each role's table."""
     named = {
-        (name, ours): (role.table, found[name][theirs])
+        (name, ours): (role.table, tables[name][theirs])
         for name, role in schema.roles.items()
         for ours, theirs in schema.columns(name).items()
     }
@@ -117,16 +117,16 @@ def mistakes(schema: Schema, found: Mapping[str, Columns]) -> Iterator[str]:
             yield from _check_reasons(table, column, schema.roles[name].empty, schema.reasons or {})
     for name, role in schema.roles.items():
         for theirs, value in role.where.items():
-            yield from _check_value(role.table, found[name][theirs], value, _NEVER_EQUALS)
+            yield from _check_value(role.table, tables[name][theirs], value, _NEVER_EQUALS)
     for one, other in REFERENCES:
         if {one, other} <= named.keys():
             yield from _check_reference(*named[one], *named[other])
 
 
-def mistakes_of_dates(table: str, found: Columns) -> Iterator[str]:
+def mistakes_of_dates(table: str, columns: Columns) -> Iterator[str]:
     """Yield a sentence for each unsuitable column of the table of the dates of changes."""
     for name, (types, unsuitable) in _DATE_TYPES.items():
-        yield from _check_type(table, found[name], types, unsuitable)
+        yield from _check_type(table, columns[name], types, unsuitable)
 
 
 def _check_type(
@@ -213,10 +213,10 @@ _NULLABLE = {
 }
 
 
-def mistakes_of_log(log: str, found: Columns) -> Iterator[str]:
+def mistakes_of_log(log: str, columns: Columns) -> Iterator[str]:
     """Yield a sentence for each unsuitable column of the log."""
     for name, (types, unsuitable) in _LOG_TYPES.items():
-        column = found[name]
+        column = columns[name]
         yield from _check_type(log, column, types, unsuitable)
         if column.length is not None and column.length < _LONGEST.get(name, column.length + 1):
             yield _describe(log, column, f"{_TYPE}, which is too short.")
@@ -224,7 +224,7 @@ def mistakes_of_log(log: str, found: Columns) -> Iterator[str]:
             yield _describe(log, column, "NOT NULL, but not every entry has such a value.")
         if name == "id" and not column.default:
             yield _describe(
-                log, column, "without a default, but the database has to number the entries."
+                log, column, "without a default, but the database must number the entries."
             )
         if name != "id" and column.generated:
             yield _describe(log, column, "generated, and cannot be written.")

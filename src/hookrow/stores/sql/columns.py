@@ -60,17 +60,17 @@ def is_unique(connection: Connection, dialect: Dialect, table: str, *names: str)
     if dialect.name == "postgresql":
         return bool(connection.fetch(_POSTGRESQL_UNIQUE, [*named, dialect.encode(sorted(names))]))
     indexes = connection.fetch(_SQLITE_UNIQUE, named)
-    found = (
+    indexed_columns = (
         connection.fetch("SELECT name FROM pragma_index_info(%s, %s)", [name, named[1]])
         for (name,) in indexes
     )
-    return any({name for (name,) in indexed} == {*names} for indexed in found)
+    return any({name for (name,) in indexed} == {*names} for indexed in indexed_columns)
 
 
 def tables(connection: Connection, dialect: Dialect) -> Collection[str]:
     """Return the tables and views, by the names that a `Role` may use."""
-    found = connection.fetch(_TABLES[dialect.name])
-    return [f"{schema}.{name}" if schema else name for schema, name in found]
+    rows = connection.fetch(_TABLES[dialect.name])
+    return [f"{schema}.{name}" if schema else name for schema, name in rows]
 
 
 def own_name(connection: Connection, dialect: Dialect, table: str) -> str | None:
@@ -79,18 +79,18 @@ def own_name(connection: Connection, dialect: Dialect, table: str) -> str | None
     On PostgreSQL, the name includes the table's schema.
     """
     if dialect.name == "postgresql":
-        found = connection.fetch(_POSTGRESQL_NAME, [regclass(dialect, table)])
-        return str(found[0][0]) if found else None
+        rows = connection.fetch(_POSTGRESQL_NAME, [regclass(dialect, table)])
+        return str(rows[0][0]) if rows else None
     namespace, _, bare = table.rpartition(".")
     namespace = namespace.lower() or "main"
     sql = (
         f"SELECT name FROM {dialect.quote(namespace)}.sqlite_master "
         "WHERE type IN ('table', 'view') AND name = %s COLLATE NOCASE"
     )
-    found = connection.fetch(sql, [bare])
-    if not found:
+    rows = connection.fetch(sql, [bare])
+    if not rows:
         return None
-    return str(found[0][0]) if namespace == "main" else f"{namespace}.{found[0][0]}"
+    return str(rows[0][0]) if namespace == "main" else f"{namespace}.{rows[0][0]}"
 
 
 def is_view(connection: Connection, dialect: Dialect, table: str) -> bool:

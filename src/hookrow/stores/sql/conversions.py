@@ -1,7 +1,7 @@
-"""Converts values between hookrow and columns that store them in a form of their own.
+"""Converts values between hookrow and columns that store them in another form.
 
-Only the columns of a host's own types of fields have conversions, and columns of UUIDs, in which a
-host may store the message ids: the provider's are GUIDs. All other columns cost nothing.
+Conversions exist only for a host's custom field types and for columns of UUIDs, in which a host may
+store message ids, because the provider's are GUIDs. All other columns cost nothing.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Conversions:
                 LIST: self.read(lists, "list_id"),
             }.items()
         )
-        """Those of the rows of `Queries.find`."""
+        """The conversions of the rows of `Queries.find`."""
         self.state: dict[Suppressible, Converters] = {}
-        """Those of the rows of `Queries.state`, `Queries.pairs` and locks. Keys come first."""
+        """The conversions of the rows of `Queries.state`, `Queries.pairs` and locks, keys first."""
         self._writes: dict[Suppressible, Mapping[str, Convert]] = {}
         for kind, names in written.items():
             named = {f"key_{n}": columns[kind.value][ours] for n, ours in enumerate(KEYS[kind])}
@@ -104,9 +104,9 @@ def message_ids_as_stored(message_ids: Iterable[str]) -> Collection[str]:
     return guids | {_digits(each) for each in guids}
 
 
-def by_message_id(message_ids: Iterable[str], found: Mapping[str, T]) -> dict[str, T]:
-    """Return values found by GUID, by the message ids as the provider spells them."""
-    by_digits = {_digits(guid): each for guid, each in found.items()}
+def by_message_id(message_ids: Iterable[str], values: Mapping[str, T]) -> dict[str, T]:
+    """Return values by message id in the provider's spelling, given values by stored GUID."""
+    by_digits = {_digits(guid): each for guid, each in values.items()}
     return {
         message_id: by_digits[_digits(message_id)]
         for message_id in message_ids

@@ -156,7 +156,7 @@ class SQLite(SQLiteParameters, Dialect):
         return f"{expression} IN (SELECT value FROM json_each(%s))"
 
     def epoch(self, time: str) -> str:
-        """Cut the fraction off: strftime would round it to milliseconds."""
+        """Remove the fraction: strftime would round it to milliseconds."""
         return f"CAST(strftime('%%s', substr({time}, 1, 19)) AS integer)"
 
     def rows(self, types: Mapping[str, str]) -> str:  # noqa: ARG002 - for PostgreSQL

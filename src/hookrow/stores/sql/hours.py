@@ -1,10 +1,10 @@
 """Counts the log's entries by hour of arrival in `hookrow_hours`: each id exactly once.
 
 `hookrow_meta` has the watermark, up to which all ids are counted, and on PostgreSQL the ceiling,
-the highest id that was there at some time. A lower id may be committed after a higher one, by a
-transaction of any age, so no clock decides when to count: the ceiling is final once every
-transaction has ended that could write to the log when the ceiling was read. An INSERT locks the log
-before it takes an id, so no other transaction can commit a lower id.
+the highest id that had been assigned at some time. A transaction of any age may commit a lower id
+after a higher one, so no clock decides when to count: the ceiling is final when every transaction
+that could write to the log at that time has ended. An INSERT locks the log before it takes an id,
+so no other transaction can commit a lower id.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RECOVERED = (
     f"first_outcome <> '{Result.RECORDED.value}' AND outcome = '{Result.RECORDED.value}' "
     "AND recovery_counted IS NULL"
 )
-"""The condition on entries that were refused first, are recorded now, and not counted as such."""
+"""The condition of entries that were refused at first, are recorded now, and not yet counted."""
 
 _COLUMNS = ("hour", "record_type", "reason", "first_outcome")
 
@@ -45,11 +45,11 @@ _HOUR = {
     "postgresql": ("date_trunc('hour', timezone('UTC', received_at))", "timezone('UTC', {})"),
     "sqlite": ("substr(received_at, 1, 13)", "{} || ':00:00.000000'"),
 }
-"""How an hour is grouped by, and how it is stored."""
+"""The expression that groups by hour, and the format in which the hour is stored."""
 
 
 def _is_any(column: str, words: Collection[str]) -> str:
-    """Return a branch of CASE for the words that are kept as they are."""
+    """Return a branch of CASE for the words that are counted under their own name."""
     listed = ", ".join(f"'{word}'" for word in sorted(words))
     return f"WHEN {column} IN ({listed}) THEN {column}"
 
@@ -59,7 +59,7 @@ KEYS = (
     f"CASE WHEN reason IS NULL THEN '' {_is_any('reason', KNOWN_REASONS)} ELSE '{OTHER}' END",
     "first_outcome",
 )
-"""What entries are counted by, besides the time: the set of values is bounded."""
+"""The keys of the counts apart from the time; each has a bounded set of values."""
 
 _HOLDERS = """
 WITH RECURSIVE log(id) AS (
@@ -75,7 +75,7 @@ SELECT CAST(extract(epoch FROM pg_postmaster_start_time()) AS text), ARRAY(
 """
 """The server's start, and the transactions that may have written to the log or a partition.
 
-Prepared ones have no pid. After a restart of the server others have the same names.
+Prepared transactions have no pid. After a restart of the server, names are assigned again.
 """
 
 _LAST = (
@@ -104,7 +104,7 @@ class Hours:
             f"A column of {', '.join(self._columns)} is missing: run `hookrow db upgrade` or your "
             "own migrations; or the user lacks SELECT, INSERT or UPDATE on one of them: grant it."
         )
-        """What to do if `are_there` is false."""
+        """The remedy if `are_usable` returns False."""
 
     @property
     def watermark(self) -> str:
@@ -113,7 +113,7 @@ class Hours:
         return f"coalesce(({value}), 0)"
 
     def count(self, connection: Connection) -> bool:
-        """Count a chunk, or find out which ids are final; return whether there is more to do now.
+        """Count a chunk, or determine which ids are final; return whether there is more to do now.
 
         Does nothing while another process counts, or if the tables do not allow it.
         """
@@ -128,7 +128,7 @@ class Hours:
 
     def find_obstacle(self, connection: Connection) -> str | None:
         """Return why a transaction cannot count entries, or None if it can."""
-        if not self.are_there(connection):
+        if not self.are_usable(connection):
             return self.missing
         if self._on_postgres:
             ((level,),) = connection.fetch("SELECT current_setting('transaction_isolation')")
@@ -138,13 +138,13 @@ class Hours:
 
     def can_be_read(self, connection: Connection) -> bool:
         """Return whether the tables have all columns, and the user may read them."""
-        for name, wanted in self._columns.items():
-            found = columns(connection, self.dialect, name).values()
-            if not wanted <= {each.name for each in found if "SELECT" not in each.denied}:
+        for name, required in self._columns.items():
+            existing = columns(connection, self.dialect, name).values()
+            if not required <= {each.name for each in existing if "SELECT" not in each.denied}:
                 return False
         return True
 
-    def are_there(self, connection: Connection) -> bool:
+    def are_usable(self, connection: Connection) -> bool:
         """Return whether the tables have all columns, and the user may read and write them."""
         if not self.can_be_read(connection):
             return False
@@ -155,11 +155,11 @@ class Hours:
             "FROM unnest(%s::text[]) AS name, unnest(%s::text[]) AS privilege"
         )
         names = [regclass(self.dialect, name) for name in self._tables]
-        given = map(self.dialect.encode, (names, ("INSERT", "UPDATE")))
-        return bool(connection.fetch(sql, [*given])[0][0])
+        parameters = map(self.dialect.encode, (names, ("INSERT", "UPDATE")))
+        return bool(connection.fetch(sql, [*parameters])[0][0])
 
     def _is_alone(self, connection: Connection) -> bool:
-        """Return whether no other process counts. SQLite's transaction holds the whole file."""
+        """Return whether no other process counts. A transaction of SQLite locks the whole file."""
         lock = "SELECT pg_try_advisory_xact_lock(%s)"
         return not self._on_postgres or bool(connection.fetch(lock, [LOCK])[0][0])
 
@@ -198,22 +198,22 @@ class Hours:
     def _count_recovered(self, connection: Connection) -> bool:
         """Count entries that have recovered since they were counted; return whether there are more.
 
-        Each is marked, so that it counts once, however its notification ends when it is repeated.
+        Each is marked, so that it counts once, even if its notification is repeated.
         """
-        found = connection.fetch(
+        rows = connection.fetch(
             f"SELECT id FROM {self.log} WHERE {RECOVERED} AND id <= {self.watermark} "
             f"ORDER BY id LIMIT {CHUNK} {self.dialect.skip_locked}"
         )
-        if found:
+        if rows:
             is_any = self.dialect.any_of("id", "bigint")
-            ids = [self.dialect.encode([id_ for (id_,) in found])]
+            ids = [self.dialect.encode([id_ for (id_,) in rows])]
             connection.execute(self._add("0", "count(*)", is_any), ids)
             mark = f"UPDATE {self.log} SET recovery_counted = true WHERE {is_any}"
             connection.execute(mark, ids)
-        return len(found) == CHUNK
+        return len(rows) == CHUNK
 
     def _add(self, number: str, recovered: str, where: str) -> str:
-        """Add numbers of the entries of a condition to the counts."""
+        """Add aggregates of the entries that meet a condition to the counts."""
         hour, stored = _HOUR[self.dialect.name]
         return (
             f"INSERT INTO {self.table} AS counts "

@@ -35,7 +35,7 @@ BATCH = 1000
 """In ids; the widest range that one statement changes."""
 
 TRIES = 5
-"""How often a batch is tried if it conflicts with writers, who lock entries in another order."""
+"""How often a batch is tried if it conflicts with writers, which lock entries in another order."""
 
 PRUNE_LOCK = 0x686F6F6B70
 """The PostgreSQL advisory lock that a process holds while it prunes a batch: "hookp"."""
@@ -50,7 +50,7 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
     "fingerprint": bytes,
     "source": lambda value: None if value is None else Source(value),
 }
-"""How the values of a row are read, unless a driver returns them as they are."""
+"""The conversions of the driver's values by column; other values need none."""
 
 _WITHIN = "id BETWEEN %s AND %s"
 
@@ -98,13 +98,13 @@ class SQLLog:
         write = self._dialect.write
         due = f"retry_at <= %s ORDER BY retry_at LIMIT {limit} {self._dialect.skip_locked}"
         with self._transaction() as connection:
-            found = self._group(connection, due, [write(now)])
+            entries = self._group(connection, due, [write(now)])
             # Entries too old for another retry are retried a last time.
-            later = [(write(next_try(each.received_at, now)), each.id) for each in found]
+            later = [(write(next_try(each.received_at, now)), each.id) for each in entries]
             if later:
                 put_off = f"UPDATE {self._table} SET retry_at = %s WHERE id = %s"
                 connection.execute_many(put_off, later)
-        return found
+        return entries
 
     def prune(
         self, *, before: datetime, parked_before: datetime, bodies_only: bool
@@ -150,14 +150,14 @@ class SQLLog:
 
     def bounds(self) -> tuple[int, int] | None:
         """See `LogReader`."""
-        # Two queries: for both in one SQLite would read the whole table.
+        # Two queries, because SQLite would read the whole table for both in one.
         ends = ", ".join(f"(SELECT {end}(id) FROM {self._table})" for end in ("min", "max"))
         with self._database.reading() as connection:
             ((first, last),) = connection.fetch(f"SELECT {ends}")
         return None if first is None else (first, last)
 
     def reached(self, at: datetime) -> int:
-        """Search the primary key in some two dozen steps.
+        """Search the primary key in about two dozen steps.
 
         Entries are in the order in which they were written: at their arrival or later, but no
         later than `ended_at`. Entries that were written late or retried lead to a lower id.
@@ -166,8 +166,8 @@ class SQLLog:
         sql = f"SELECT received_at, ended_at FROM {self._table} WHERE id >= %s ORDER BY id LIMIT 1"
 
         def written_by(id_: int) -> datetime:
-            found = connection.fetch(sql, [id_])
-            return max(map(_known, found[0])) if found else datetime.max.replace(tzinfo=UTC)
+            rows = connection.fetch(sql, [id_])
+            return max(map(_known, rows[0])) if rows else datetime.max.replace(tzinfo=UTC)
 
         with self._database.reading() as connection:
             return first + bisect_left(range(first, last + 1), at, key=written_by)
@@ -187,7 +187,7 @@ class SQLLog:
             return self._hours.count(connection)
 
     def _is_counted(self) -> bool:
-        """Count what can be counted, and return whether entries are counted at all."""
+        """Count all entries that are final; return whether the tables of the counts are usable."""
         while self.count_hours():
             sleep(PAUSE)
         with self._transaction() as connection:
@@ -196,7 +196,10 @@ class SQLLog:
     def _prune_batch(
         self, change: str, values: Sequence[Any], low: int, high: int
     ) -> tuple[int, datetime | None] | None:
-        """Return the count, and when the oldest entry left was received; None if another prunes."""
+        """Return the number of changed entries, and when the oldest remaining one was received.
+
+        Returns None if another process is pruning.
+        """
         oldest = f"SELECT min(received_at) FROM {self._table} WHERE {_WITHIN}"
         with self._transaction() as connection:
             if self._dialect.name == "postgresql":  # SQLite's transaction holds the whole file
@@ -261,8 +264,8 @@ class SQLLog:
         rows = f"SELECT {_ALL} FROM {self._table} WHERE {is_any}"
         # If all of them have been deleted in between, that is not the end of the log.
         while ids := within_size(map(tuple, connection.fetch(sizes, values))):
-            found = map(_logged, connection.fetch(rows, [self._dialect.encode(ids)]))
-            if by_id := {each.id: each for each in found}:
+            entries = map(_logged, connection.fetch(rows, [self._dialect.encode(ids)]))
+            if by_id := {each.id: each for each in entries}:
                 return [by_id[id_] for id_ in ids if id_ in by_id]
         return []
 
@@ -278,7 +281,7 @@ class SQLLog:
 
 
 def _retried(work: Callable[[], T]) -> T:
-    """Do the work, again if it conflicts with a writer."""
+    """Call `work`, and call it again if it conflicts with a writer."""
     for _ in range(TRIES - 1):
         with suppress(Conflict):
             return work()

@@ -1,4 +1,4 @@
-"""Counts the log's entries by time of arrival: the hourly counts, and the entries they lack.
+"""Counts the log's entries by time of arrival: the hourly counts, and the entries not in them.
 
 One statement reads both, so that each entry counts once while a receiver moves entries from one to
 the other.
@@ -17,7 +17,7 @@ from hookrow.stores.sql.dialects import Dialect
 from hookrow.stores.sql.hours import HOUR, KEYS, RECOVERED, Hours
 
 MOST_RECOVERED = 10_000
-"""The most recovered entries that are read because the hourly counts lack them.
+"""The largest number of recovered entries not in the hourly counts that are read.
 
 If PostgreSQL expected many more, it would compile the statement, which takes longer than to run it.
 """
@@ -76,7 +76,7 @@ def _of_hours(hours: Hours, length: int) -> str:
 def _newest(hours: Hours, length: int, after: str, *others: str) -> str:
     """Count the newest entries after an id, and add other counts.
 
-    The last column is when the oldest of them was written, if there may be others before it.
+    The last column is the time at which the oldest of them was written, if there may be older ones.
     """
     most = log.MOST_COUNTED
     figures = f"count(*), count(*) FILTER (WHERE {_HAS_RECOVERED})"

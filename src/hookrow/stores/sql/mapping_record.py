@@ -55,7 +55,7 @@ def record_mapping(database: Database, schema: Schema) -> None:
 
 
 def mapping_difference(database: Database, schema: Schema) -> str | None:
-    """Return a sentence that says how the mapping differs from the record; None if it does not.
+    """Return a sentence that describes how the mapping differs from the record, or None.
 
     Raises a `StoreError`.
     """
@@ -70,12 +70,12 @@ def mapped_tables(
     connection: Connection, database: Database, schema: Schema
 ) -> Mapping[str, str] | None:
     """Return the database's own name of each role's table; None if one does not exist."""
-    found = {
+    names = {
         role: own_name(connection, database.dialect, each.table)
         for role, each in schema.roles.items()
     }
-    named = {role: table for role, table in found.items() if table is not None}
-    return named if len(named) == len(found) else None
+    named = {role: table for role, table in names.items() if table is not None}
+    return named if len(named) == len(names) else None
 
 
 def _recorded_tables(

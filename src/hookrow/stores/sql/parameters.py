@@ -1,4 +1,4 @@
-"""The parameters of SQL text: their placeholders, and their values as each database takes them.
+"""The parameters of SQL text: their placeholders, and their values in the form for each database.
 
 SQL text has `%s` for each parameter and `%%` for a percent sign.
 """
@@ -58,7 +58,7 @@ class Parameters(ABC):
     def encode_entries(self, entries: Sequence[LogEntry]) -> Sequence[Any]:
         """Return the parameters of `log_insert`: all entries', or a tuple for each entry."""
 
-    def write(self, value: Any) -> Any:  # noqa: ANN401 - any type that a driver takes
+    def write(self, value: Any) -> Any:  # noqa: ANN401 - any type that a driver accepts
         """Return a value as a single parameter."""
         return value.value if isinstance(value, Enum) else value
 

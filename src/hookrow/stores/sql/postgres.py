@@ -63,8 +63,8 @@ class Session(Connection):
         finalize(connection, self.socket.close)
         pid = connection.info.backend_pid  # behind a pooler, not the server's own
         with watchdog.watch_socket(self.socket):
-            found = connection.execute(f"{_LIMITS} WHERE pg_backend_pid() = {pid}")
-        self.autocommits = found.fetchone() is not None
+            result = connection.execute(f"{_LIMITS} WHERE pg_backend_pid() = {pid}")
+        self.autocommits = result.fetchone() is not None
         if self.autocommits:
             connection.prepare_threshold = PREPARED_AFTER
         self._poll = select.poll()

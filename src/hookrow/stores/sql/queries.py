@@ -151,10 +151,10 @@ class Queries:
         The result has subscribers (id, email), dispatches (owner, the owner's email, message id,
         id, list), and subscriptions of owners (subscriber, list), all in the columns of dispatches.
         """
-        found = [self._find_subscribers(), self._find_dispatches()]
+        selects = [self._find_subscribers(), self._find_dispatches()]
         if self.finds_subscriptions:
-            found.append(self._find_subscriptions())
-        return " UNION ALL ".join(found)
+            selects.append(self._find_subscriptions())
+        return " UNION ALL ".join(selects)
 
     def _find_subscribers(self) -> str:
         is_any = self.email_is_any(self.schema.subscribers.fold)

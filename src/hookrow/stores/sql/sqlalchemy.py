@@ -169,7 +169,7 @@ def _begin(connection: EngineConnection, limits: str = _LIMITS) -> None:
     """
     if connection.dialect.driver == "psycopg":
         # The driver then sends no BEGIN of its own, which would be another round trip. It still
-        # ends our transaction, because it asks the server; psycopg2, for example, would not.
+        # ends our transaction, because it checks the server's state; psycopg2, for one, would not.
         connection.execution_options(isolation_level="AUTOCOMMIT")
         connection.exec_driver_sql(f"BEGIN; {limits}")
     elif connection.dialect.name == "postgresql":

@@ -119,10 +119,10 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
         is no remedy: SQLite would apply the old file's write-ahead log to the new file.
         """
         try:
-            found = os.stat(self.file)  # noqa: PTH116 - half as long as a Path's
+            status = os.stat(self.file)  # noqa: PTH116 - half as long as a Path's
         except FileNotFoundError:
-            found = None
-        if self._opened and not (found and samestat(found, self._opened)):
+            status = None
+        if self._opened and not (status and samestat(status, self._opened)):
             raise Unavailable(
                 f"The file {self.name} was moved, removed or replaced while it was open. Restart "
                 "hookrow, or move the file back."

@@ -41,7 +41,7 @@ class SQLReading:
     _queries: Queries
 
     def find(self, lookup: LookupKeys) -> Rows:
-        """Find every row that the group mentions."""
+        """Find every row whose key the group contains."""
         subscribers: defaultdict[str, list[Subscriber]] = defaultdict(list)
         sent: defaultdict[str, list[Dispatch]] = defaultdict(list)
         subscriptions: set[tuple[Key, Key]] = set()
@@ -75,13 +75,13 @@ class SQLReading:
         queries = self._queries
         if queries.pairs is None:
             return set()
-        wanted = set(pairs(lookup, subscribers, dispatches))
+        keys = set(pairs(lookup, subscribers, dispatches))
         if queries.finds_subscriptions:
-            wanted -= _of_owners(lookup, dispatches)
-        if not wanted:
+            keys -= _of_owners(lookup, dispatches)
+        if not keys:
             return set()
-        found = self._fetch_keyed(Suppressible.SUBSCRIPTION, queries.pairs, wanted)
-        return {(list_, person) for list_, person in found}
+        rows = self._fetch_keyed(Suppressible.SUBSCRIPTION, queries.pairs, keys)
+        return {(list_, person) for list_, person in rows}
 
     def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
         """Read the columns that notifications set."""
@@ -110,19 +110,19 @@ class SQLReading:
             message_ids.append(set(map(itemgetter(0), lookup.changed)))
         if queries.has_uuids:
             message_ids = [message_ids_as_stored(each) for each in message_ids]
-        found = self._connection.fetch(queries.find, [encode(emails), *map(encode, message_ids)])
+        rows = self._connection.fetch(queries.find, [encode(emails), *map(encode, message_ids)])
         return (
-            converted(found, queries.conversions.found) if queries.conversions.are_needed else found
+            converted(rows, queries.conversions.found) if queries.conversions.are_needed else rows
         )
 
     def _fetch_keyed(self, kind: Suppressible, sql: str, keys: Collection[Any]) -> Sequence[Any]:
         """Return the rows of these keys; on SQLite one by one, because JSON cannot hold bytes."""
         parameters, fetch = self.keys(kind, keys), self._connection.fetch
         if self._queries.dialect.takes_rows:
-            found = fetch(sql, parameters)
+            rows = fetch(sql, parameters)
         else:
-            found = [each for row in parameters for each in fetch(sql, row)]
-        return converted(found, self._queries.conversions.state.get(kind, {}))
+            rows = [each for row in parameters for each in fetch(sql, row)]
+        return converted(rows, self._queries.conversions.state.get(kind, {}))
 
     def keys(self, kind: Suppressible, keys: Collection[Any]) -> Sequence[Any]:
         """Return the parameters of a statement by keys."""

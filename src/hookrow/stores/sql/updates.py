@@ -26,7 +26,7 @@ _DATE = {"row_key": "text", "new_suppression_changed_at": _AWARE}
 """The parameters that date a change beside the log, and their types."""
 
 _RETURNING = {"UPDATE": " RETURNING 1", "INSERT": f" RETURNING {', '.join(change_dates.COLUMNS)}"}
-"""What each part of a statement returns. An INSERT that others follow inserts dates."""
+"""The result of each part of a statement. An INSERT that other parts follow inserts dates."""
 
 
 class Statement:

@@ -61,9 +61,9 @@ def missing_file(database: Database) -> str | None:
 
 def backend(url: str) -> str:
     """Return "postgresql" or "sqlite". Raises `ConfigurationError` for any other URL."""
-    scheme, found, _ = url.partition("://")
+    scheme, separator, _ = url.partition("://")
     name, _, driver = scheme.lower().partition("+")
-    if not found or not name.isalnum():
+    if not separator or not name.isalnum():
         raise ConfigurationError(NOT_A_URL)
     if name not in _DATABASES:
         raise ConfigurationError(NOT_ON.format(name))

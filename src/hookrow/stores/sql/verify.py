@@ -64,12 +64,12 @@ def verify(database: Database, schema: Schema) -> Queries:
     with limited_to(STATEMENT_TIMEOUT), database.reading() as connection:
         _check_version(connection, dialect)
         catalogue = _Catalogue(connection, dialect, schema)
-        found = {name: catalogue.columns(name) for name in schema.roles}
+        tables = {name: catalogue.columns(name) for name in schema.roles}
         catalogue.check_own_tables()
-        for mistake in mistakes(schema, found):
+        for mistake in mistakes(schema, tables):
             raise SchemaMismatch(mistake)
         single_statement = dialect.single_statement_write and catalogue.are_apart()
-        queries = Queries(schema, found, dialect, single_statement=single_statement)
+        queries = Queries(schema, tables, dialect, single_statement=single_statement)
         queries.warning = encoding_fault(connection, dialect)
         if dialect.takes_rows:
             _plan(connection, queries)
@@ -98,11 +98,11 @@ def _plan(connection: Connection, queries: Queries) -> None:
             try:
                 connection.fetch(f"EXPLAIN {sql}", nothing)
             except Exception as error:
-                if not isinstance(meant := store_error(error), SchemaChanged | Rejected):
+                if not isinstance(cause := store_error(error), SchemaChanged | Rejected):
                     raise
-                meant.__cause__ = error
+                cause.__cause__ = error
                 raise SchemaMismatch(
-                    f"The rows of {table!r} cannot be locked and changed: {message(meant)}"
+                    f"The rows of {table!r} cannot be locked and changed: {message(cause)}"
                 ) from error
 
 
@@ -164,25 +164,25 @@ class _Catalogue:
         self._has_users = dialect.name == "postgresql"
 
     def columns(self, name: str) -> Columns:
-        """Return the columns of a role's table, once they are known to suit the role."""
+        """Verify the table of a role; return its columns."""
         role, named = self._schema.roles[name], self._schema.columns(name)
-        found = self._existing(name, role.table)
+        columns = self._existing(name, role.table)
         used = {*named.values(), *role.where}
         for column in (*named.values(), *role.where):
-            if column not in found:
+            if column not in columns:
                 raise SchemaMismatch(
-                    f"The table {role.table!r} has no column {column!r}.{nearest(column, found)}"
+                    f"The table {role.table!r} has no column {column!r}.{nearest(column, columns)}"
                 )
         written = {theirs for ours, theirs in named.items() if ours in WRITTEN}
         needed = {("SELECT", each) for each in used} | {("UPDATE", each) for each in written}
-        if lacking := {right for right, each in needed if right in found[each].denied}:
+        if lacking := {right for right, each in needed if right in columns[each].denied}:
             raise denied_error(self._connection, self._dialect, role.table, lacking)
         if written and not self._is_updatable(role.table, written):
             raise SchemaMismatch(
                 f"No row of {role.table!r} can be changed, because of a view or a rule: name the "
                 "table behind it."
             )
-        return found
+        return columns
 
     def check_own_tables(self) -> None:
         """Check the log, and the dates of changes if a role needs them."""
@@ -199,10 +199,10 @@ class _Catalogue:
         hint = f"Create it like {own.name} in the output of `hookrow db sql`."
         if self._schema.log == _LOG.name:
             hint = "Run: hookrow db upgrade. If your own migrations create it: run those."
-        found = self._existing_own(table, own, hint)
-        if missing := [each for each in own.columns if each not in found]:
+        columns = self._existing_own(table, own, hint)
+        if missing := [each for each in own.columns if each not in columns]:
             raise SchemaMismatch(f"The table {table!r} lacks {', '.join(missing)}. {hint}")
-        for mistake in own.mistakes(table, found):
+        for mistake in own.mistakes(table, columns):
             raise SchemaMismatch(f"{mistake} {hint}")
         if not is_unique(self._connection, self._dialect, table, *own.key):
             key = " and ".join(map(repr, own.key))
@@ -235,17 +235,17 @@ class _Catalogue:
     def _check_privileges(self, table: str) -> None:
         named = regclass(self._dialect, table)
         sql = "SELECT p FROM unnest(%s::text[]) AS p WHERE NOT has_table_privilege(%s, p)"
-        wanted = self._dialect.encode(["SELECT", "INSERT", "UPDATE"])
-        if lacking := self._connection.fetch(sql, [wanted, named]):
+        needed = self._dialect.encode(["SELECT", "INSERT", "UPDATE"])
+        if lacking := self._connection.fetch(sql, [needed, named]):
             privileges = {privilege for (privilege,) in lacking}
             raise denied_error(self._connection, self._dialect, table, privileges)
 
     def _check_usage(self, kind: str, unusable: str, name: str) -> None:
         """Check the privilege USAGE. The query `unusable` returns the name if it is missing."""
-        for found, user in self._connection.fetch(unusable, [name]):
+        for object_, user in self._connection.fetch(unusable, [name]):
             raise SchemaMismatch(
-                f"permission denied for {kind} {found}: "
-                f"GRANT USAGE ON {kind.upper()} {found} TO {user}"
+                f"permission denied for {kind} {object_}: "
+                f"GRANT USAGE ON {kind.upper()} {object_} TO {user}"
             )
 
     def _existing(self, name: str, table: str) -> Columns:
