@@ -1,4 +1,4 @@
-"""A model of provider and host, independent of hookrow: payloads, and the final rows and log."""
+"""A model of the provider and the host, independent of hookrow: payloads, final rows and log."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 NOW = datetime.now(UTC)
 
 BEFORE = NOW - timedelta(days=1)
-"""When the events happened: so many seconds after this."""
+"""The time of second 0 of all events."""
 
 Payload: TypeAlias = Mapping[str, Any]
 
@@ -49,10 +49,10 @@ LATE = {
         "subscriptions": [_subscription(2, 3)],
     },
 }
-"""The rows that the host inserts later, by the message that arrives before them."""
+"""The rows that the host inserts late, by the message whose notifications may arrive earlier."""
 
-# A change that names a dispatch which is not there yet is recorded without it, for good.
-# Only Cyd's may do so: as there is no Cyd either, all of it waits.
+# A change for a message whose dispatch does not exist yet is recorded without the dispatch, and
+# not retried. Only Cyd's changes have such a message: they are parked, because Cyd does not exist.
 CHANGED = ["m-ada", "m-ada", "m-ada-2", "m-bea", "m-alone", "m-nowhere"]
 MESSAGES = [*CHANGED, *LATE]
 KNOWN = ["ada@example.com", "ADA@example.com", "bea@example.com", "nobody@example.com"]
@@ -65,10 +65,10 @@ TIMES = {
     "Bounce": "BouncedAt",
     "SubscriptionChange": "ChangedAt",
 }
-"""The field with the time of an event, by its type."""
+"""The field with the time of an event, by record type."""
 
 Draft: TypeAlias = tuple[str, str, str, str | None]
-"""Type, recipient, message and reason: all but the time."""
+"""Record type, recipient, message id and reason: everything except the time."""
 
 
 def _drafts(
@@ -81,26 +81,26 @@ def _drafts(
 
 
 def _payload(draft: Draft, second: int) -> Payload:
-    """Return an event or a change; all deliveries of one message are of the same second."""
+    """Return a payload; all deliveries of one message have the same time."""
     kind, recipient, message_id, reason = draft
     if kind == "Delivery":
         second = MESSAGES.index(message_id)
     at = (BEFORE + timedelta(seconds=second)).isoformat()
-    told = {"RecordType": kind, "Recipient": recipient, "MessageID": message_id, TIMES[kind]: at}
+    payload = {"RecordType": kind, "Recipient": recipient, "MessageID": message_id, TIMES[kind]: at}
     if kind != "SubscriptionChange":
-        return told
-    return {**told, "SuppressSending": reason is not None, "SuppressionReason": reason}
+        return payload
+    return {**payload, "SuppressSending": reason is not None, "SuppressionReason": reason}
 
 
 def _deck(drafts: Sequence[Draft], seconds: Sequence[int]) -> Sequence[Payload]:
-    """Return three of each; no two are of the same second, except deliveries."""
+    """Return three copies of each payload; apart from deliveries, no two have the same time."""
     return [_payload(*each) for each in zip(drafts, seconds, strict=False)] * 3
 
 
 drafts = st.one_of(
     _drafts("Delivery", [*KNOWN, CYD], MESSAGES),
     _drafts("Open", [*KNOWN, CYD], MESSAGES),
-    # Half of what arrives is about the same rows.
+    # Half of the notifications concern the same rows.
     _drafts("Open", KNOWN[:1], ["m-ada", "m-late"]),
     _drafts("SubscriptionChange", KNOWN[:2], CHANGED[:3], REASONS),
     _drafts("SubscriptionChange", KNOWN, CHANGED, REASONS),
@@ -115,7 +115,7 @@ decks = st.builds(
 
 
 class Model:
-    """The rows and the log as they have to be: one notification at a time, by the plain rules."""
+    """The expected rows and log: applies the rules to one notification at a time."""
 
     def __init__(self, *parts: Mapping[str, Sequence[Row]]) -> None:
         self.rows: Rows = {name: [] for name in COLUMNS}
@@ -150,13 +150,13 @@ class Model:
         return "recorded"
 
     def keep(self, payload: Payload, outcome: str, times: Sequence[datetime] = ()) -> None:
-        """Note in the log the outcome of a notification that arrived at these times."""
+        """Log the outcome of a notification that arrived at these times."""
         entry = self.log.setdefault(body_of(payload), {"first_outcome": outcome, "times": []})
         entry["payload"], entry["outcome"] = payload, outcome
         entry["times"] += times
 
     def sweep(self, *message_ids: str) -> int:
-        """Record what is parked and can be recorded now, of all messages or of these."""
+        """Record the parked notifications, of all messages or of these, whose rows exist now."""
         swept = 0
         for entry in self.log.values():
             payload = entry["payload"]
@@ -186,8 +186,8 @@ class Model:
             for body, entry in self.log.items()
         }
 
-    def _one(self, name: str, **wanted: object) -> dict[str, Any] | None:
-        return next((row for row in self.rows[name] if wanted.items() <= row.items()), None)
+    def _one(self, name: str, **conditions: object) -> dict[str, Any] | None:
+        return next((row for row in self.rows[name] if conditions.items() <= row.items()), None)
 
 
 def happened(payload: Payload) -> datetime:

@@ -1,9 +1,9 @@
-"""The admin in a real browser: its pages, forms and actions, on the example's project."""
+"""The admin in a real browser: its pages, forms and actions, in the example project."""
 
 from datetime import UTC, datetime
 from pathlib import Path
 
-from look import Look, chromium
+from browser import Visitor, chromium
 
 from django_project.manage import Manage
 from hookrow import testing
@@ -15,11 +15,11 @@ from hookrow.django.tables.models import Dispatch, Subscriber
 User.objects.create_superuser("root", password="of-the-tests")
 Dispatch.objects.create(subscriber=Subscriber.objects.create(email={ADA!r}))
 """
-"""A user, and a dispatch that the provider has not given an id yet."""
+"""A user, and a dispatch without a message id."""
 
 
-class Admin(Look):
-    """The admin's pages as a user sees and uses them."""
+class Admin(Visitor):
+    """A visitor of the admin's pages."""
 
     def type(self, **fields: str) -> None:
         """Fill in fields, and submit their form."""
@@ -28,9 +28,9 @@ class Admin(Look):
         self.page.press(f"[name={name}]", "Enter")
 
     def act(self, row: str, action: str) -> None:
-        """Select the row that has the text, choose the action, and go."""
-        found = self.page.locator("#result_list tbody tr", has_text=row)
-        found.locator("input.action-select").check()
+        """Select the row that contains the text, and run the action."""
+        selected = self.page.locator("#result_list tbody tr", has_text=row)
+        selected.locator("input.action-select").check()
         self.page.select_option("select[name=action]", action)
         self.page.click("button[name=index]")
 
@@ -69,4 +69,4 @@ def test_replay_and_suppression(tmp_path: Path) -> None:
         admin.open("hookrow/notification/")
         admin.page.click("#result_list tbody tr:first-child th a")
         assert admin.shows('"ChangedBy": "root"')
-        admin.excuse("404")  # it has no icon
+        admin.ignore("404")  # it has no icon

@@ -1,4 +1,4 @@
-"""The container and the systemd unit, running, and what systemd says of the unit."""
+"""The container and the systemd unit run, and systemd finds no fault in the unit."""
 
 import platform
 import re
@@ -38,7 +38,7 @@ QUICK = [
     "--dpkgopt=force-unsafe-io",
     *(f"--dpkgopt=path-exclude=/usr/share/{unread}/*" for unread in ("doc", "locale", "man")),
 ]
-"""Options of mmdebstrap for a system that is thrown away."""
+"""Options of mmdebstrap for a temporary system."""
 
 LIMITS = ("--ulimit=nofile=1024:4096", "--ulimit=nproc=1000:1000")
 """podman's own limits need capabilities that root may lack here."""
@@ -62,7 +62,7 @@ class Podman:
         return _output(*self._podman, *arguments)
 
     def shell(self, commands: str) -> None:
-        """Run commands in a shell, in which `podman` is this one."""
+        """Run commands in a shell in which `podman` has these options."""
         _output("bash", "-ec", f'podman() {{ {shlex.join(self._podman)} "$@"; }}\n{commands}')
 
     @contextmanager
@@ -156,7 +156,7 @@ def test_the_container(podman: Podman, postgres: Databases, postgres_url: str) -
 
 
 def test_the_unit(podman: Podman, postgres: Databases, empty_postgres_url: str) -> None:
-    """Set up as the page says, it starts, restarts, reloads its secrets, and survives a kill."""
+    """Set up as the page describes, it starts, restarts, reloads secrets, and survives a kill."""
     database = empty_postgres_url.replace(str(postgres.folder), "/srv/postgres")
     with podman.running(
         *("--systemd=always", "--privileged", "--network=none", "--user=0:0"),

@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 import psycopg
-from traffic import NEW_YEAR, Load, Note, fill
+from traffic import NEW_YEAR, Load, Posting, fill
 
 from command import Command
 from engines import opened
@@ -19,33 +19,33 @@ from postgres import Databases
 from wire import Connection, eventually, get, request
 
 
-def test_a_row_is_held(postgres: Databases, postgres_url: str, tmp_path: Path) -> None:
-    """The 63 others of its group are recorded; it is answered 503 and recorded by a later sweep."""
+def test_one_locked_row_in_a_group(postgres: Databases, postgres_url: str, tmp_path: Path) -> None:
+    """The other 63 notifications are recorded; this one gets a 503, and a sweep records it."""
     load, command = Load(postgres_url, pause=0.02), Command(tmp_path)
-    before, *group = [Note(row, "opening", NEW_YEAR) for row in range(1000, 1065)]
-    fill(postgres_url, [note.row for note in (before, *group)])
-    counting = (  # those that are not of the load
+    before, *group = [Posting(row, "opening", NEW_YEAR) for row in range(1000, 1065)]
+    fill(postgres_url, [posting.row for posting in (before, *group)])
+    count_outcomes = (  # without the notifications of the load
         "SELECT outcome, count(*) FROM hookrow_notifications "
         "WHERE length(message_id) > 4 GROUP BY outcome"
     )
 
     def outcomes() -> dict[str, int]:
-        return dict(postgres.execute(counting, url=postgres_url))
+        return dict(postgres.execute(count_outcomes, url=postgres_url))
 
     with (
         command.serving("--database-url", postgres_url) as serving,
         load.on(serving.port),
-        _holding(postgres_url, group[0]),
+        _locked(postgres_url, group[0]),
         ExitStack() as stack,
     ):
         first, *connections = [
             stack.enter_context(Connection(serving.port)) for _ in (before, *group)
         ]
-        with _holding(postgres_url, before):  # while the server waits for this row, a group gathers
+        with _locked(postgres_url, before):  # while the server waits for this row, a group forms
             first.send(request(before.body))
             postgres.wait_for_a_lock(postgres_url)
-            for connection, note in zip(connections, group, strict=True):
-                connection.send(request(note.body))
+            for connection, posting in zip(connections, group, strict=True):
+                connection.send(request(posting.body))
             time.sleep(0.5)
         answers = [connection.answer().status for connection in connections]
         assert answers == [503] + [200] * 63
@@ -54,7 +54,7 @@ def test_a_row_is_held(postgres: Databases, postgres_url: str, tmp_path: Path) -
     with _swept(command, postgres, postgres_url):
         eventually(lambda: outcomes() == {"recorded": 65})
     load.check(200, 503)
-    print(f"a group of 64, one row held: 63 times 200, once 503; beside it {load}")
+    print(f"one locked row in a group of 64: 63 responses of 200, one of 503; other load: {load}")
 
 
 @contextmanager
@@ -67,27 +67,25 @@ def _swept(command: Command, postgres: Databases, url: str) -> Iterator[None]:
 
 
 @contextmanager
-def _holding(url: str, note: Note) -> Iterator[None]:
+def _locked(url: str, posting: Posting) -> Iterator[None]:
     """Lock the dispatch of a notification in another transaction."""
     with psycopg.connect(url) as host:
-        host.execute("SELECT FROM hookrow_dispatches WHERE id = %s FOR UPDATE", [note.row])
+        host.execute("SELECT FROM hookrow_dispatches WHERE id = %s FOR UPDATE", [posting.row])
         yield
 
 
-def test_rows_are_taken_in_the_opposite_order(
-    postgres: Databases, postgres_url: str, tmp_path: Path
-) -> None:
-    """The host's transactions deadlock with hookrow's, which are run again."""
+def test_deadlocks(postgres: Databases, postgres_url: str, tmp_path: Path) -> None:
+    """The host locks rows in the opposite order; hookrow retries deadlocked transactions."""
     load, command, over = Load(postgres_url, rows=2), Command(tmp_path), Event()
 
     def host() -> None:
-        """Lock all rows one by one, the last one first."""
-        take = "SELECT FROM hookrow_dispatches WHERE id = %s FOR UPDATE"
+        """Lock all rows one by one, last row first."""
+        lock = "SELECT FROM hookrow_dispatches WHERE id = %s FOR UPDATE"
         with psycopg.connect(postgres_url) as connection:
             while not over.wait(0.2):
                 with suppress(psycopg.errors.DeadlockDetected), connection.transaction():
                     for row in range(32, 0, -1):
-                        connection.execute(take, [row])
+                        connection.execute(lock, [row])
                         time.sleep(0.002)
 
     def deadlocks() -> int:
@@ -109,8 +107,8 @@ def test_rows_are_taken_in_the_opposite_order(
     assert load.unposted() == []
 
 
-def test_two_servers_at_the_same_50_rows(database_url: str, tmp_path: Path) -> None:
-    """The rows end as if the notifications arrived one by one: no error, no lost update."""
+def test_two_servers_write_the_same_rows(database_url: str, tmp_path: Path) -> None:
+    """There is no error and no lost update: the rows are the result of some serial order."""
     load, command = Load(database_url, rows=50, shared=True), Command(tmp_path)
     with (
         command.serving("--database-url", database_url) as one,
@@ -124,8 +122,8 @@ def test_two_servers_at_the_same_50_rows(database_url: str, tmp_path: Path) -> N
     print(load)
 
 
-def test_several_upgrade_at_once(empty_database_url: str) -> None:
-    """Workers that start together all succeed, even if one holds the lock for long."""
+def test_concurrent_upgrades(empty_database_url: str) -> None:
+    """All upgrades that start together succeed, even if another client holds the lock for long."""
     with ThreadPoolExecutor() as threads, ExitStack() as stack:
         engines = [stack.enter_context(opened(empty_database_url)) for _ in range(3)]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from look import Look, chromium
+from browser import Visitor, chromium
 from playwright.sync_api import Browser
 from sqlalchemy import delete, insert, select
 from starlette.applications import Starlette
@@ -119,12 +119,12 @@ def mount(sqlite_url: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def site(browser: Browser, mount: str) -> Iterator[Look]:
-    with Look.at(browser, mount, **DESK, **LOGIN) as look:
-        yield look
+def site(browser: Browser, mount: str) -> Iterator[Visitor]:
+    with Visitor.at(browser, mount, **DESK, **LOGIN) as visitor:
+        yield visitor
 
 
-def receive(site: Look, payload: Any) -> int:  # noqa: ANN401 - any JSON
+def receive(site: Visitor, payload: Any) -> int:  # noqa: ANN401 - any JSON
     """Post a notification to the receiver beside the dashboard; return the status."""
     url = site.mount.replace("/dashboard/", ENDPOINT)
     return testing.post(url, payload, secret=SECRET)[0]
@@ -136,23 +136,23 @@ def test_pages_are_accessible_and_fit_the_window(
 ) -> None:
     """Pages have no serious accessibility faults, light and dark, also with hostile content."""
     for pages in (PAGES, HARMLESS):
-        with Look.at(browser, mount, **options, **LOGIN) as look:
+        with Visitor.at(browser, mount, **options, **LOGIN) as visitor:
             for page, place in pages.items():
-                look.open(place)
-                look.page.locator("h1").wait_for()
-                assert not look.overflows(), page
-                assert not look.violations(), page
+                visitor.open(place)
+                visitor.page.locator("h1").wait_for()
+                assert not visitor.overflows(), page
+                assert not visitor.violations(), page
                 if pages is PAGES:
-                    look.shoot(f"{page}-{window}")
-            look.excuse("400")  # the mistake
+                    visitor.take_screenshot(f"{page}-{window}")
+            visitor.ignore("400")  # the invalid request
         hostile = dict.fromkeys(("RecordType", "MessageID", "Recipient"), HOSTILE)
         keep(sqlite_url, (hostile, datetime.now(UTC)))
 
 
-def test_charts_show_the_figures_of_the_log(site: Look, sqlite_url: str) -> None:
+def test_charts_show_the_figures_of_the_log(site: Visitor, sqlite_url: str) -> None:
     """The tables have the counts of the log, the charts and legends those of the tables."""
     site.open("?period=day")
-    assert site.draws() == [True, True]
+    assert site.drawn_charts() == [True, True]
     since = site.page.locator("table[data-chart=type] time").first.get_attribute("datetime")
     with closing(SQLStore(sqlite_url)) as store:
         assert store.log is not None
@@ -168,7 +168,7 @@ def test_charts_show_the_figures_of_the_log(site: Look, sqlite_url: str) -> None
             assert f"{name} {count}" in legend.replace("\n", " ")
 
 
-def test_the_keyboard_reaches_everything(site: Look) -> None:
+def test_the_keyboard_reaches_everything(site: Visitor) -> None:
     """The skip link, links and forms work without a mouse; a replay shows its result."""
     site.open("notifications")
     press = site.page.keyboard.press
@@ -194,7 +194,7 @@ def test_the_keyboard_reaches_everything(site: Look) -> None:
         site.page.locator(".notice", has_text=result).wait_for()
 
 
-def test_new_notifications_appear_without_a_reload(site: Look, sqlite_url: str) -> None:
+def test_new_notifications_appear_without_a_reload(site: Visitor, sqlite_url: str) -> None:
     """New rows are escaped and in order of their ids, and stop if the user turns them off."""
     is_late = own_tables.notifications.c.id == 121
     with opened(sqlite_url) as engine, engine.begin() as database:
@@ -220,7 +220,7 @@ def test_new_notifications_appear_without_a_reload(site: Look, sqlite_url: str) 
     assert numbers.all_inner_texts()[0] == "123"
 
 
-def test_the_overview_refreshes_itself(site: Look) -> None:
+def test_the_overview_refreshes_itself(site: Visitor) -> None:
     """The focus and opened tables stay, nothing is announced, and a failed refresh is reported."""
     site.page.clock.install()
     site.open("")
@@ -237,7 +237,7 @@ def test_the_overview_refreshes_itself(site: Look) -> None:
 
     eventually(counted)
     assert f"Delivery {before + 1:,}" in site.page.locator(".legend").first.inner_text()
-    assert site.draws() == [True, True]
+    assert site.drawn_charts() == [True, True]
     assert site.page.locator("details[open]").count() == 1
     assert summary.evaluate("each => each === document.activeElement")
     assert site.page.locator("svg.bar").first.is_visible()
@@ -249,23 +249,23 @@ def test_the_overview_refreshes_itself(site: Look) -> None:
     site.page.unroute_all()
     site.page.clock.run_for(5100)
     site.page.locator("#stale").wait_for(state="hidden")
-    site.excuse("503")
+    site.ignore("503")
 
 
 def test_without_javascript(browser: Browser, mount: str) -> None:
     """Without JavaScript, there are tables and links instead of charts and live updates."""
-    with Look.at(browser, mount, java_script_enabled=False, **DESK, **LOGIN) as look:
-        look.open("")
-        assert look.page.locator("table[data-chart]").count() == 2
-        assert look.page.locator("table[data-chart=type]").is_visible()
-        look.open("notifications")
-        look.page.get_by_role("link", name="Reload").click()
-        look.page.get_by_role("link", name="Older").click()
-        look.page.get_by_role("link", name="Newer", exact=True).click()
-        assert look.page.locator("#rows tr").count() == 50
-        look.page.get_by_label("Outcome").select_option("dispatch not found")
-        look.page.get_by_role("button", name="Filter").click()
-        assert look.page.locator("#rows tr", has_text=EARLY).count() == 1
+    with Visitor.at(browser, mount, java_script_enabled=False, **DESK, **LOGIN) as visitor:
+        visitor.open("")
+        assert visitor.page.locator("table[data-chart]").count() == 2
+        assert visitor.page.locator("table[data-chart=type]").is_visible()
+        visitor.open("notifications")
+        visitor.page.get_by_role("link", name="Reload").click()
+        visitor.page.get_by_role("link", name="Older").click()
+        visitor.page.get_by_role("link", name="Newer", exact=True).click()
+        assert visitor.page.locator("#rows tr").count() == 50
+        visitor.page.get_by_label("Outcome").select_option("dispatch not found")
+        visitor.page.get_by_role("button", name="Filter").click()
+        assert visitor.page.locator("#rows tr", has_text=EARLY).count() == 1
 
 
 def test_sign_in_with_the_token_of_serve(browser: Browser, tmp_path: Path, sqlite_url: str) -> None:
@@ -275,18 +275,18 @@ def test_sign_in_with_the_token_of_serve(browser: Browser, tmp_path: Path, sqlit
     with Command(tmp_path).serving_at_terminal(*options) as serving:
         mount = f"http://127.0.0.1:{serving.port}/mail/dashboard/"
         for window in (DESK, PHONE):
-            with Look.at(browser, mount, **window) as look:
-                look.open("notifications")
-                assert look.shows("Sign in to the dashboard")
-                assert not look.overflows()
-                assert not look.violations()
-                look.excuse("401")
-                look.page.goto(serving.dashboard_address)
-                look.page.locator("h1", has_text="Overview").wait_for()
-                assert look.page.url == mount
-                assert look.page.evaluate("document.referrer") == ""
-                look.open(f"subscriber?email={ADA}")
-                look.page.get_by_label("Reason").fill("asked by letter")
-                look.page.get_by_role("button").click()
-                look.page.locator(".notice").wait_for()
-                assert look.shows("asked by letter")
+            with Visitor.at(browser, mount, **window) as visitor:
+                visitor.open("notifications")
+                assert visitor.shows("Sign in to the dashboard")
+                assert not visitor.overflows()
+                assert not visitor.violations()
+                visitor.ignore("401")
+                visitor.page.goto(serving.dashboard_address)
+                visitor.page.locator("h1", has_text="Overview").wait_for()
+                assert visitor.page.url == mount
+                assert visitor.page.evaluate("document.referrer") == ""
+                visitor.open(f"subscriber?email={ADA}")
+                visitor.page.get_by_label("Reason").fill("asked by letter")
+                visitor.page.get_by_role("button").click()
+                visitor.page.locator(".notice").wait_for()
+                assert visitor.shows("asked by letter")

@@ -37,12 +37,12 @@ def in_time() -> Iterator[None]:
 
 
 def status(body: object = DELIVERY) -> int:
-    """Post a notification, Ada's delivery if no other is given; return the status."""
+    """Post a notification, by default Ada's delivery; return the status."""
     with in_time():
         return int(post(body).status_code)
 
 
-def is_well() -> bool:
+def is_healthy() -> bool:
     """Wait until notifications are recorded again."""
     eventually(lambda: status() == 200)
     return True
@@ -58,7 +58,7 @@ def backend(alias: str) -> int:
 
 @contextmanager
 def stopped(pid: int) -> Iterator[None]:
-    """Stop a process during the block, but for no more than 30 s, lest a failing test hang."""
+    """Stop a process during the block, but for at most 30 s, so that a failing test cannot hang."""
     timer = Timer(30, os.kill, (pid, signal.SIGCONT))
     timer.start()
     os.kill(pid, signal.SIGSTOP)
@@ -78,22 +78,22 @@ def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def alias(own_postgres_url: str, spool: Path) -> Iterator[str]:
-    """Have the project record in PostgreSQL, with a spool."""
+    """Configure the project to record in PostgreSQL, with a spool."""
     world.fill(own_postgres_url)
     with django_host.project(own_postgres_url, SPOOL=spool, DEADLINE=DEADLINE) as alias:
-        assert is_well()
+        assert is_healthy()
         yield alias
 
 
 def test_a_frozen_connection(alias: str, spool: Path) -> None:
-    """The project's connection is closed, also while the dashboard reads, and Django reconnects."""
+    """The project's connection is closed, even while the dashboard reads, and Django reconnects."""
     frozen = backend(alias)
     with stopped(frozen):
         assert status() == 503
         close_old_connections()  # as Django does between two requests
         assert backend(alias) != frozen
     assert Spool(spool).count() == 1
-    assert is_well()
+    assert is_healthy()
     with (
         stopped(backend(alias)),
         in_time(),
@@ -102,46 +102,46 @@ def test_a_frozen_connection(alias: str, spool: Path) -> None:
         store().reading() as reading,
     ):
         reading.find(LookupKeys({ADA}, (), ()))
-    assert is_well()
+    assert is_healthy()
 
 
 def test_a_frozen_server(alias: str, spool: Path, own_postgres: Server) -> None:
-    """A new connection is given up as well, and is closed once the server continues."""
+    """An attempt to connect is abandoned as well, and closed when the server continues."""
     with own_postgres.frozen():
         assert status() == 503
         close_old_connections()
     assert Spool(spool).count() == 1
-    assert is_well()
+    assert is_healthy()
     name = connections[alias].settings_dict["NAME"]
     count = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s"
     eventually(lambda: own_postgres.execute(count, name) == [(1,)])
 
 
-@pytest.mark.parametrize("in_vain", [False, True])
+@pytest.mark.parametrize("times_out", [False, True])
 def test_a_frozen_server_in_group_commit(
     own_postgres: Server,
     own_postgres_url: str,
     spool: Path,
     monkeypatch: pytest.MonkeyPatch,
     *,
-    in_vain: bool,
+    times_out: bool,
 ) -> None:
-    """The deadline applies; the group is recorded later, or spooled if it has waited in vain."""
+    """The deadline applies; the group is recorded later, or spooled after a timeout."""
     world.fill(own_postgres_url)
     opened = "SELECT opened_at FROM hookrow_dispatches WHERE opened_at IS NOT NULL"
     opening = testing.opening(ADA, ADAS, at=AT)
     options = {"GROUP_COMMIT": True, "SPOOL": spool, "DEADLINE": DEADLINE}
     with django_host.project(own_postgres_url, **options):
-        assert is_well()
-        if in_vain:
+        assert is_healthy()
+        if times_out:
             for module in ("stores.watchdog", "django.transactions"):
                 monkeypatch.setattr(f"hookrow.{module}.TRANSACTION_TIMEOUT", DEADLINE)
         with own_postgres.frozen():
             assert status(opening) == 503
-            if in_vain:
+            if times_out:
                 eventually(lambda: Spool(spool).count() == 1)
-        if not in_vain:
+        if not times_out:
             eventually(lambda: own_postgres.execute(opened, url=own_postgres_url))
-        assert Spool(spool).count() == in_vain
+        assert Spool(spool).count() == times_out
         eventually(lambda: status(opening) == 200)
         assert own_postgres.execute(opened, url=own_postgres_url) == [(AT,)]

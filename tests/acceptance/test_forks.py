@@ -1,7 +1,7 @@
-"""Forks: everything that was built and used before serves in the child and in the parent.
+"""Forks: objects that were created and used before a fork work in the child and in the parent.
 
-A process of its own does the forking: that of the tests has threads, and a child of it would
-go on with the tests.
+A separate process forks, because the process of the tests has threads, and its child would
+continue to run the tests.
 """
 
 import subprocess
@@ -15,9 +15,9 @@ from wire import DELIVERY, PATIENCE
 
 
 def test_receiver(postgres_url: str) -> None:
-    """A receiver, its hooks and the statistics work on both sides.
+    """A receiver, its hooks and the statistics work in both processes.
 
-    Each has threads and connections of its own, and the parent keeps those that it had.
+    Each process has its own threads and connections, and the parent keeps its earlier ones.
     """
     world.fill(postgres_url)
     printed = run_script(
@@ -40,10 +40,10 @@ def test_receiver(postgres_url: str) -> None:
         def serve():
             calls.clear()
             statuses = [receiver(Request(head, body)).status for _ in range(3)]
-            seen = statistics.overview(Period.DAY, datetime.now(UTC))
+            overview = statistics.overview(Period.DAY, datetime.now(UTC))
             with store.database.reading() as connection:
                 [(backend,)] = connection.fetch("SELECT pg_backend_pid()")
-            print(backend, statuses, seen.health, flush=True)
+            print(backend, statuses, overview.health, flush=True)
 
         def end():
             serve()
@@ -55,7 +55,7 @@ def test_receiver(postgres_url: str) -> None:
             pid = os.fork()
             if pid == 0:
                 end()
-                sys.exit(0)  # as processes end: what runs at exit runs there as well
+                sys.exit(0)  # a normal exit, which runs exit handlers
             assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
         in_child()
@@ -76,7 +76,7 @@ def test_receiver(postgres_url: str) -> None:
 
 
 def test_drained_spool(tmp_path: Path) -> None:
-    """A child that was forked while a spool was drained does not keep others from draining."""
+    """A child that was forked during a drain does not prevent other processes from draining."""
     printed = run_script(
         f"path = {str(tmp_path / 'spool.db')!r}",
         """
@@ -101,7 +101,7 @@ def test_drained_spool(tmp_path: Path) -> None:
 
 
 def test_spool_of_several_processes(tmp_path: Path) -> None:
-    """Processes may create and fill one spool at once; what a killed one has put is kept."""
+    """Concurrent processes may create and fill one spool; the entries of a killed one are kept."""
     script = """if True:
         import os, sys
         from datetime import UTC, datetime
@@ -120,6 +120,6 @@ def test_spool_of_several_processes(tmp_path: Path) -> None:
         subprocess.Popen([sys.executable, "-c", script, path, str(number)]) for number in range(3)
     ]
     assert [process.wait(2 * PATIENCE) for process in processes] == [-9, 0, 0]
-    found = Spool(path).after(0, limit=1000)
-    assert len(found) == 61
-    assert sum(each.attempts for each in found) == 120
+    entries = Spool(path).after(0, limit=1000)
+    assert len(entries) == 61
+    assert sum(entry.attempts for entry in entries) == 120

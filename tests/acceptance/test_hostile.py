@@ -1,4 +1,4 @@
-"""Hostile clients: the 16 clients of the load are answered; memory and the log stay bounded."""
+"""Hostile clients: the other 16 clients get responses; memory and the log stay bounded."""
 
 import json
 import resource
@@ -24,19 +24,19 @@ from wire import SECRET, Connection, ask, chunk, eventually, head, request
 
 MIB = 1024 * 1024
 
-IN_TIME = 5.0
-"""In seconds; others are answered within this time."""
+RESPONSE_LIMIT = 5.0
+"""In seconds; the time limit for responses to the other clients."""
 
-MOST, MOST_MORE = 400, 100
-"""In MiB; the limit of the server's memory, and of its growth."""
+MEMORY_LIMIT, GROWTH_LIMIT = 400, 100
+"""In MiB; the limits of the server's memory and of its growth."""
 
-LINES = 40
-"""The limit of lines that the server may log: a few at first, then one of a kind each 10 s."""
+LINE_LIMIT = 40
+"""The maximum number of log lines: each message is logged once in 10 s."""
 
 GUESSES = 8_000
 
-# A body may take 3 seconds instead of 15, and so may responses that are not read.
-HASTY = """
+# The limit for bodies and for unread responses is 3 seconds instead of 15.
+SHORT_TIMEOUTS = """
 import hookrow.http
 import hookrow.server.limits
 hookrow.http.SLOWEST_BODY = hookrow.server.limits.SLOWEST = 3.0
@@ -48,7 +48,7 @@ main()
 
 @pytest.fixture(scope="module")
 def many_files() -> Iterator[None]:
-    """Let this process open as many files as it may."""
+    """Raise this process's limit of open files to the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 4096:
         pytest.skip(f"only {hard} files may be open here")
@@ -58,7 +58,7 @@ def many_files() -> Iterator[None]:
 
 
 class Service:
-    """A server on PostgreSQL for several sieges, one after the other."""
+    """A server on PostgreSQL for several attacks, one after the other."""
 
     def __init__(self, url: str, serving: Serving) -> None:
         self._url = url
@@ -67,10 +67,10 @@ class Service:
         self.port = serving.port
 
     @contextmanager
-    def besieged(self) -> Iterator[None]:
-        """Put the server under load; check that others do not wait, its memory and its log."""
+    def under_attack(self) -> Iterator[None]:
+        """Put the server under load; check the responses, the server's memory and its log."""
         load = Load(self._url, first=next(self._numbers), pause=0.02)
-        Path(f"/proc/{self._serving.pid}/clear_refs").write_text("5")  # proc(5): forget the peak
+        Path(f"/proc/{self._serving.pid}/clear_refs").write_text("5")  # proc(5): resets the peak
         before, logged = _peak(self._serving), len(self._serving.log)
         with load.on(self.port):
             load.wait_for(100, 200)
@@ -79,10 +79,10 @@ class Service:
         after, lines = _peak(self._serving), self._serving.log[logged:].splitlines()
         print(f"{load}; {before} to {after} MiB; {len(lines)} lines logged")
         load.check(200)
-        assert load.slowest < IN_TIME, str(load)
-        assert after < MOST
-        assert after - before < MOST_MORE
-        assert len(lines) < LINES, lines[-20:]
+        assert load.slowest < RESPONSE_LIMIT, str(load)
+        assert after < MEMORY_LIMIT
+        assert after - before < GROWTH_LIMIT
+        assert len(lines) < LINE_LIMIT, lines[-20:]
 
 
 @pytest.fixture(scope="module")
@@ -90,22 +90,22 @@ def service(postgres: Databases, tmp_path_factory: pytest.TempPathFactory) -> It
     """Run the server."""
     url, folder = postgres.create(), tmp_path_factory.mktemp("service")
     postgres.execute(sql("postgresql"), url=url)
-    (folder / "hasty.py").write_text(HASTY)
-    command = Command(folder, (sys.executable, folder / "hasty.py"))
+    (folder / "short_timeouts.py").write_text(SHORT_TIMEOUTS)
+    command = Command(folder, (sys.executable, folder / "short_timeouts.py"))
     with command.serving("--database-url", url) as serving:
         yield Service(url, serving)
 
 
 def _peak(serving: Serving) -> int:
-    """Return the most memory that the process has used, in MiB."""
+    """Return the peak of the process's memory, in MiB."""
     status = Path(f"/proc/{serving.pid}/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) // 1024
 
 
 @pytest.mark.usefixtures("many_files")
 def test_idle_connections_and_slow_bodies(service: Service) -> None:
-    """2,000 connections on which nothing is sent, and 200 bodies that never end: 408 for these."""
-    with service.besieged(), ExitStack() as stack:
+    """Besides 2,000 idle connections, 200 bodies never end, and get a 408."""
+    with service.under_attack(), ExitStack() as stack:
         for _ in range(2000):
             stack.enter_context(Connection(service.port))
         slow = [stack.enter_context(Connection(service.port)) for _ in range(200)]
@@ -114,13 +114,13 @@ def test_idle_connections_and_slow_bodies(service: Service) -> None:
         for _ in range(8):
             time.sleep(0.5)
             for connection in slow:
-                with suppress(OSError):  # it was answered and closed
+                with suppress(OSError):  # it has its response and is closed
                     connection.send(b"{")
         assert [connection.answer().status for connection in slow] == [408] * 200
 
 
 def test_endless_bodies(service: Service) -> None:
-    """20 clients send chunks without end, and come back each time they are cut off."""
+    """20 clients send endless chunked bodies, and reconnect whenever they are disconnected."""
     part, over = chunk(b"x" * 65536), Event()
     begun: list[Connection] = []
 
@@ -132,18 +132,18 @@ def test_endless_bodies(service: Service) -> None:
                 while not over.is_set():
                     connection.send(part)
 
-    with service.besieged(), ThreadPoolExecutor(20) as threads:
+    with service.under_attack(), ThreadPoolExecutor(20) as threads:
         attack = threads.map(endless, range(20))
         try:
             eventually(lambda: len(begun) > 60, seconds=60)
         finally:
             over.set()
         assert len(list(attack)) == 20
-    print(f"{len(begun)} bodies were cut off")
+    print(f"{len(begun)} bodies were refused")
 
 
 def test_unread_responses(service: Service) -> None:
-    """20 clients pipeline requests without end, read no response, and come back when cut off."""
+    """20 clients pipeline requests, read no response, and reconnect when they are disconnected."""
     requests, over = head("/", method="GET") * 1000, Event()
     begun: list[Connection] = []
 
@@ -154,18 +154,18 @@ def test_unread_responses(service: Service) -> None:
                 while not over.is_set():
                     connection.send(requests)
 
-    with service.besieged(), ThreadPoolExecutor(20) as threads:
+    with service.under_attack(), ThreadPoolExecutor(20) as threads:
         attack = threads.map(pipeline, range(20))
         try:
             eventually(lambda: len(begun) > 60, seconds=60)
         finally:
             over.set()
         assert len(list(attack)) == 20
-    print(f"{len(begun) - 20} connections were cut off")
+    print(f"{len(begun) - 20} connections were closed")
 
 
 def test_requests_without_the_secret(service: Service) -> None:
-    """16 clients guess the secret; each guess is answered 401, and a few of them are logged."""
+    """16 clients guess the secret; each guess gets a 401, and a few of them are logged."""
     pipelined = 50
     guesses = head(secret=SECRET.swapcase(), length=0) * pipelined
 
@@ -177,16 +177,16 @@ def test_requests_without_the_secret(service: Service) -> None:
                 statuses += [connection.answer().status for _guess in range(pipelined)]
             return statuses
 
-    with service.besieged(), ThreadPoolExecutor(16) as threads:
+    with service.under_attack(), ThreadPoolExecutor(16) as threads:
         answers = [status for each in threads.map(guess, range(16)) for status in each]
     assert answers == [401] * GUESSES
 
 
 def _large_bodies() -> Iterator[bytes]:
-    """Make 64 bodies of 1 MiB.
+    """Yield 64 bodies of 1 MiB.
 
-    They are control characters, no UTF-8, or NUL with an emoji, all of which grow when they are
-    escaped or decoded, or deliveries to an unknown subscriber.
+    They consist of control characters, invalid UTF-8, or NUL with an emoji, all of which grow when
+    they are escaped or decoded; others are deliveries to an unknown subscriber.
     """
     for number in range(16):
         begun = json.dumps({"Tag": number}).encode()
@@ -200,12 +200,12 @@ def _large_bodies() -> Iterator[bytes]:
 def test_large_bodies_while_the_log_is_locked(
     postgres_url: str, postgres: Databases, tmp_path: Path
 ) -> None:
-    """All of them are in the log in the end, and the server uses less than 300 MiB of memory."""
+    """All of them are eventually in the log, and the server uses less than 300 MiB of memory."""
     answers: Counter[int] = Counter()
     spool = tmp_path / "spool.db"
 
     def post(body: bytes) -> None:
-        """Post as the provider does: what is answered 503 is posted again later."""
+        """Post as the provider does: repeat the request after a 503."""
         while (status := ask(serving.port, request(body)).status) == 503:
             answers[status] += 1
             time.sleep(2)

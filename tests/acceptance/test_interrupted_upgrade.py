@@ -19,7 +19,7 @@ from postgres import Databases
 FOLDER = Path(__file__).parents[1] / "fixtures" / "first_edition"
 
 ENTRIES = 35
-"""How many the log has."""
+"""The number of entries in the log."""
 
 TABLES = {
     "sqlite": "SELECT name, sql FROM sqlite_master ORDER BY name",
@@ -33,7 +33,7 @@ TABLES = {
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """Stands for the end of the process."""
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -58,21 +58,21 @@ def _tables(url: str) -> list[Any]:
 
 
 def _upgrade_until_killed(url: str, statements: int, patch: pytest.MonkeyPatch) -> bool:
-    """Upgrade in a client that is killed after so many statements; return whether it was."""
+    """Upgrade with a client that is killed after this many statements; return whether it was."""
     numbers = count(1)
 
-    def mortal(run: Callable[..., Any]) -> Callable[..., Any]:
-        def run_or_die(connection: object, *statement: Any) -> Any:  # noqa: ANN401 - any method's
+    def limited(run: Callable[..., Any]) -> Callable[..., Any]:
+        def run_or_raise(connection: object, *statement: Any) -> Any:  # noqa: ANN401 - any method's
             if next(numbers) > statements:
                 raise Killed
             return run(connection, *statement)
 
-        return run_or_die
+        return run_or_raise
 
     with patch.context() as patched:
-        patched.setattr(Session, "_run", mortal(Session._run))
+        patched.setattr(Session, "_run", limited(Session._run))
         for name in ("fetch", "execute", "execute_many"):
-            patched.setattr(SQLiteConnection, name, mortal(getattr(SQLiteConnection, name)))
+            patched.setattr(SQLiteConnection, name, limited(getattr(SQLiteConnection, name)))
         try:
             upgrade(url, OURS)
         except Killed:
@@ -80,11 +80,13 @@ def _upgrade_until_killed(url: str, statements: int, patch: pytest.MonkeyPatch) 
     return False
 
 
-def test_it_is_interrupted(copies: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """After whatever statement the client is killed, the next upgrade completes the rest."""
+def test_interruption_after_any_statement(
+    copies: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After any statement at which the client is killed, the next upgrade completes the rest."""
     whole = copies()
     upgrade(whole, OURS)
-    wanted = _tables(whole)
+    expected = _tables(whole)
     for statements in count():
         url = copies()
         if not _upgrade_until_killed(url, statements, monkeypatch):
@@ -92,6 +94,6 @@ def test_it_is_interrupted(copies: Callable[[], str], monkeypatch: pytest.Monkey
         before = current(url)
         added = upgrade(url, OURS)
         assert sorted([*before, *added]) == needed(OURS) == current(url)
-        assert _tables(url) == wanted
+        assert _tables(url) == expected
         assert _read(url, "SELECT count(*) FROM hookrow_notifications") == [(ENTRIES,)]
     assert statements > 20

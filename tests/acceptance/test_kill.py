@@ -1,4 +1,4 @@
-"""The server is killed at random moments: everything it answered 200 is recorded."""
+"""The server is killed at random moments: every notification that got a 200 is recorded."""
 
 import signal
 import sqlite3
@@ -14,10 +14,10 @@ from command import Command
 ROUNDS = 6
 
 
-def test_what_was_answered_survives_a_kill(database_url: str, tmp_path: Path) -> None:
-    """After each kill every 200 is on its row and in the log, and nothing is counted twice.
+def test_acknowledged_notifications_survive_a_kill(database_url: str, tmp_path: Path) -> None:
+    """After each kill, their rows and the log contain them, and nothing is counted twice.
 
-    The clients post again to the next server whatever was not answered, as the provider does.
+    The clients repeat requests without a response to the next server, as the provider does.
     """
     load, command = Load(database_url, pause=0.002), Command(tmp_path)
     for _ in range(ROUNDS):

@@ -36,13 +36,13 @@ from hookrow.stores.log import LogReader, Query
 from hookrow.stores.sql import SQLStore
 
 EXAMPLES = {"memory": 40, "sqlite": 20, "postgres": 15}
-"""The number of courses of events for each store."""
+"""The number of scenarios for each store."""
 
 STEPS = 25
-"""The most steps of one course; a sweep advances the clock by an hour, of three days."""
+"""The largest number of steps in a scenario; each sweep advances the clock by an hour."""
 
-COURSE = timedelta(hours=1)
-"""The time in which all notifications arrive."""
+ARRIVAL_PERIOD = timedelta(hours=1)
+"""The period in which all notifications arrive."""
 
 parse = Postmark("a-secret-for-the-tests").parse
 
@@ -51,8 +51,8 @@ Group: TypeAlias = Sequence[tuple[Payload, datetime]]
 groups = st.integers(1, 9)
 
 
-class Course(RuleBasedStateMachine):
-    """What may happen to a receiver, in any order; in the end, all has arrived and is swept."""
+class Scenario(RuleBasedStateMachine):
+    """Events of a receiver in any order; at the end, all notifications arrive and are retried."""
 
     finished = 0
 
@@ -68,12 +68,13 @@ class Course(RuleBasedStateMachine):
         spool.unlink(missing_ok=True)
 
     @initialize(deck=decks)
-    def _deal(self, deck: Sequence[Payload]) -> None:
+    def schedule(self, deck: Sequence[Payload]) -> None:
         """Spread the notifications over an hour."""
-        between = COURSE / len(deck)
+        between = ARRIVAL_PERIOD / len(deck)
         self._deck = {body_of(payload): payload for payload in deck}
-        self._coming = [
-            (payload, NOW - COURSE + number * between) for number, payload in enumerate(deck)
+        self._pending = [
+            (payload, NOW - ARRIVAL_PERIOD + number * between)
+            for number, payload in enumerate(deck)
         ]
 
     @rule(size=groups)
@@ -103,8 +104,8 @@ class Course(RuleBasedStateMachine):
 
     @rule()
     def drain(self) -> None:
-        """Record what is in the spool: the database is back."""
-        Drain(Spool(self._file), self._home.store, _read, _tell, bodies=True, swept=True)()
+        """Drain the spool, because the database is available again."""
+        Drain(Spool(self._file), self._home.store, _read, _ignore, bodies=True, swept=True)()
         for payload, times in self._spooled.values():
             self._model.keep(payload, self._model.record(payload, live=False), times)
         self._spooled.clear()
@@ -125,7 +126,7 @@ class Course(RuleBasedStateMachine):
 
     @rule()
     def sweep(self) -> None:
-        """Sweep when everything parked is due."""
+        """Sweep when all parked notifications are due."""
         self._clock = max(self._clock, datetime.now(UTC)) + LONGEST_PAUSE + timedelta(minutes=1)
         with patch("hookrow.receiver.retry.datetime") as clock:
             clock.now.return_value = self._clock
@@ -134,8 +135,8 @@ class Course(RuleBasedStateMachine):
 
     @precondition(lambda self: self._late)
     @rule(data=st.data(), retried=st.booleans())
-    def appear(self, data: st.DataObject, *, retried: bool) -> None:
-        """Insert rows whose notifications came first, as a host does; it may call `retry_now`."""
+    def insert_late_rows(self, data: st.DataObject, *, retried: bool) -> None:
+        """Insert rows after their notifications, as a host may; it may also call `retry_now`."""
         message_id = data.draw(st.sampled_from(sorted(self._late)))
         self._insert(message_id)
         if retried:
@@ -145,14 +146,14 @@ class Course(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """Stop hookrow and start it again."""
+        """Restart hookrow."""
         if isinstance(self._home, SQLHome):
             self._home.store.close()
             self._home.store = SQLStore(self._home.url)
 
     def teardown(self) -> None:
-        """Let everything arrive and be swept, and compare."""
-        self.deliver(len(self._coming))
+        """Deliver and retry all remaining notifications, and compare the rows and the log."""
+        self.deliver(len(self._pending))
         self.drain()
         for message_id in list(self._late):
             self._insert(message_id)
@@ -160,12 +161,12 @@ class Course(RuleBasedStateMachine):
         in_order = Model(START, *LATE.values())
         for payload in sorted(self._deck.values(), key=happened):
             in_order.record(payload, live=True)
-        rows, wanted = self._home.rows(), self._model.logged()
-        assert _but_opened(rows) == _but_opened(in_order.sorted())
+        rows, expected = self._home.rows(), self._model.logged()
+        assert _without_opens(rows) == _without_opens(in_order.sorted())
         assert rows == self._model.sorted()
         logged = {row["body"]: row for row in self._home.logged()}
         assert len(logged) == len(self._home.logged()) == len(self._deck)
-        for body, entry in wanted.items():
+        for body, entry in expected.items():
             assert entry.items() <= logged[body].items()
         type(self).finished += 1
 
@@ -176,11 +177,11 @@ class Course(RuleBasedStateMachine):
         return log
 
     def _next(self, size: int) -> Group:
-        group, self._coming = self._coming[:size], self._coming[size:]
+        group, self._pending = self._pending[:size], self._pending[size:]
         return group
 
     def _retry(self) -> ParkedRetry:
-        return ParkedRetry(self._home.store, self._log, parse, _tell)
+        return ParkedRetry(self._home.store, self._log, parse, _ignore)
 
     def _insert(self, message_id: str) -> None:
         rows = self._late.pop(message_id)
@@ -189,7 +190,7 @@ class Course(RuleBasedStateMachine):
 
 
 def _add(home: MemoryHome | SQLHome, rows: Mapping[str, Sequence[Row]]) -> None:
-    """Insert rows as a host does: in one transaction."""
+    """Insert rows as a host does, in one transaction."""
     if isinstance(home, MemoryHome):
         for name, added in rows.items():
             for row in added:
@@ -208,11 +209,11 @@ def _arrivals(group: Group) -> Sequence[Arrival]:
     return [_read(body_of(payload).encode(), at) for payload, at in group]
 
 
-def _tell(arrivals: object, outcomes: object) -> None:
+def _ignore(arrivals: object, outcomes: object) -> None:
     """Ignore the outcomes."""
 
 
-def _but_opened(rows: Rows) -> Rows:
+def _without_opens(rows: Rows) -> Rows:
     return {name: [{**row, "opened_at": None} for row in each] for name, each in rows.items()}
 
 
@@ -220,28 +221,29 @@ def _but_opened(rows: Rows) -> Rows:
 def home(
     request: pytest.FixtureRequest, new_database: Callable[[str], str]
 ) -> Iterator[MemoryHome | SQLHome]:
-    """Open one home for all courses of events; each fills it again."""
+    """Open one home for all scenarios; each fills it again."""
     on_sql = request.param != "memory"
-    made = SQLHome(new_database(request.param), OURS) if on_sql else MemoryHome(OURS)
-    with closing(made) as home:
+    opened = SQLHome(new_database(request.param), OURS) if on_sql else MemoryHome(OURS)
+    with closing(opened) as home:
         yield home
 
 
-def test_all_ends_as_if_it_had_come_once_and_in_order(
+def test_repeated_and_shuffled_notifications(
     home: MemoryHome | SQLHome, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """Suppression and delivery times do; `opened_at` is that of the open processed last.
+    """The rows are the same as if each notification had arrived once and in order.
 
-    The log has each notification once, how often it arrived, and its outcome.
+    Only `opened_at` differs: it is the time of the open that was processed last. The log contains
+    each notification once, with the number of its arrivals and its outcome.
     """
 
-    class Here(Course):
+    class ThisScenario(Scenario):
         def __init__(self) -> None:
             super().__init__(home, tmp_path / "spool")
 
     examples = EXAMPLES[request.node.callspec.params["home"]]
     run_state_machine_as_test(
-        Here,
+        ThisScenario,
         settings=settings(
             max_examples=examples,
             stateful_step_count=STEPS,
@@ -250,4 +252,4 @@ def test_all_ends_as_if_it_had_come_once_and_in_order(
             suppress_health_check=[HealthCheck.too_slow],
         ),
     )
-    assert Here.finished >= examples
+    assert ThisScenario.finished >= examples

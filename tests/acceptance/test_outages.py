@@ -1,4 +1,4 @@
-"""PostgreSQL goes away and comes back: 503 in time, nothing is lost, and hookrow recovers."""
+"""Outages of PostgreSQL: 503 within the deadline, no lost notification, and recovery."""
 
 import time
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from postgres import Server
 from wire import ADA, eventually
 
 DEADLINE = 5.0
-"""In seconds; every answer comes within this time, give or take `SLACK` on a busy machine."""
+"""In seconds; the time limit for responses, to which a busy machine may add `SLACK`."""
 
 SLACK = 3.0
 
@@ -37,7 +37,7 @@ class Service:
 
     @contextmanager
     def survives(self) -> Iterator[Load]:
-        """Post before, during and after an outage: answers are 200 and 503, in time; then 200."""
+        """Post before, during and after an outage; check the statuses and the slowest response."""
         load = Load(self.url, first=next(self._rows), pause=0.02)
         with load.interrupted(self._serving.port, self._spool):
             yield load
@@ -65,7 +65,7 @@ def test_an_immediate_restart(service: Service, own_postgres: Server) -> None:
 
 
 def test_a_stop(service: Service, own_postgres: Server) -> None:
-    """The database is stopped for longer than an answer may take."""
+    """The database is stopped for longer than the deadline of a response."""
     with service.survives():
         own_postgres.stop()
         time.sleep(DEADLINE + 1)
@@ -73,7 +73,7 @@ def test_a_stop(service: Service, own_postgres: Server) -> None:
 
 
 def test_connections_are_terminated(service: Service, own_postgres: Server) -> None:
-    """All connections are terminated, again and again, until a group is interrupted.
+    """All connections are terminated repeatedly until a group is interrupted.
 
     A connection that is terminated between two groups is replaced without an error.
     """
@@ -85,18 +85,18 @@ def test_connections_are_terminated(service: Service, own_postgres: Server) -> N
 
 
 def test_a_freeze(service: Service, own_postgres: Server) -> None:
-    """The database accepts what is sent, and does not reply until after the deadline."""
+    """The database accepts data, but does not reply until after the deadline."""
     with service.survives(), own_postgres.frozen():
         time.sleep(DEADLINE + 1)
 
 
-def test_a_transaction_gives_up(own_postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ends although the server does not reply, and the next one succeeds.
+def test_a_transaction_times_out(own_postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transaction ends although the server does not reply, and the next one succeeds.
 
-    A store can be created while the server accepts connections and does not reply.
+    A store can be created while the server accepts connections but does not reply.
     """
     monkeypatch.setattr("hookrow.stores.watchdog.TRANSACTION_TIMEOUT", 0.5)
-    url, told = own_postgres.create(), [arrival(opens(ADA, "m-ada"))]
+    url, arrivals = own_postgres.create(), [arrival(opens(ADA, "m-ada"))]
     with closing(SQLHome(url, OURS)) as home:
         fill(home)
     with own_postgres.frozen():
@@ -107,5 +107,5 @@ def test_a_transaction_gives_up(own_postgres: Server, monkeypatch: pytest.Monkey
             store.transaction() as transaction,
             own_postgres.frozen(),
         ):
-            transaction.find(lookup_keys(told))
-        assert statuses(record(store, told)) == [200]
+            transaction.find(lookup_keys(arrivals))
+        assert statuses(record(store, arrivals)) == [200]

@@ -1,4 +1,4 @@
-"""The pages on hosts and on the dashboard, followed as a reader would: copy, type, compare."""
+"""The pages on hosts and on the dashboard: their files and commands work as documented."""
 
 import re
 from pathlib import Path
@@ -14,15 +14,15 @@ TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\.\d{3,6}Z?")
 
 
 def follow(page: str, folder: Path) -> None:
-    """Type each command of a page, which prints what stands below it, but at another time."""
+    """Run each command of a page; assert that it prints the documented output, except for times."""
     [session] = read_blocks(page, "console")
     commands = read_commands(session)
     assert commands
     with terminal(folder) as shell:
         for line, expected in commands:
             printed = TIME.sub("", shell.type(line)).strip()
-            unshown = line == "hookrow db upgrade" and not expected
-            assert printed == TIME.sub("", expected).strip() or unshown, line
+            is_omitted = line == "hookrow db upgrade" and not expected
+            assert printed == TIME.sub("", expected).strip() or is_omitted, line
 
 
 @pytest.mark.parametrize("host", sorted(HOSTS - {"django"}))

@@ -1,4 +1,4 @@
-"""Behind PgBouncer, sessions are shared by several stores."""
+"""Behind PgBouncer, several stores share a session."""
 
 import os
 import time
@@ -19,15 +19,15 @@ from wire import ADA, free_port
 
 
 def test_shared_session(postgres_url: str) -> None:
-    """Two stores record in transactions and leave the shared session without limits."""
-    told = arrival(opens(ADA, "m-ada"))
+    """Two stores record in transactions, and their time limits do not stay in the session."""
+    opening = arrival(opens(ADA, "m-ada"))
     limits = "SELECT current_setting('lock_timeout'), current_setting('statement_timeout')"
     port, server = free_port(), make_url(postgres_url)
     url = f"postgresql://{server.username}@127.0.0.1:{port}/{server.database}"
     with TemporaryDirectory() as name, closing(SQLHome(postgres_url, OURS)) as home:
         fill(home)
         folder = Path(name)
-        folder.chmod(0o755)  # as PgBouncer does not run as root
+        folder.chmod(0o755)  # because PgBouncer does not run as root
         (folder / "users").write_text(f'"{server.username}" ""\n')
         (folder / "pgbouncer.ini").write_text(
             f"""
@@ -49,10 +49,12 @@ def test_shared_session(postgres_url: str) -> None:
             closing(SQLStore(url)) as one,
             closing(SQLStore(url)) as other,
         ):
-            for _ in range(10):  # the driver prepares what it has seen five times
-                assert statuses(record(one, [told])) == statuses(record(other, [told])) == [200]
-            time.sleep(IDLE + 0.1)  # after which a session is asked whether it is alive
-            assert statuses(record(one, [told])) == [200]
+            for _ in range(10):  # the driver prepares a statement at its fifth execution
+                assert (
+                    statuses(record(one, [opening])) == statuses(record(other, [opening])) == [200]
+                )
+            time.sleep(IDLE + 0.1)  # after this time, a session is checked before it is used
+            assert statuses(record(one, [opening])) == [200]
             with psycopg.connect(url, prepare_threshold=None) as another:
                 assert another.execute(limits).fetchall() == [("0", "0")]
         assert home.rows()["dispatches"][0]["opened_at"] is not None

@@ -1,4 +1,4 @@
-"""Several receivers behind one nginx, with the configuration that comes with hookrow."""
+"""Several receivers behind nginx, with the configuration in the folder deploy."""
 
 import re
 import signal
@@ -20,8 +20,8 @@ from wire import ENDPOINT, SECRET, Connection, eventually, free_port, head
 
 CONFIGURATION = Path(__file__).parents[2] / "deploy" / "nginx.conf"
 
-OFTEN = "keepalive_requests 100;"
-"""nginx closes a connection after so many, not a thousand, so that all end during a restart."""
+FEW_REQUESTS = "keepalive_requests 100;"
+"""A lower limit than the default of 1,000, so that all connections end during a restart."""
 
 CERTIFY = (
     "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=127.0.0.1 "
@@ -29,11 +29,11 @@ CERTIFY = (
 )
 
 DEADLINE = 5.0
-"""In seconds; a receiver that does not hang answers within this time."""
+"""In seconds; a receiver that does not hang responds within this time."""
 
 
 class Secured(Connection):
-    """A connection with TLS to a server whose certificate is in that file."""
+    """A TLS connection to a server whose certificate is in the file."""
 
     def __init__(self, certificate: Path, port: int) -> None:
         super().__init__(port)
@@ -52,21 +52,23 @@ class Receivers:
         self._numbers = count(1, 1000)
         self._certificate = folder / "fullchain.pem"
         openssl = f"{installed('openssl', 'openssl')} {CERTIFY}"
-        made = self._command.execute(*openssl.split())
-        assert made.returncode == 0, made.stderr
+        created = self._command.execute(*openssl.split())
+        assert created.returncode == 0, created.stderr
         text = CONFIGURATION.read_text().replace("/etc/ssl/hookrow", str(folder))
         ports = {int(port): free_port() for port in re.findall(r"127\.0\.0\.1:(\d+)", text)}
         for port, free in ports.items():
             text = text.replace(f":{port} ", f":{free} ")
         self.port = free_port()
         text = text.replace("listen 443 ", f"listen 127.0.0.1:{self.port} ")
-        text = text.replace("listen [::]:443 ", f"listen unix:{folder}/ipv6 ")  # not all have it
+        text = text.replace(
+            "listen [::]:443 ", f"listen unix:{folder}/ipv6 "
+        )  # not all machines have IPv6
         self.each = {port: self._start(port) for port in ports.values()}
-        ending.enter_context(running(folder, self.port, f"{OFTEN} {text}"))
+        ending.enter_context(running(folder, self.port, f"{FEW_REQUESTS} {text}"))
         self.connect = partial(Secured, self._certificate)
 
     def load(self) -> Load:
-        """Return a load for rows of its own."""
+        """Return a load on separate rows."""
         return Load(self._url, first=next(self._numbers), pause=0.02)
 
     def replace(self, port: int, how: signal.Signals) -> int:
@@ -77,7 +79,7 @@ class Receivers:
         return status
 
     def check(self) -> str:
-        """Check the webhook from outside; return what is printed."""
+        """Check the webhook from outside; return the output."""
         trusted = {"SSL_CERT_FILE": str(self._certificate), "HOOKROW_SECRET": SECRET}
         address = f"https://127.0.0.1:{self.port}{ENDPOINT}"
         done = self._command.run("check", address, **trusted)
@@ -85,8 +87,8 @@ class Receivers:
         return done.stdout
 
     def _start(self, port: int) -> Serving:
-        at = {"HOOKROW_DATABASE_URL": self._url, "HOOKROW_PORT": str(port)}
-        return self._ending.enter_context(self._command.serving(**at))
+        variables = {"HOOKROW_DATABASE_URL": self._url, "HOOKROW_PORT": str(port)}
+        return self._ending.enter_context(self._command.serving(**variables))
 
 
 @pytest.fixture(scope="module")
@@ -111,37 +113,37 @@ def _replace_each(receivers: Receivers, how: signal.Signals, status: int) -> Loa
 
 
 def test_each_is_restarted_in_turn(receivers: Receivers) -> None:
-    """The provider notices nothing: everything is answered 200, recorded, and counted once."""
+    """The provider notices nothing: every notification gets a 200, and is counted once."""
     load = _replace_each(receivers, signal.SIGTERM, 0)
     load.check(200)
     assert load.miscounted() == []
 
 
 def test_each_is_killed_in_turn(receivers: Receivers) -> None:
-    """The provider notices nothing: the other receiver gets what was in progress."""
+    """The provider notices nothing: the other receiver gets the requests in progress."""
     load = _replace_each(receivers, signal.SIGKILL, -signal.SIGKILL)
     load.check(200)
     assert load.statuses()[200] >= 300
 
 
 def test_one_hangs(receivers: Receivers) -> None:
-    """Nginx passes on to the other what it waited for, and sends few more to the first."""
+    """Nginx passes waiting requests to the other receiver, and sends few more to the first."""
     load, first = receivers.load(), next(iter(receivers.each))
     with load.on(receivers.port, connect=receivers.connect):
         load.wait_for(100, 200)
         receivers.each[first].send(signal.SIGSTOP)
         eventually(lambda: load.slowest > DEADLINE, seconds=30)
         receivers.replace(first, signal.SIGKILL)
-    waited = sum(each.seconds > DEADLINE for note in load.notes for each in note.tries)
-    print(f"One hangs: {load}, {waited} of which waited for it")
+    waited = sum(each.seconds > DEADLINE for posting in load.postings for each in posting.attempts)
+    print(f"One hangs: {load}; {waited} requests waited for it")
     load.check(200)
     assert waited <= len(load.clients)
 
 
 def test_from_outside(receivers: Receivers) -> None:
-    """`hookrow check` finds no fault, on a machine that is not public; no other page is served."""
-    findings = re.findall(r"^(?!ok)\w+ +\w+", receivers.check(), re.MULTILINE)
-    assert findings == ["warning  dns"]
+    """`hookrow check` only warns of the private address; no other path is served."""
+    faults = re.findall(r"^(?!ok)\w+ +\w+", receivers.check(), re.MULTILINE)
+    assert faults == ["warning  dns"]
     for path in ("/metrics", "/readyz", "/provider"):
         with receivers.connect(receivers.port) as connection:
             connection.send(head(path, method="GET", secret=None))

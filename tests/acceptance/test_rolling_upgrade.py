@@ -25,23 +25,23 @@ def test_rolling_upgrade_and_rollback(
     former: Command, empty_database_url: str, tmp_path: Path
 ) -> None:
     """The database is upgraded under load. Then both versions serve, then only the former."""
-    present, url = Command(tmp_path), ("--database-url", empty_database_url)
-    made = former.run("db", "upgrade", *url)
-    assert made.returncode == 0, made.stderr
+    current, url = Command(tmp_path), ("--database-url", empty_database_url)
+    created = former.run("db", "upgrade", *url)
+    assert created.returncode == 0, created.stderr
     load = Load(empty_database_url, pause=0.02)
     with former.serving(*url) as old:
         with load.on(old.port):
             load.wait_for(100, 200)
-            upgraded = present.run("db", "upgrade", *url)
+            upgraded = current.run("db", "upgrade", *url)
             assert upgraded.returncode == 0, upgraded.stderr
             assert upgraded.stdout.endswith("added revisions 0003, 0004, 0005, 0006, 0007.\n")
             load.wait_for(100, 200)
-        with present.serving(*url) as new, load.on(old.port, new.port):
+        with current.serving(*url) as new, load.on(old.port, new.port):
             load.wait_for(200, 200)
         with load.on(old.port):
             load.wait_for(100, 200)
     load.check(200)
     assert load.miscounted() == []
-    for command in (former, present):
+    for command in (former, current):
         checked = command.run("check", *url, HOOKROW_SECRET=SECRET)
         assert checked.returncode == 0, checked.stdout + checked.stderr

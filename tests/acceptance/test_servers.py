@@ -1,6 +1,6 @@
-"""The core of the hosts' contract under the servers that people use, also for Django's project.
+"""The core of the hosts' contract under common servers, also for a Django project.
 
-The rest of the contract is proven without servers, in `hosts/test_host_contract.py`.
+`hosts/test_host_contract.py` proves the rest of the contract without servers.
 """
 
 import signal
@@ -81,7 +81,7 @@ class Site:
         return world.rows(f"sqlite:///{self.file}")["dispatches"][0]["delivered_at"]
 
     def post(self, body: bytes, *, secret: str = SECRET) -> Answer:
-        """Post a body on a connection of its own."""
+        """Post a body on a new connection."""
         return ask(self.port, request(body, PATH, secret=secret))
 
     @contextmanager
@@ -92,21 +92,21 @@ class Site:
             yield
 
     def wait_until_read(self) -> None:
-        """Wait until the server has read what was sent to it before."""
+        """Wait until the server has read all data that was sent before."""
         for _ in range(2):
             assert ask(self.port, request(b"{", PATH + "/x")).status == 404
 
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_server(name: str, tmp_path: Path) -> None:
-    """The server answers, limits, survives its clients and stops as the contract says."""
+    """The server fulfils the contract: responses, limits, disconnecting clients, shutdown."""
     command, app = SERVERS[name]
-    (tmp_path / "hasty.py").write_text(
+    (tmp_path / "short_timeouts.py").write_text(
         f"import hookrow.http\nhookrow.http.SLOWEST_BODY = 1.5\nfrom {app} import app\n"
     )
     file = tmp_path / "hookrow.db"
     variables = {"HOOKROW_DATABASE_URL": f"sqlite:///{file}", "HOOKROW_SECRET": SECRET}
-    with process.running(command, "hasty:app", tmp_path, variables) as serving:
+    with process.running(command, "short_timeouts:app", tmp_path, variables) as serving:
         site = Site(name, serving, file)
         for check in CHECKS:
             world.fill(f"sqlite:///{file}")
@@ -116,7 +116,7 @@ def test_server(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", DJANGO)
 def test_django_project(name: str, tmp_path: Path) -> None:
-    """The example keeps the contract; what differs is in the last table of its page."""
+    """The example fulfils the contract, except for the differences listed on its page."""
     command, app, options = DJANGO[name]
     file = tmp_path / "hookrow.db"
     hookrow = {"SECRET": SECRET, **options}
@@ -142,7 +142,7 @@ def test_django_project(name: str, tmp_path: Path) -> None:
 
 
 def check_answers(site: Site) -> None:
-    """Check each response to the byte, on one connection, for requests sent at once."""
+    """Check each response to the byte, for requests that are sent at once on one connection."""
     name = b"X-PROVIDER-secret: \t " + SECRET.encode() + b" \t"
     exchanges = [
         (request(DELIVERY, f"{PATH}/?a=b", secret=None, extra=[name]), 200, b""),
@@ -164,7 +164,7 @@ def check_answers(site: Site) -> None:
 
 
 def check_before_the_body(site: Site) -> None:
-    """Check that the head decides before the body arrives, and "100 Continue"."""
+    """Check refusals before the body has arrived, and "100 Continue"."""
     expect = b"Expect: 100-continue"
     for path, method, secret, length, status in (
         ("/mail/nowhere", "POST", SECRET, 1000, 404),
@@ -186,7 +186,7 @@ def check_before_the_body(site: Site) -> None:
 
 
 def check_size(site: Site) -> None:
-    """Check that 1 MiB is recorded, also in chunks, and a larger body answered 413."""
+    """Check that 1 MiB is recorded, also in chunks, and that a larger body gets a 413."""
     largest = DELIVERY.ljust(LARGEST_BODY)
     chunks = [chunk(largest[at : at + 65536]) for at in range(0, LARGEST_BODY, 65536)]
     streamed = head(PATH, extra=[b"Transfer-Encoding: chunked"]) + b"".join(chunks)
@@ -202,11 +202,11 @@ def check_size(site: Site) -> None:
 
 
 def check_slow_bodies(site: Site) -> None:
-    """Check that a body that stops or drips is answered 408 after the time limit."""
+    """Check that a body that stalls or arrives byte by byte gets a 408 after the time limit."""
     with Connection(site.port) as stopped, Connection(site.port) as dripping:
         stopped.send(head(PATH, length=len(DELIVERY)) + DELIVERY[:50])
         dripping.send(head(PATH, length=len(DELIVERY)))
-        # gunicorn passes on each piece that arrives with a time limit of its own.
+        # In gunicorn, each piece that arrives restarts the time limit.
         drops = deque(DELIVERY[: 5 if site.name == "gunicorn" else -1])
 
         def answered() -> bool:
@@ -220,7 +220,7 @@ def check_slow_bodies(site: Site) -> None:
 
 
 def check_clients_that_leave(site: Site) -> None:
-    """Check that a whole request of a client that left is recorded, and no other."""
+    """Check that a complete request of a disconnected client is recorded, and no other."""
     for leave in (Connection.close, Connection.reset):
         world.fill(f"sqlite:///{site.file}")
         connection = Connection(site.port)
@@ -238,7 +238,7 @@ def check_clients_that_leave(site: Site) -> None:
 
 
 def check_many_connections(site: Site) -> None:
-    """Check that many notifications wait at once, and hold up nothing that need not wait."""
+    """Check that many notifications can wait at once, without delaying other requests."""
     with ExitStack() as stack:
         connections = [stack.enter_context(Connection(site.port)) for _ in range(63)]
         with site.locked():
@@ -271,17 +271,17 @@ def check_over_the_network(site: Site) -> None:
 
 
 def check_stop(site: Site) -> None:
-    """Check that SIGTERM ends the server after waiting notifications are answered."""
+    """Check that SIGTERM ends the server after waiting notifications have their responses."""
     with Connection(site.port) as waiting:
         with site.locked():
             waiting.send(request(DELIVERY, PATH))
             site.wait_until_read()
             site.serving.send(signal.SIGTERM)
-            time.sleep(0.2)  # it knows by then; if it does not, the same holds
+            time.sleep(0.2)  # time for the signal; the test is valid without it, too
         if site.name != "runserver":
             assert waiting.answer().status == 200
             assert site.delivered_at == AT
-    assert site.serving.ended() in {0, -signal.SIGTERM}  # uvicorn sends it to itself again
+    assert site.serving.ended() in {0, -signal.SIGTERM}  # uvicorn sends itself the signal again
 
 
 CHECKS: list[Callable[[Site], None]] = [

@@ -1,4 +1,4 @@
-"""The SQLite file: the host writes to it, too; its disk is full; it is read-only."""
+"""Faults of the SQLite file: the host also writes to it, its disk is full, it is read-only."""
 
 import os
 import resource
@@ -19,13 +19,13 @@ from wire import eventually
 
 
 def test_the_host_writes_to_the_same_file(sqlite_url: str, tmp_path: Path) -> None:
-    """The writes of both take turns and none is lost; whatever waits too long is answered 503."""
+    """Both wait for each other and no write is lost; responses after a long wait are 503."""
     load, over = Load(sqlite_url), Event()
     file, spool = tmp_path / "hookrow.db", tmp_path / "spool"
     written = 0
 
     def host() -> None:
-        """Write again and again, and once lock the file for longer than hookrow waits."""
+        """Write repeatedly, and once lock the file for longer than hookrow waits."""
         nonlocal written
         with closing(sqlite3.connect(file, timeout=30, isolation_level=None)) as connection:
             while not over.wait(0.01):
@@ -47,8 +47,8 @@ def test_the_host_writes_to_the_same_file(sqlite_url: str, tmp_path: Path) -> No
     load.check(200, 503)
     assert load.miscounted() == []
     with closing(sqlite3.connect(file)) as connection:
-        theirs = "SELECT count(*) FROM hookrow_lists WHERE name = 'of the host'"
-        assert connection.execute(theirs).fetchone() == (written,)
+        rows_of_host = "SELECT count(*) FROM hookrow_lists WHERE name = 'of the host'"
+        assert connection.execute(rows_of_host).fetchone() == (written,)
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.usefixtures("sqlite_url")
 def test_the_disk_is_full(small_disk: Path, tmp_path: Path) -> None:
-    """While the disk is full, notifications are answered 503 and spooled on another disk."""
+    """While the disk is full, notifications get a 503 and are spooled on another disk."""
     shutil.move(tmp_path / "hookrow.db", small_disk)
     url, spool, ballast = f"sqlite:///{small_disk}/hookrow.db", tmp_path / "spool", small_disk / "b"
     load = Load(url, pause=0.02)
@@ -81,8 +81,8 @@ def test_the_disk_is_full(small_disk: Path, tmp_path: Path) -> None:
     assert load.statuses()[503] >= 200
 
 
-def test_files_may_not_grow(sqlite_url: str, tmp_path: Path) -> None:
-    """The same without root: by RLIMIT_FSIZE, SQLite's write-ahead log may not become longer."""
+def test_a_file_size_limit(sqlite_url: str, tmp_path: Path) -> None:
+    """The same without root: RLIMIT_FSIZE prevents SQLite's write-ahead log from growing."""
     load, spool = Load(sqlite_url, pause=0.02), tmp_path / "spool"
     unlimited = resource.RLIM_INFINITY
     with (
@@ -95,8 +95,8 @@ def test_files_may_not_grow(sqlite_url: str, tmp_path: Path) -> None:
     assert load.statuses()[503] >= 200
 
 
-def test_the_file_may_only_be_read(sqlite_url: str, tmp_path: Path) -> None:
-    """A server whose file is read-only answers 503 and spools, until it may be written."""
+def test_a_read_only_file(sqlite_url: str, tmp_path: Path) -> None:
+    """While the file is read-only, notifications get a 503 and are spooled."""
     load, spool, file = Load(sqlite_url, pause=0.02), tmp_path / "spool", tmp_path / "hookrow.db"
     # Root may write to a read-only file, but not without this capability.
     powerless = ["setpriv", "--bounding-set=-dac_override"] if os.geteuid() == 0 else []
@@ -108,8 +108,10 @@ def test_the_file_may_only_be_read(sqlite_url: str, tmp_path: Path) -> None:
     with command.serving(*arguments) as serving:
         with load.on(serving.port):
             load.wait_for(200, 503)
-            for each in tmp_path.glob("hookrow.db*"):  # those that SQLite made beside it, too
+            for each in tmp_path.glob(
+                "hookrow.db*"
+            ):  # also the files that SQLite creates next to it
                 each.chmod(0o600)
-            load.wait_until_well()
-        load.see_through(spool)
+            load.wait_until_healthy()
+        load.check_recovery(spool)
     assert load.statuses()[503] >= 200

@@ -1,4 +1,4 @@
-"""The protocol of `hookrow serve` against uvicorn's own: more streams than in the quick tests."""
+"""The protocol of `hookrow serve` compared with uvicorn's, on more streams than in tests/hosts."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import streams
 
 
 def test_streams() -> None:
-    """All bytes sent for 2,000 random streams of requests are those that uvicorn would send."""
+    """For 2,000 random streams of requests, it sends the same bytes as uvicorn."""
     statuses = asyncio.run(streams.compare(2_000))
     print(dict(statuses))
     assert {100, 200, 400, 401, 404, 405, 413, 422, 503} <= {*statuses}

@@ -1,7 +1,7 @@
-"""Load from 16 keep-alive connections, with a record of everything posted and answered.
+"""Load from 16 keep-alive connections, with a record of all requests and responses.
 
-Each client posts to rows of its own, one notification after the other, each with a later time
-than the one before. So the final state of each row is known.
+Each client posts notifications for its own rows, one after the other, each with a later time than
+the previous one, so the final state of each row is known.
 """
 
 import json
@@ -29,7 +29,7 @@ from wire import PATIENCE, Connection, eventually, request
 CLIENTS = 16
 
 NEW_YEAR = datetime(2025, 1, 1, tzinfo=UTC)
-"""The time of the first notification; each of the others is a millisecond after the previous."""
+"""The time of the first notification; each further one is a millisecond later."""
 
 KINDS: dict[str, tuple[Callable[..., testing.Payload], str]] = {
     "delivery": (testing.delivery, "delivered_at"),
@@ -37,7 +37,7 @@ KINDS: dict[str, tuple[Callable[..., testing.Payload], str]] = {
     "suppression": (testing.suppression, "suppression_changed_at"),
     "reactivation": (testing.reactivation, "suppression_changed_at"),
 }
-"""How to make a notification, and the column that holds its time."""
+"""The function that creates a payload, and the column for its time."""
 
 ROWS = {
     "subscriber": (subscribers, subscribers.c.id),
@@ -46,8 +46,8 @@ ROWS = {
 }
 
 
-class Try(NamedTuple):
-    """One post: when it began, how many seconds its answer took, and its status, if any."""
+class Attempt(NamedTuple):
+    """A request: its start, the seconds until its response, and the status, None without one."""
 
     begun: float
     seconds: float
@@ -55,13 +55,13 @@ class Try(NamedTuple):
 
 
 @dataclass(slots=True)
-class Note:
-    """A notification for a row, and each time it was posted."""
+class Posting:
+    """A notification for a row, and all attempts to post it."""
 
     row: int
     kind: str
     at: datetime
-    tries: list[Try] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
 
     @property
     def body(self) -> bytes:
@@ -71,70 +71,72 @@ class Note:
 
     @property
     def column(self) -> str:
-        """The column that holds its time."""
+        """The column for its time."""
         return KINDS[self.kind][1]
 
     @property
     def statuses(self) -> list[int | None]:
-        """The status of each post."""
-        return [each.status for each in self.tries]
+        """The status of each attempt."""
+        return [each.status for each in self.attempts]
 
     def precedes(self, other: Self) -> bool:
-        """Return whether a row that holds this one's time has missed the other.
+        """Return whether a row with the time of this notification lacks the other one.
 
-        Of suppressions the later one wins. Of other times the one processed last wins: not this
-        one, if it was answered before the other was posted.
+        The later of two suppressions wins. Of other times, the one processed last wins: that is
+        not this one if its response was sent before the other was posted.
         """
-        last = self.tries[-1]
+        last = self.attempts[-1]
         return self.at < other.at and (
             self.column == "suppression_changed_at"
-            or last.begun + last.seconds < other.tries[0].begun
+            or last.begun + last.seconds < other.attempts[0].begun
         )
 
 
 class Client:
-    """Posts on one connection, to each of its rows in turn."""
+    """Posts on one connection, for each of its rows in turn."""
 
     def __init__(self, rows: Sequence[int], clock: Iterator[int]) -> None:
-        self.notes: list[Note] = []
+        self.postings: list[Posting] = []
         self._rows = rows
         self._clock = clock
         self._turn = count()
 
     def run(self, connect: Callable[[], Connection], over: Event, pause: float) -> None:
-        """Post until the event is set; first post again whatever was not answered."""
+        """Post until the event is set; repeat a request that got no response."""
         while not over.wait(pause):
             with suppress(OSError), closing(connect()) as connection:
                 while not over.wait(pause):
-                    if not self.notes or self.notes[-1].statuses[-1] is not None:
-                        self.notes.append(self._new())
-                    if not self._post(connection, self.notes[-1]):
+                    if not self.postings or self.postings[-1].statuses[-1] is not None:
+                        self.postings.append(self._new())
+                    if not self._post(connection, self.postings[-1]):
                         break
                 continue
-            over.wait(0.05)  # the server does not listen
+            over.wait(0.05)  # the server is not listening
 
-    def _post(self, connection: Connection, note: Note) -> bool:
-        """Post, wait for the answer and record it; return whether the connection stays open."""
+    def _post(self, connection: Connection, posting: Posting) -> bool:
+        """Post, and store the response; return whether the connection stays open."""
         begun, answer = monotonic(), None
         try:
-            connection.send(request(note.body))
+            connection.send(request(posting.body))
             answer = connection.answer()
-        except (OSError, ValueError):  # the connection was cut, maybe in the middle of a line
+        except (OSError, ValueError):  # the connection was closed, perhaps in the middle of a line
             pass
-        note.tries.append(Try(begun, monotonic() - begun, answer.status if answer else None))
+        posting.attempts.append(
+            Attempt(begun, monotonic() - begun, answer.status if answer else None)
+        )
         return answer is not None and answer.header("connection") != "close"
 
-    def _new(self) -> Note:
+    def _new(self) -> Posting:
         turn, place = divmod(next(self._turn), len(self._rows))
         at = NEW_YEAR + next(self._clock) * timedelta(milliseconds=1)
-        return Note(self._rows[place], list(KINDS)[turn % len(KINDS)], at)
+        return Posting(self._rows[place], list(KINDS)[turn % len(KINDS)], at)
 
 
 class Load:
-    """The clients, and the rows in a database with hookrow's tables that they post to.
+    """The clients, and the rows of their notifications in a database with hookrow's tables.
 
-    Each client has `rows` of its own, numbered from `first` on; if `shared`, all have the same.
-    They pause for that many seconds after each answer.
+    Each client has `rows` separate rows, numbered from `first`; if `shared`, all have the same
+    rows. A client pauses for `pause` seconds after each response.
     """
 
     def __init__(
@@ -152,7 +154,7 @@ class Load:
 
     @contextmanager
     def on(self, *ports: int, connect: Callable[[int], Connection] = Connection) -> Iterator[None]:
-        """Post to these ports, each client to one of them, until the block ends."""
+        """Post to these ports until the block ends; each client uses one port."""
         over = Event()
         with ThreadPoolExecutor(CLIENTS) as threads:
             running = [
@@ -172,69 +174,73 @@ class Load:
         with self.on(port):
             self.wait_for(100, 200)
             yield
-            self.wait_until_well()
-        self.see_through(spool)
+            self.wait_until_healthy()
+        self.check_recovery(spool)
 
     @property
-    def notes(self) -> list[Note]:
-        """Everything that was posted."""
-        return [note for client in self.clients for note in list(client.notes)]
+    def postings(self) -> list[Posting]:
+        """All notifications that were posted."""
+        return [posting for client in self.clients for posting in list(client.postings)]
 
     @property
     def slowest(self) -> float:
-        """How many seconds the slowest answer took."""
-        return max((each.seconds for note in self.notes for each in note.tries), default=0.0)
+        """The time until the slowest response, in seconds."""
+        return max(
+            (each.seconds for posting in self.postings for each in posting.attempts), default=0.0
+        )
 
     def statuses(self, *, since: float = 0.0) -> Counter[int | None]:
-        """Count the answers to the posts since then (of `monotonic`)."""
-        tries = [each for note in self.notes for each in list(note.tries)]
-        return Counter(each.status for each in tries if each.begun >= since)
+        """Count the statuses of requests since a time of `monotonic`."""
+        attempts = [each for posting in self.postings for each in list(posting.attempts)]
+        return Counter(each.status for each in attempts if each.begun >= since)
 
     def wait_for(self, number: int, status: int) -> None:
-        """Wait until so many posts from now on have been answered with this status."""
+        """Wait until this number of new requests have got this status."""
         begun = monotonic()
         eventually(lambda: self.statuses(since=begun)[status] >= number, seconds=60)
 
-    def wait_until_well(self) -> None:
-        """Wait until everything that is posted for half a second is answered 200."""
+    def wait_until_healthy(self) -> None:
+        """Wait until all responses within half a second are 200."""
 
-        def is_well() -> bool:
+        def is_healthy() -> bool:
             begun = monotonic()
             sleep(0.5)
             return set(self.statuses(since=begun)) == {200}
 
-        eventually(is_well, seconds=60)
+        eventually(is_healthy, seconds=60)
 
     def lost(self, *, answered: int | None = 200) -> list[str]:
-        """List what had this answer, or any if None, and is not in the log or not on its rows."""
+        """List the notifications with this status, or any, that the log or their rows lack."""
         log, rows = logged(self._url), states(self._url)
-        holders = {(note.row, note.column, note.at): note for note in self.notes}
+        holders = {(posting.row, posting.column, posting.at): posting for posting in self.postings}
         missed = []
-        for note in self.notes:
-            if answered is not None and answered not in note.statuses:
+        for posting in self.postings:
+            if answered is not None and answered not in posting.statuses:
                 continue
-            outcome, _ = log.get(note.body, ("not in the log", 0))
+            outcome, _ = log.get(posting.body, ("not in the log", 0))
             if outcome != "recorded":
-                missed.append(f"{note}: {outcome}")
-            for where, row in rows[note.row].items():
-                at = row.get(note.column, note.at)
-                if at is None or holders[note.row, note.column, at].precedes(note):
-                    missed.append(f"{note}: {where} has {at}")
+                missed.append(f"{posting}: {outcome}")
+            for where, row in rows[posting.row].items():
+                at = row.get(posting.column, posting.at)
+                if at is None or holders[posting.row, posting.column, at].precedes(posting):
+                    missed.append(f"{posting}: {where} has {at}")
         return missed
 
     def miscounted(self) -> list[str]:
-        """List what the log counts more often than it was posted, or less often than answered."""
+        """List notifications that the log counts more often than posted, or less often than 200."""
         log = logged(self._url)
-        attempts = [(note, log.get(note.body, ("", 0))[1]) for note in self.notes]
+        attempts = [(posting, log.get(posting.body, ("", 0))[1]) for posting in self.postings]
         return [
-            f"{note}: {number} attempts"
-            for note, number in attempts
-            if not note.statuses.count(200) <= number <= len(note.tries)
+            f"{posting}: {number} attempts"
+            for posting, number in attempts
+            if not posting.statuses.count(200) <= number <= len(posting.attempts)
         ]
 
     def unposted(self) -> list[str]:
-        """List the rows that hold what was not posted, or a suppression not as last changed."""
-        posted = {(note.row, note.column, note.at): note.kind for note in self.notes}
+        """List the rows with a time that was not posted, or with a wrong suppression."""
+        posted = {
+            (posting.row, posting.column, posting.at): posting.kind for posting in self.postings
+        }
         held = states(self._url)
         wrong = []
         for number in self.numbers:
@@ -249,20 +255,20 @@ class Load:
         return wrong
 
     def wait_until_recorded(self) -> None:
-        """Wait until everything that was posted is on its rows and in the log."""
+        """Wait until the log and the rows contain all notifications."""
         until = monotonic() + 60
         while lost := self.lost(answered=None):
             assert monotonic() < until, (str(self), lost[:10])
             sleep(0.2)
 
     def check(self, *statuses: int | None) -> None:
-        """Check that there were no other answers, and that what was answered 200 was recorded."""
+        """Assert that there were no other statuses, and that each 200 was recorded."""
         assert set(self.statuses()) <= set(statuses), str(self)
         assert self.lost() == []
         assert self.unposted() == []
 
-    def see_through(self, spool: Path) -> None:
-        """Check that after an outage the spool is emptied, and everything posted is recorded."""
+    def check_recovery(self, spool: Path) -> None:
+        """Assert that after an outage the spool is emptied, and all notifications are recorded."""
         eventually(lambda: spooled(spool) == 0, seconds=60)
         self.wait_until_recorded()
         print(self)
@@ -271,17 +277,17 @@ class Load:
 
     def __str__(self) -> str:
         statuses = self.statuses()
-        answers = ", ".join(
-            f"{number} {status or 'unanswered'}" for status, number in statuses.most_common()
+        responses = ", ".join(
+            f"{number} of {status or 'none'}" for status, number in statuses.most_common()
         )
         return (
-            f"{len(self.notes)} notifications, {sum(statuses.values())} posts: {answers}; "
-            f"slowest answer {self.slowest:.1f} s"
+            f"{len(self.postings)} notifications, {sum(statuses.values())} requests; "
+            f"responses: {responses}; the slowest after {self.slowest:.1f} s"
         )
 
 
 def fill(url: str, numbers: Sequence[int]) -> None:
-    """Insert a subscriber, a dispatch and a subscription for each number, in a list."""
+    """Insert a subscriber, a dispatch and a subscription for each number, on one list."""
     list_ = numbers[0]
     members = [{"list_id": list_, "subscriber_id": n} for n in numbers]
     sent = [{"id": n, "provider_message_id": f"m{n}"} for n in numbers]
@@ -295,7 +301,7 @@ def fill(url: str, numbers: Sequence[int]) -> None:
 
 
 def logged(url: str) -> dict[bytes, tuple[str, int]]:
-    """Read the log: the outcome of each body, and how often it arrived."""
+    """Read the log: the outcome and the number of attempts by body."""
     column = notifications.c
     with opened(url) as engine, engine.connect() as database:
         rows = database.execute(select(column.body, column.outcome, column.attempts))
@@ -303,14 +309,15 @@ def logged(url: str) -> dict[bytes, tuple[str, int]]:
 
 
 def states(url: str) -> dict[int, dict[str, dict[str, Any]]]:
-    """Read the times of all rows, by their number and kind."""
-    held: defaultdict[int, dict[str, dict[str, Any]]] = defaultdict(dict)
+    """Read the times of all rows, by number and kind."""
+    times_by_row: defaultdict[int, dict[str, dict[str, Any]]] = defaultdict(dict)
     with opened(url) as engine, engine.connect() as database:
         for name, (table, number) in ROWS.items():
             times = [column for column in table.c if column.name.endswith("_at")]
             for row in database.execute(select(number.label("number"), *times)).mappings():
-                held[row["number"]][name] = {column.name: row[column.name] for column in times}
-    return held
+                values = {column.name: row[column.name] for column in times}
+                times_by_row[row["number"]][name] = values
+    return times_by_row
 
 
 def spooled(spool: Path) -> int:

@@ -1,4 +1,4 @@
-"""What surrounds the rows fails: the log, a trigger."""
+"""Faults in the database apart from the rows: the log cannot be written, a trigger raises."""
 
 import json
 import time
@@ -15,12 +15,12 @@ from wire import Answer, ask, request
 
 
 def post(port: int, payload: object) -> Answer:
-    """Post a notification that is not of the load."""
+    """Post a notification that is not part of the load."""
     return ask(port, request(json.dumps(payload).encode()))
 
 
 def test_a_log_that_cannot_be_written(database_url: str, tmp_path: Path) -> None:
-    """Without its log nothing is recorded and everything spooled; an unsupported one stays 422."""
+    """All notifications are spooled and none is recorded; an unsupported one still gets a 422."""
     load, command, spool = Load(database_url, pause=0.02), Command(tmp_path), tmp_path / "spool"
     engine = connect(database_url)
     with command.serving("--database-url", database_url, "--spool", spool) as serving:
@@ -31,11 +31,11 @@ def test_a_log_that_cannot_be_written(database_url: str, tmp_path: Path) -> None
             unsupported = post(serving.port, {"RecordType": "Click"})
             assert (unsupported.status, unsupported.body) == (422, b"Webhook payload not supported")
             run(engine, "ALTER TABLE gone RENAME TO hookrow_notifications")
-            load.wait_until_well()
-        # One that failed just before the table was there again is parked in the log.
+            load.wait_until_healthy()
+        # A notification that failed just before the table was restored is parked in the log.
         replayed = command.call("replay", "--outcome", "failed", "--database-url", database_url)
         assert replayed.returncode == 0, replayed.stdout
-        load.see_through(spool)
+        load.check_recovery(spool)
     assert "a fault to be reported" not in serving.log
     engine.dispose()
 
@@ -52,10 +52,10 @@ RAISING = """
 
 
 def test_a_trigger_that_raises(postgres: Databases, postgres_url: str, tmp_path: Path) -> None:
-    """Notifications for two rows fail; those for others are recorded.
+    """Notifications for two rows fail; those for other rows are recorded.
 
-    If the state is the host's own, they are logged as failed. If it looks like an error of the
-    database, which may pass, they stay in the spool for a minute.
+    If the SQLSTATE is the host's own, they are logged as failed. If it looks like an outage, they
+    stay in the spool for a minute.
     """
     load, spool = Load(postgres_url, pause=0.005), tmp_path / "spool"
     fill(postgres_url, [1000, 1001])

@@ -1,4 +1,4 @@
-"""A page in Debian's chromium, and all that is wrong with it."""
+"""Pages in Debian's chromium, and the faults that it and axe report."""
 
 import os
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ from nginx import installed
 
 AXE = Path(__file__).parent / "axe.min.js"
 
-SHOTS = os.environ.get("HOOKROW_SCREENSHOTS")
-"""The folder to which screenshots go, if they are wanted."""
+SCREENSHOTS = os.environ.get("HOOKROW_SCREENSHOTS")
+"""The folder for screenshots; without it, none are taken."""
 
 _VIOLATIONS = """() => axe.run().then(found => found.violations
     .filter(each => ["serious", "critical"].includes(each.impact))
@@ -39,49 +39,49 @@ def chromium() -> Iterator[Browser]:
 
 
 @dataclass(slots=True)
-class Look:
-    """A visitor of the pages below an address; `wrong` has what the browser complained about."""
+class Visitor:
+    """A visitor of the pages below an address; `faults` has the browser's errors and warnings."""
 
     page: Page
     mount: str
-    wrong: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
 
     @classmethod
     @contextmanager
     def at(cls, browser: Browser, mount: str, **options: Any) -> Iterator[Self]:  # noqa: ANN401 - the browser's own
-        """Look with a browser without cookies; nothing may be wrong in the end."""
+        """Open a window without cookies; assert at the end that there are no faults."""
         context = browser.new_context(**options)
         context.set_default_timeout(8000)
-        look = cls(context.new_page(), mount)
-        yield look
+        visitor = cls(context.new_page(), mount)
+        yield visitor
         context.close()
-        assert not look.wrong, look.wrong
+        assert not visitor.faults, visitor.faults
 
     def __post_init__(self) -> None:
-        self.page.on("console", lambda said: self._note(said.type, said.text))
-        self.page.on("pageerror", lambda error: self._note("error", str(error)))
-        self.page.on("dialog", lambda dialog: self._note("error", f"dialog: {dialog.message}"))
-        self.page.on("request", lambda request: self._check(request.url))
+        self.page.on("console", lambda message: self._record(message.type, message.text))
+        self.page.on("pageerror", lambda error: self._record("error", str(error)))
+        self.page.on("dialog", lambda dialog: self._record("error", f"dialog: {dialog.message}"))
+        self.page.on("request", lambda request: self._check_server(request.url))
 
     def open(self, place: str) -> None:
-        """Go to a page."""
+        """Open a page."""
         self.page.goto(f"{self.mount}{place}")
 
     def shows(self, text: str) -> bool:
         """Wait until the page has the text; return whether it is visible."""
-        found = self.page.get_by_text(text).first
-        found.wait_for()
-        return found.is_visible()
+        element = self.page.get_by_text(text).first
+        element.wait_for()
+        return element.is_visible()
 
-    def excuse(self, text: str) -> None:
-        """Forget what was wrong and contains the text."""
-        self.wrong[:] = [each for each in self.wrong if text not in each]
+    def ignore(self, text: str) -> None:
+        """Remove the faults that contain the text."""
+        self.faults[:] = [each for each in self.faults if text not in each]
 
     def violations(self) -> list[str]:
-        """Return what axe has against the page that is serious."""
+        """Return the serious accessibility faults that axe finds."""
         self.page.evaluate(AXE.read_text(encoding="utf-8"))
-        found: list[str] = self.page.evaluate(_VIOLATIONS)
-        return found
+        violations: list[str] = self.page.evaluate(_VIOLATIONS)
+        return violations
 
     def overflows(self) -> bool:
         """Return whether the page is wider than the window."""
@@ -90,7 +90,7 @@ class Look:
         )
         return wider
 
-    def draws(self) -> list[bool]:
+    def drawn_charts(self) -> list[bool]:
         """Return whether each canvas has more colours than an empty one."""
         return [canvas.evaluate(_COLOURS) > 3 for canvas in self.page.locator("canvas").all()]
 
@@ -102,16 +102,16 @@ class Look:
         names, *counts = rows
         return {names[n]: sum(int(row[n]) for row in counts) for n in range(len(names))}
 
-    def shoot(self, name: str) -> None:
-        """Keep what the window shows, if that is wanted."""
-        if SHOTS:
-            self.page.screenshot(path=Path(SHOTS) / f"{name}.png")
+    def take_screenshot(self, name: str) -> None:
+        """Save a screenshot of the window, if there is a folder for it."""
+        if SCREENSHOTS:
+            self.page.screenshot(path=Path(SCREENSHOTS) / f"{name}.png")
 
-    def _note(self, kind: str, text: str) -> None:
+    def _record(self, kind: str, text: str) -> None:
         if kind in {"error", "warning"}:
-            self.wrong.append(text)
+            self.faults.append(text)
 
-    def _check(self, url: str) -> None:
+    def _check_server(self, url: str) -> None:
         server = "/".join(self.mount.split("/")[:3])
         if not url.startswith(f"{server}/"):
-            self.wrong.append(f"a request to {url}")
+            self.faults.append(f"a request to {url}")
