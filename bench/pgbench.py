@@ -1,4 +1,4 @@
-"""What PostgreSQL does of the same lookups and updates without Python, HTTP and the log.
+"""The rate of PostgreSQL with the same lookups and updates, without Python, HTTP and the log.
 
 pgbench runs prepared statements, in one transaction for each notification.
 """
@@ -104,7 +104,7 @@ def _latencies(folder: Path) -> Iterator[float]:
 
 
 def _updates(database: Database) -> int:
-    """Return how many updates of dispatches PostgreSQL has counted, those of ended sessions."""
+    """Return the number of updates of dispatches that ended sessions have reported."""
     [(updates,)] = database.execute(
         "SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = 'hookrow_dispatches'"
     )

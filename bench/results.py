@@ -96,7 +96,7 @@ def _median(results: Sequence[Result]) -> Result:
 
 
 def ratios(results: Iterable[Result]) -> Iterator[str]:
-    """Compare `hookrow serve` with each other subject, both in their best number of processes."""
+    """Compare `hookrow serve` with each other subject, each with its best number of processes."""
     best = _best(results)
     yield f"{'hookrow serve compared with':36} {'rate':>7} {'p50, 1 conn':>12} {'CPU':>7}"
     for (server, database), other in best.items():
@@ -112,7 +112,7 @@ def ratios(results: Iterable[Result]) -> Iterator[str]:
 
 
 def _best(results: Iterable[Result]) -> dict[tuple[str, str | None], dict[int, Result]]:
-    """Return the results of each server in the number of processes with the highest rate."""
+    """Return the results of each server for the number of processes with the highest rate."""
     subjects: dict[str, dict[int, Result]] = {}
     for each in results:
         subjects.setdefault(each.name, {})[each.connections] = each

@@ -25,7 +25,7 @@ _FIRST_EDITION = (
     "CREATE TABLE IF NOT EXISTS hookrow_version (version_num VARCHAR(32) NOT NULL)",
     "INSERT INTO hookrow_version VALUES ('0001'), ('0002')",
 )
-"""The table without which the first edition refuses a database that it has not created."""
+"""The table without which the first edition rejects a database that it has not created."""
 
 
 def main() -> None:

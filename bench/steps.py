@@ -73,7 +73,7 @@ class _Parsed(_Admitted):
 
 
 class _Queued(_Admitted):
-    """Also waits for a group, whose work is to sleep."""
+    """Also waits for a group, whose work only sleeps."""
 
     def __init__(self) -> None:
         super().__init__()

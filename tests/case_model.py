@@ -1,7 +1,7 @@
-"""The 150 cases, and how each must end.
+"""The 150 cases and their expected results.
 
-A model that shares no line with `decide`, written from the contract alone, predicts the
-response and all rows.
+A model that is independent of `decide`, and based on the contract alone, predicts the response and
+all rows.
 """
 
 import json
@@ -25,7 +25,7 @@ def body_of(case: dict[str, str]) -> bytes:
 
 
 NOW = "the time of arrival"
-"""Stands for the only value that the model cannot know."""
+"""Stands for the time of arrival, which the model does not know."""
 
 End: TypeAlias = tuple[int, str, World]
 """Status, text and all rows."""
@@ -40,11 +40,11 @@ class _UnsupportedError(Exception):
 
 
 def expect(start: World, body: bytes) -> End:
-    """Return how a notification must end according to the contract."""
+    """Return the result of a notification according to the contract."""
     after = deepcopy(start)
     try:
         payload = _read(body)
-        kind, at, reason = _what(payload)
+        kind, at, reason = _classify(payload)
     except _UnsupportedError:
         return 422, "Webhook payload not supported", after
     recipient = _text(payload.get("Recipient"), LONGEST_EMAIL)
@@ -82,7 +82,7 @@ def _read(body: bytes) -> dict[str, Any]:
         raise _UnsupportedError
 
     try:
-        # A number of any length is one, and half a surrogate pair is no text in UTF-8.
+        # A number may have any length, and UTF-8 has no lone surrogates.
         payload = json.loads(body.decode(), parse_constant=refuse, parse_int=float)
         json.dumps(payload, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
@@ -92,7 +92,7 @@ def _read(body: bytes) -> dict[str, Any]:
     return payload
 
 
-def _what(payload: dict[str, Any]) -> tuple[str, object, str | None]:
+def _classify(payload: dict[str, Any]) -> tuple[str, object, str | None]:
     """Return the kind of notification, its time, and its reason."""
     match payload:
         case {"RecordType": "Delivery", "DeliveredAt": str(at)}:
@@ -112,7 +112,7 @@ def _what(payload: dict[str, Any]) -> tuple[str, object, str | None]:
 
 
 def _changed(value: object) -> object:
-    """Return when a change happened; the time of arrival if that is not credible."""
+    """Return the time of a change, or the time of arrival if it is not plausible."""
     try:
         at = _time(value) if isinstance(value, str) else None
     except _UnsupportedError:
@@ -121,10 +121,10 @@ def _changed(value: object) -> object:
 
 
 def _time(text: str) -> datetime:
-    found = _TIME.fullmatch(text)
-    if found is None:
+    match = _TIME.fullmatch(text)
+    if match is None:
         raise _UnsupportedError
-    day, time, fraction, offset = found.groups()
+    day, time, fraction, offset = match.groups()
     microseconds = (Decimal(f"0.{fraction or 0}") * 10**6).to_integral_value(ROUND_HALF_UP)
     zone = "+00:00" if offset in {None, "Z", "z"} else offset
     try:
@@ -142,10 +142,10 @@ def _text(value: object, longest: int) -> str | None:
 
 
 def _first(
-    rows: list[dict[str, Any]], value: Callable[[dict[str, Any]], object], wanted: object
+    rows: list[dict[str, Any]], value: Callable[[dict[str, Any]], object], expected: object
 ) -> dict[str, Any] | None:
-    """Return the first row with that value; None never matches."""
-    return next((row for row in rows if value(row) == wanted is not None), None)
+    """Return the first row with this value; None never matches."""
+    return next((row for row in rows if value(row) == expected is not None), None)
 
 
 def _lower(email: str | None) -> str | None:

@@ -1,7 +1,7 @@
 """Databases for the tests: real ones, with hookrow's tables in them and nothing else.
 
 All workers of a run share one PostgreSQL server, and each test has a database of its own, a
-copy of a template. A test that stops or freezes the server asks for `own_postgres`.
+copy of a template. A test that stops or freezes the server uses `own_postgres`.
 `world.fill` inserts the rows of `cases/world.json`, `world.rows` reads all rows back.
 """
 
@@ -71,13 +71,13 @@ def _own_server() -> Server:
 
 @pytest.fixture(autouse=True)
 def _unlimited_logging() -> None:
-    """Log what the previous test has logged, too."""
+    """Reset the rate limit of log lines."""
     rate_limit.reset()
 
 
 @pytest.fixture(scope="session")
 def postgres(request: pytest.FixtureRequest) -> Iterator[Databases]:
-    """Return the databases of a running PostgreSQL server, which other tests use, too."""
+    """Return the databases of a PostgreSQL server that other tests share."""
     worker = getattr(request.config, "workerinput", {})
     if "postgres" in worker:
         yield Databases(Path(worker["postgres"]), worker["workerid"])
@@ -89,7 +89,7 @@ def postgres(request: pytest.FixtureRequest) -> Iterator[Databases]:
 
 @pytest.fixture(scope="module")
 def own_postgres() -> Iterator[Server]:
-    """Run a PostgreSQL server that a test may stop or freeze if it starts it again."""
+    """Run a PostgreSQL server that a test may stop or freeze, but must start again."""
     server = _own_server()
     yield server
     server.remove()
@@ -154,7 +154,7 @@ def sqlite_url(tmp_path: Path, empty_sqlite_url: str, _migrated_file: Path) -> s
 def new_database(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], str]:
-    """Return a function that makes an empty "sqlite" or "postgres" for the whole run: its URL."""
+    """Return a function that creates an empty database of a kind and returns its URL."""
 
     def make(kind: str) -> str:
         if kind == "sqlite":
@@ -179,5 +179,5 @@ def empty_database_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def command(tmp_path: Path) -> Command:
-    """Return the command, in a folder of its own, where `sqlite_url` has its file."""
+    """Return the command, in the folder with the file of `sqlite_url`."""
     return Command(tmp_path)

@@ -1,4 +1,4 @@
-"""A copy of a value with other fields, whether it is a dataclass or a `msgspec.Struct`."""
+"""Copies of dataclasses and of `msgspec.Struct` values, with changed fields."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ def replace(value: T, **changes: Any) -> T:  # noqa: ANN401 - of any field
     """Return a copy of the value with these changes."""
     if isinstance(value, msgspec.Struct):
         return msgspec.structs.replace(value, **changes)
-    return dataclasses.replace(value, **changes)  # type: ignore[type-var] # what else has fields
+    return dataclasses.replace(value, **changes)  # type: ignore[type-var] # it is a dataclass

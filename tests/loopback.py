@@ -15,7 +15,7 @@ class _Server(ThreadingMixIn, WSGIServer):
     request_queue_size = 64
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Ignore clients that hang up."""
+        """Ignore clients that disconnect."""
 
 
 class _Handler(WSGIRequestHandler):

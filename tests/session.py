@@ -1,4 +1,4 @@
-"""The terminal sessions of README and docs, run as a reader would."""
+"""Runs the code blocks and terminal sessions of the README and the docs."""
 
 import os
 import re
@@ -33,7 +33,7 @@ def read_commands(session: str) -> list[tuple[str, str]]:
 
 
 class Terminal:
-    """A shell in a folder of its own, with a free port as hookrow's."""
+    """A shell in a folder, with a free port for hookrow."""
 
     def __init__(self, folder: Path) -> None:
         self.port = free_port()
@@ -55,7 +55,7 @@ class Terminal:
         )
 
     def type(self, line: str) -> str:
-        """Run a line and return its output. After an `&`, wait until the server answers."""
+        """Run a line and return its output. After an `&`, wait until the server responds."""
         assert self.shell.stdin is not None
         assert self.shell.stdout is not None
         typed = line.replace("8000", str(self.port))
@@ -72,7 +72,7 @@ class Terminal:
 
 @contextmanager
 def terminal(folder: Path) -> Iterator[Terminal]:
-    """Open a terminal in a folder; end the shell and all that it started after the block."""
+    """Open a shell in a folder; end it and all its processes after the block."""
     terminal = Terminal(folder)
     try:
         yield terminal

@@ -1,4 +1,4 @@
-"""A store in memory with one subscriber and one dispatch, and requests that a receiver gets."""
+"""A store in memory with one subscriber and one dispatch, and requests about them."""
 
 import json
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 
 
 def store(*, log: bool = True) -> MemoryStore:
-    """Return a store in which ada@example.com was sent the message m-1."""
+    """Return a store in which the message m-1 was sent to ada@example.com."""
     return MemoryStore(
         log=MemoryLog() if log else None,
         subscribers={1: {"email": "ada@example.com"}},

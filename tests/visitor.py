@@ -73,7 +73,7 @@ class Visitor:
 
 
 def receive(store: Any, *payloads: object, keep_bodies: bool = True) -> None:  # noqa: ANN401 - any store
-    """Record each payload by itself."""
+    """Record each payload separately."""
     receiver = Receiver(Postmark(SECRET), store, keep_bodies=keep_bodies)
     for payload in payloads:
         receiver.record_directly(

@@ -1,4 +1,4 @@
-"""HTTP as bytes on a socket, where a client library would hide, correct or refuse something."""
+"""HTTP as bytes on a socket, because client libraries hide, correct or reject some requests."""
 
 import asyncio
 import json
@@ -23,14 +23,14 @@ T = TypeVar("T")
 SECRET = "the-secret-of-the-tests"
 ENDPOINT = "/provider/webhooks"
 TEXT = "text/plain; charset=utf-8"
-PATIENCE = 30.0  # in seconds; how long tests wait for anything, on a machine that may be busy
+PATIENCE = 30.0  # in seconds; the time limit of all waits, for busy machines
 
-# The first subscriber in the world of the cases, and the message id of the first dispatch.
+# The first subscriber in cases/world.json, and the message id of the first dispatch.
 ADA, ADAS = "ada@example.com", "6f1d0a4e-3b52-4c8e-9a17-0c5be2d4f901"
 
 AT = datetime(2026, 3, 4, 5, 6, 7, 123456, tzinfo=UTC)
 DELIVERY = json.dumps(testing.delivery(ADA, ADAS, at=AT)).encode()
-STRANGER = DELIVERY.replace(ADA.encode(), b"eve@example.com")  # is no subscriber
+STRANGER = DELIVERY.replace(ADA.encode(), b"eve@example.com")  # not a subscriber
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ class Answer:
     def header(self, name: str) -> str | None:
         """Return a header's value, or None; it may not be repeated."""
         values = [value for key, value in self.headers if key.lower() == name]
-        assert len(values) < 2, f"{name} came twice: {values}"
+        assert len(values) < 2, f"{name} is repeated: {values}"
         return values[0] if values else None
 
 
 class Connection:
-    """A connection to a server of this machine: bytes go out, answers come in."""
+    """A connection to a local server: sends bytes, and parses responses."""
 
     def __init__(self, port: int, host: str = "127.0.0.1") -> None:
         self._socket = socket.create_connection((host, port), PATIENCE)
@@ -63,7 +63,7 @@ class Connection:
         self._socket.sendall(data)
 
     def end(self) -> None:
-        """Send nothing more, as a client that closes its half of the connection."""
+        """Close the sending half of the connection."""
         self._socket.shutdown(socket.SHUT_WR)
 
     def interim(self, status: int) -> None:
@@ -88,7 +88,7 @@ class Connection:
         return bool(select.select([self._socket], [], [], 0)[0])
 
     def is_over(self) -> bool:
-        """Wait for more; return whether the server closed the connection instead."""
+        """Wait for more data; return whether the server closed the connection instead."""
         try:
             return not self._file.read(1)
         except ConnectionError:
@@ -112,7 +112,7 @@ def head(
     length: int | None = None,
     extra: Sequence[bytes] = (),
 ) -> bytes:
-    """Return the head of a request; without a secret its header is left out."""
+    """Return the head of a request; if the secret is None, its header is omitted."""
     lines = [f"{method} {path} HTTP/1.1".encode(), b"Host: localhost"]
     secret = secret.encode() if isinstance(secret, str) else secret
     if secret is not None:
@@ -149,7 +149,7 @@ def get(port: int, path: str) -> Answer:
 
 
 def free_port() -> int:
-    """Return an unused port, outside of the range from which the system serves clients."""
+    """Return an unused port outside of the range that the system assigns to clients."""
     while True:
         port = randrange(20_000, 32_000)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
@@ -164,7 +164,7 @@ def listens(port: int, host: str = "127.0.0.1") -> bool:
 
 
 def eventually(true: Callable[[], T], *, seconds: float = PATIENCE) -> T:
-    """Wait until it is true and return it; fail if it is not in time."""
+    """Wait until the result is true, and return it. Fails if this takes too long."""
     until = time.monotonic() + seconds
     while not (found := true()):
         assert time.monotonic() < until, "not true in time"

@@ -1,4 +1,4 @@
-"""The rows that the cases start from, written to any store and read back as plain dicts."""
+"""The rows in cases/world.json, written to any store and read back as dicts."""
 
 import json
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ import own_tables
 from hookrow.stores.memory import MemoryStore
 
 World: TypeAlias = dict[str, list[dict[str, Any]]]
-"""All rows of our four tables, by the table's short name, in the order of their ids."""
+"""All rows of hookrow's four tables, by the table's short name, in the order of their ids."""
 
 CASES = Path(__file__).parent / "cases"
 
@@ -46,7 +46,7 @@ _RESTART = ", ".join(
 
 
 def start() -> World:
-    """Return the rows of `cases/world.json` as the tables hold them, ids from 1 on."""
+    """Return the rows of `cases/world.json` with the columns of the tables, and ids from 1."""
     given = json.loads((CASES / "world.json").read_text())
     lists = {name: number for number, name in enumerate(given["lists"], 1)}
     people = {row["email"]: number for number, row in enumerate(given["subscribers"], 1)}
@@ -81,7 +81,7 @@ def start() -> World:
 
 
 def fill(place: str | Engine | MemoryStore) -> World:
-    """Replace all rows of a database or store by those of the world; return these."""
+    """Replace all rows of a database or store by those in the file; return these."""
     world = start()
     if isinstance(place, MemoryStore):
         fresh = start()
@@ -101,11 +101,11 @@ def fill(place: str | Engine | MemoryStore) -> World:
 
 
 def rows(place: str | Engine | MemoryStore) -> World:
-    """Read every row of our four tables, without the times of their creation."""
+    """Read every row of hookrow's four tables, without the times of creation."""
     if isinstance(place, MemoryStore):
         return {
             "subscribers": [*place.subscribers.values()],
-            "lists": start()["lists"],  # the store has none
+            "lists": start()["lists"],  # the memory store has none
             "subscriptions": [*place.subscriptions.values()],
             "dispatches": [*place.dispatches.values()],
         }
@@ -132,7 +132,7 @@ def _empty(connection: Connection) -> None:
         return
     for table in reversed(own_tables.metadata.sorted_tables):
         connection.execute(delete(table))
-    if inspect(connection).has_table("sqlite_sequence"):  # of the tables that Django makes
+    if inspect(connection).has_table("sqlite_sequence"):  # in the tables that Django creates
         connection.exec_driver_sql("DELETE FROM sqlite_sequence")
 
 
@@ -144,4 +144,4 @@ def _engine(database: str | Engine) -> Iterator[Engine]:
     url = make_url(database)
     if url.drivername == "postgresql":
         url = url.set(drivername="postgresql+psycopg")
-    yield create_engine(url, poolclass=NullPool)  # which leaves no connection open
+    yield create_engine(url, poolclass=NullPool)  # leaves no connection open

@@ -1,1 +1,1 @@
-"""The alternatives, each as a developer would write it who needs no more than this."""
+"""The alternatives, each written as a developer with only these requirements would write it."""

@@ -1,1 +1,1 @@
-"""An app that a Django project might have, with models of its own."""
+"""An app of a Django project, with its own models of subscribers and dispatches."""

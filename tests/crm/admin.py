@@ -1,4 +1,4 @@
-"""The project's own people in the admin, to be suppressed by hand there."""
+"""The admin of the project's own model of subscribers, with manual suppression."""
 
 from django.contrib import admin
 

@@ -1,12 +1,12 @@
-"""People, the mails that are sent to them, and who is in which group.
+"""People, the mails that are sent to them, and the members of groups.
 
-`Person`, `Send` and `Membership` differ from our own in every name, and a send's group
-is its mail's. `Reader`, `Letter` and `Member` hold bare keys instead of foreign ones.
-`Guest`, `Parcel` and `Stay` have the empty text for no reason, and `Parcel` the provider's
-message id as a UUID.
+All names in `Person`, `Send` and `Membership` differ from those in hookrow's tables, and the group
+of a send is that of its mail. `Reader`, `Letter` and `Member` have plain columns instead of foreign
+keys. `Guest`, `Parcel` and `Stay` have an empty string for no reason, and `Parcel` has the
+provider's message id as a UUID.
 """
 
-# They are as a project without types may have them:
+# The models are written like those of a project without type annotations.
 # mypy: disable-error-code="var-annotated"
 # ruff: noqa: DJ001, DJ008
 

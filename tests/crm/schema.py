@@ -1,4 +1,4 @@
-"""How the models play our roles."""
+"""The mapping of the models to hookrow's roles."""
 
 from hookrow import Role, Schema
 
@@ -24,4 +24,4 @@ CRM = Schema(
         "crm.Membership", {"list_id": "group", "subscriber_id": "person_id", **MUTED}
     ),
 )
-"""Every model and field under another name, and the list that of the dispatch's mail."""
+"""All models and fields have other names, and the list of a dispatch is that of its mail."""

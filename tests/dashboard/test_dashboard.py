@@ -179,8 +179,8 @@ class TestNotifications:
             log: LogReader, query: Query, *, before: int | None = None, limit: int
         ) -> SearchResult:
             id_ = (before or last_id(log) + 1) - 1
-            found = log.newest(replace(query, ids=[id_]), limit=limit, bodies=False)
-            return SearchResult(found, id_ if id_ > 1 else None)
+            entries = log.newest(replace(query, ids=[id_]), limit=limit, bodies=False)
+            return SearchResult(entries, id_ if id_ > 1 else None)
 
         monkeypatch.setattr("hookrow.dashboard.queries.search", search_one)
         store = MemoryStore()
@@ -227,7 +227,7 @@ def test_the_parser_of_another_provider(store: MemoryStore, visitor: Visitor) ->
     assert "Replayed and recorded." in visitor.send("/notification", {"action": "replay"}, id=1)
 
 
-def test_a_body_that_is_not_kept() -> None:
+def test_a_body_that_is_not_stored() -> None:
     """A notification without its body cannot be replayed."""
     store = MemoryStore()
     receive(store, {}, keep_bodies=False)
@@ -243,7 +243,7 @@ def test_a_body_that_is_not_kept() -> None:
         (KeyError(), 500, "The page failed with KeyError."),
     ],
 )
-def test_a_store_that_fails(
+def test_store_errors(
     visitor: Visitor, fault: Exception, status: int, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A store error returns 503, a bug 500, both with an explanation."""

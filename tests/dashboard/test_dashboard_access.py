@@ -100,8 +100,10 @@ def test_called_once() -> None:
 
 def credentials(password: str, scheme: str = "Basic", user: str = ADA) -> RequestHead:
     """Return a request with a user and a password."""
-    given = b64encode(f"{user}:{password}".encode()).decode()
-    return replace(head("/notifications", authorization=f"{scheme} {given}"), request_id="r-1")
+    credentials = b64encode(f"{user}:{password}".encode()).decode()
+    return replace(
+        head("/notifications", authorization=f"{scheme} {credentials}"), request_id="r-1"
+    )
 
 
 class TestPassword:

@@ -135,9 +135,9 @@ class TestSuppression:
     def test_suppress_and_lift(self, sqlite_site: Site) -> None:
         """Both actions ask for a reason, change the row, and log the user and the reason."""
         ada = Subscriber.objects.get(email=ADA)
-        asked = sqlite_site.act(PEOPLE, "suppress", ada.pk)
-        assert ADA in asked
-        assert 'name="reason"' in asked
+        form = sqlite_site.act(PEOPLE, "suppress", ada.pk)
+        assert ADA in form
+        assert 'name="reason"' in form
         assert "field is required." in sqlite_site.act(PEOPLE, "suppress", ada.pk, reason=" ")
         assert not ids()
         page = sqlite_site.act(PEOPLE, "suppress", ada.pk, reason="<b>asked by letter</b>")
@@ -206,9 +206,9 @@ class TestTables:
     def test_completion(self, any_site: Site) -> None:
         """The form of a dispatch suggests subscribers by the beginning of the address."""
         of = {"app_label": "hookrow_tables", "model_name": "dispatch", "field_name": "subscriber"}
-        for term, found in (("AD", [ADA]), ("x", []), ("nu\0l", [])):
+        for term, suggested in (("AD", [ADA]), ("x", []), ("nu\0l", [])):
             page = any_site.get("autocomplete/", **of, term=term)
-            assert [each["text"] for each in json.loads(page)["results"]] == found
+            assert [each["text"] for each in json.loads(page)["results"]] == suggested
 
 
 def test_filters_and_search(any_site: Site) -> None:
@@ -235,8 +235,8 @@ def test_filters_and_search(any_site: Site) -> None:
         (MEMBERS, {"q": ADA}, 2),
         (LISTS, {"q": "no such"}, 0),
     ]
-    found = [(path, query, any_site.get(path, **query).count(ROW)) for path, query, _ in expected]
-    assert found == expected
+    counts = [(path, query, any_site.get(path, **query).count(ROW)) for path, query, _ in expected]
+    assert counts == expected
 
 
 @pytest.mark.parametrize("path", [LOG, PEOPLE, SENDS, MEMBERS])

@@ -59,8 +59,8 @@ def test_the_log(sqlite_site: Site, run: Run, monkeypatch: pytest.MonkeyPatch) -
     sqlite_site.receive(DELIVERY, EARLY)
     [entry] = map(json.loads, run("log", "--json", "--outcome", "dispatch_not_found").out.split())
     assert (entry["recipient"], entry["message_id"]) == (ADA, "not-sent-yet")
-    shown = run("log", "show", entry["id"])
-    assert "no dispatch had the message ID not-sent-yet" in shown.out
+    described = run("log", "show", entry["id"])
+    assert "no dispatch had the message ID not-sent-yet" in described.out
     assert "1 of the last 2 was refused, for dispatches not yet saved." in run("stats").out
     Dispatch.objects.filter(pk=1).update(provider_message_id="not-sent-yet")
     dry = run("replay", entry["id"], "--dry-run")
@@ -108,7 +108,7 @@ def test_errors(typed: str, settings: dict[str, object], status: int, error: str
 
 class TestCheck:
     @pytest.mark.usefixtures("any_site")
-    def test_a_sound_project(self, run: Run) -> None:
+    def test_a_correct_project(self, run: Run) -> None:
         assert run("check") == Done(
             0,
             "ok       settings    Every system check of hookrow passes.\n"

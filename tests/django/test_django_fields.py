@@ -70,9 +70,9 @@ def test_django_reads_what_sqlalchemy_writes(url: str) -> None:
             insert(subscribers),
             [{"email": f"{n}@example.com", "suppressed_at": at} for n, at in enumerate(times)],
         )
-    found = [row.suppressed_at for row in Subscriber.objects.order_by("id")]
-    assert found == times
-    assert {at.tzinfo for at in found if at} == {UTC}
+    stored = [row.suppressed_at for row in Subscriber.objects.order_by("id")]
+    assert stored == times
+    assert {at.tzinfo for at in stored if at} == {UTC}
     newest = Subscriber.objects.aggregate(last=Max("suppressed_at"))["last"]
     assert newest == max(TIMES.values())
     rows = Subscriber.objects.filter(suppressed_at__isnull=False)
@@ -95,8 +95,8 @@ def test_sqlalchemy_reads_what_django_writes(url: str) -> None:
         assert row.created_at is not None
         assert abs(datetime.now(UTC) - row.created_at) < timedelta(minutes=1)
     with opened(url) as engine, engine.connect() as other:
-        found = other.scalars(select(subscribers.c.suppressed_at).order_by("id")).all()
-    assert found == times
+        stored = other.scalars(select(subscribers.c.suppressed_at).order_by("id")).all()
+    assert stored == times
     if url.startswith("sqlite"):
         with closing(sqlite3.connect(make_url(url).database or "")) as file:
             texts = file.execute("SELECT suppressed_at, created_at FROM hookrow_subscribers")
@@ -130,9 +130,9 @@ def test_folded_emails(database_url: str) -> None:
         with pytest.raises(IntegrityError), atomic():
             Subscriber.objects.create(email="ADA@example.com")
         rows = Subscriber.objects.alias(folded=Folded("email"))
-        found = rows.filter(folded="ada@example.com")
-        assert [row.email for row in found] == ["Ada@Example.com"]
+        subscribers = rows.filter(folded="ada@example.com")
+        assert [row.email for row in subscribers] == ["Ada@Example.com"]
         assert not rows.filter(folded="zoë@example.com")
         if connection.vendor == "postgresql":
             connection.cursor().execute("SET enable_seqscan = off")
-        assert "hookrow_subscribers_email" in found.explain()
+        assert "hookrow_subscribers_email" in subscribers.explain()

@@ -18,12 +18,12 @@ def test_both_migrations_create_the_same_tables(empty_database_url: str) -> None
     with django_host.default(empty_database_url):
         call_command("migrate", verbosity=0)
     with opened(empty_database_url) as engine:
-        made = {name: table for name, table in structure(engine).items() if name in NAMES}
+        from_django = {name: table for name, table in structure(engine).items() if name in NAMES}
         own_tables.metadata.drop_all(engine)
         upgrade(engine, Schema())
-        wanted = {name: table for name, table in structure(engine).items() if name in NAMES}
-    assert len(wanted) == len(NAMES)
-    assert without_names(made) == without_names(wanted)
+        expected = {name: table for name, table in structure(engine).items() if name in NAMES}
+    assert len(expected) == len(NAMES)
+    assert without_names(from_django) == without_names(expected)
 
 
 def test_no_migration_is_missing(empty_sqlite_url: str, capsys: pytest.CaptureFixture[str]) -> None:

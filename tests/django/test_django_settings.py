@@ -1,4 +1,4 @@
-"""Settings and mappings that cannot work: the system checks and the first request report them."""
+"""Invalid settings and mappings: the system checks and the first request report them."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ from wire import SECRET
 PEOPLE: dict[str, str | None] = {"email": "address", **MUTED}
 
 
-def found(**hookrow: object) -> Sequence[CheckMessage]:
+def messages(**hookrow: object) -> Sequence[CheckMessage]:
     """Run hookrow's system checks with these settings."""
     with override_settings(HOOKROW={"SECRET": SECRET, **hookrow}):
         return run_checks(tags=["hookrow"])
@@ -39,12 +39,12 @@ def found(**hookrow: object) -> Sequence[CheckMessage]:
 
 def ids(**hookrow: object) -> Sequence[str]:
     """Return the ids of the messages of the checks."""
-    return [(each.id or "").removeprefix("hookrow.") for each in found(**hookrow)]
+    return [(each.id or "").removeprefix("hookrow.") for each in messages(**hookrow)]
 
 
 def assert_refused(hookrow: Mapping[str, object], id_: str, expected: str) -> None:
     """Assert that the checks report an error with a hint, and that no receiver is built."""
-    [error] = [each for each in found(**hookrow) if each.is_serious()]
+    [error] = [each for each in messages(**hookrow) if each.is_serious()]
     assert (error.id, bool(error.hint)) == (f"hookrow.{id_}", True)
     assert re.search(expected, error.msg), error.msg
     with (
@@ -137,7 +137,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize(("hookrow", "id_", "expected"), WRONG, ids=lambda each: str(each)[:60])
 def test_errors(hookrow: dict[str, Any], id_: str, expected: str) -> None:
-    """A setting or mapping that cannot work is an error with a stable id and a hint.
+    """An invalid setting or mapping is an error with a stable id and a hint.
 
     `manage.py migrate` reports it, too.
     """
@@ -215,14 +215,14 @@ def test_fields_that_do_not_allow_null(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [(model, name) for model in everyone for name in ("muted_at", "mute_reason")]
     for model, name in names:
         monkeypatch.setattr(model._meta.get_field(name), "null", False)
-    errors = [each for each in found(TABLES=CRM) if each.id == "hookrow.E006"]
+    errors = [each for each in messages(TABLES=CRM) if each.id == "hookrow.E006"]
     assert [each.obj for each in errors] == [model for model, _ in names]
     first = "crm.Person.muted_at does not allow null, but a reactivation sets it to null."
     assert (errors[0].msg, "Add null=True" in (errors[0].hint or "")) == (first, True)
     assert ["'empty': ''" in (each.hint or "") for each in errors] == [False, True] * 3
     roles = {name: replace(role, empty="") for name, role in CRM.roles.items()}
     emptied = [
-        each.msg for each in found(TABLES=replace(CRM, **roles)) if each.id == "hookrow.E006"
+        each.msg for each in messages(TABLES=replace(CRM, **roles)) if each.id == "hookrow.E006"
     ]
     assert [each.partition(" ")[0] for each in emptied] == [
         f"crm.{model.__name__}.muted_at" for model in everyone
@@ -251,7 +251,7 @@ def test_warnings() -> None:
     with override_settings(DATABASE_ROUTERS=[_Nowhere()]):
         assert (ids(), ids(LOG=False)) == (["W003"], [])
     with override_settings(DATABASE_ROUTERS=[_LogElsewhere()]):
-        [warning] = found()
+        [warning] = messages()
         assert warning.id == "hookrow.W004"
         assert (
             "'default', but DATABASE_ROUTERS uses another database for hookrow.Notification"
@@ -274,11 +274,11 @@ def test_no_index_for_the_email(
 ) -> None:
     """Each fold needs its own index, which the hint names."""
     tables = replace(CRM, subscribers=Role("crm.Person", PEOPLE, fold=fold))
-    [warning] = [each for each in found(TABLES=tables) if each.obj is Person]
+    [warning] = [each for each in messages(TABLES=tables) if each.obj is Person]
     assert (warning.id, "address" in (warning.hint or "")) == ("hookrow.W001", True)
     where = "indexes" if isinstance(index, Index) else "constraints"
     monkeypatch.setattr(Person._meta, where, [index])
-    assert not [each for each in found(TABLES=tables) if each.obj is Person]
+    assert not [each for each in messages(TABLES=tables) if each.obj is Person]
 
 
 def test_a_check_creates_nothing(tmp_path: Path) -> None:

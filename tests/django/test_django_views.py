@@ -139,8 +139,8 @@ def test_environment_of_a_wsgi_server(
     sqlite_url: str, secret: str, stream: BytesIO, environ: dict[str, Any], status: int
 ) -> None:
     """A chunked body is read to its end; too long or incomplete bodies change nothing."""
-    given = {"REQUEST_METHOD": "POST", "PATH_INFO": PATH, "wsgi.input": stream, **environ}
-    request = WSGIRequest({**given, "HTTP_X_PROVIDER_SECRET": secret})
+    variables = {"REQUEST_METHOD": "POST", "PATH_INFO": PATH, "wsgi.input": stream, **environ}
+    request = WSGIRequest({**variables, "HTTP_X_PROVIDER_SECRET": secret})
     assert webhooks(request).status_code == status
     assert delivered(sqlite_url) == (AT if status == 200 else None)
 

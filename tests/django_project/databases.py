@@ -1,6 +1,6 @@
 """Fixtures: databases with the tables of the project, Django's, hookrow's and those of `crm`.
 
-A test module asks for them with `pytest_plugins = ["django_project.databases"]`.
+A test module loads them with `pytest_plugins = ["django_project.databases"]`.
 """
 
 import shutil

@@ -16,7 +16,7 @@ from wire import SECRET
 PROJECT = process.EXAMPLES / "django_project"
 
 PYTHONPATH = f"{PROJECT}:{Path(__file__).parents[1]}"
-"""Where the project is found, and in the tests what its settings name."""
+"""The folders of the project and of the test modules that its settings name."""
 
 _SETTINGS = """
 import json
@@ -42,7 +42,7 @@ def database(url: str) -> dict[str, Any]:
 
 
 def runserver(_: str, port: int) -> Sequence[str]:
-    """Start Django's own server, which takes the application from the settings."""
+    """Start Django's own server, which runs the application in the settings."""
     return "django-admin", "runserver", "--noreload", f"127.0.0.1:{port}"
 
 

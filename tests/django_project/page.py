@@ -12,13 +12,13 @@ PAGE = "docs/hosts/django.md"
 TEXT = (ROOT / PAGE).read_text(encoding="utf-8")
 
 TRY, _, GO_ON = TEXT.partition("## Good to know")
-"""The new project, and the rest of the page, with the project that has its own models."""
+"""The first part of the page, a new project, and the rest, a project with its own models."""
 
 FILES = re.compile(r"^```python\n# (\S+\.py)(?:, at its end)?\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def start(folder: Path, text: str) -> None:
-    """Create the project of a part of the page, whose settings are added to Django's own."""
+    """Create the project of a part of the page; its settings are added to Django's defaults."""
     new = ("-m", "django", "startproject", "project", ".")
     assert Command(folder).execute(sys.executable, *new).returncode == 0
     for name, code in FILES.findall(text):

@@ -107,8 +107,8 @@ def test_settings(name: str) -> None:
     """Each setting is documented with its default."""
     with override_settings(HOOKROW={}):
         default = None if name == "TABLES" else getattr(conf, name.lower())
-    shown = "" if name == "SECRET" else f"`{default!r}`".replace("'", '"')
-    assert f"\n| `{name}` | {shown} |".replace("  ", " ") in TEXT
+    value = "" if name == "SECRET" else f"`{default!r}`".replace("'", '"')
+    assert f"\n| `{name}` | {value} |".replace("  ", " ") in TEXT
 
 
 def test_checks_and_commands() -> None:
@@ -116,5 +116,5 @@ def test_checks_and_commands() -> None:
     source = Path(checks.__file__).read_text(encoding="utf-8")
     known = set(re.findall(r'id="(hookrow\.\w+)"', source))
     assert known == set(re.findall(r"^\| `(hookrow\.\w\d+)` \|", TEXT, re.MULTILINE))
-    shown = re.findall(r"^\| `manage.py hookrow (\w+)` \|", TEXT, re.MULTILINE)
-    assert set(shown) == commands().commands.keys()
+    documented = re.findall(r"^\| `manage.py hookrow (\w+)` \|", TEXT, re.MULTILINE)
+    assert set(documented) == commands().commands.keys()

@@ -36,8 +36,8 @@ def text() -> str:
 
 def kinds(text: str) -> dict[str, str]:
     """Return the type of each metric by name, without creation times."""
-    found = re.findall(r"^# TYPE (\S+) (\S+)", text, re.MULTILINE)
-    return {name: kind for name, kind in found if not name.endswith("_created")}
+    types = re.findall(r"^# TYPE (\S+) (\S+)", text, re.MULTILINE)
+    return {name: kind for name, kind in types if not name.endswith("_created")}
 
 
 def expressions() -> Iterator[str]:
@@ -47,10 +47,10 @@ def expressions() -> Iterator[str]:
             yield target["expr"].replace("$__rate_interval", "5m").replace("$job", ".*")
 
 
-def check(*arguments: object, given: str | None = None) -> str:
+def check(*arguments: object, stdin: str | None = None) -> str:
     """Run promtool, which must succeed; return its output."""
     command = [str(PROMTOOL), *map(str, arguments)]
-    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -64,17 +64,17 @@ def test_the_table_lists_every_metric_and_label_value(text: str) -> None:
 
 
 def test_rules_use_existing_metrics_and_the_dashboard_uses_all(text: str) -> None:
-    known, shown = kinds(text), " ".join(expressions())
-    used = re.findall(r"\bhookrow_\w+", f"{shown} {RULES.read_text()}")
+    known, queries = kinds(text), " ".join(expressions())
+    used = re.findall(r"\bhookrow_\w+", f"{queries} {RULES.read_text()}")
     histograms = {name for name, kind in known.items() if kind == "histogram"}
     parts = {f"{name}_{part}" for name in histograms for part in ("bucket", "sum", "count")}
     assert set(used) <= (known.keys() - histograms) | parts
-    assert [name for name in known if name not in shown] == []
+    assert [name for name in known if name not in queries] == []
 
 
 @pytest.mark.skipif(PROMTOOL is None, reason="no promtool: it is in Debian's prometheus")
 def test_promtool_accepts_the_rules_and_alerts_fire(text: str, tmp_path: Path) -> None:
-    check("check", "metrics", given=text)
+    check("check", "metrics", stdin=text)
     rules = [{"record": f"r{n}", "expr": each} for n, each in enumerate(expressions())]
     file = tmp_path / "rules.yml"  # JSON is YAML
     file.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))

@@ -37,7 +37,7 @@ def _untimed(text: str) -> str:
 
 
 class TestCheck:
-    def test_the_session_prints_what_it_shows(self, tmp_path: Path) -> None:
+    def test_the_session_prints_the_documented_output(self, tmp_path: Path) -> None:
         [session] = read_blocks("docs/check.md", "console")
         receiver = Receiver(Postmark(SECRET), MemoryStore(), mount_path="/mail")
         with closing(receiver), loopback(WSGI(receiver)) as port:
@@ -100,7 +100,7 @@ class TestDashboard:
             answer = Client().get("/mail/dashboard/")
         assert answer.headers["Location"] == "/admin/login/?next=/mail/dashboard/"
 
-    def test_pictures_exist(self) -> None:
+    def test_images_exist(self) -> None:
         pictures = re.findall(r"\]\((dashboard/\S+\.png)\)", read("dashboard.md"))
         assert pictures
         assert all((ROOT / "docs" / picture).is_file() for picture in pictures)

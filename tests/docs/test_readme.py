@@ -1,4 +1,4 @@
-"""The README is run: its session at the terminal, its snippets, its tables."""
+"""The README: its session and its snippets run, and its tables are complete."""
 
 import inspect
 import re
@@ -26,7 +26,7 @@ def blocks(language: str) -> list[str]:
     return read_blocks("README.md", language)
 
 
-def test_the_session_prints_what_it_says(tmp_path: Path) -> None:
+def test_the_session_prints_the_documented_output(tmp_path: Path) -> None:
     (tmp_path / "save.py").write_text(blocks("python")[0])
     first, *others = blocks("console")
     before, after = read_commands(first), read_commands("".join(others))
@@ -38,7 +38,7 @@ def test_the_session_prints_what_it_says(tmp_path: Path) -> None:
 
 
 def with_port_8000(printed: str, port: int) -> str:
-    """Return the output as it is for a reader, whose port is the default."""
+    """Return the output with the default port."""
     setting = f"ok       setting     port is {port}, from the variable HOOKROW_PORT.\n"
     if setting in printed:
         printed = printed.replace(setting, "").replace(" sweep true", " port 8000, sweep true")
@@ -55,8 +55,8 @@ def test_the_mounted_application_records(tmp_path: Path, monkeypatch: pytest.Mon
     exec(save, {})
     exec(mount, names)
     payload = testing.delivery("ada@example.com", "m-1", at=datetime.now(UTC))
-    for given, expected in ((secret, (200, "")), ("another", (401, "Cannot verify webhook"))):
-        sent = {"json": payload, "headers": testing.headers(secret=given)}
+    for posted, expected in ((secret, (200, "")), ("another", (401, "Cannot verify webhook"))):
+        sent = {"json": payload, "headers": testing.headers(secret=posted)}
         response = asgi_client.request(names["app"], "POST", "/mail/provider/webhooks", **sent)
         assert (response.status_code, response.text) == expected
 
@@ -104,7 +104,7 @@ def test_every_refusal_is_in_the_table() -> None:
         assert f"| {refusal.status} | `{text}` |" in table
 
 
-def test_what_it_names_exists() -> None:
+def test_all_names_in_it_exist() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = set(re.findall(r"hookrow\[(\w+)\]", README))
     assert extras
@@ -118,13 +118,13 @@ def test_what_it_names_exists() -> None:
 
 
 @pytest.mark.parametrize("page", ["reliability", "deploy"])
-def test_every_test_that_proves_a_promise_exists(page: str) -> None:
-    told = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
-    named = re.findall(r"`(\w+\.py)::(\w+)`", told)
+def test_every_test_that_proves_a_guarantee_exists(page: str) -> None:
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(\w+\.py)::(\w+)`", text)
     assert named
     for file, name in named:
-        (found,) = (ROOT / "tests").rglob(file)
-        assert re.search(rf"(def|class) {name}\b", found.read_text()), f"{file}::{name}"
+        (path,) = (ROOT / "tests").rglob(file)
+        assert re.search(rf"(def|class) {name}\b", path.read_text()), f"{file}::{name}"
 
 
 def _names(group: click.Group) -> Iterator[str]:

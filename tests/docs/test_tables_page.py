@@ -50,8 +50,8 @@ def test_the_python_runs(shop: Path) -> None:
             INSERT INTO audience_people (audience_id, person_id) VALUES (70, 1), (70, 2);
             """
         )
-        told = Suppressed("ada@example.com", "m-1", NOON, "SpamComplaint")
-        [outcome] = record(names["store"], [Arrival(told, b"{}", NOON)])
+        notification = Suppressed("ada@example.com", "m-1", NOON, "SpamComplaint")
+        [outcome] = record(names["store"], [Arrival(notification, b"{}", NOON)])
         assert isinstance(outcome, Recorded)
         people = "SELECT id, why FROM people WHERE suppressed_at IS NOT NULL"
         assert connection.execute(people).fetchall() == [(2, 2)]
@@ -68,11 +68,11 @@ def test_the_settings_equal_the_python(shop: Path) -> None:
     assert repr(schema).replace("False", "None") == repr(names["schema"])
 
 
-def test_the_command_prints_what_the_page_shows(shop: Path) -> None:
+def test_the_command_prints_the_documented_output(shop: Path) -> None:
     line, _, printed = blocks("console")[0].partition("\n")
     words = line.removeprefix("$ hookrow ").split()
-    told = Command(shop).call(*words).stdout
-    assert told.partition("ok       setting ")[0] == printed
+    output = Command(shop).call(*words).stdout
+    assert output.partition("ok       setting ")[0] == printed
     with closing(sqlite3.connect(shop / "shop.db")) as connection:
         connection.execute(printed.partition("Run: ")[2])
     assert "Every lookup has an index." in Command(shop).call(*words).stdout

@@ -1,4 +1,4 @@
-"""The page on testing is complete, its code runs, and its commands print the output shown."""
+"""The page on testing is complete, its code runs, and its commands print the documented output."""
 
 import asyncio
 import re
