@@ -53,7 +53,7 @@ class TestURL:
             ("sqlite://", "name a file"),
             ("sqlite:///:memory:", "name a file"),
             ("sqlite://hookrow.db", "write sqlite:///hookrow.db"),
-            ("sqlite:///hookrow.db?mode=ro", "leave out 'mode=ro'"),
+            ("sqlite:///hookrow.db?mode=ro", "remove 'mode=ro'"),
         ],
     )
     def test_refused(self, url: str, remedy: str) -> None:

@@ -376,8 +376,8 @@ def make_log(engine: Engine, old: str, new: str) -> None:
     ("old", "new", "error"),
     [
         (UNIQUE, UNIQUE, ""),
-        (UNIQUE, "", "'kept' has no unique index on just 'fingerprint'"),
-        (UNIQUE, ", UNIQUE (fingerprint, outcome)", "has no unique index on just"),
+        (UNIQUE, "", "'kept' has no unique index on exactly 'fingerprint'"),
+        (UNIQUE, ", UNIQUE (fingerprint, outcome)", "has no unique index on exactly"),
         ("BIGSERIAL|INTEGER", "BIGINT", "'id' of 'kept' is without a default"),
         ("attempts BIGINT", "attempts TEXT", "'attempts' of 'kept' is of the type TEXT, which"),
         ("body TEXT", "body INTEGER", "'body' of 'kept' is of the type INTEGER, which"),
@@ -443,8 +443,8 @@ def test_indexes_of_a_log(engine: Engine) -> None:
         ("changed_at", "changed", "'hookrow_suppression_changes' lacks changed_at."),
         ("row_key TEXT", "row_key DATE", "'row_key' of 'hookrow_suppression_changes' is of the "),
         ("TIMESTAMP WITH TIME ZONE", "DATE", "'changed_at' of 'hookrow_suppression_changes' is"),
-        (", PRIMARY KEY (role, row_key)", "", "no unique index on just 'role' and 'row_key'."),
-        ("KEY (role, row_key)", "KEY (role)", "no unique index on just 'role' and 'row_key'."),
+        (", PRIMARY KEY (role, row_key)", "", "no unique index on exactly 'role' and 'row_key'."),
+        ("KEY (role, row_key)", "KEY (role)", "no unique index on exactly 'role' and 'row_key'."),
     ],
 )
 def test_dates(engine: Engine, old: str, new: str, error: str) -> None:

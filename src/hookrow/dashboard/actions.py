@@ -29,7 +29,7 @@ RESULTS = {
     "suppressed": "Suppressed.",
     "lifted": "Suppression lifted.",
 }
-"""The messages after an action. The query has only the name, so that no link can forge others."""
+"""The messages after an action, by the name in the query, so that no link can forge a message."""
 
 
 class Done(NamedTuple):

@@ -176,7 +176,7 @@ def _cookie(head: RequestHead, name: str) -> str | None:
     """Return the value of a cookie, or None if it is missing or empty.
 
     The host's cookies may be in the same header, in any format. In HTTP/2, each cookie may have
-    a header of its own.
+    its own header.
     """
     headers = [value for key, value in head.headers if key.lower() == b"cookie"]
     for each in b";".join(headers).decode("latin-1").split(";"):

@@ -131,7 +131,7 @@ def _history(context: Context, fields: Fields, listing: queries.Listing) -> Mapp
 def _changes(context: Context, entries: Sequence[StoredEntry]) -> Mapping[int, str]:
     """Return the descriptions of the changes of suppression among the entries, by id."""
     changes = [each for each in entries if each.record_type == RECORD_TYPES[Suppressed]]
-    # Each is shortened as it is read, because it may be as large as its body.
+    # Each is shortened immediately, because it may be as large as its body.
     return {
         entry.id: format_text(text)
         for entry in with_bodies(context.log, changes)

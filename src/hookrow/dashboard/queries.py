@@ -40,7 +40,7 @@ PAGE = 50
 """The number of entries on a page."""
 
 MAX_RANGE = 50_000
-"""In ids; the widest range that one page reads from an id on, towards newer entries."""
+"""In ids; the widest range that a page of newer entries reads."""
 
 ARRIVAL_RANGE = 5000
 """In ids; how many entries after a time are searched for one that arrived at that time."""

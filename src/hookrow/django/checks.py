@@ -135,7 +135,7 @@ def _nulls(mapping: ModelMapping) -> Iterator[CheckMessage]:
 
 
 def _routers(mapping: ModelMapping, using: str) -> Iterator[CheckMessage]:
-    """Warn of models that the project and its admin use in another database."""
+    """Warn about models that the project and its admin use in another database."""
     models = list(mapping.models.values())
     if mapping.log is not None:
         models.append(mapping.log)

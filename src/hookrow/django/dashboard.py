@@ -27,7 +27,7 @@ from hookrow.http import Request
 app_name = "hookrow-dashboard"
 
 
-@csrf_exempt  # the forms have a token of their own
+@csrf_exempt  # the forms have their own token
 @staff_member_required
 def dashboard(request: HttpRequest, path: str) -> HttpResponse:
     """Return a page to a staff user who may view the log; `_allowed` lists the forms."""

@@ -55,7 +55,7 @@ class SyncReceiver(Receiver):
 
 
 class BatchReceiver(SyncReceiver):
-    """Records in a thread of its own, and sends signals in the thread for hooks."""
+    """Records in a separate thread, and sends signals in the thread for hooks."""
 
     def on_outcome(self, arrival: Arrival, outcome: Outcome) -> None:
         """Queue the signal, if it has listeners.

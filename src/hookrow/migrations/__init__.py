@@ -1,7 +1,7 @@
 """Creates and upgrades hookrow's own tables, independently of the host's migrations.
 
 The scripts of each database are named by a revision and a branch: "tables" (the four tables of
-rows) or "log" (also for hosts with tables of their own). Each script runs once, in order and in a
+rows) or "log" (also for hosts with their own tables). Each script runs once, in order and in a
 separate transaction, and its revision is recorded in `hookrow_migrations`. Version 0.1.0 recorded
 its two revisions in `hookrow_version`. These are recognised, and while that table exists, they are
 recorded in it as well, so that version 0.1.0 runs on the result.
@@ -131,7 +131,7 @@ class _Upgrade:
         self._scripts = scripts_of(self._dialect.name, schema)
         if not self._scripts:
             raise ConfigurationError(
-                "The schema names tables of your own: your own migrations create and change them."
+                "All tables of the schema are your own: use your own migrations for them."
             )
 
     def run(self) -> Sequence[str]:
@@ -244,7 +244,7 @@ def _check_names(connection: Connection, dialect: Dialect, missing: Sequence[Scr
     if present := sorted(created.intersection(tables(connection, dialect))):
         raise ConfigurationError(
             f"The database already has {', '.join(present)}, which hookrow did not create: "
-            "rename them, name them in the schema as tables of your own, or let the "
+            "rename them, map them in the schema as your own tables, or let the "
             "migrations that created them bring them up to date."
         )
 

@@ -175,7 +175,7 @@ def describe_arrival(arrival: Arrival) -> str:
         return f"an unsupported notification{request}"
     kind = type(notification).__name__
     recipient = mask_email(notification.recipient or "")
-    # ASCII only, so that no control character breaks the line, and cut to 80 characters each.
+    # ASCII only, so that no control character breaks the line, and at most 80 characters each.
     return f"{kind} {notification.message_id!a:.80} of {recipient!a:.80}{request}"
 
 

@@ -88,7 +88,7 @@ class Observers(Observer):
         self._observers = observers
 
     def start(self, gauges: Gauges) -> None:
-        """Start each observer. An exception is a mistake of configuration, and propagates."""
+        """Start each observer. An exception is a configuration error, and propagates."""
         for observer in self._observers:
             observer.start(gauges)
 

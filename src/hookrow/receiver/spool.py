@@ -135,7 +135,7 @@ class Spool:
             ]
 
     def take(self, entries: Sequence[SpoolEntry]) -> None:
-        """Subtract the attempts of entries, which the log counts from now on."""
+        """Subtract the attempts of entries, which the log counts next."""
         with self._open() as connection:
             connection.executemany(_COUNT, [(-each.attempts, each.id) for each in entries])
 

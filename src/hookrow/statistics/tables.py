@@ -54,7 +54,7 @@ def count_tables(store: Store, now: datetime) -> TableCounts:
 
 
 def _frequent(reasons: Mapping[str | None, int]) -> Mapping[str | None, int]:
-    """Add up all but the most frequent reasons as `OTHERS`; an empty reason is none."""
+    """Add up all but the most frequent reasons as `OTHERS`; an empty reason counts as None."""
     counts: Counter[str | None] = Counter()
     for reason, count in reasons.items():
         counts[reason or None] += count

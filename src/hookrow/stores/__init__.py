@@ -109,5 +109,5 @@ def by_kind(rows: Collection[RowId]) -> Mapping[Suppressible, Sequence[Key | tup
 
 
 def row_key(columns: Sequence[Key]) -> Key | tuple[Key, Key]:
-    """Return the key as `RowId` has it: one column by itself, two as a pair."""
+    """Return the key in the form of `RowId`: one column by itself, two as a pair."""
     return (columns[0], columns[1]) if len(columns) > 1 else columns[0]

@@ -48,7 +48,7 @@ _KINDS: dict[str | int, type[StoreError]] = {
     sqlite3.SQLITE_CORRUPT: Unavailable,
     sqlite3.SQLITE_NOTADB: Unavailable,
     sqlite3.SQLITE_NOMEM: Unavailable,
-    sqlite3.SQLITE_ERROR: SchemaChanged,  # "no such table" and the like have no code of their own
+    sqlite3.SQLITE_ERROR: SchemaChanged,  # errors such as "no such table" have no specific code
 }
 """By SQLSTATE or its first characters (PostgreSQL's manual, appendix A), or by SQLite's primary
 result code (https://sqlite.org/rescode.html).

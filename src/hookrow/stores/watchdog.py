@@ -22,7 +22,7 @@ CHECK_INTERVAL = 1.0
 
 
 class ConnectionWatchdog:
-    """Shuts down the socket of a connection that is in use for too long.
+    """Shuts down the socket of a connection that has been in use for too long.
 
     The thread that waits for the server then gets an error. If the server's process is stopped,
     or a proxy has lost it, the socket stays open, and TCP's own limits do not apply.
@@ -69,7 +69,7 @@ class ConnectionWatchdog:
                     self._deadlines[duplicate] = outer
 
     def reset(self) -> None:
-        """Begin without connections to watch."""
+        """Start with no connections to watch."""
         self._changed = Condition(Lock())
         self._deadlines = {}
         self._next_check = 0.0

@@ -29,7 +29,7 @@ HOUR = timedelta(hours=1)
 
 
 class StoreContract(HostRows):
-    """Tests of a mapping of your own: subclass it, and define how rows are saved.
+    """Tests of your own mapping: subclass it, and define how rows are saved.
 
     A subclass sets `store` and defines `add_subscriber`, `add_dispatch` and, if there are lists,
     `add_list` and `add_subscription`. It runs under pytest and, together with

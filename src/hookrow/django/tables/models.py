@@ -22,7 +22,7 @@ class Created(models.Model):
     created_at = UTCDateTimeField(db_default=UTCNow(), editable=False)
 
     class Meta:
-        """No table of its own."""
+        """Abstract: the model has no table."""
 
         abstract = True
 
@@ -37,7 +37,7 @@ class Suppressible(models.Model):
     suppression_changed_at = UTCDateTimeField(null=True, blank=True)
 
     class Meta:
-        """No table of its own."""
+        """Abstract: the model has no table."""
 
         abstract = True
 

@@ -1,4 +1,4 @@
-"""Counting the host's rows, each count in one statement."""
+"""Counts the host's rows, with one statement for each count."""
 
 from __future__ import annotations
 

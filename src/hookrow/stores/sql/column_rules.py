@@ -180,7 +180,7 @@ def _takes(column: Column, value: Given) -> bool:
 
 _ALWAYS = {bool: "boolean", int: "number", str: "text"}
 _NEVER = {int: {"text"}, str: {"boolean", "integer"}}
-"""By the type of a value: the kind of column that holds it, and the kinds that SQLite excludes."""
+"""The kind of column for each type of value, and the kinds that are rejected on SQLite."""
 
 _NUMBER = {"smallint", "integer", "bigint"}, {"text"}
 _TEXT = {"text", "character varying", "citext"}, {"datetime", *_NO_TIMES}
@@ -191,7 +191,7 @@ _LOG_TYPES = {
     **dict.fromkeys(("id", "status", "attempts"), _NUMBER),
     "fingerprint": ({"bytea"}, set[str]()),
 }
-"""By a column of the log: its types on PostgreSQL, and the kinds that it cannot be on SQLite."""
+"""For each column of the log, its types on PostgreSQL, and the kinds rejected on SQLite."""
 
 _DATE_TYPES = {"role": _TEXT, "row_key": _TEXT, "changed_at": _INSTANT}
 """The same for the table of the dates of changes."""
@@ -205,7 +205,7 @@ _LONGEST = {
     "source": max(len(each.value) for each in Source),
     **dict.fromkeys(("outcome", "first_outcome"), max(len(each.value) for each in Result)),
 }
-"""In characters. The length of a body is not limited."""
+"""In characters; the longest value of each column. The length of a body is not limited."""
 
 _NULLABLE = {
     *("record_type", "message_id", "recipient", "occurred_at", "retry_at", "body"),

@@ -55,7 +55,7 @@ def columns(connection: Connection, dialect: Dialect, table: str) -> Mapping[str
 
 
 def is_unique(connection: Connection, dialect: Dialect, table: str, *names: str) -> bool:
-    """Return whether there is a unique index on just these columns, as ON CONFLICT requires."""
+    """Return whether there is a unique index on exactly these columns, as ON CONFLICT requires."""
     named = _named(dialect, table)
     if dialect.name == "postgresql":
         return bool(connection.fetch(_POSTGRESQL_UNIQUE, [*named, dialect.encode(sorted(names))]))

@@ -194,7 +194,7 @@ class ConnectionPool(ABC, Generic[C]):
         close_all(idle)
 
     def reset(self) -> None:
-        """Begin without connections; see `reset_after_fork`."""
+        """Start with no connections; see `reset_after_fork`."""
         if self._finalizer is not None:
             _inherited.append(self._idle)
         self._free, self._free_for_readers = Semaphore(SESSIONS), Semaphore(READERS)

@@ -244,7 +244,7 @@ class Hours:
     def _restarted(
         self, connection: Connection, known: str | None, seen: int, highest: int
     ) -> bool:
-        """Return whether ids were assigned again from 1 on.
+        """Return whether the ids have started again from 1.
 
         max(id) is not sufficient: the newest entries may have been deleted.
         """

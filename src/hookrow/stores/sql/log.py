@@ -262,7 +262,7 @@ class SQLLog:
         size, is_any = f"{self._dialect.size}(body)", self._dialect.any_of("id", "bigint")
         sizes = f"SELECT id, {size} FROM {self._table} WHERE {where}"
         rows = f"SELECT {_ALL} FROM {self._table} WHERE {is_any}"
-        # If all of them have been deleted in between, that is not the end of the log.
+        # If all of them have been deleted since, this is not the end of the log.
         while ids := within_size(map(tuple, connection.fetch(sizes, values))):
             entries = map(_logged, connection.fetch(rows, [self._dialect.encode(ids)]))
             if by_id := {each.id: each for each in entries}:

@@ -157,4 +157,4 @@ _SQLITE_CONVERTERS: Mapping[type[object], Callable[[Any], str] | None] = {
     **dict.fromkeys((type(None), str, int, bytes)),
     datetime: _time_as_text,
 }
-"""By the type of a value; None if it is written as it is."""
+"""The conversion for each type of value; None if its values are written unchanged."""

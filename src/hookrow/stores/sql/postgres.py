@@ -121,7 +121,7 @@ class PostgresDatabase(ConnectionPool[Session]):
             self.options = psycopg.conninfo.conninfo_to_dict(url)
         except psycopg.ProgrammingError as error:  # whose text may quote the password
             option = re.search(r'query parameter: "(\w+)"', str(error))
-            unknown = option and f"PostgreSQL has no option {option[1]!r}: leave it out of the URL."
+            unknown = option and f"PostgreSQL has no option {option[1]!r}: remove it from the URL."
             raise ConfigurationError(unknown or NOT_A_URL) from None
         except UnicodeError:  # whose text quotes the URL
             raise ConfigurationError(NOT_A_URL) from None

@@ -129,7 +129,7 @@ class Queries:
         )
 
     def value(self, name: str) -> str:
-        """Return a parameter of a row of values, by its name."""
+        """Return the SQL of a named parameter in a row of values."""
         return f"given.{name}" if self.dialect.takes_rows else "%s"
 
     def _equals(self, column: Column, value: Given) -> str:

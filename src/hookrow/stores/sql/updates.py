@@ -93,7 +93,7 @@ class Updates:
         return dated, Update(Statement(update.statement.conditions + not_newer), update.names)
 
     def _set_date(self, kind: Suppressible) -> Update:
-        """Date a change beside the log, unless the row is gone or its last change is newer.
+        """Date a change beside the log, unless the row is missing or its last change is newer.
 
         This waits for another transaction that dates the same row, and then compares with its date.
         """

@@ -86,12 +86,12 @@ def _file(url: str) -> str:
     path, _, options = url.partition("://")[2].partition("?")
     if options:
         raise ConfigurationError(
-            f"An SQLite URL takes no options in hookrow: leave out {options!r}."
+            f"hookrow supports no options in an SQLite URL: remove {options!r}."
         )
     host, slash, file = path.partition("/")
     if host or (path and not slash):
         raise ConfigurationError(
-            f"An SQLite URL names no host: write sqlite:///{path} for that file."
+            f"An SQLite URL has no host: write sqlite:///{path} for this file."
         )
     return file
 

@@ -206,7 +206,9 @@ class _Catalogue:
             raise SchemaMismatch(f"{mistake} {hint}")
         if not is_unique(self._connection, self._dialect, table, *own.key):
             key = " and ".join(map(repr, own.key))
-            raise SchemaMismatch(f"The table {table!r} has no unique index on just {key}. {hint}")
+            raise SchemaMismatch(
+                f"The table {table!r} has no unique index on exactly {key}. {hint}"
+            )
         if self._has_users:
             self._check_privileges(table)
 
