@@ -72,7 +72,7 @@ def notifications(context: Context, fields: Fields) -> View:
         "entries": listing.entries,
         "last": max([last, *(each.id for each in listing.entries[:1])]),
         "filters": {name: value for name, value in fields.items() if name in FILTERS},
-        "given": {name: fields.get(name, "") for name in FILTERS},
+        "fields": {name: fields.get(name, "") for name in FILTERS},
         "types": TYPES,
         "outcomes": [each.value for each in Result],
         "live": not {"before", "after"} & fields.keys(),

@@ -69,7 +69,7 @@
 
     const id = (row) => Number(row.dataset.id);
     // Each refresh starts at the id before the last one, because a notification that is committed
-    // late has a lower id than those that are shown already.
+    // late has a lower id than those that are listed already.
     let after = rows.lastElementChild?.dataset.id ?? rows.dataset.last;
 
     const refresh = async () => {
@@ -78,8 +78,8 @@
       const newer = parse(`<table>${await load(`./notifications?${query}`)}</table>`).getElementById("rows");
       after = rows.dataset.last;
       rows.dataset.last = newer.dataset.last;
-      const shown = new Set([...rows.rows].map(id));
-      insert([...newer.rows].filter((row) => !shown.has(id(row))));
+      const existing = new Set([...rows.rows].map(id));
+      insert([...newer.rows].filter((row) => !existing.has(id(row))));
     };
 
     function insert(added) {
