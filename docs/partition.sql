@@ -36,7 +36,7 @@ BEGIN
     );
 END $$;
 
--- The present table is attached without building an index or reading its rows if it already has
+-- The current table is attached without building an index or reading its rows if it already has
 -- the index on id of the other partitions, and a validated constraint on the fingerprint. An invalid
 -- index of an earlier run is rebuilt, and so is the constraint, because the month may have changed.
 DO $$ BEGIN
