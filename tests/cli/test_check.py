@@ -272,7 +272,7 @@ class TestIndexes:
         partial = "CREATE INDEX sent ON sends (postmark_id) WHERE postmark_id IS NOT NULL"
         execute(host_url, "CREATE INDEX plain ON people (address)", partial)
         [warning] = [each for each in warnings("indexes", host_url) if "address" in each]
-        assert 'An index for fold="exact" exists: set that, or add one. Run: C' in warning
+        assert 'An index for fold="exact" exists: set it, or add an index. Run: C' in warning
         exact = replace(HOST, subscribers=replace(HOST.subscribers, fold="exact"))
         assert len(warnings("indexes", host_url, exact)) == 1
 

@@ -25,7 +25,7 @@ MISTAKES = {
     "replay --since ''": "'' is not a time: write 2h",
     "simulate open a@b --count 100000 --repeat 3": "300,000 posts: the maximum is 200,000",
     "--config nope.toml serve": "nope.toml cannot be read",
-    "check http://a:hunter2@c:d/": "That is not the URL of a webhook",
+    "check http://a:hunter2@c:d/": "This is not the URL of a webhook",
     "check --secret 'hunter2 hunter2' http://127.0.0.1:1/": "The webhook secret",
     f"db upgrade {AWAY}": "The database cannot be",
     "--config host.toml db upgrade": "your own migrations",

@@ -37,7 +37,7 @@ def check(
 
     It prints the source of each setting, but no secret. The exit status is 1 on an error.
 
-    With a URL, the one that the provider has, check the webhook over the network instead.
+    With the URL configured at the provider, check the webhook over the network instead.
     The requests are harmless on a live system: a reactivation of check@hookrow.invalid,
     which changes nothing and is not logged. The secret is sent only after hookrow has
     rejected a wrong one, and never unencrypted to a public address.

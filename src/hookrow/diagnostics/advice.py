@@ -1,4 +1,4 @@
-"""Finds weaknesses of tables that work, such as missing indexes and times without a time zone."""
+"""Finds weaknesses in tables that work, such as missing indexes and times without a time zone."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _naive_times(_: Database, queries: Queries) -> Iterator[str]:
 
 
 def _cached_ids(database: Database, queries: Queries) -> Iterator[str]:
-    """Yield a warning if sessions reserve ids: some are then lower than those counted already."""
+    """Yield a warning if sessions reserve ids, because some are then lower than counted ones."""
     log = queries.schema.log
     if log is None or queries.dialect.name != "postgresql":
         return
@@ -201,7 +201,7 @@ def _email(queries: Queries, fold: Fold) -> _Lookup:
 
 
 def _equals(queries: Queries, role: str, ours: str) -> str:
-    """Compare a column with a value of known type but unknown value."""
+    """Return a condition that compares a column with an unknown value of its type."""
     type_ = queries.columns(role)[ours].type  # empty on SQLite
     return f"{queries.column(role, ours)} = (SELECT NULL{type_ and f'::{type_}'})"
 
@@ -232,7 +232,7 @@ def _is_served(connection: Connection, queries: Queries, lookup: _Lookup) -> boo
 
 
 def _missing(connection: Connection, queries: Queries, lookup: _Lookup) -> str:
-    """Return the warning. On PostgreSQL, it says CONCURRENTLY if possible, to block no writer."""
+    """Return the warning. On PostgreSQL, its statement blocks no writers if possible."""
     dialect, table = queries.dialect, queries.schema.roles[lookup.role].table
     names = [queries.columns(lookup.role)[ours].name for ours in lookup.columns]
     columns = [_quoted(queries, name) for name in names]
@@ -249,7 +249,7 @@ def _missing(connection: Connection, queries: Queries, lookup: _Lookup) -> str:
     on = f"{regclass(dialect, table)} ({', '.join(columns)})"
     advice = _STEPS.get(kind, "Run")
     if lookup.fold and (fold := _other_fold(connection, queries, lookup.fold)):
-        advice = f'An index for fold="{fold}" exists: set that, or add one. {advice}'
+        advice = f'An index for fold="{fold}" exists: set it, or add an index. {advice}'
     statement = f"CREATE INDEX {concurrently}{index} ON {on}"
     return f"A lookup reads a whole table. {advice}: {statement}"
 

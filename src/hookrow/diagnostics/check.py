@@ -96,7 +96,7 @@ _OWN_MIGRATIONS = CheckResult(
 
 
 def check_tables(database: Database, schema: Schema) -> CheckResult:
-    """Check that the database has the tables and columns, with types that can work."""
+    """Check that the database has the tables and columns, with suitable types."""
     try:
         verify(database, schema)
     except HookrowError as error:

@@ -1,4 +1,4 @@
-"""The causes of replies to probes, as one table, and their remedies."""
+"""A table of the causes of replies to probes, and their remedies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Sent(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A response to a probe, or the reason why there is none as its `text`: then the status is 0.
+    """A response to a probe. If there is none, the status is 0, and the `text` is the reason.
 
     `header` is WWW-Authenticate or, without that, Location. `certificate` is the server's, as
     `ssl.SSLSocket.getpeercert` returns it.
@@ -58,7 +58,7 @@ _UNAUTHENTIC = rf"{Refusal.UNAUTHENTIC.text}\Z"
 _UNSUPPORTED = rf"{Refusal.UNSUPPORTED.text}\Z"
 _UNKNOWN = rf"{Refusal.SUBSCRIBER_NOT_FOUND.text}\Z"
 
-# The first diagnosis that applies is given.
+# The first diagnosis that applies is used.
 DIAGNOSES = (
     # -- no response -------------------------------------------------------------------
     Diagnosis(
@@ -168,7 +168,7 @@ DIAGNOSES = (
         "server",
         "",
         "This is not a response of hookrow.",
-        "Find out from the server's log what responded, and mount hookrow there.",
+        "Identify the application that responded, from the server's log, and mount hookrow there.",
     ),
 )
 

@@ -34,7 +34,7 @@ TIMEOUT = 30.0
 """In seconds, for each response; the provider does not publish its own timeout."""
 
 SLOW = 5.0
-"""In seconds; hookrow responds by then, so a slower response has another cause as well."""
+"""In seconds; hookrow responds within this time, so a slower response has another cause."""
 
 LARGE = 64 * 1024
 """In bytes; most notifications are smaller. The rest of a longer response is not read."""
@@ -74,7 +74,7 @@ def _parse(url: str) -> SplitResult:
             path, query = (quote(each, safe=punctuation) for each in (parts.path, parts.query))
             return parts._replace(path=path or "/", query=query, fragment="")
     raise ConfigurationError(
-        "That is not the URL of a webhook: it should be like "
+        "This is not the URL of a webhook: it must look like "
         "https://example.com/mail/provider/webhooks, without a user name or password."
     )
 
@@ -152,7 +152,7 @@ def _locate(url: SplitResult, reply: Reply, send: _Sender) -> CheckResult:
 
 
 def _send(url: SplitResult, sent: Sent, secret: str | None, timeout: float) -> Reply:
-    """Send a probe on a connection of its own; wait at most `timeout` seconds for the reply."""
+    """Send a probe on a new connection; wait at most `timeout` seconds for the reply."""
     replies: SimpleQueue[Reply] = SimpleQueue()
     # In a thread, because the timeout of a socket limits each read, but not all of them together.
     Thread(target=lambda: replies.put(_post(url, sent, secret, timeout)), daemon=True).start()

@@ -81,7 +81,7 @@ def commands() -> click.Group:
 def check(context: click.Context, *, url: str | None, as_json: bool) -> None:
     """Check the settings and the database, and explain how to fix each fault.
 
-    With a URL, the one that the provider has, check the webhook over the network instead.
+    With the URL configured at the provider, check the webhook over the network instead.
     The requests are harmless on a live system: a reactivation of check@hookrow.invalid,
     which changes nothing and is not logged. The secret is sent only after hookrow has
     rejected a wrong one, and never unencrypted to a public address.
