@@ -75,6 +75,12 @@ def _unlimited_logging() -> None:
     rate_limit.reset()
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    """Run tests that are coroutines, which have the mark `anyio`, in asyncio's event loop."""
+    return "asyncio"
+
+
 @pytest.fixture(scope="session")
 def postgres(request: pytest.FixtureRequest) -> Iterator[Databases]:
     """Return the databases of a PostgreSQL server that other tests share."""

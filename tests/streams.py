@@ -1,4 +1,4 @@
-"""Random streams of requests, and what a server's protocol sends back for one, without sockets.
+"""Random streams of requests, and the bytes that a protocol sends for one, without sockets.
 
 A stream is the list of the pieces in which its bytes arrive. It holds requests that are valid,
 broken, split, pipelined, chunked, of old versions of HTTP, or several of these.
@@ -120,9 +120,9 @@ class Echo(Receiver):
 
 
 class Transport(asyncio.Transport):
-    """A connection that keeps what is written, and ends as those of asyncio do.
+    """A connection that keeps the written bytes, and closes as those of asyncio do.
 
-    `unread` is how many bytes its client does not read.
+    `unread` is the number of bytes that its client has not read.
     """
 
     unread = 0
@@ -204,7 +204,7 @@ async def responses(
 
 
 async def settle() -> None:
-    """Let the event loop do what can be done at once."""
+    """Let the event loop run all callbacks that need no time."""
     for _ in range(TURNS):
         await asyncio.sleep(0)
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from threading import Barrier, Event, Thread
 
@@ -34,11 +33,11 @@ def asgi_body(*pieces: bytes) -> list[Message]:
 async def call_asgi(
     app: ASGI, messages: Iterable[Message], more: Mapping[str, object] = {}
 ) -> tuple[int, bytes]:
-    """Call an application; return status and text. After it, nothing but the disconnect comes."""
-    coming, sent, answered = iter(messages), list[Message](), asyncio.Event()
+    """Call an application; return status and text. The last message is the disconnect."""
+    remaining, sent, answered = iter(messages), list[Message](), asyncio.Event()
 
     async def receive() -> Message:
-        if (message := next(coming, None)) is None:
+        if (message := next(remaining, None)) is None:
             await answered.wait()
             return {"type": "http.disconnect"}
         return message
@@ -83,36 +82,35 @@ async def ask(app: ASGI) -> int:
     return status
 
 
+@pytest.mark.anyio
 class TestMessages:
     @pytest.mark.parametrize(
         ("more", "text"),
         [({}, b"False "), ({"scheme": "https", "query_string": b"a=%2F"}, b"True a=%2F")],
     )
-    def test_optional_keys(self, more: dict[str, object], text: bytes) -> None:
+    async def test_optional_keys(self, more: dict[str, object], text: bytes) -> None:
         """Root path, scheme and query are optional; the query is passed on undecoded."""
 
         def echo(request: Request) -> Response:
             return Response(200, f"{request.head.secure} {request.head.query}".encode(), {})
 
-        answer = asyncio.run(call_asgi(ASGI(Responding(echo)), asgi_body(b""), more))
-        assert answer == (200, text)
+        assert await call_asgi(ASGI(Responding(echo)), asgi_body(b""), more) == (200, text)
 
-    def test_rest_of_a_large_body(self, app: ASGI) -> None:
+    async def test_rest_of_a_large_body(self, app: ASGI) -> None:
         """Some of the rest of a body that is too large is read before the end of the response.
 
         A proxy that is still sending would otherwise lose the response.
         """
         rest = iter(asgi_body(b" " * LARGEST_BODY, b" ", *[b" " * (LARGEST_REST // 4)] * 6))
-        status, _ = asyncio.run(call_asgi(app, rest))
-        assert status == 413
-        assert len([*rest]) == 2
+        status, _ = await call_asgi(app, rest)
+        assert (status, len([*rest])) == (413, 2)
 
-    def test_empty_messages(self, app: ASGI) -> None:
+    async def test_empty_messages(self, app: ASGI) -> None:
         pieces = (b"", DELIVERY[:1], b"", DELIVERY[1:], b"")
-        assert asyncio.run(call_asgi(app, asgi_body(*pieces))) == (200, b"")
+        assert await call_asgi(app, asgi_body(*pieces)) == (200, b"")
 
     @pytest.mark.parametrize("error", [OSError("gone"), RuntimeError("fault")])
-    def test_error_of_the_server(self, app: ASGI, error: Exception) -> None:
+    async def test_error_of_the_server(self, app: ASGI, error: Exception) -> None:
         """An `OSError` means that the client is gone, which is no error; any other is raised."""
 
         async def receive() -> Message:
@@ -122,7 +120,7 @@ class TestMessages:
             raise error
 
         with nullcontext() if isinstance(error, OSError) else pytest.raises(type(error)):
-            asyncio.run(app(SCOPE, receive, send))
+            await app(SCOPE, receive, send)
 
     @pytest.mark.parametrize(
         ("kind", "sent"),
@@ -132,7 +130,7 @@ class TestMessages:
             ("lifespan", ["lifespan.startup.complete", "lifespan.shutdown.complete"]),
         ],
     )
-    def test_other_scopes(self, app: ASGI, kind: str, sent: list[str]) -> None:
+    async def test_other_scopes(self, app: ASGI, kind: str, sent: list[str]) -> None:
         remaining, replies = iter(["lifespan.startup", "lifespan.shutdown"]), list[str]()
 
         async def receive() -> Message:
@@ -141,57 +139,30 @@ class TestMessages:
         async def send(message: Message) -> None:
             replies.append(message["type"])
 
-        asyncio.run(app({"type": kind, "path": ENDPOINT}, receive, send))
+        await app({"type": kind, "path": ENDPOINT}, receive, send)
         assert replies == sent
 
-
-class TestLoops:
-    def test_two_loops(self, app: ASGI, store: GatedStore) -> None:
-        """Two loops in two threads that wait at the same time each get their own responses."""
-        barrier = Barrier(2, action=store.gate.set)
-
-        async def talk() -> list[int]:
-            tasks = [asyncio.create_task(ask(app)) for _ in range(20)]
-            await asyncio.to_thread(barrier.wait, PATIENCE)
-            return await asyncio.gather(*tasks)
-
-        store.gate.clear()
-        with ThreadPoolExecutor(2) as pool:
-            loops = [pool.submit(asyncio.run, talk()) for _ in range(2)]
-            assert [each.result(PATIENCE) for each in loops] == [[200] * 20] * 2
-
-    @pytest.mark.parametrize("closes", [True, False])
-    def test_cancelled(
-        self, app: ASGI, store: GatedStore, caplog: pytest.LogCaptureFixture, *, closes: bool
+    async def test_cancelled(
+        self, app: ASGI, store: GatedStore, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """A request cancelled while it waits is recorded, and disturbs no other.
-
-        This holds even if its event loop closes before the response.
-        """
-
-        async def cancel() -> None:
-            cancelled = asyncio.create_task(ask(app))
-            await asyncio.to_thread(store.entered.wait, PATIENCE)
-            cancelled.cancel()
-            if not closes:
-                store.gate.set()
-                assert await ask(app) == 200
-
+        """A request that is cancelled while it waits is recorded, and affects no other."""
         store.gate.clear()
-        asyncio.run(cancel())
+        cancelled = asyncio.create_task(ask(app))
+        await asyncio.to_thread(store.entered.wait, PATIENCE)
+        cancelled.cancel()
         store.gate.set()
-        assert asyncio.run(ask(app)) == 200
+        assert await ask(app) == 200
         assert store.log is not None
         (entry,) = store.log.entries.values()
-        assert entry.attempts == (2 if closes else 3)
-        assert caplog.records == []
+        assert (entry.attempts, caplog.records) == (2, [])
 
 
+@pytest.mark.anyio
 class TestBlocking:
     @pytest.mark.parametrize("name", ["admit", "__call__"])
-    def test_runs_in_a_thread(self, name: str) -> None:
-        """A handler that blocks in one of its methods does not hold up other requests."""
-        barrier = Barrier(2)
+    async def test_runs_in_a_thread(self, name: str) -> None:
+        """A handler that blocks in one of its methods does not delay other requests."""
+        barrier = Barrier(2)  # neither request passes it before the other arrives
 
         def wait(self: Responding, _: object) -> Response:
             del self
@@ -199,38 +170,33 @@ class TestBlocking:
             return DONE
 
         app = ASGI(type("Slow", (Responding,), {name: wait})(lambda _: DONE))
-
-        async def talk() -> list[int]:
-            return [*await asyncio.gather(ask(app), ask(app))]
-
-        # Neither passes the barrier before the other arrives.
-        assert asyncio.run(talk()) == [200, 200]
+        assert [*await asyncio.gather(ask(app), ask(app))] == [200, 200]
 
     @pytest.mark.parametrize("error", [RuntimeError("a fault"), TimeoutError("a fault")])
-    def test_error(self, error: Exception, caplog: pytest.LogCaptureFixture) -> None:
-        """An error of the handler is raised, and not taken for a lack of time or threads."""
+    async def test_error(self, error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+        """An error of the handler is raised; it does not mean that time or threads are lacking."""
 
         def fail(_: Request) -> Response:
             raise error
 
         with pytest.raises(type(error), match="a fault"):
-            asyncio.run(ask(ASGI(Responding(fail))))
+            await ask(ASGI(Responding(fail)))
         assert caplog.messages == []
 
-    def test_no_thread(
+    async def test_no_thread(
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         def start(_: Thread) -> None:
             raise RuntimeError("can't start new thread")
 
         monkeypatch.setattr(Thread, "start", start)
-        assert asyncio.run(ask(ASGI(Responding(lambda _: DONE)))) == 503
+        assert await ask(ASGI(Responding(lambda _: DONE))) == 503
         assert caplog.messages[0].startswith("Returned 503: no thread could be started (request")
 
-    def test_all_threads_busy(
+    async def test_all_threads_busy(
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """Requests which wait too long, even for a thread, are answered 503 and logged.
+        """Requests that wait too long, even for a thread, get a 503, which is logged.
 
         The threads of the host's event loop are not used.
         """
@@ -239,16 +205,11 @@ class TestBlocking:
         go_on = Event()
 
         class Stuck(Responding):
-            def admit(self, head: RequestHead) -> None:
-                del head
+            def admit(self, _: RequestHead) -> None:
                 go_on.wait(PATIENCE)
 
-        async def talk() -> list[int]:
-            app = ASGI(Stuck(lambda _: DONE))
-            statuses = await asyncio.gather(*(ask(app) for _ in range(5)))
-            assert await asyncio.to_thread(lambda: "done") == "done"
-            return statuses
-
-        assert asyncio.run(talk()) == [503] * 5
+        app = ASGI(Stuck(lambda _: DONE))
+        assert await asyncio.gather(*(ask(app) for _ in range(5))) == [503] * 5
+        assert await asyncio.to_thread(lambda: "done") == "done"
         go_on.set()
         assert "request_id" in vars(caplog.records[0])

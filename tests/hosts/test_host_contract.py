@@ -1,4 +1,4 @@
-"""What every host does, in this process: one contract over ASGI, WSGI and the server's protocol.
+"""The contract of all hosts, in this process: ASGI, WSGI and the protocol of `hookrow serve`.
 
 `acceptance/test_servers.py` runs the core of it under the servers that people use.
 """
@@ -117,7 +117,7 @@ def test_cases(port: int, store: GatedStore) -> None:
 
 @pytest.mark.parametrize("end", ["", "?", "/?a=b"])
 def test_path(port: int, end: str) -> None:
-    """A slash at the end is no redirect; neither query nor content type matters."""
+    """A slash at the end is no redirect; query and content type are ignored."""
     answer = wire.ask(port, wire.request(DELIVERY, PATH + end, extra=[b"Content-Type: \xff"]))
     assert (answer.status, answer.header("location")) == (200, None)
 
@@ -125,7 +125,7 @@ def test_path(port: int, end: str) -> None:
 @pytest.mark.parametrize("path", ["/", f"{ENDPOINT}/x", f"/x{ENDPOINT}"])
 @pytest.mark.parametrize(("method", "secret"), [("POST", SECRET), ("GET", None)])
 def test_another_path(port: int, path: str, method: str, secret: str | None) -> None:
-    """Another path is answered 404 without a redirect, whatever the method and the secret."""
+    """Another path gets a 404 without a redirect, whatever the method and the secret."""
     answer = wire.ask(port, wire.request(DELIVERY, MOUNT + path, method=method, secret=secret))
     assert (answer.status, answer.header("location")) == (404, None)
 
@@ -133,7 +133,7 @@ def test_another_path(port: int, path: str, method: str, secret: str | None) -> 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"])
 @pytest.mark.parametrize("secret", [SECRET, None])
 def test_another_method(port: int, method: str, secret: str | None) -> None:
-    """Another method is answered 405 with the allowed one, whatever the secret."""
+    """Another method gets a 405 with the allowed one, whatever the secret."""
     sent = wire.request(DELIVERY, PATH, method=method, secret=secret)
     answer = wire.ask(port, sent, of_head=method == "HEAD")
     assert (answer.status, answer.header("allow")) == (405, "POST")
@@ -148,7 +148,7 @@ def test_another_method(port: int, method: str, secret: str | None) -> None:
 def test_wrong_secret(
     port: int, store: GatedStore, secret: str | bytes | None, challenge: str
 ) -> None:
-    """Anything but the secret is answered 401, which says if there was one, and changes nothing."""
+    """A 401 says whether there was a secret, and nothing is changed."""
     answer = wire.ask(port, wire.request(DELIVERY, PATH, secret=secret))
     assert (answer.status, answer.body) == (401, b"Cannot verify webhook")
     assert answer.header("www-authenticate") == f'Secret error="{challenge}"'
@@ -216,16 +216,13 @@ def test_size(port: int, store: GatedStore, sent: bytes, status: int) -> None:
 
 @pytest.mark.parametrize("begin", [b"", DELIVERY[:-1]])
 @pytest.mark.usefixtures("_impatient")
-def test_incomplete_body_changes_nothing(port: int, store: GatedStore, begin: bytes) -> None:
-    answer = wire.ask(port, wire.head(PATH, length=len(DELIVERY)) + begin)
+def test_an_incomplete_body_changes_nothing(port: int, store: GatedStore, begin: bytes) -> None:
+    """Neither if it is late, nor if its client disconnects."""
+    declared = wire.head(PATH, length=len(DELIVERY)) + begin
+    answer = wire.ask(port, declared)
     assert (answer.status, answer.body) == (408, b"Request Timeout")
     assert answer.header("content-type") == TEXT
-    assert store.delivered_at is None
-
-
-@pytest.mark.parametrize("begin", [b"", DELIVERY[:-1]])
-def test_client_that_leaves_changes_nothing(port: int, store: GatedStore, begin: bytes) -> None:
     with wire.Connection(port) as connection:
-        connection.send(wire.head(PATH, length=len(DELIVERY)) + begin)
+        connection.send(declared)
     assert wire.ask(port, wire.request(b"{", PATH)).status == 422
     assert store.delivered_at is None

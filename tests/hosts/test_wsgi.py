@@ -1,4 +1,4 @@
-"""WSGI by itself: environments, what is read of a body, and for how long."""
+"""WSGI by itself: environments, and the limits on reading a body."""
 
 import io
 import socket
@@ -23,8 +23,8 @@ class Broken(io.BytesIO):
         raise LookupError(size)
 
 
-class Trickling(io.BytesIO):
-    """A body of which a byte comes at a time, a second after the one before."""
+class Slow(io.BytesIO):
+    """A body that arrives at one byte per second."""
 
     clock = 100.0
 
@@ -54,7 +54,7 @@ def call(app: Any, environ: dict[str, Any]) -> int:  # noqa: ANN401 - any applic
 
 
 def test_text_of_the_environment() -> None:
-    """Text shows bytes as characters: paths are decoded as UTF-8, headers stay bytes."""
+    """Its characters represent bytes: paths are decoded as UTF-8, headers stay bytes."""
     environ = environment() | {
         "HTTP_X_PROVIDER_SECRET": "\xff",
         "SCRIPT_NAME": "/grö".encode().decode("latin-1"),
@@ -72,8 +72,8 @@ def test_text_of_the_environment() -> None:
     ("name", "status"),
     [("HTTP_X_PROVIDER_SECRET", 401), ("PATH_INFO", 404), ("CONTENT_LENGTH", 422)],
 )
-def test_characters_that_show_no_bytes(app: WSGI, name: str, status: int) -> None:
-    """Text which a middleware wrote against the specification raises nothing."""
+def test_characters_that_represent_no_bytes(app: WSGI, name: str, status: int) -> None:
+    """Text that a middleware wrote against the specification raises nothing."""
     assert ask(app, io.BytesIO(), {name: "/€\ud800"}) == status
 
 
@@ -113,19 +113,19 @@ class TestBody:
         assert stream.tell() == LARGEST_BODY + 1
 
     def test_no_more_than_declared(self, app: WSGI) -> None:
-        """What follows a body with a length is not read: it may be the next request."""
+        """Data after a body with a length is not read: it may be the next request."""
         stream = io.BytesIO(DELIVERY + b"POST")
         assert ask(app, stream, LENGTH) == 200
         assert stream.read() == b"POST"
 
     @pytest.mark.parametrize("stream", [io.BytesIO(DELIVERY[:-1]), Broken()])
     def test_incomplete(self, app: WSGI, stream: io.BytesIO) -> None:
-        """A body shorter than its length, or for which the server raises, is answered 408."""
+        """A body shorter than its length, or whose reading raises, gets a 408."""
         assert ask(app, stream, LENGTH) == 408
 
-    def test_trickling(self, app: WSGI, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A body that comes a byte at a time is given up after 15 seconds."""
-        stream = Trickling(DELIVERY)
+    def test_slow(self, app: WSGI, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A body that is not complete after 15 seconds gets a 408."""
+        stream = Slow(DELIVERY)
         monkeypatch.setattr(wsgi, "monotonic", lambda: stream.clock)
         assert ask(app, stream, LENGTH) == 408
         assert stream.tell() == 15
@@ -136,7 +136,7 @@ class TestBody:
     def test_timeout_of_the_connection(
         self, app: WSGI, monkeypatch: pytest.MonkeyPatch, name: str, before: float | None
     ) -> None:
-        """If the server hands out its connection, reading times out; the timeout is then reset."""
+        """If the server provides its connection, reading times out; the timeout is then reset."""
         monkeypatch.setattr(wsgi, "SLOWEST_BODY", 0.05)
         ours, theirs = socket.socketpair()
         with ours, theirs, ours.makefile("rb") as stream:

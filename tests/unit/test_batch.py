@@ -5,18 +5,18 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Any
 
 import pytest
-from receiving import LIMIT
 
 from hookrow.concurrency import EXIT_TIMEOUT
 from hookrow.core.sizes import LARGEST_GROUP
 from hookrow.receiver.batch import BatchWriter, QueueFull
-from wire import eventually
+from wire import PATIENCE, eventually
 
 FALLBACK = -1
 
@@ -25,7 +25,7 @@ Writer = BatchWriter[int, int]
 
 def writer(work: Callable[[Sequence[int]], Sequence[int]], **options: Any) -> Writer:  # noqa: ANN401 - of BatchWriter
     """Return a writer whose fallback is -1, with a deadline that even a slow machine meets."""
-    return BatchWriter(work, **{"fallback": lambda _: FALLBACK, "deadline": LIMIT, **options})
+    return BatchWriter(work, **{"fallback": lambda _: FALLBACK, "deadline": PATIENCE, **options})
 
 
 class _Gate:
@@ -34,16 +34,17 @@ class _Gate:
     It multiplies by ten. A group with a 13 returns or raises `ends`.
     """
 
-    def __init__(self, ends: Sequence[int] | BaseException = ()) -> None:
+    def __init__(self, ends: Sequence[int] | BaseException = (), *, opened: bool = False) -> None:
         self.groups: list[list[int]] = []
-        self.reached = Event()
-        self.opened = Event()
+        self.reached, self.opened = Event(), Event()
+        if opened:
+            self.opened.set()
         self._ends = ends
 
     def __call__(self, items: Sequence[int]) -> Sequence[int]:
         self.groups.append(list(items))
         self.reached.set()
-        assert self.opened.wait(LIMIT)
+        assert self.opened.wait(PATIENCE)
         if 13 not in items:
             return [item * 10 for item in items]
         if isinstance(self._ends, BaseException):
@@ -67,7 +68,7 @@ async def submit(batch: Writer, items: Iterable[int]) -> list[asyncio.Future[int
 async def hold(batch: Writer, gate: _Gate) -> asyncio.Future[int]:
     """Submit a 0, and return when it waits at the gate in a group by itself."""
     [first] = await submit(batch, [0])
-    assert await asyncio.to_thread(gate.reached.wait, LIMIT)
+    assert await asyncio.to_thread(gate.reached.wait, PATIENCE)
     return first
 
 
@@ -113,7 +114,8 @@ EXIT = SystemExit()
         ),
     ],
 )
-def test_items_that_arrive_during_a_group_form_the_next_groups(
+@pytest.mark.anyio
+async def test_items_that_arrive_during_a_group_form_the_next_groups(
     options: dict[str, Any],
     ends: Sequence[int] | BaseException,
     items: list[int],
@@ -121,8 +123,7 @@ def test_items_that_arrive_during_a_group_form_the_next_groups(
     results: list[int],
 ) -> None:
     gate = _Gate(ends)
-
-    async def talk() -> None:
+    with closing(writer(gate, **options)) as batch:
         first = await hold(batch, gate)
         futures = await submit(batch, items)
         assert batch.waiting() == len(futures)
@@ -131,84 +132,66 @@ def test_items_that_arrive_during_a_group_form_the_next_groups(
         assert (first.result(), batch.waiting()) == (0, 0)
         for item in (9, 10):  # without a group in progress, an item forms a group
             assert await asyncio.gather(*await submit(batch, [item])) == [item * 10]
-
-    with closing(writer(gate, **options)) as batch:
-        asyncio.run(talk())
     assert gate.groups == [[0], *groups, [9], [10]]
 
 
-def test_a_loop_is_woken_once_per_group() -> None:
+def test_a_loop_is_woken_once_per_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """A group can contain items of several loops and threads."""
     gate, woken = _Gate(), list[int]()
+    wake = asyncio.BaseEventLoop.call_soon_threadsafe
+
+    def count(loop: asyncio.BaseEventLoop, callback: Any, *values: Any, **more: Any) -> Any:  # noqa: ANN401 - asyncio's
+        if callback == batch._complete:
+            woken.append(len(values[1]))
+        return wake(loop, callback, *values, **more)
 
     async def talk(*items: int) -> list[int]:
-        loop = asyncio.get_running_loop()
-        wake = loop.call_soon_threadsafe
+        return await asyncio.gather(*await submit(batch, items))
 
-        def call_soon_threadsafe(callback: Any, *values: Any, **more: Any) -> asyncio.Handle:  # noqa: ANN401 - asyncio's
-            if callback == batch._complete:
-                woken.append(len(values[1]))
-            return wake(callback, *values, **more)
-
-        loop.call_soon_threadsafe = call_soon_threadsafe  # type: ignore[assignment,method-assign] # to count
-        futures = await submit(batch, items)
-        ready.put(None)
-        return await asyncio.gather(*futures)
-
-    ready, results = SimpleQueue[None](), SimpleQueue[list[int]]()
-    with closing(writer(gate)) as batch:
-        held = Thread(target=batch.wait, args=(0,))
-        held.start()
-        assert gate.reached.wait(LIMIT)
-        threads = [
-            Thread(target=lambda: results.put(asyncio.run(talk(1, 2, 3)))),
-            Thread(target=lambda: results.put(asyncio.run(talk(4, 5)))),
+    monkeypatch.setattr(asyncio.BaseEventLoop, "call_soon_threadsafe", count)
+    with closing(writer(gate)) as batch, ThreadPoolExecutor(4) as threads:
+        results: list[Future[Any]] = [threads.submit(batch.wait, 0)]
+        assert gate.reached.wait(PATIENCE)
+        results += [
+            threads.submit(asyncio.run, talk(1, 2, 3)),
+            threads.submit(asyncio.run, talk(4, 5)),
+            threads.submit(batch.wait, 6),
         ]
-        for thread in threads:
-            thread.start()
-            ready.get(timeout=LIMIT)
-        thread = Thread(target=lambda: results.put([batch.wait(6)]))
-        thread.start()
         eventually(lambda: batch.waiting() == 6)
         gate.opened.set()
-        for each in (held, thread, *threads):
-            each.join(LIMIT)
-    assert gate.groups == [[0], [1, 2, 3, 4, 5, 6]]
-    assert sorted(results.get_nowait() for _ in range(3)) == [[10, 20, 30], [40, 50], [60]]
+        assert [each.result(PATIENCE) for each in results] == [0, [10, 20, 30], [40, 50], 60]
+    assert [sorted(group) for group in gate.groups] == [[0], [1, 2, 3, 4, 5, 6]]
     assert sorted(woken) == [2, 3]
 
 
-def test_at_the_deadline_items_get_the_fallback_and_their_group_continues() -> None:
+@pytest.mark.anyio
+async def test_at_the_deadline_items_get_the_fallback_and_their_group_continues() -> None:
     gate, late = _Gate(), list[int]()
-
-    async def talk() -> None:
+    with closing(writer(gate, deadline=0.02, on_late=late.append)) as batch:
         futures = [await hold(batch, gate), *await submit(batch, [1, 2])]
-        assert await asyncio.gather(*futures) == [FALLBACK] * 3
-        futures += await submit(batch, [3])
+        await asyncio.sleep(0.01)
+        futures += await submit(batch, [3])  # its deadline is later
+        assert await asyncio.gather(*futures[:3]) == [FALLBACK] * 3
         assert await asyncio.to_thread(batch.wait, 4) == FALLBACK
         assert await futures[3] == FALLBACK
-
-    with closing(writer(gate, deadline=0.02, on_late=late.append)) as batch:
-        asyncio.run(talk())
         gate.opened.set()
     assert late[:3] == [0, 1, 2]
     assert sorted(late) == [0, 1, 2, 3, 4]
     assert gate.groups == [[0], [1, 2, 3, 4]]
 
 
-def test_an_exception_in_a_reply_affects_no_other_reply(caplog: pytest.LogCaptureFixture) -> None:
-    async def talk() -> None:
-        loop = asyncio.get_running_loop()
+@pytest.mark.anyio
+async def test_an_exception_in_a_reply_affects_no_other_reply(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    gate, loop = _Gate(), asyncio.get_running_loop()
+    with closing(writer(gate, deadline=0.2)) as batch:
         for deadline in (False, True):
             gate.opened.clear() if deadline else gate.opened.set()
             done = loop.create_future()
             batch.submit(1, loop, lambda _: 1 / 0)
             batch.submit(2, loop, done.set_result)
             assert await done == (FALLBACK if deadline else 20)
-
-    gate = _Gate()
-    with closing(writer(gate, deadline=0.2)) as batch:
-        asyncio.run(talk())
         gate.opened.set()
     assert "A response could not be sent: ZeroDivisionError" in caplog.messages
 
@@ -231,8 +214,7 @@ def test_an_exception_in_the_work_is_logged_without_its_text(
 def test_the_next_item_replaces_a_thread_that_has_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    gate, results = _Gate(), SimpleQueue[int]()
-    gate.opened.set()
+    gate, results = _Gate(opened=True), SimpleQueue[int]()
     with closing(writer(gate)) as batch:
         with monkeypatch.context() as patched:
             patched.setattr(batch, "_next_group", sys.exit)
@@ -241,9 +223,9 @@ def test_the_next_item_replaces_a_thread_that_has_ended(
             eventually(lambda: not batch._running and batch.waiting() == 1)
             ended = batch._thread
             assert ended is not None
-            ended.join(LIMIT)
+            ended.join(PATIENCE)
         assert batch.wait(2) == 20
-        first.join(LIMIT)
+        first.join(PATIENCE)
         assert results.get_nowait() == 10
     assert [item for group in gate.groups for item in group] == [1, 2]
 
@@ -252,8 +234,7 @@ def test_items_are_refused_if_no_thread_can_be_started(monkeypatch: pytest.Monke
     def start(_: Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    gate = _Gate()
-    gate.opened.set()
+    gate = _Gate(opened=True)
     with closing(writer(gate)) as batch:
         with monkeypatch.context() as patched:
             patched.setattr(Thread, "start", start)
@@ -282,26 +263,18 @@ def test_items_of_a_closed_loop_are_written_without_a_reply() -> None:
     assert [item for group in gate.groups for item in group] == [0, 1, 2, 3]
 
 
-def test_close_writes_the_items_of_the_current_iteration() -> None:
-    gate = _Gate()
-    gate.opened.set()
-
-    async def talk() -> int:
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[int] = loop.create_future()
-        batch.submit(1, loop, future.set_result)
-        batch.close(LIMIT)  # in the thread of the loop, before its next iteration
-        return await future
-
-    batch = writer(gate)
-    assert asyncio.run(talk()) == 10
-    assert gate.groups == [[1]]
+@pytest.mark.anyio
+async def test_close_writes_the_items_of_the_current_iteration() -> None:
+    batch, loop = writer(_Gate(opened=True)), asyncio.get_running_loop()
+    future: asyncio.Future[int] = loop.create_future()
+    batch.submit(1, loop, future.set_result)
+    batch.close(PATIENCE)  # in the thread of the loop, before its next iteration
+    assert await future == 10
 
 
 def test_items_of_a_loop_that_closes_before_its_next_iteration_are_written() -> None:
     """They leave the backlog when another loop submits an item."""
-    gate = _Gate()
-    gate.opened.set()
+    gate = _Gate(opened=True)
     with closing(writer(gate, backlog=1)) as batch:
         for item in range(3):
             loop = asyncio.new_event_loop()
@@ -317,33 +290,28 @@ def test_take_rest_empties_the_queue() -> None:
     gate = _Gate()
     batch = writer(gate, group=1, size=lambda item: item, capacity=10)
     batch.put(0)
-    assert gate.reached.wait(LIMIT)
+    assert gate.reached.wait(PATIENCE)
     for item in (1, 2, 3):
         batch.put(item)
     batch.close(0.01)
     assert (batch.take_rest(), batch.waiting()) == ([0, 1, 2, 3], 0)
     gate.opened.set()
     batch.close()
-    assert gate.groups == [[0]]
-    assert batch.take_rest() == []
+    assert (gate.groups, batch.take_rest()) == ([[0]], [])
 
 
-def test_close_waits_for_the_queue() -> None:
-    gate, results = _Gate(), list[int]()
-
-    async def talk() -> None:
-        futures = [await hold(batch, gate), *await submit(batch, range(1, 6))]
-        batch.close(0.01)
-        assert not any(future.done() for future in futures)
-        with pytest.raises(QueueFull):
-            batch.wait(6)
-        gate.opened.set()
-        batch.close()
-        results.extend(await asyncio.gather(*futures))
-
+@pytest.mark.anyio
+async def test_close_waits_for_the_queue() -> None:
+    gate = _Gate()
     batch = writer(gate, group=2)
-    asyncio.run(talk())
-    assert results == [0, 10, 20, 30, 40, 50]
+    futures = [await hold(batch, gate), *await submit(batch, range(1, 6))]
+    batch.close(0.01)
+    assert not any(future.done() for future in futures)
+    with pytest.raises(QueueFull):
+        batch.wait(6)
+    gate.opened.set()
+    batch.close()
+    assert await asyncio.gather(*futures) == [0, 10, 20, 30, 40, 50]
     assert gate.groups == [[0], [1, 2], [3, 4], [5]]
 
 
@@ -379,13 +347,13 @@ def test_at_exit_writers_are_closed_the_newest_first(*, ends: bool) -> None:
     shorter = "import hookrow.concurrency as concurrency; concurrency.EXIT_TIMEOUT = 0.5"
     script = f"{shorter}\nENDS = {ends}\n{EXIT_SCRIPT}"
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=LIMIT, check=True
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE, check=True
     )
     assert done.stdout.split() == ["0", "1", "2"]
     assert EXIT_TIMEOUT == 10.0
 
 
-def test_close_may_be_called_unused_twice_and_by_the_work() -> None:
+def test_close_may_be_called_without_items_twice_and_by_the_work() -> None:
     unused = writer(lambda items: items)
 
     def work(items: Sequence[int]) -> Sequence[int]:
@@ -402,18 +370,19 @@ def test_close_may_be_called_unused_twice_and_by_the_work() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_child_process_has_its_own_lock_queue_and_thread() -> None:
+@pytest.mark.anyio
+async def test_a_child_process_has_its_own_lock_queue_and_thread() -> None:
     """Even if the process forks during a loop's iteration, while the lock is held."""
     parent = os.getpid()
     batch = BatchWriter[int, tuple[int, int]](
         lambda items: [(os.getpid(), item) for item in items],
         fallback=lambda item: (0, item),
-        deadline=LIMIT,
+        deadline=PATIENCE,
     )
 
-    async def talk() -> None:
-        loop = asyncio.get_running_loop()
-        first: asyncio.Future[tuple[int, int]] = loop.create_future()
+    loop = asyncio.get_running_loop()
+    first: asyncio.Future[tuple[int, int]] = loop.create_future()
+    with closing(batch):
         batch.submit(1, loop, first.set_result)
         with batch._lock:
             child = os.fork()
@@ -425,7 +394,3 @@ def test_a_child_process_has_its_own_lock_queue_and_thread() -> None:
                 os._exit(2)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0  # noqa: ASYNC222 - it ends at once
         assert await first == (parent, 1)
-
-    asyncio.run(talk())
-    with closing(batch):
-        assert batch.wait(3) == (parent, 3)
