@@ -32,58 +32,46 @@ def test_tables_of_hookrow() -> None:
     assert schema.ours
 
 
+def sends(columns: Mapping[str, str | None] | None = None, **others: Any) -> dict[str, Any]:  # noqa: ANN401 - roles
+    """Return the roles of a host whose dispatches are in the table `sends`."""
+    return {"dispatches": Role("sends", columns or {}), **others}
+
+
+MAILS = Role("mails")
+FULL = (*DISPATCHES, "list_id", *SUPPRESSION)
+OF_MESSAGES = (*DISPATCHES, "message_id", *SUPPRESSION)
+NO_LISTS = (*DISPATCHES, *SUPPRESSION)
+
+
 @pytest.mark.parametrize(
-    ("given", "columns"),
+    ("given", "names", "others"),
     [
         (
             {"subscribers": Role("people", {"email": "address", "suppression_reason": None})},
-            _same("id", *SUPPRESSION[::2], email="address"),
+            *(("id", *SUPPRESSION[::2]), {"email": "address"}),
         ),
-        ({"dispatches": Role("s")}, _same(*DISPATCHES, "list_id", *SUPPRESSION)),
-        (
-            {"dispatches": Role("s", {"sent_at": "made", **BARE})},
-            _same(*DISPATCHES, "list_id", sent_at="made"),
-        ),
-        (
-            {"dispatches": Role("hookrow_dispatches", {"sent_at": None})},
-            _same(*DISPATCHES, "list_id", *SUPPRESSION),
-        ),
+        (sends(), FULL, {}),
+        (sends({"sent_at": "made", **BARE}), (*DISPATCHES, "list_id"), {"sent_at": "made"}),
+        ({"dispatches": Role("hookrow_dispatches", {"sent_at": None})}, FULL, {}),
         # Without lists, a dispatch needs no list column; with messages, it has their id instead.
-        (
-            {"dispatches": Role("s", {"list_id": "l"}), "subscriptions": None},
-            _same(*DISPATCHES, *SUPPRESSION),
-        ),
-        (
-            {"dispatches": Role("s"), "messages": Role("mails")},
-            _same(*DISPATCHES, "message_id", *SUPPRESSION),
-        ),
+        (sends({"list_id": "l"}, subscriptions=None), NO_LISTS, {}),
+        (sends(messages=MAILS), OF_MESSAGES, {}),
         # The name of an unused column may be mapped to another one.
+        (sends({DISPATCHES[1]: "message_id"}), FULL, {DISPATCHES[1]: "message_id"}),
+        (sends({"opened_at": "list_id"}, messages=MAILS), OF_MESSAGES, {"opened_at": "list_id"}),
         (
-            {"dispatches": Role("s", {"provider_message_id": "message_id"})},
-            {**_same(*DISPATCHES, "list_id", *SUPPRESSION), "provider_message_id": "message_id"},
+            sends({DISPATCHES[1]: "list_id", "id": "message_id"}, subscriptions=None),
+            *(NO_LISTS, {DISPATCHES[1]: "list_id", "id": "message_id"}),
         ),
-        (
-            {"dispatches": Role("s", {"opened_at": "list_id"}), "messages": Role("mails")},
-            {**_same(*DISPATCHES, "message_id", *SUPPRESSION), "opened_at": "list_id"},
-        ),
-        (
-            {
-                "dispatches": Role("s", {"provider_message_id": "list_id", "id": "message_id"}),
-                "subscriptions": None,
-            },
-            {
-                **_same(*DISPATCHES, *SUPPRESSION),
-                "provider_message_id": "list_id",
-                "id": "message_id",
-            },
-        ),
-        ({"messages": Role("mails", {"list_id": "audience"})}, _same("id", list_id="audience")),
-        ({"subscriptions": Role("m", BARE)}, _same("list_id", "subscriber_id")),
+        ({"messages": Role("mails", {"list_id": "audience"})}, ("id",), {"list_id": "audience"}),
+        ({"subscriptions": Role("m", BARE)}, ("list_id", "subscriber_id"), {}),
     ],
 )
-def test_columns_of_a_host(given: Mapping[str, Any], columns: Mapping[str, str]) -> None:
+def test_columns_of_a_host(
+    given: Mapping[str, Any], names: tuple[str, ...], others: Mapping[str, str]
+) -> None:
     schema = Schema(**given)
-    assert schema.columns(next(iter(given))) == columns
+    assert schema.columns(next(iter(given))) == {**_same(*names), **others}
     assert not schema.ours
     assert ("subscriptions" in schema.roles) is (schema.subscriptions is not None)
 
@@ -97,11 +85,14 @@ def test_a_role_without_the_date_of_its_last_change(kind: Suppressible) -> None:
     assert (without.dated_beside_log, without.undated) == ((), {kind})
 
 
-def test_a_role_without_suppression_columns_needs_no_dates() -> None:
-    bare = Role("t", dict.fromkeys(SUPPRESSION))
-    for role, log in ((bare, "log"), (bare, None), (None, None)):
-        schema = Schema(subscriptions=role, log=log)
-        assert not schema.dated_beside_log
+@pytest.mark.parametrize(
+    ("role", "log"), [(Role("t", BARE), "log"), (Role("t", BARE), None), (None, None)]
+)
+def test_a_role_without_suppression_columns_needs_no_dates(
+    role: Role | None, log: str | None
+) -> None:
+    schema = Schema(subscriptions=role, log=log)
+    assert not schema.dated_beside_log
     assert not schema.undated
 
 
@@ -127,7 +118,9 @@ def test_a_required_column_must_be_mapped(role: str) -> None:
             Schema(**roles)
 
 
-MAILS = Role("mails")
+def members(*columns: Mapping[str, str | None], **options: Any) -> dict[str, Any]:  # noqa: ANN401 - of a role
+    """Return the roles of a host whose subscribers are in the table `people`."""
+    return {"subscribers": Role("people", *columns, **options)}
 
 
 @pytest.mark.parametrize(
@@ -138,61 +131,46 @@ MAILS = Role("mails")
         ({"subscribers": None}, r"'subscribers' is None: use Role\('a_table'\)"),
         ({"messages": "mails"}, r"'messages' is 'mails': use Role\('a_table'\)"),
         (
-            {"subscribers": Role("people", where={"tenant": 1.5})},  # type: ignore[dict-item]
+            members(where={"tenant": 1.5}),
             "'subscribers' has 1.5 for 'tenant' in `where`: use a string, an integer, True,",
         ),
         (
-            {"subscribers": Role("people", {"emial": "address"})},
+            members({"emial": "address"}),
             r"^The role 'subscribers' has no column 'emial'\. Did you mean 'email'\?$",
         ),
-        ({"dispatches": Role("sends", {"zzz": "x"})}, r"'dispatches' has no column 'zzz'\.$"),
+        (sends({"zzz": "x"}), r"'dispatches' has no column 'zzz'\.$"),
         (
-            {"dispatches": Role("sends", {"delivered_at": "at", "opened_at": "at"})},
+            sends({"delivered_at": "at", "opened_at": "at"}),
             "'dispatches' uses the column 'at' for both delivered_at and opened_at: map one",
         ),
         (
-            {
-                "dispatches": Role("s", {"provider_message_id": "message_id"}),
-                "messages": Role("mails"),
-            },
+            sends({"provider_message_id": "message_id"}, messages=MAILS),
             "'message_id' for both provider_message_id and message_id: map one",
         ),
-        ({"subscribers": Role("p", {"suppression_reason": ""})}, "column 'suppression_reason'"),
+        (members({"suppression_reason": ""}), "column 'suppression_reason'"),
         (
-            {"dispatches": Role("s", {"list_id": "audience"}), "messages": MAILS},
+            sends({"list_id": "audience"}, messages=MAILS),
             "mapped in the dispatches and in the messages",
         ),
         (
-            {"dispatches": Role("s", {"message_id": None}), "messages": MAILS},
+            sends({"message_id": None}, messages=MAILS),
             "With `messages`, the dispatches need the column 'message_id'",
         ),
         ({"subscriptions": None, "messages": MAILS}, "`messages` needs `subscriptions`"),
         ({"reasons": {"HardBounce": 1}}, "has integers: add one for all others"),
         ({"reasons": {"HardBounce": 1, "*": "other"}}, "has strings and integers: use only one"),
-        (
-            {"subscribers": Role("people", fold="upper")},  # type: ignore[arg-type]
-            "has fold='upper': use ascii, lower, exact or citext",
-        ),
+        (members(fold="upper"), "has fold='upper': use ascii, lower, exact or citext"),
         ({"dispatches": Role("sends", fold="lower")}, "has no email: omit `fold`"),
-        (
-            {"subscribers": Role("p", empty="none")},
-            "empty='none', which is not an empty string: use",
-        ),
+        (members(empty="none"), "empty='none', which is not an empty string: use"),
         (
             {"dispatches": Role("s", {"suppression_reason": None}, empty="")},
             "'dispatches' has empty='', but no column for a reason",
         ),
         ({"messages": Role("m", empty="")}, "'messages' has empty='', but no column"),
+        (members(empty="") | {"reasons": {"*": 9}}, "but `reasons` has integers"),
+        (members(empty="") | {"reasons": {"Spam": ""}}, "which is also a value in `reasons`"),
         (
-            {"subscribers": Role("p", empty=""), "reasons": {"*": 9}},
-            "but `reasons` has integers",
-        ),
-        (
-            {"subscribers": Role("p", empty=""), "reasons": {"Spam": ""}},
-            "which is also a value in `reasons`",
-        ),
-        (
-            {"subscribers": Role("t", {"suppressed_at": "at"}, where={"at": None})},
+            members({"suppressed_at": "at"}, where={"at": None}),
             "'subscribers' hides rows by 'at'",
         ),
     ],
