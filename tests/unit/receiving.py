@@ -16,12 +16,8 @@ from hookrow.stores import Locked, Rejected, StoreError, Unavailable
 from hookrow.stores.log import Query
 from hookrow.stores.memory import MemoryReading, MemoryStore, MemoryTransaction, Row
 from hookrow.stores.memory_log import MemoryLog
-from wire import eventually
+from wire import ENDPOINT, PATIENCE, SECRET, eventually
 
-LIMIT = 60.0
-"""In seconds; how long a test waits for an event that normally occurs immediately."""
-
-SECRET = "the-secret-of-the-tests"
 NOON = datetime(2026, 3, 5, 12, tzinfo=UTC)
 
 
@@ -57,7 +53,7 @@ class Database(MemoryStore):
         self.begun.append(skip_locked)
         self.threads.append(threading.current_thread())
         self.reached.set()
-        assert self.opened.wait(LIMIT)
+        assert self.opened.wait(PATIENCE)
         if self.away:
             raise Unavailable("gone")
         with self._lock:
@@ -125,7 +121,7 @@ def people(*names: str, log: bool = True, **more: Any) -> Database:  # noqa: ANN
 
 def receive(database: Database, **options: Any) -> Receiver:  # noqa: ANN401 - of Receiver
     """Return a receiver with a deadline that even a slow machine meets."""
-    return Receiver(Postmark(SECRET), database, **{"deadline": LIMIT, **options})
+    return Receiver(Postmark(SECRET), database, **{"deadline": PATIENCE, **options})
 
 
 def sent(name: str, subscriber: int) -> Row:
@@ -145,18 +141,21 @@ def suppression(name: str, at: datetime = NOON, **more: object) -> dict[str, Any
 
 
 def head(
-    path: str = "/provider/webhooks", method: str = "POST", secret: str = SECRET, root: str = ""
+    path: str = ENDPOINT, method: str = "POST", secret: str = SECRET, **headers: str
 ) -> RequestHead:
-    return RequestHead(method, path, [(b"x-provider-secret", secret.encode())], root)
+    """Return the head of the request r-1."""
+    given = {"x-provider-secret": secret, **headers}
+    sent = [(name.encode(), value.encode("latin-1")) for name, value in given.items()]
+    return RequestHead(method, path, sent, request_id="r-1")
 
 
 def encode(payload: bytes | Mapping[str, Any]) -> bytes:
     return payload if isinstance(payload, bytes) else json.dumps(payload).encode()
 
 
-def request(payload: bytes | Mapping[str, Any]) -> Request:
+def request(payload: bytes | Mapping[str, Any], **headers: str) -> Request:
     """Return an admitted request."""
-    return Request(head(), encode(payload))
+    return Request(head(**headers), encode(payload))
 
 
 def post(receiver: Receiver, payload: bytes | Mapping[str, Any]) -> Response:
@@ -164,10 +163,23 @@ def post(receiver: Receiver, payload: bytes | Mapping[str, Any]) -> Response:
     return receiver(request(payload))
 
 
+def fill_transaction(receiver: Receiver, database: Database) -> Future[Response]:
+    """Queue Ada's delivery, and block its transaction: the next notifications form a group."""
+    database.opened.clear()
+    future = _post_in_thread(receiver, delivery("ada"))
+    assert database.reached.wait(PATIENCE)
+    return future
+
+
 def queue(receiver: Receiver, payload: bytes | Mapping[str, Any]) -> Future[Response]:
     """Queue a request in a thread, and return when it is in the queue."""
-    future: Future[Response] = Future()
     waiting = receiver._writers[0].waiting()
-    Thread(target=lambda: future.set_result(post(receiver, payload)), daemon=True).start()
+    future = _post_in_thread(receiver, payload)
     eventually(lambda: receiver._writers[0].waiting() > waiting)
+    return future
+
+
+def _post_in_thread(receiver: Receiver, payload: bytes | Mapping[str, Any]) -> Future[Response]:
+    future: Future[Response] = Future()
+    Thread(target=lambda: future.set_result(post(receiver, payload)), daemon=True).start()
     return future

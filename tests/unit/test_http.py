@@ -2,6 +2,7 @@
 
 import pytest
 
+from hookrow import ConfigurationError
 from hookrow.core.notification import Recorded, Refusal
 from hookrow.http import (
     LARGEST_BODY,
@@ -10,6 +11,7 @@ from hookrow.http import (
     RequestHead,
     Response,
     declared_length,
+    endpoint_path,
     oversized,
     refuse,
     refuse_body,
@@ -37,6 +39,12 @@ ENDPOINT = "/provider/webhooks"
 )
 def test_the_endpoint_below_any_mount(path: str, root: str, *, found: bool) -> None:
     assert RequestHead("POST", path, (), root).is_at(ENDPOINT) is found
+
+
+@pytest.mark.parametrize("text", ["/a?b", "/a%20b", "a\n", " "])
+def test_an_impossible_mount_path_is_rejected(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="write for example /mail"):
+        endpoint_path(text)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from receiving import Database, people
 
-from hookrow import Recorded
+from hookrow import Outcome, Recorded
 from hookrow.core.log_entry import Result
 from hookrow.core.notification import Refusal, Suppressible
 from hookrow.providers.postmark import parse
@@ -14,7 +14,6 @@ from hookrow.receiver.manual import change_suppression
 from hookrow.stores import Conflict, Locked
 
 ADA = "ada@example.com"
-HELD = (Suppressible.SUBSCRIBER, 1)
 AT = datetime(2026, 3, 4, 5, 6, 7, 123456, tzinfo=UTC)
 
 
@@ -54,15 +53,14 @@ def test_a_change_that_is_refused(
 
 
 def test_a_change_that_conflicts_with_live_notifications_is_retried(database: Database) -> None:
+    def change() -> Outcome:
+        return change_suppression(database, parse, ADA, reason="x", by="eve", at=AT)
+
     database.faults = iter([Conflict("40001")])
-    outcome = change_suppression(database, parse, ADA, reason="x", by="eve", at=AT)
-    assert isinstance(outcome, Recorded)
-    database.held.add(HELD)
-    assert (
-        change_suppression(database, parse, ADA, reason="y", by="eve", at=AT)
-        == Refusal.FAILED.refused()
-    )
-    database.faults = iter([Locked("57014")] * 2)
+    assert isinstance(change(), Recorded)
+    database.held.add((Suppressible.SUBSCRIBER, 1))
+    assert change() == Refusal.FAILED.refused()
     database.held.clear()
+    database.faults = iter([Locked("57014")] * 2)
     with pytest.raises(Locked):
-        change_suppression(database, parse, ADA, reason="z", by="eve", at=AT)
+        change()

@@ -8,9 +8,10 @@ from unittest.mock import Mock
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
+from receiving import NOON, Database, delivery, head, people, receive, request
 
 from copying import replace
-from hookrow import ConfigurationError, Postmark, Receiver, Refusal, Request
+from hookrow import ConfigurationError, Receiver, Refusal
 from hookrow.core.log_entry import Result
 from hookrow.core.notification import Arrival, Delivered
 from hookrow.metrics import Metrics, MetricsEndpoint
@@ -18,9 +19,7 @@ from hookrow.observability.histogram import GroupHistogram, SharedHistogram
 from hookrow.observability.observer import Gauges
 from hookrow.stores import Conflict, Unavailable
 from hookrow.stores.log import Count, Counts
-from hookrow.stores.memory import MemoryStore
 from hookrow.stores.memory_log import MemoryLog
-from small_world import AT, SECRET, head, request, store
 
 NEWEST = "hookrow_newest_notification_timestamp_seconds{}"
 
@@ -36,13 +35,18 @@ def metrics(registry: CollectorRegistry) -> Metrics:
 
 
 @pytest.fixture
-def receiver(metrics: Metrics) -> Receiver:
-    return Receiver(Postmark(SECRET), store(), observer=metrics)
+def database() -> Database:
+    return people("ada")
+
+
+@pytest.fixture
+def receiver(database: Database, metrics: Metrics) -> Receiver:
+    return receive(database, observer=metrics)
 
 
 def page(registry: CollectorRegistry) -> str:
     """Return the text that Prometheus reads."""
-    return MetricsEndpoint(registry)(Request(head("/metrics"), b"")).body.decode()
+    return MetricsEndpoint(registry)(request(b"")).body.decode()
 
 
 def values(registry: CollectorRegistry) -> dict[str, float]:
@@ -58,14 +62,11 @@ def values(registry: CollectorRegistry) -> dict[str, float]:
 
 
 def test_notifications_and_groups(
-    registry: CollectorRegistry, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    registry: CollectorRegistry, database: Database, receiver: Receiver
 ) -> None:
-    with monkeypatch.context() as failing:
-        transactions = Mock(side_effect=[Conflict(), store().transaction()])
-        failing.setattr(MemoryStore, "transaction", transactions)
-        receiver.record_directly(request())
-    for each in (request("eve@example.com"), Request(head(), b"{}")):
-        receiver.record_directly(each)
+    database.faults = iter([Conflict()])
+    for payload in (delivery("ada"), delivery("eve"), b"{}"):
+        receiver.record_directly(request(payload))
     counted = values(registry)
     assert counted["hookrow_notifications_total{outcome=recorded,type=delivered}"] == 1
     assert counted["hookrow_notifications_total{outcome=subscriber_not_found,type=delivered}"] == 1
@@ -96,8 +97,8 @@ def test_refusals_and_late_responses(
 
 
 def test_lag_is_never_negative(registry: CollectorRegistry, metrics: Metrics) -> None:
-    late = Arrival(Delivered("a", "m", AT), b"", AT + timedelta(seconds=90))
-    early = replace(late, received_at=AT - timedelta(seconds=90))
+    late = Arrival(Delivered("a", "m", NOON), b"", NOON + timedelta(seconds=90))
+    early = replace(late, received_at=NOON - timedelta(seconds=90))
     metrics.begin_group([early, late], [None, None])([Refusal.FAILED.refused()] * 2)
     counted = values(registry)
     assert (counted["hookrow_lag_seconds_sum{}"], counted["hookrow_lag_seconds_count{}"]) == (90, 2)
@@ -105,22 +106,22 @@ def test_lag_is_never_negative(registry: CollectorRegistry, metrics: Metrics) ->
 
 
 def test_collect_reads_the_gauges(registry: CollectorRegistry, metrics: Metrics) -> None:
-    matched, held = {0: 3, 1: 2}, store()
-    receiver = Receiver(Postmark(SECRET), held)
-    receiver.record_directly(request("eve@example.com"))
-    held.dispatches.clear()
-    receiver.record_directly(request())
-    held.dispatches |= store().dispatches
-    receiver.record_directly(request())
+    matched, database = {0: 3, 1: 2}, people("ada")
+    receiver, dispatches = receive(database), dict(database.dispatches)
+    receiver.record_directly(request(delivery("eve")))
+    database.dispatches.clear()
+    receiver.record_directly(request(delivery("ada")))
+    database.dispatches |= dispatches
+    receiver.record_directly(request(delivery("ada")))
     metrics.collect()  # before there are gauges
-    metrics.start(Gauges(lambda: 7, lambda: 5, lambda: matched, held.log))
+    metrics.start(Gauges(lambda: 7, lambda: 5, lambda: matched, database.log))
     for changed in ({}, {0: 4, 1: 2}, {0: 1, 1: 0}):
         matched |= changed
         metrics.collect()
     unknown_subscriber = "{first_outcome=subscriber_not_found,reason=,type=Delivery}"
     unknown_dispatch = "{first_outcome=dispatch_not_found,reason=,type=Delivery}"
     counted = values(registry)
-    assert counted.pop(NEWEST) > AT.timestamp()
+    assert counted.pop(NEWEST) > NOON.timestamp()
     assert counted == {
         "hookrow_backlog{}": 7,
         "hookrow_parked{}": 1,
@@ -133,11 +134,11 @@ def test_collect_reads_the_gauges(registry: CollectorRegistry, metrics: Metrics)
     }
 
 
-@pytest.mark.parametrize(("complete_since", "series"), [(AT, 0), (None, 1)])
+@pytest.mark.parametrize(("complete_since", "series"), [(NOON, 0), (None, 1)])
 def test_totals_of_the_log_are_not_set_while_entries_are_missing(
     registry: CollectorRegistry, metrics: Metrics, complete_since: datetime | None, series: int
 ) -> None:
-    counted = [Count(AT, "Delivery", "", Result.RECORDED, entries=100_000, recovered=0)]
+    counted = [Count(NOON, "Delivery", "", Result.RECORDED, entries=100_000, recovered=0)]
     log = Mock(MemoryLog, count_parked=lambda: 0, newest=lambda *_, **__: ())
     log.counts.return_value = Counts(counted, complete_since)
     metrics.start(Gauges(lambda: 7, lambda: 5, dict, log))
@@ -160,7 +161,7 @@ def test_no_request_adds_a_time_series(registry: CollectorRegistry, receiver: Re
     before = len(page(registry).splitlines())
     for number in range(50):
         receiver.admit(head(f"/{number}"))
-        receiver.record_directly(request(f"eve{number}@example.com"))
+        receiver.record_directly(request(delivery(f"eve{number}")))
     text = page(registry)
     assert len(text.splitlines()) == before < 200
     assert "@" not in text

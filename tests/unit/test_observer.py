@@ -2,24 +2,23 @@
 
 import asyncio
 import logging
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from receiving import delivery, fill_transaction, head, people, post, queue, receive
 from werkzeug.test import Client
 
 import asgi_client
-from hookrow import Postmark, Receiver, Refusal, RequestHead, testing
+from hookrow import Refusal, testing
 from hookrow.asgi import ASGI
 from hookrow.core.notification import Recorded
 from hookrow.http import ENDPOINT, LARGEST_BODY
 from hookrow.observability.observer import Observer, Observers
 from hookrow.wsgi import WSGI
-from small_world import SECRET, head, request, store
-from wire import eventually
+from wire import SECRET, eventually
 
 EVENTS = ("collect", "refused", "admitted", "begin_group", "attempted", "late")
 
@@ -27,11 +26,7 @@ EVENTS = ("collect", "refused", "admitted", "begin_group", "attempted", "late")
 @pytest.fixture
 def observer() -> Mock:
     """Return an observer that records its calls; its contexts are the ids of the requests."""
-    return Mock(Observer, admitted=Mock(side_effect=_id))
-
-
-def _id(head: RequestHead) -> str:
-    return head.request_id
+    return Mock(Observer, admitted=lambda head: head.request_id)
 
 
 def refused(observer: Mock) -> list[tuple[str, Refusal]]:
@@ -44,7 +39,7 @@ def outcomes(observer: Mock) -> list[object]:
 
 
 def test_requests_refused_by_head_or_length(observer: Mock) -> None:
-    receiver = Receiver(Postmark(SECRET), store(), observer=observer)
+    receiver = receive(people("ada"), observer=observer)
     for each in (head("/x"), head(method="GET"), head(secret="x"), head()):
         receiver.admit(each)
     sent: dict[str, Any] = {"json": "x" * LARGEST_BODY, "headers": testing.headers(secret=SECRET)}
@@ -59,20 +54,17 @@ def test_requests_refused_by_head_or_length(observer: Mock) -> None:
 
 
 def test_gauges_and_a_notification_beyond_the_backlog(observer: Mock, tmp_path: Path) -> None:
-    held, spool = store(), tmp_path / "spool"
-    receiver = Receiver(
-        Postmark(SECRET), held, backlog=1, deadline=60, observer=observer, spool=spool
-    )
+    database = people("ada")
+    receiver = receive(database, backlog=1, observer=observer, spool=tmp_path / "spool")
     [gauges] = observer.start.call_args.args
-    with ThreadPoolExecutor(3) as threads, closing(receiver), held.transaction():
-        threads.submit(receiver, request())
-        eventually(lambda: observer.begin_group.called)  # it waits for the transaction
-        threads.submit(receiver, request())
-        eventually(lambda: gauges.backlog() == 1)
-        assert receiver(request()).status == 503
+    with closing(receiver):
+        fill_transaction(receiver, database)
+        queue(receiver, delivery("ada"))
+        assert post(receiver, delivery("ada")).status == 503
         assert (gauges.backlog(), gauges.spooled()) == (1, 1)
-    receiver.admit(head())
-    assert gauges.secret_matches() == {0: 1}
+        receiver.admit(head())
+        assert gauges.secret_matches() == {0: 1}
+        database.opened.set()
     assert Refusal.UNAVAILABLE.refused() in outcomes(observer)
 
 
@@ -94,13 +86,12 @@ def raising(fault: type[BaseException]) -> Mock:
 def test_an_exception_changes_no_response(
     observer: Mock, bad: Observer, named: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    receiver = Receiver(Postmark(SECRET), store(), observer=Observers(bad, observer))
+    receiver = receive(people("ada"), observer=Observers(bad, observer))
     with caplog.at_level(logging.ERROR), closing(receiver):
-        assert [receiver(request()).status for _ in range(2)] == [200, 200]
-        refusal = receiver.admit(head("/x"))
+        assert [post(receiver, delivery("ada")).status for _ in range(2)] == [200, 200]
+        assert (refusal := receiver.admit(head("/x")))
+        assert refusal.status == 404
         eventually(lambda: observer.collect.called)
-    assert refusal is not None
-    assert refusal.status == 404
     assert caplog.messages == [f"An observer raised {named}."]
     assert refused(observer) == [("/x", Refusal.NO_SUCH_PATH)]
     assert [*map(type, outcomes(observer))] == [Recorded] * 2
@@ -108,10 +99,11 @@ def test_an_exception_changes_no_response(
 
 
 def test_a_late_response_precedes_the_outcome_of_its_group(observer: Mock) -> None:
-    held, both = store(), Observers(raising(SystemExit), observer)
-    receiver = Receiver(Postmark(SECRET), held, deadline=0.02, observer=both)
-    with closing(receiver), held.transaction():
-        assert receiver(request()).status == 503
+    database, both = people("ada"), Observers(raising(SystemExit), observer)
+    database.opened.clear()
+    with closing(receive(database, deadline=0.02, observer=both)) as receiver:
+        assert post(receiver, delivery("ada")).status == 503
         eventually(lambda: observer.late.called)
         assert outcomes(observer) == []
+        database.opened.set()
     assert [*map(type, outcomes(observer))] == [Recorded]

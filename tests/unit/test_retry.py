@@ -1,11 +1,12 @@
 """Retry: parked notifications are recorded once their rows exist, by a sweep or `retry_now`."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from receiving import LIMIT, NOON, Database, encode, people, post, receive, sent, suppression
+from receiving import NOON, Database, encode, people, post, receive, sent, suppression
 
 from copying import replace
 from hookrow import Arrival, ConfigurationError, Outcome, testing
@@ -14,7 +15,7 @@ from hookrow.providers.postmark import parse
 from hookrow.receiver.recorder import keep_failed, record
 from hookrow.receiver.retry import ParkedRetry
 from hookrow.stores import Unavailable
-from wire import eventually
+from wire import PATIENCE, eventually
 
 ADA = "ada@example.com"
 
@@ -84,8 +85,7 @@ def test_a_sweep_records_due_notifications_whose_rows_exist(site: Site) -> None:
             assert (each.outcome, each.status, each.retry_at) == (Result.RECORDED, 200, None)
             assert each.attempts == 1
         else:  # an entry without a body is not retried
-            assert each.retry_at is not None
-            assert each.retry_at > datetime.now(UTC)
+            assert (each.retry_at or NOON) > datetime.now(UTC)
             assert each == replace(before[each.fingerprint], retry_at=each.retry_at)
     assert site.recorded == [[encode(opening(2)), encode(opening(3))]]
     assert site.retry.retry_due() == 0
@@ -119,12 +119,11 @@ def test_receiver_sweeps_and_calls_hooks(site: Site, monkeypatch: pytest.MonkeyP
     [entry] = site.database.logged()
     site.log.entries[entry.fingerprint] = replace(entry, retry_at=NOON)
     site.send(2)
-    receiver = receive(
-        site.database, sweep=True, on_recorded=lambda arrival, _: bodies.append(arrival.body)
-    )
-    receiver.start()
-    eventually(lambda: site.opened() == {2: NOON}, seconds=LIMIT)
-    receiver.close(LIMIT)
+    with closing(
+        receive(site.database, sweep=True, on_recorded=lambda each, _: bodies.append(each.body))
+    ) as receiver:
+        receiver.start()
+        eventually(lambda: site.opened() == {2: NOON})
     assert bodies == [encode(opening(2))]
 
 
@@ -135,21 +134,20 @@ def test_retry_now_records_notifications_that_arrived_before_their_rows(site: Si
         assert post(receiver, payload).status == 404
     before = site.database.logged()
     for message_ids in ((), ("m-2", "m\0", "m" * 5000)):
-        assert receiver.retry_now(*message_ids).result(LIMIT) == 0
+        assert receiver.retry_now(*message_ids).result(PATIENCE) == 0
     assert site.database.logged() == before
     site.send(*numbers)
-    assert receiver.retry_now("m-2").result(LIMIT) == 2
+    assert receiver.retry_now("m-2").result(PATIENCE) == 2
     assert site.opened() == {2: NOON}
     named = [f"m-{number}" for number in numbers]
-    assert receiver.retry_now("m\0", *named, *named).result(LIMIT) == 97
-    receiver.close(LIMIT)
-    assert receiver.retry_now("m-2").result(LIMIT) == 0  # without an exception
+    assert receiver.retry_now("m\0", *named, *named).result(PATIENCE) == 97
+    receiver.close(PATIENCE)
+    assert receiver.retry_now("m-2").result(PATIENCE) == 0  # without an exception
 
 
 def test_retries_need_a_log_and_its_bodies() -> None:
     with pytest.raises(ConfigurationError, match="Without a log"):
         receive(people(log=False)).retry_now("m-1")
-    with pytest.raises(ConfigurationError, match="needs a log"):
-        receive(people(log=False), sweep=True)
-    with pytest.raises(ConfigurationError, match="needs bodies"):
-        receive(people(), sweep=True, keep_bodies=False)
+    for log, text in ((False, "needs a log"), (True, "needs bodies")):
+        with pytest.raises(ConfigurationError, match=text):
+            receive(people(log=log), sweep=True, keep_bodies=False)

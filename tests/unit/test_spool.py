@@ -4,7 +4,6 @@ import logging
 import os
 import sqlite3
 import stat
-from collections.abc import Iterator
 from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -49,13 +48,6 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def spool(path: Path) -> Spool:
     return Spool(path)
-
-
-@pytest.fixture
-def _no_umask() -> Iterator[None]:
-    before = os.umask(0)
-    yield
-    os.umask(before)
 
 
 def test_entries_are_read_unchanged_and_in_order(spool: Spool, path: Path) -> None:
@@ -110,14 +102,17 @@ def _modes(path: Path) -> dict[str, int]:
     return {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
 
 
-@pytest.mark.usefixtures("_no_umask")
 def test_files_are_created_for_the_owner_only(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "chmod", lambda *_: None)  # it would be too late
-    spool = Spool(path)
-    with spool.drained(), spool._open() as connection:
-        connection.execute("DELETE FROM arrivals")
-        names = ("spool.db", "spool.db-journal", "spool.db.lock")
-        assert _modes(path) == dict.fromkeys(names, 0o600)
+    before = os.umask(0)
+    try:
+        spool = Spool(path)
+        with spool.drained(), spool._open() as connection:
+            connection.execute("DELETE FROM arrivals")
+            names = ("spool.db", "spool.db-journal", "spool.db.lock")
+            assert _modes(path) == dict.fromkeys(names, 0o600)
+    finally:
+        os.umask(before)
 
 
 def test_a_spool_that_others_can_read_becomes_private(spool: Spool, path: Path) -> None:

@@ -1,23 +1,19 @@
 """Traces: the spans that OpenTelemetry's SDK exports."""
 
 from collections.abc import Sequence
-from unittest.mock import Mock
 
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
+from receiving import delivery, people, receive, request
 
-from copying import replace
-from hookrow import Postmark, Receiver, Request
-from hookrow.stores import Unavailable
-from hookrow.stores.memory import MemoryStore
 from hookrow.tracing import Tracing
-from small_world import SECRET, head, request, store
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-TRACEPARENT = (b"Traceparent", f"00-{TRACE}-{PARENT}-01".encode())
+TRACEPARENT = f"00-{TRACE}-{PARENT}-01"
+ADA = delivery("ada")
 
 
 class Traced:
@@ -27,7 +23,12 @@ class Traced:
         self._kept = InMemorySpanExporter()
         self.provider = TracerProvider()
         self.provider.add_span_processor(SimpleSpanProcessor(self._kept))
-        self.receiver = Receiver(Postmark(SECRET), store(), observer=Tracing(self.provider))
+        self.database = people("ada")
+        self._receiver = receive(self.database, observer=Tracing(self.provider))
+
+    def record(self, payload: bytes | dict[str, object], **headers: str) -> int:
+        """Record a notification in this thread; return the status."""
+        return self._receiver.record_directly(request(payload, **headers)).status
 
     @property
     def spans(self) -> Sequence[ReadableSpan]:
@@ -40,14 +41,8 @@ def traced() -> Traced:
     return Traced()
 
 
-def with_headers(*more: tuple[bytes, bytes]) -> Request:
-    given = request()
-    headers = [*given.head.headers, *more]
-    return Request(replace(given.head, headers=headers), given.body)
-
-
 def test_a_notifications_span_links_to_its_groups_span(traced: Traced) -> None:
-    traced.receiver.record_directly(request())
+    traced.record(ADA)
     group, span = traced.spans
     assert (group.name, span.name) == ("hookrow group", "hookrow Delivery")
     assert span.links[0].context == group.get_span_context()
@@ -64,7 +59,7 @@ def test_a_notifications_span_links_to_its_groups_span(traced: Traced) -> None:
 
 
 def test_a_traceparent_is_the_parent_of_the_span(traced: Traced) -> None:
-    traced.receiver.record_directly(with_headers(TRACEPARENT, (b"tracestate", b"vendor=1")))
+    traced.record(ADA, Traceparent=TRACEPARENT, tracestate="vendor=1")
     group, span = traced.spans
     assert span.parent is not None
     assert f"{span.context.trace_id:032x}-{span.parent.span_id:016x}" == f"{TRACE}-{PARENT}"
@@ -72,23 +67,23 @@ def test_a_traceparent_is_the_parent_of_the_span(traced: Traced) -> None:
     assert group.parent is None
 
 
-@pytest.mark.parametrize("value", [b"00-0-0-01", b"\xff\x00"])
-def test_an_invalid_traceparent_is_ignored(traced: Traced, value: bytes) -> None:
-    assert traced.receiver.record_directly(with_headers((b"traceparent", value))).status == 200
+@pytest.mark.parametrize("value", ["00-0-0-01", "\xff\x00"])
+def test_an_invalid_traceparent_is_ignored(traced: Traced, value: str) -> None:
+    assert traced.record(ADA, traceparent=value) == 200
     assert traced.spans[1].parent is None
 
 
 def test_the_hosts_span_takes_precedence_over_a_traceparent(traced: Traced) -> None:
     with traced.provider.get_tracer("host").start_as_current_span("POST") as host:
-        traced.receiver.record_directly(with_headers(TRACEPARENT))
+        traced.record(ADA, traceparent=TRACEPARENT)
     group, span, _ = traced.spans
     assert span.parent == group.parent == host.get_span_context()
     assert span.kind is SpanKind.INTERNAL
 
 
 def test_a_refusal_is_no_error_and_no_span_contains_an_address(traced: Traced) -> None:
-    traced.receiver.record_directly(request("eve@example.com"))
-    traced.receiver.record_directly(Request(head(), b'{"Recipient": "eve@example.com"}'))
+    traced.record(delivery("eve"))
+    traced.record(b'{"Recipient": "eve@example.com"}')
     spans = traced.spans[1::2]
     outcomes = [(span.attributes or {})["hookrow.outcome"] for span in spans]
     assert outcomes == ["subscriber_not_found", "unsupported"]
@@ -96,7 +91,7 @@ def test_a_refusal_is_no_error_and_no_span_contains_an_address(traced: Traced) -
     assert not any("@" in each.to_json() for each in traced.spans)
 
 
-def test_a_503_is_an_error(traced: Traced, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MemoryStore, "transaction", Mock(side_effect=Unavailable))
-    assert traced.receiver.record_directly(request()).status == 503
+def test_a_503_is_an_error(traced: Traced) -> None:
+    traced.database.away = True
+    assert traced.record(ADA) == 503
     assert traced.spans[1].status.status_code is StatusCode.ERROR
