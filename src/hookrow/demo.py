@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 import signal
 import socket
 import sqlite3
@@ -13,11 +12,10 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
-from itertools import chain
 from pathlib import Path
+from secrets import token_urlsafe
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
-from typing import TypeAlias
 
 import click
 import uvicorn
@@ -27,7 +25,7 @@ from hookrow.core.schema import Schema
 from hookrow.describe import describe_outcome
 from hookrow.http import ENDPOINT
 from hookrow.server.app import Server
-from hookrow.server.settings import DashboardAccess, Settings
+from hookrow.server.settings import Settings
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 
@@ -48,170 +46,168 @@ INSERT INTO hookrow_dispatches (provider_message_id, subscriber_id, list_id)
 
 _LATE_ROW = "INSERT INTO hookrow_dispatches (provider_message_id, subscriber_id) VALUES ('m-5', 1)"
 
-_VALUES = """
-SELECT 'subscriber', id, 'suppressed_at', suppressed_at, suppression_reason FROM hookrow_subscribers
-UNION ALL SELECT 'subscription', id, 'suppressed_at', suppressed_at, suppression_reason
-    FROM hookrow_subscriptions
-UNION ALL SELECT 'dispatch', id, 'suppressed_at', suppressed_at, suppression_reason
-    FROM hookrow_dispatches
-UNION ALL SELECT 'dispatch', id, 'delivered_at', delivered_at, NULL FROM hookrow_dispatches
-UNION ALL SELECT 'dispatch', id, 'opened_at', opened_at, NULL FROM hookrow_dispatches
+_STATE = """
+SELECT row || ': ' || name || ' ' || coalesce(substr(time, 1, 19), 'null')
+    || coalesce(', ' || reason, '')
+FROM (
+    SELECT 'subscriber ' || id AS row, 'suppressed_at' AS name, suppressed_at AS time,
+        suppression_reason AS reason FROM hookrow_subscribers
+    UNION ALL SELECT 'subscription ' || id, 'suppressed_at', suppressed_at, suppression_reason
+        FROM hookrow_subscriptions
+    UNION ALL SELECT 'dispatch ' || id, 'suppressed_at', suppressed_at, suppression_reason
+        FROM hookrow_dispatches
+    UNION ALL SELECT 'dispatch ' || id, 'delivered_at', delivered_at, NULL FROM hookrow_dispatches
+    UNION ALL SELECT 'dispatch ' || id, 'opened_at', opened_at, NULL FROM hookrow_dispatches
+)
 """
+"""Selects a line for each value that a notification may change."""
 
-Value: TypeAlias = tuple[str, int, str, str | None, str | None]
-"""The kind and the id of a row, a column with its time, and the reason of a suppression."""
+_WRONG = "Delivery with a wrong secret"
 
 
 def run(*, stay: bool) -> None:
     """Run the demo; with `stay`, continue to show changes until SIGINT, SIGTERM or SIGHUP."""
     logging.getLogger("hookrow").setLevel(logging.ERROR)  # the demo itself prints the refusals
-    # A library could catch an exception raised by a signal handler.
+    # An exception raised by a signal handler could interrupt a library, or be caught by it.
     stopped = Event()
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, lambda *_: stopped.set())
-    with TemporaryDirectory(prefix="hookrow-demo-") as folder, _serving(Path(folder)) as demo:
-        for _ in chain(demo.post_samples(), demo.retry(), demo.watch(stopped) if stay else ()):
-            if stopped.is_set():
-                with suppress(OSError):  # the terminal may be closed
-                    click.echo()
-                break
+    with (
+        suppress(KeyboardInterrupt),
+        TemporaryDirectory(prefix="hookrow-demo-") as folder,
+        _serving(Path(folder) / "demo.db", stopped) as demo,
+    ):
+        demo.post_samples()
+        demo.retry()
+        if stay:
+            demo.watch()
 
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """A server that is running. Each method yields where the demo may be stopped."""
+    """A server that is running, and the application's connection to its database.
+
+    Each method raises `KeyboardInterrupt` soon after `stopped` is set.
+    """
 
     server: Server
-    database: Path
+    settings: Settings
     url: str
-    secret: str
+    connection: sqlite3.Connection
+    stopped: Event
 
-    def post_samples(self) -> Iterator[None]:
+    def post_samples(self) -> None:
         """Post notifications, and print the responses and the changes."""
         statuses: Counter[int] = Counter()
         click.echo(f"{'Notification':34}Response, and changed rows\n{'-' * 80}")
-        before = self._values()
-        for title, payload, secret in _samples(self.secret):
+        before = self._state()
+        for title, payload in _samples().items():
+            secret = "wrong" if title == _WRONG else self.settings.secrets[0]
             status, text = testing.post(self.url, payload, secret=secret)
             statuses[status] += 1
             click.echo(f"{title:34}{status} {text}".rstrip())
             before = self._print_changes(before)
-            yield
         counts = ", ".join(f"{count} with {status}" for status, count in sorted(statuses.items()))
         click.echo(f"\n{statuses.total()} responses: {counts}.")
 
-    def retry(self) -> Iterator[None]:
+    def retry(self) -> None:
         """Save the dispatch whose delivery arrived too early, as an application would."""
         click.echo(
             "\nOne delivery arrived before its dispatch was saved. It is parked in the log:\n"
         )
         self._print_entry()
-        yield
-        with _connect(self.database) as connection:
-            connection.execute(_LATE_ROW)
-        before = self._values()
+        self.connection.execute(_LATE_ROW)
+        before = self._state()
         self.server.receiver.retry_now("m-5").result()
         click.echo("\nThe application saves the dispatch and calls receiver.retry_now():\n")
         self._print_changes(before)
         self._print_entry()
-        yield
 
-    def watch(self, stopped: Event) -> Iterator[None]:
+    def watch(self) -> None:
         """Print what the user's own notifications change."""
         click.echo(
             "\nThe server continues to run. Post your own notification from another terminal:\n\n"
             "  hookrow simulate open dora@example.com m-4 \\\n"
-            f"    --url {self.url} \\\n    --secret {self.secret}\n\n"
+            f"    --url {self.url} \\\n    --secret {self.settings.secrets[0]}\n\n"
             "The changed rows are shown here. Press Ctrl-C to stop."
         )
-        before = self._values()
+        before = self._state()
         while True:
-            stopped.wait(POLL)
-            yield
+            self.stopped.wait(POLL)
             before = self._print_changes(before)
 
-    def _print_changes(self, before: Sequence[Value]) -> Sequence[Value]:
-        """Print the values that are not the same as before; return all current ones."""
-        values = self._values()
-        for value in values:
-            if value not in before:
-                kind, id_, column, time, reason = value
-                changed = f"  {kind} {id_}: {column} {time[:19] if time else 'null'}"
-                click.echo(f"{changed}, {reason}" if reason else changed)
-        return values
+    def _print_changes(self, before: Sequence[str]) -> Sequence[str]:
+        """Print the lines that are not the same as before; return all current ones."""
+        if self.stopped.is_set():
+            with suppress(OSError):  # the terminal may be closed
+                click.echo()
+            raise KeyboardInterrupt
+        state = self._state()
+        for line in state:
+            if line not in before:
+                click.echo(f"  {line}")
+        return state
 
-    def _values(self) -> Sequence[Value]:
-        with _connect(self.database) as connection:
-            return connection.execute(_VALUES).fetchall()
+    def _state(self) -> Sequence[str]:
+        return [line for (line,) in self.connection.execute(_STATE)]
 
     def _print_entry(self) -> None:
         """Print the result of the delivery that arrived too early."""
-        with closing(SQLStore(f"sqlite:///{self.database}")) as store:
+        with closing(SQLStore(self.settings.database_url)) as store:
             for entry in store.log.newest(Query(message_id="m-5"), limit=1) if store.log else ():
                 click.echo(f"  {describe_outcome(entry)}")
 
 
 @contextmanager
-def _serving(folder: Path) -> Iterator[Demo]:
+def _serving(database: Path, stopped: Event) -> Iterator[Demo]:
     """Serve a new database in a thread, and print the addresses."""
-    database, secret = folder / "demo.db", secrets.token_urlsafe()
     migrations.upgrade(f"sqlite:///{database}", Schema())
-    with _connect(database) as connection:
+    with (
+        closing(sqlite3.connect(database, isolation_level=None)) as connection,
+        socket.create_server(("127.0.0.1", 0)) as listener,
+    ):
         connection.executescript(_ROWS)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-        address, access = f"http://127.0.0.1:{port}", DashboardAccess.generate(port)
         settings = Settings(
-            secrets=(secret,),
+            secrets=(token_urlsafe(),),
             database_url=f"sqlite:///{database}",
+            port=listener.getsockname()[1],
             dashboard=find_spec("jinja2") is not None,  # of the extra `dashboard`
-            dashboard_access=access,
         )
         app = Server(settings)
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
-        thread = Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
+        thread = Thread(target=server.run, args=([listener],))
         try:
+            thread.start()
+            address = f"http://127.0.0.1:{settings.port}"
             click.echo(f"The server at {address} uses a temporary SQLite file.")
             if settings.dashboard:
                 click.echo("The dashboard shows notifications as they arrive:")
-                click.echo(f"  {address}/dashboard/?token={access.token}")
+                click.echo(f"  {address}/dashboard/?token={settings.dashboard_token}")
             click.echo()
-            yield Demo(app, database, address + ENDPOINT, secret)
+            yield Demo(app, settings, address + ENDPOINT, connection, stopped)
         finally:
             server.should_exit = True
             thread.join()
 
 
-@contextmanager
-def _connect(database: Path) -> Iterator[sqlite3.Connection]:
-    """Connect as an application would, and commit at the end of the block."""
-    with closing(sqlite3.connect(database)) as connection, connection:
-        yield connection
-
-
-def _samples(secret: str) -> Iterator[tuple[str, testing.Payload, str]]:
-    """Yield notifications of every kind and with every refusal: title, payload and secret."""
+def _samples() -> dict[str, testing.Payload]:
+    """Return notifications of every kind and with every refusal, by title."""
     now = datetime.now(UTC)
     delivery = testing.delivery(ADA, "m-1", at=now)
     suppression = testing.suppression(CARL, "m-3", at=now)
-    reactivation = testing.reactivation(CARL, "m-3", at=now + timedelta(seconds=1))
-    complaint = testing.suppression(BEA, None, at=now, reason="SpamComplaint")
-    yield "Delivery to ada", delivery, secret
-    yield "The same delivery again", delivery, secret
-    yield "Open by ada", testing.opening(ADA, "m-1", at=now), secret
-    yield "Delivery to bea", testing.delivery(BEA, "m-2", at=now), secret
-    yield "Suppression of carl", suppression, secret
-    yield "Reactivation of carl", reactivation, secret
-    yield "The suppression again, too late", suppression, secret
-    yield "Complaint by bea", complaint, secret
-    yield "Open by bea of ada's message", testing.opening(BEA, "m-1", at=now), secret
-    yield (
-        "Delivery to an unknown address",
-        testing.delivery("eve@example.com", None, at=now),
-        secret,
-    )
-    yield "Delivery of an unsaved message", testing.delivery(ADA, "m-5", at=now), secret
-    yield "Bounce, which is not supported", testing.bounce(ADA, "m-1", at=now), secret
-    yield "Delivery without a time", delivery | {"DeliveredAt": None}, secret
-    yield "Delivery with a wrong secret", delivery, "wrong"
+    return {
+        "Delivery to ada": delivery,
+        "The same delivery again": delivery,
+        "Open by ada": testing.opening(ADA, "m-1", at=now),
+        "Delivery to bea": testing.delivery(BEA, "m-2", at=now),
+        "Suppression of carl": suppression,
+        "Reactivation of carl": testing.reactivation(CARL, "m-3", at=now + timedelta(seconds=1)),
+        "The suppression again, too late": suppression,
+        "Complaint by bea": testing.suppression(BEA, None, at=now, reason="SpamComplaint"),
+        "Open by bea of ada's message": testing.opening(BEA, "m-1", at=now),
+        "Delivery to an unknown address": testing.delivery("eve@example.com", None, at=now),
+        "Delivery of an unsaved message": testing.delivery(ADA, "m-5", at=now),
+        "Bounce, which is not supported": testing.bounce(ADA, "m-1", at=now),
+        "Delivery without a time": delivery | {"DeliveredAt": None},
+        _WRONG: delivery,
+    }

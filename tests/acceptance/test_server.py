@@ -162,9 +162,8 @@ class TestWorkers:
         No secret is in the log, or in a worker's command line or environment. The replacements of
         killed workers accept the session and continue the counts.
         """
-        (command.folder / "hookrow.toml").write_text(f'secret = "{NEW}"\n')
         options = ("--dashboard", "--metrics", "--workers", 2, "--log-level", "debug")
-        with command.serving_at_terminal(*options, HOOKROW_SECRET="") as server:
+        with command.serving_at_terminal(*options, HOOKROW_SECRET=NEW) as server:
             wait_until_started(server, 2)
             address = urlsplit(server.dashboard_address)
             token = address.query.removeprefix("token=")
@@ -174,9 +173,6 @@ class TestWorkers:
             cookie = (answer.header("set-cookie") or "").partition(";")[0]
             assert cookie.startswith(f"hookrow_session_{server.port}=")
             page = head("/dashboard/lists", method="GET", extra=[f"Cookie: {cookie}".encode()])
-            (settings,) = command.temporary.glob("hookrow-settings-*")
-            assert settings.stat().st_mode & 0o777 == 0o600
-            assert NEW.encode() in settings.read_bytes()
             assert {post(server, secret=NEW).status for _ in range(40)} == {200}
             (counts,) = command.temporary.glob("hookrow-metrics-*")
             killed = server.workers()
@@ -205,9 +201,9 @@ class TestWorkers:
         assert not re.search(f"Traceback|{token}|{NEW}", server.log)
 
     def test_stopped_while_they_start(self, command: Command) -> None:
-        """A SIGTERM while the workers start deletes the file with their settings."""
-        with command.starting("--workers", 2) as server:
-            eventually(lambda: [*command.temporary.glob("hookrow-settings-*")])
+        """A SIGTERM while the workers start deletes the folder with their counts."""
+        with command.starting("--workers", 2, "--metrics") as server:
+            eventually(lambda: [*command.temporary.glob("hookrow-metrics-*")])
             server.send(signal.SIGTERM)
             assert server.ended() == 0
         assert list(command.temporary.iterdir()) == []
@@ -385,10 +381,9 @@ def test_outages(command: Command, own_postgres: Server, own_postgres_url: str) 
         assert delivered_at(own_postgres_url) == AT
         with own_postgres.frozen(), ThreadPoolExecutor(20) as threads:
             pages = [threads.submit(show, server) for _ in range(16)]
-            ready_later = threads.submit(get, server.port, "/readyz")
             posted = threads.submit(post, server)
             assert get(server.port, "/healthz").status == 200
-            assert b"The database " in ready_later.result(PATIENCE).body
+            eventually(lambda: b"The database " in get(server.port, "/readyz").body)
             answer = posted.result(PATIENCE)
             assert (answer.status, answer.body) == (503, b"Attempt again later")
             assert {each.result(PATIENCE).status for each in pages} == {503}

@@ -20,9 +20,11 @@ READY = "Application startup complete"
 START = 90.0
 """In seconds; how long workers may take to start on a busy machine: each imports all modules."""
 
-# Workers import these scripts, too, under another name.
+# Workers import these scripts, too, under another name. Their parent builds a server only to check
+# the settings.
 ROTATING = f"""
-import os, signal
+import os, signal, sys
+from multiprocessing import parent_process
 from pathlib import Path
 
 import hookrow.server.app
@@ -31,8 +33,9 @@ from hookrow.__main__ import main
 class Rotating(hookrow.server.app.Server):
     def __init__(self, settings):
         super().__init__(settings)
-        Path("secrets").write_text("{NEW}")
-        os.kill(os.getpid(), signal.SIGHUP)
+        if parent_process() or sys.argv[-1] == "1":
+            Path("secrets").write_text("{NEW}")
+            os.kill(os.getpid(), signal.SIGHUP)
 
 hookrow.server.app.Server = Rotating
 

@@ -16,7 +16,7 @@ import asgi_client
 import hookrow
 from hookrow import Refusal, testing
 from hookrow.cli import hookrow as command
-from hookrow.server import settings
+from hookrow.cli.settings import read_file
 from session import ROOT, read_blocks, read_commands, terminal
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -67,8 +67,7 @@ def test_the_schema_and_the_settings(tmp_path: Path) -> None:
     assert isinstance(names["schema"], hookrow.Schema)
     file = tmp_path / "hookrow.toml"
     file.write_text(blocks("toml")[0])
-    known = {parameter.name or "" for parameter in command.commands["serve"].params}
-    values, schema = settings.read(file, known)
+    values, schema = read_file(file, command)
     assert values["mount_path"] == "/mail"
     assert schema.subscriptions is None
 

@@ -10,9 +10,10 @@ import pytest
 
 from command import Command
 from hookrow import Arrival, Recorded, Role, Schema, Suppressed
+from hookrow.cli import hookrow
+from hookrow.cli.settings import read_file
 from hookrow.core.schema import Fold
 from hookrow.receiver.recorder import record
-from hookrow.server.settings import read
 from session import ROOT, read_blocks
 
 PAGE = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
@@ -63,7 +64,7 @@ def test_the_python_runs(shop: Path) -> None:
 def test_the_settings_equal_the_python(shop: Path) -> None:
     names: dict[str, Any] = {}
     exec(PYTHON[0], names)
-    _, schema = read(shop / "hookrow.toml", ())
+    _, schema = read_file(shop / "hookrow.toml", hookrow)
     assert schema.subscribers.where == {"deleted_at": False}
     assert repr(schema).replace("False", "None") == repr(names["schema"])
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import click
 import pytest
 
-from hookrow.cli.options import Duration, Moment
+from hookrow.cli.options import duration, duration_or_none, moment
 from hookrow.cli.settings import hide_secrets
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -13,14 +13,21 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 def test_a_duration_is_a_number_and_a_unit_or_forever_or_none() -> None:
     texts = ("1s", "90m", "12h", "90d", "2w", "forever", "none")
-    read = [Duration(none=True).convert(text, None, None) for text in texts]
-    assert read == [HOUR / 3600, 1.5 * HOUR, 12 * HOUR, 90 * DAY, 14 * DAY, None, 0 * DAY]
+    assert [duration_or_none(text) for text in texts] == [
+        HOUR / 3600,
+        1.5 * HOUR,
+        12 * HOUR,
+        90 * DAY,
+        14 * DAY,
+        None,
+        0 * DAY,
+    ]
 
 
 @pytest.mark.parametrize("text", ["", "0d", "-1d", "1.5d", "1y", "٣d", "none", "999999w", "90d\n"])
 def test_any_other_duration_is_rejected_with_an_example(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is not a duration: write 90d, 12h"):
-        Duration().convert(text, None, None)
+        duration(text)
 
 
 @pytest.mark.parametrize(
@@ -31,15 +38,15 @@ def test_any_other_duration_is_rejected_with_an_example(text: str) -> None:
     ],
 )
 def test_a_time_is_in_iso_8601_or_a_duration_before_now(text: str, time: datetime) -> None:
-    assert Moment().convert(text, None, None) == time
+    assert moment(text) == time
     before = datetime.now(UTC)
-    assert before - 2 * HOUR <= Moment().convert("2h", None, None) <= datetime.now(UTC) - 2 * HOUR
+    assert before - 2 * HOUR <= moment("2h") <= datetime.now(UTC) - 2 * HOUR
 
 
 @pytest.mark.parametrize("text", ["", "999999w", "0001-01-01T00:00+05:00"])
 def test_any_other_time_is_rejected_with_an_example(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is not a time: write 2h for two hours ago"):
-        Moment().convert(text, None, None)
+        moment(text)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Health checks, and the comparison of the database's clock with this machine's."""
 
-import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from unittest.mock import Mock
 
@@ -8,7 +8,8 @@ import pytest
 
 from hookrow import Request, RequestHead, Response
 from hookrow.diagnostics.advice import compare_clocks
-from hookrow.http import LoopHandler
+from hookrow.diagnostics.result import CheckResult, Level
+from hookrow.server import health
 from hookrow.server.health import Liveness, Readiness
 from wire import PATIENCE, TEXT
 
@@ -18,60 +19,46 @@ SILENT = Response(503, b"The database does not respond.\n", {"Content-Type": TEX
 NOW = 1_800_000_000.0
 
 
-async def ask(handler: LoopHandler, number: int = 1) -> list[Response]:
-    """Submit requests in the running event loop; return all responses."""
-    responses: asyncio.Queue[Response] = asyncio.Queue()
-    for _ in range(number):
-        handler.submit(REQUEST, asyncio.get_running_loop(), responses.put_nowait)
-    async with asyncio.timeout(PATIENCE):
-        return [await responses.get() for _ in range(number)]
-
-
 def test_a_running_process_responds() -> None:
     liveness = Liveness()
     alive = Response(200, b"ok\n", {"Content-Type": TEXT})
     assert (liveness.admit(REQUEST.head), liveness(REQUEST)) == (None, alive)
-    assert asyncio.run(ask(liveness)) == [alive]
 
 
-def test_readiness_is_the_result_of_the_probe() -> None:
-    """A fault, or an error of the probe, is a 503 that contains it; without one, 200."""
-    probe = Mock(side_effect=["The table 'größe' is missing.", None, LookupError, None])
-    readiness = Readiness(probe)
-    fault = "The table 'größe' is missing.\n".encode()
-    error = b"The check of the database failed: LookupError.\n"
-
-    async def ask_often() -> list[Response]:
-        return [*await ask(readiness), *await ask(readiness), *await ask(readiness)]
-
-    assert asyncio.run(ask_often()) == [
-        Response(503, fault, {"Content-Type": TEXT}),
-        READY,
-        Response(503, error, {"Content-Type": TEXT}),
-    ]
-    assert (readiness.admit(REQUEST.head), readiness(REQUEST)) == (None, READY)
+def test_readiness_is_the_result_of_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first error, or an exception, is a 503 that contains it; a warning is no error."""
+    warning = CheckResult(Level.WARNING, "clock", "It is wrong.")
+    errors = [CheckResult(Level.ERROR, "tables", text) for text in ("'größe' is missing.", "")]
+    check = Mock(side_effect=[[warning, *errors], [warning], LookupError, []])
+    readiness = Readiness(check)
+    assert readiness.admit(REQUEST.head) is None
+    missing = Response(503, "'größe' is missing.\n".encode(), {"Content-Type": TEXT})
+    failed = b"The check of the database failed: LookupError.\n"
+    assert [readiness(REQUEST), readiness(REQUEST)] == [missing, missing]
+    check.assert_called_once()  # its result is still valid
+    monkeypatch.setattr(health, "VALID_FOR", 0.0)
+    readiness._expires = 0.0
+    responses = [readiness(REQUEST) for _ in range(3)]
+    assert responses == [READY, Response(503, failed, {"Content-Type": TEXT}), READY]
     readiness.close()
 
 
-def test_requests_share_a_probe_and_get_503_if_it_hangs() -> None:
-    """After the deadline, requests get 503; they start no other probe while one is running."""
+def test_requests_share_a_check_and_get_503_if_it_hangs() -> None:
+    """After the deadline, requests get 503; they start no other check while one is running."""
     started, end = Mock(), Event()
 
-    def probe() -> None:
+    def check() -> list[CheckResult]:
         started()
         assert end.wait(PATIENCE)
+        return []
 
-    async def ask_during_and_after() -> list[Response]:
-        responses = await ask(readiness, 1000)
+    readiness = Readiness(check, deadline=0.02)
+    with ThreadPoolExecutor(16) as threads:
+        assert [*threads.map(readiness, [REQUEST] * 64)] == [SILENT] * 64
         readiness._deadline = PATIENCE
-        late = asyncio.create_task(ask(readiness))
-        await asyncio.sleep(0)
-        started.assert_called_once()
+        late = threads.submit(readiness, REQUEST)
         end.set()
-        return responses + await late
-
-    readiness = Readiness(probe, deadline=0.02)
-    assert asyncio.run(ask_during_and_after()) == [SILENT] * 1000 + [READY]
+        assert late.result(PATIENCE) == READY
     started.assert_called_once()
     readiness.close()
 
@@ -80,7 +67,7 @@ def test_no_thread_is_left() -> None:
     """If no thread can be started, or after `close`, the response is 503."""
     readiness = Readiness(Mock())
     readiness.close()
-    assert asyncio.run(ask(readiness)) == [SILENT]
+    assert readiness(REQUEST) == SILENT
 
 
 # -- clocks ----------------------------------------------------------------------------

@@ -188,7 +188,7 @@ def test_little_is_loaded_and_public_names_need_no_extra(loaded: dict[str, set[s
     """The command line starts without SQLAlchemy and a server: Django projects lack them."""
     package, script, names, hosts, cli, _ = loaded.values()
     assert _foreign(package) == {"hookrow"}
-    ours = ("__main__", "errors", "server", "server.sighup")
+    ours = ("__main__", "errors", "server")
     assert _foreign(script) == {"hookrow", *(f"hookrow.{name}" for name in ours)}
     assert not script & {"asyncio", "dataclasses", "logging", "typing"}
     # msgspec imports `typing_extensions` if it is installed.

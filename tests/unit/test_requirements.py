@@ -19,12 +19,11 @@ PRIVATE = {
             "keep_alive message_event response_complete"
         ),
         "uvicorn.protocols.http.httptools_impl:STATUS_LINE": "",
-        "uvicorn.config:STARTUP_FAILURE": "",
         "uvicorn.server:ServerState": "default_headers",
         "uvicorn.config:Config": "loaded_app timeout_worker_healthcheck",
         "uvicorn.supervisors.multiprocess:Multiprocess": (
-            "handle_hup handle_signals init_processes join_all keep_subprocess_alive "
-            "processes run should_exit signal_queue sockets terminate_all"
+            "handle_hup handle_signals join_all keep_subprocess_alive "
+            "processes run should_exit signal_queue sockets"
         ),
         "uvicorn.supervisors.multiprocess:Process": (
             "exitcode join kill parent_conn pid process start"

@@ -1,19 +1,18 @@
 """Settings: the file `hookrow.toml`, the secret file, and the settings of workers."""
 
-import os
+import pickle
 import re
 from datetime import timedelta
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from hookrow import ConfigurationError, Role, Schema
 from hookrow.cli.serve import serve
-from hookrow.server.settings import Settings, read
-from hookrow.server.workers import VARIABLE, application, settings_file
+from hookrow.cli.settings import read_file
+from hookrow.server.settings import Settings
+from hookrow.server.workers import build_server
 
-KNOWN = {"secret", "database_url", "mount_path", "port", "log_level", "sweep"}
 PEOPLE = "[tables.subscribers]\ntable = 'people'\n"
 TABLES = """
 [tables]
@@ -36,15 +35,15 @@ def file(tmp_path: Path) -> Path:
 
 def test_the_file_has_plain_settings(file: Path) -> None:
     file.write_text("")
-    assert read(file, KNOWN) == ({}, Schema())
+    assert read_file(file, serve) == ({}, Schema())
     file.write_text('port = 8001\nmount_path = "/größe"\nsweep = false', encoding="utf-8")
     settings = {"port": 8001, "mount_path": "/größe", "sweep": False}
-    assert read(file, KNOWN) == (settings, Schema())
+    assert read_file(file, serve) == (settings, Schema())
 
 
 def test_the_file_has_a_schema_in_which_false_means_no_column_or_role(file: Path) -> None:
     file.write_text(TABLES)
-    assert read(file, KNOWN) == (
+    assert read_file(file, serve) == (
         {},
         Schema(
             subscribers=Role(
@@ -68,11 +67,12 @@ def test_the_file_has_a_schema_in_which_false_means_no_column_or_role(file: Path
         (b"\xff\xfe", "cannot be read: 'utf-8'"),
         ("prot = 1", "no setting 'prot'. Did you mean 'port'?"),
         ("x = 1", "there is no setting 'x'."),
-        ("port = 1.5", "port is neither text nor a whole number"),
-        ("secret = ['hunter2']", "secret is neither text nor"),
+        ("port = 1.5", "port: write text or a whole number"),
+        ("secret = ['hunter2']", "secret: write text or"),
+        ("sweep = 0.5", "sweep: write true or false."),
         ("secret = hunter2", "cannot be read"),
-        ("tables = 5", '[tables.subscribers] and below it table = "its_name".'),
-        ("[tables]\nsubscribers = 'people'", 'subscribers] and below it table = "people".'),
+        ("tables = 5", "[tables]: Expected `object`, got `int`"),
+        ("[tables]\nsubscribers = 'people'", "the role 'subscribers' has no table: set"),
         ("[tables]\ndispatches = false", "`$.dispatches`"),
         ("[tables.subscribers]\ntabel = 'people'", "'tabel'. Did you mean 'table'?"),
         (f"{PEOPLE}columns = {{ emial = 'x' }}", "no column 'emial'. Did you mean 'email'?"),
@@ -82,14 +82,14 @@ def test_the_file_has_a_schema_in_which_false_means_no_column_or_role(file: Path
         (f"{PEOPLE}where = {{ state = 1.5 }}", "$.subscribers.where"),
         (
             "[tables.messages]\ncolumns = { list_id = 'x' }",
-            "the role 'messages' has no table: write",
+            "the role 'messages' has no table: set 'messages.table' to its name",
         ),
     ],
 )
 def test_mistakes_in_the_file(file: Path, content: str | bytes, text: str) -> None:
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ConfigurationError) as raised:
-        read(file, KNOWN)
+        read_file(file, serve)
     message = str(raised.value)
     assert text in message
     assert message.startswith(str(file))
@@ -100,7 +100,7 @@ def test_mistakes_in_the_file(file: Path, content: str | bytes, text: str) -> No
 def test_a_missing_file_or_a_folder_is_a_mistake(file: Path) -> None:
     for path in (file, file.parent):
         with pytest.raises(ConfigurationError, match="cannot be read"):
-            read(path, KNOWN)
+            read_file(path, serve)
 
 
 def test_the_secret_file_has_one_secret_per_line_and_is_read_each_time(file: Path) -> None:
@@ -136,7 +136,8 @@ def test_wrong_secrets(tmp_path: Path, name: str, secrets: tuple[str, ...], text
 # -- workers ---------------------------------------------------------------------------
 
 
-def test_workers_decode_the_settings_that_their_parent_encoded() -> None:
+def test_workers_get_the_settings_of_their_parent() -> None:
+    """All settings and the credentials of the dashboard, in a process that is spawned."""
     subscribers = Role("people", {"email": "address"}, where={"state": 1}, fold="citext")
     settings = Settings(
         secrets=("a", "b"),
@@ -145,24 +146,11 @@ def test_workers_decode_the_settings_that_their_parent_encoded() -> None:
         keep_bodies=timedelta(0),
         schema=Schema(subscribers=subscribers, subscriptions=None, reasons={"*": 9}),
     )
-    assert msgspec.json.decode(msgspec.json.encode(settings), type=Settings) == settings
+    assert pickle.loads(pickle.dumps(settings)) == settings
 
 
-def test_workers_inherit_no_variables_with_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    names: set[str] = set()
-    for parameter in serve.params:
-        envvar = parameter.envvar or []
-        names.update([envvar] if isinstance(envvar, str) else envvar)
-    assert {"HOOKROW_SECRET", "DATABASE_URL"} <= names
-    monkeypatch.setattr(os, "environ", dict.fromkeys([*names, "PGPASSWORD"], "x"))
-    with settings_file(Settings(database_url="sqlite://")):
-        assert set(os.environ) == {"PGPASSWORD", VARIABLE}
-
-
-def test_missing_settings_file(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv(VARIABLE, "/nonexistent")
+def test_a_worker_that_cannot_start(caplog: pytest.LogCaptureFixture) -> None:
+    """It logs the mistake, and exits, so that another one is started."""
     with pytest.raises(SystemExit):
-        application()
-    assert "/nonexistent cannot be read: No such file or directory. Restart" in caplog.text
+        build_server(Settings(database_url="sqlite://", secret_file="missing"))
+    assert "This worker cannot start. The secret file cannot be read" in caplog.text

@@ -24,18 +24,14 @@ from hookrow.cli.log import log
 from hookrow.cli.options import option
 from hookrow.cli.replay import prune, replay
 from hookrow.cli.serve import serve
-from hookrow.cli.settings import read_file
+from hookrow.cli.settings import DEFAULT_FILE, read_file
 from hookrow.cli.simulate import simulate
 from hookrow.cli.stats import stats
-from hookrow.server import sighup
-from hookrow.server.settings import DEFAULT_FILE
+from hookrow.core.schema import Schema
+from hookrow.server import release_sighup
 
-EXTRAS = {
-    "httptools": "serve",
-    "uvicorn": "serve",
-    "uvloop": "serve",
-}
-"""The extra that installs each module that commands import directly."""
+SERVERS = {"httptools", "uvicorn", "uvloop"}
+"""The modules that commands import directly and that only the extra `serve` installs."""
 
 
 class Commands(click.Group):
@@ -48,10 +44,9 @@ class Commands(click.Group):
         except HookrowError as error:
             raise click.ClickException(str(error)) from error
         except ModuleNotFoundError as error:
-            package = (error.name or "").partition(".")[0]
-            if package not in EXTRAS:
+            if (error.name or "").partition(".")[0] not in SERVERS:
                 raise
-            missing = MissingExtra("This command", EXTRAS[package])
+            missing = MissingExtra("This command", "serve")
             raise click.ClickException(str(missing)) from error
 
 
@@ -70,12 +65,11 @@ def hookrow(context: click.Context, config: Path | None) -> None:
     hookrow.toml, and the file over the default.
     """
     if context.invoked_subcommand != serve.name:
-        sighup.release()
-    context.obj = StandaloneApp()
-    file = config or DEFAULT_FILE
-    if config is not None or file.exists():
+        release_sighup()
+    schema, file = Schema(), config or DEFAULT_FILE
+    if config or file.exists():
         context.default_map, schema = read_file(file, hookrow)
-        context.obj = StandaloneApp(schema)
+    context.obj = StandaloneApp(schema)
 
 
 @hookrow.command()

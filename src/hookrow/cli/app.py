@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from hookrow.core.notification import Notification
@@ -29,7 +29,7 @@ class App(Protocol):
 class StandaloneApp:
     """hookrow without a host application: the tables of a schema, behind a database URL."""
 
-    schema: Schema = field(default_factory=Schema)
+    schema: Schema
 
     @contextmanager
     def open_store(self, database_url: str) -> Iterator[Store]:

@@ -10,7 +10,7 @@ import msgspec
 from click.core import ParameterSource
 
 from hookrow.cli.app import App, require_log
-from hookrow.cli.options import DATABASE_URL, ID, JSON, F, Moment
+from hookrow.cli.options import DATABASE_URL, ID, JSON, F, moment
 from hookrow.core.log_entry import Result, StoredEntry
 from hookrow.describe import (
     describe_change,
@@ -25,6 +25,7 @@ from hookrow.describe import (
 )
 from hookrow.errors import ConfigurationError
 from hookrow.providers import Parse
+from hookrow.receiver.replay import arrivals_of, dry_run
 from hookrow.stores import Store, StoreError
 from hookrow.stores.log import LogReader, Query, with_bodies
 
@@ -37,15 +38,14 @@ _CHANGES = 1000
 def filters(command: F) -> F:
     """Add the options that select notifications; their names are those of `Query`."""
     outcome = click.Choice(Result, case_sensitive=False)
-    for add in (
-        click.option("--recipient", metavar="EMAIL", help="Only notifications for this address."),
-        click.option(
-            "--since", type=Moment(), metavar="TIME", help="Only those received at or after this."
-        ),
-        click.option("--outcome", type=outcome, help="Only those with this outcome."),
-    ):
-        command = add(command)
-    return command
+    add_outcome = click.option("--outcome", type=outcome, help="Only those with this outcome.")
+    add_since = click.option(
+        "--since", type=moment, metavar="TIME", help="Only those received at or after this."
+    )
+    add_recipient = click.option(
+        "--recipient", metavar="EMAIL", help="Only notifications for this address."
+    )
+    return add_outcome(add_since(add_recipient(command)))
 
 
 @click.group(invoke_without_command=True)
@@ -180,8 +180,6 @@ def _details(
 
 
 def _describe_replay(store: Store, entry: StoredEntry, parse: Parse) -> str:
-    from hookrow.receiver.replay import arrivals_of, dry_run
-
     arrivals = arrivals_of([entry], parse)
     if not arrivals:
         return "not possible, because the original body is not kept"

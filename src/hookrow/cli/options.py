@@ -20,49 +20,32 @@ _LONGEST = timedelta(days=365_000)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-class Duration(click.ParamType):  # type: ignore[type-arg] # generic only since click 8.5
-    """A number and a unit, such as 90d; None for `forever`, and zero for `none` if allowed."""
-
-    name = "duration"
-
-    def __init__(self, *, none: bool = False) -> None:
-        self._none = none
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> timedelta | None:
-        """Parse a duration."""
-        if value == "forever":
-            return None
-        if value == "none" and self._none:
-            return timedelta(0)
-        duration = _parse_duration(str(value))
-        if not duration or duration > _LONGEST:
-            words = "forever or none" if self._none else "forever"
-            self.fail(f"{value!r} is not a duration: write 90d, 12h, {words}.", param, ctx)
-        return duration
+def duration(value: object) -> timedelta | None:
+    """Parse a number and a unit, such as 90d; `forever` is None."""
+    if value == "forever":
+        return None
+    parsed = _parse_duration(str(value))
+    if not parsed or parsed > _LONGEST:
+        raise click.BadParameter(f"{value!r} is not a duration: write 90d, 12h or forever.")
+    return parsed
 
 
-class Moment(click.ParamType):  # type: ignore[type-arg] # as above
-    """A time, in UTC if it has no offset, or a duration before now."""
+def duration_or_none(value: object) -> timedelta | None:
+    """Parse a duration, or `none`, which is zero."""
+    return timedelta(0) if value == "none" else duration(value)
 
-    name = "time"
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> datetime:
-        """Parse a time."""
-        try:
-            if ago := _parse_duration(str(value)):
-                return datetime.now(UTC) - ago
-            at = datetime.fromisoformat(str(value))
-            return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
-        except (ValueError, OverflowError):
-            self.fail(
-                f"{value!r} is not a time: write 2h for two hours ago, or 2026-03-04T05:06.",
-                param,
-                ctx,
-            )
+def moment(value: object) -> datetime:
+    """Parse a time, in UTC if it has no offset, or a duration before now."""
+    try:
+        if ago := _parse_duration(str(value)):
+            return datetime.now(UTC) - ago
+        at = datetime.fromisoformat(str(value))
+        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise click.BadParameter(
+            f"{value!r} is not a time: write 2h for two hours ago, or 2026-03-04T05:06."
+        ) from error
 
 
 def _parse_duration(text: str) -> timedelta | None:
@@ -77,8 +60,7 @@ def option(name: str, **attributes: Any) -> Callable[[F], F]:  # noqa: ANN401 - 
     """
     bare = name.partition("/")[0].removeprefix("--")
     variable = f"HOOKROW_{bare.replace('-', '_').upper()}"
-    attributes.setdefault("envvar", variable)
-    return click.option(name, show_envvar=True, **attributes)
+    return click.option(name, **{"envvar": variable, "show_envvar": True, **attributes})
 
 
 def given(*values: str | None) -> tuple[str, ...]:
@@ -87,7 +69,7 @@ def given(*values: str | None) -> tuple[str, ...]:
 
 
 SECRET = option(
-    "--secret", metavar="SECRET", help="The secret in the provider's header X-Provider-Secret."
+    "--secret", metavar="SECRET", help="The secret that X-Provider-Secret must contain."
 )
 PREVIOUS_SECRET = option(
     "--previous-secret",
@@ -120,7 +102,7 @@ PORT = option(
 )
 KEEP = option(
     "--keep",
-    type=Duration(),
+    type=duration,
     default="90d",
     show_default=True,
     metavar="DURATION",
@@ -128,7 +110,7 @@ KEEP = option(
 )
 KEEP_BODIES = option(
     "--keep-bodies",
-    type=Duration(none=True),
+    type=duration_or_none,
     default="forever",
     show_default="as long as the notification",
     metavar="DURATION",

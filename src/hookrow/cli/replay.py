@@ -18,8 +18,9 @@ from hookrow.core.notification import Outcome, Recorded, Refusal
 from hookrow.describe import describe_dry_run, pluralize
 from hookrow.errors import HookrowError
 from hookrow.providers import Parse
+from hookrow.receiver import replay as replays
 from hookrow.stores import Locked, Store, StoreError
-from hookrow.stores.log import Query
+from hookrow.stores.log import Query, prune_old
 
 
 @click.command()
@@ -42,15 +43,13 @@ def replay(
     A replay never overrides anything newer: it sets a time only if there is none or an earlier
     one, and changes a suppression only if that has not changed since.
     """
-    from hookrow.receiver.replay import matching_entries
-
     if not (ids or any(conditions.values())):
         raise click.UsageError("Select notifications by ID, --outcome, --since or --recipient.")
     query = Query(ids=ids or None, **conditions)
     replay_group = _print_dry_run if dry_run else _replay
     counts: Counter[str] = Counter()
     with app.open_store(database_url) as store:
-        groups = matching_entries(require_log(store), query)
+        groups = replays.matching_entries(require_log(store), query)
         with click.progressbar(groups, label="Replaying", file=sys.stderr, hidden=dry_run) as bar:
             for group in bar:
                 try:
@@ -78,8 +77,6 @@ def prune(
 
     Parked notifications are kept until their retries end.
     """
-    from hookrow.stores.log import prune_old
-
     with app.open_store(database_url) as store:
         batches = prune_old(require_log(store), keep=keep, keep_bodies=keep_bodies)
         with click.progressbar(batches, label="Pruning", file=sys.stderr) as bar:
@@ -89,29 +86,23 @@ def prune(
 
 def _print_dry_run(store: Store, entries: Sequence[StoredEntry], parse: Parse) -> list[Outcome]:
     """Print what a replay of each entry would change; return the outcomes it would have."""
-    from hookrow.receiver.replay import arrivals_of, dry_run
-
     outcomes: list[Outcome] = []
     for entry in entries:
-        for arrival in arrivals_of([entry], parse):
+        for arrival in replays.arrivals_of([entry], parse):
             try:
-                result = dry_run(store, arrival)
+                result = replays.dry_run(store, arrival)
             except Locked:
-                outcome: Outcome = Refusal.FAILED.refused()
+                outcomes.append(Refusal.FAILED.refused())
                 changes = "one of its rows is locked at the moment"
             else:
-                outcome, changes = result.outcome, "; ".join(describe_dry_run(result))
+                outcomes.append(result.outcome)
+                changes = "; ".join(describe_dry_run(result))
             click.echo(f"{format_entry(entry)}\n    {changes}")
-            outcomes.append(outcome)
     return outcomes
 
 
 def _replay(store: Store, entries: Sequence[StoredEntry], parse: Parse) -> list[Outcome]:
-    from hookrow.receiver.replay import arrivals_of
-    from hookrow.receiver.replay import replay as replay_arrivals
-
-    arrivals = arrivals_of(entries, parse)
-    return replay_arrivals(store, arrivals) if arrivals else []
+    return replays.replay(store, replays.arrivals_of(entries, parse))
 
 
 def _result(outcome: Outcome) -> str:

@@ -67,7 +67,6 @@ def serve(
     *,
     secret: str | None,
     previous_secret: str | None,
-    port: int,
     workers: int,
     log_level: str,
     log_format: str,
@@ -83,7 +82,6 @@ def serve(
 
     run.serve(
         Settings(secrets=options.given(secret, previous_secret), schema=app.schema, **others),
-        port=port,
         workers=workers,
         log_level=log_level,
         log_format=log_format,

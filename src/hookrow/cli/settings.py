@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +16,12 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from hookrow.core.schema import Schema
+from hookrow.core.schema import Schema, nearest
 from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.errors import ConfigurationError
-from hookrow.server import settings
-from hookrow.server.settings import DEFAULT_FILE, Value
+from hookrow.server.settings import schema_of
+
+DEFAULT_FILE = Path("hookrow.toml")
 
 _SECRET_NAME = re.compile(r"(^|_)(secret|password|token)$")
 """The names of settings whose values are not printed."""
@@ -50,12 +52,24 @@ class SettingSource(CheckResult):
 def read_file(file: Path, command: click.Command) -> tuple[dict[str, Any], Schema]:
     """Return the settings in a file as click's `default_map` for a command, and the schema.
 
-    Raises `ConfigurationError` if the file cannot be read or an option rejects its value.
+    Raises `ConfigurationError` if the file cannot be read, or for an unknown setting or a value
+    that its option rejects: click's own error would not name the file.
     """
+    try:
+        values = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{file} cannot be read: {error}.") from error
+    try:
+        schema = schema_of(values.pop("tables", {}))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{file}: [tables]: {error}") from error
     options = _options(command)
-    values, schema = settings.read(file, options)
     for name, value in values.items():
-        _check_value(file, options[name], value)
+        if name not in options:
+            hint = nearest(name, options)
+            raise ConfigurationError(f"{file}: there is no setting {name!r}.{hint}")
+        if fault := _fault(options[name], value):
+            raise ConfigurationError(f"{file}: {name}: {fault}")
     return _default_map(command, values), schema
 
 
@@ -69,13 +83,11 @@ def settings_sources(
     root = context.find_root()
     file = str(root.params.get("config") or DEFAULT_FILE)
     # Resilient parsing reports no error; it keeps the source of a value that is rejected.
-    resolved = command.make_context(
-        command.name, _given_flags(context), parent=root, resilient_parsing=True
-    )
-    for owner in (root, resolved):
-        for option in owner.command.params:
-            if option.name and option.envvar:
-                yield _setting_source(owner, option, option.name, file)
+    others = command.make_context(command.name, [], parent=root, resilient_parsing=True)
+    for option in (*root.command.params, *command.params):
+        if option.name and option.envvar:
+            owner = next(each for each in (root, context, others) if option.name in each.params)
+            yield _setting_source(owner, option, option.name, file)
     if schema != Schema():
         yield _describe("tables", _format_tables(schema), "file", file)
 
@@ -107,31 +119,12 @@ def hide_secrets(setting: str, value: str) -> str:
 
 def _options(command: click.Command) -> dict[str, click.Parameter]:
     """Return the options that a file may set, by name: all that also have a variable."""
-    options = {
-        parameter.name: parameter
-        for parameter in command.params
-        if parameter.name and parameter.envvar and parameter.name != "config"
-    }
-    for member in command.commands.values() if isinstance(command, click.Group) else ():
+    members = command.commands.values() if isinstance(command, click.Group) else ()
+    options = {each.name: each for each in command.params if each.name and each.envvar}
+    options.pop("config", None)
+    for member in members:
         options.update(_options(member))
     return options
-
-
-def _check_value(file: Path, option: click.Parameter, value: Value) -> None:
-    """Check a value of the file here, because click's error would not name the file."""
-    if isinstance(value, bool) and not isinstance(option.type, click.types.BoolParamType):
-        raise ConfigurationError(f"{file}: {option.name} is neither text nor a whole number.")
-    if fault := _fault(option, value):
-        raise ConfigurationError(f"{file}: {option.name}: {fault}")
-
-
-def _fault(option: click.Parameter, value: Value) -> str:
-    """Return why the option rejects a value, or an empty string if it accepts it."""
-    try:
-        option.type.convert(value, option, None)
-    except click.BadParameter as error:
-        return error.message
-    return ""
 
 
 def _default_map(command: click.Command, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,14 +133,16 @@ def _default_map(command: click.Command, values: Mapping[str, Any]) -> dict[str,
     return {**values, **{name: _default_map(member, values) for name, member in members.items()}}
 
 
-def _given_flags(context: click.Context) -> list[str]:
-    return [
-        f"{option.opts[0]}={context.params[option.name]}"
-        for option in context.command.params
-        if option.name
-        and option.envvar
-        and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
-    ]
+def _fault(option: click.Parameter, value: object) -> str:
+    """Return why the option rejects a value, or an empty string if it accepts it."""
+    is_flag = isinstance(option.type, click.types.BoolParamType)
+    if not isinstance(value, str | int) or (isinstance(value, bool) and not is_flag):
+        return f"write {'true or false' if is_flag else 'text or a whole number'}."
+    try:
+        option.type.convert(value, option, None)
+    except click.BadParameter as error:
+        return error.message
+    return ""
 
 
 def _setting_source(

@@ -5,19 +5,17 @@ from __future__ import annotations
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from hookrow.cli.options import HOST, MOUNT_PATH, PORT, SECRET, option
-from hookrow.server import settings
-
-if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
-    from hookrow import testing
+from hookrow.server.settings import endpoint
 
 MOST = 200_000
 """The maximum number of posts, because all payloads are created before the first post."""
@@ -48,17 +46,15 @@ def simulate(  # noqa: PLR0913 - one for each option
     context: click.Context,
     /,
     *,
-    kind: str,
-    email: str,
-    message_id: str | None,
     secret: str | None,
-    reason: str,
     url: str | None,
-    count: int,
+    mount_path: str,
+    host: str,
+    port: int,
     repeat: int,
     shuffle: bool,
     concurrency: int,
-    **address: Any,  # noqa: ANN401 - the arguments of `endpoint`
+    **notification: Any,  # noqa: ANN401 - the arguments of `_payloads`
 ) -> None:
     """Post notifications as the provider would, and print the responses.
 
@@ -66,64 +62,67 @@ def simulate(  # noqa: PLR0913 - one for each option
     --count, their times are a millisecond apart, and {} in EMAIL and MESSAGE_ID is replaced by
     their number. The exit status is 0 if every response is 200.
     """
-    from hookrow import testing
-
-    if count * repeat > MOST:
-        raise click.UsageError(
-            f"That would be {count * repeat:,} posts: the maximum is {MOST:,} at a time."
-        )
-    payloads = list(_payloads(kind, email, message_id, reason=reason, count=count))
-    posts = [payload for payload in payloads for _ in range(repeat)]
+    total = notification["count"] * repeat
+    if total > MOST:
+        raise click.UsageError(f"That would be {total:,} posts: the maximum is {MOST:,} at a time.")
+    posts = [payload for payload in _payloads(**notification) for _ in range(repeat)]
     if shuffle:
         random.shuffle(posts)
-    target = url or settings.endpoint(**address)
-    if len(posts) == 1:
-        response = _format(*testing.post(target, posts[0], secret=secret))
+    post = partial(_post, url or endpoint(host, port, mount_path), secret)
+    if total == 1:
+        response = post(posts[0])
         click.echo(response)
-        responses = {response}
+        responses: Collection[str] = [response]
     else:
-        responses = _post_all(target, posts, secret, concurrency)
+        responses = _post_all(post, posts, concurrency)
     context.exit(0 if all(each.startswith("200") for each in responses) else 1)
 
 
 def _payloads(
     kind: str, email: str, message_id: str | None, *, reason: str, count: int
-) -> Iterator[testing.Payload]:
+) -> Iterator[object]:
     """Yield `count` payloads whose times are a millisecond apart; that of the last one is now."""
     from hookrow import testing
 
-    create = {
+    creators: dict[str, Callable[..., object]] = {
         "delivery": testing.delivery,
         "open": testing.opening,
-        "suppression": lambda *named, at: testing.suppression(*named, at=at, reason=reason),
+        "suppression": partial(testing.suppression, reason=reason),
         "reactivation": testing.reactivation,
-    }[kind]
+    }
     now = datetime.now(UTC)
     for number in range(1, count + 1):
-        yield create(
+        yield creators[kind](
             email.replace("{}", str(number)),
             message_id and message_id.replace("{}", str(number)),
             at=now - timedelta(milliseconds=count - number),
         )
 
 
-def _post_all(
-    target: str, payloads: Sequence[testing.Payload], secret: str | None, concurrency: int
-) -> set[str]:
-    """Post all payloads; print and return the different responses."""
+def _post(url: str, secret: str | None, payload: object) -> str:
     from hookrow import testing
 
-    def post(payload: testing.Payload) -> str:
+    status, body = testing.post(url, payload, secret=secret)
+    return f"{status} {body}".rstrip()
+
+
+def _post_all(
+    post: Callable[[object], str], payloads: Sequence[object], concurrency: int
+) -> Collection[str]:
+    """Post all payloads; print and return the different responses."""
+    from hookrow.testing import NoResponse
+
+    def respond(payload: object) -> str:
         try:
-            return _format(*testing.post(target, payload, secret=secret))
-        except testing.NoResponse:
+            return post(payload)
+        except NoResponse:
             return "no response"
 
     started = perf_counter()
     with (
         ThreadPoolExecutor(concurrency) as pool,
         click.progressbar(
-            pool.map(post, payloads), length=len(payloads), label="Posting", file=sys.stderr
+            pool.map(respond, payloads), length=len(payloads), label="Posting", file=sys.stderr
         ) as responses,
     ):
         counts = Counter(responses)
@@ -132,8 +131,4 @@ def _post_all(
     click.echo(f"{len(payloads)} posted in {seconds:.1f} s, {rate:,.0f} per second:")
     for response, number in counts.most_common():
         click.echo(f"{number:8}  {response}")
-    return set(counts)
-
-
-def _format(status: int, body: str) -> str:
-    return f"{status} {body}".rstrip()
+    return counts

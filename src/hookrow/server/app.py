@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING
 
 from hookrow.asgi import ASGI, Receive, Scope, Send
 from hookrow.concurrency import PeriodicTask
-from hookrow.diagnostics.check import check_secrets
-from hookrow.diagnostics.result import CheckResult, Level
+from hookrow.diagnostics.check import check_database
 from hookrow.errors import ConfigurationError
 from hookrow.observability.logging import rate_limit
 from hookrow.observability.observer import Observer
 from hookrow.providers.postmark import Postmark
 from hookrow.receiver.receiver import Receiver
-from hookrow.server import RECEIVER, sighup
-from hookrow.server.health import DatabaseProbe, Liveness, Readiness
-from hookrow.server.settings import Settings, dashboard_path
+from hookrow.server import RECEIVER, release_sighup
+from hookrow.server.health import Liveness, Readiness
+from hookrow.server.preflight import warn_of_secret
+from hookrow.server.settings import Settings
 from hookrow.stores.log import LogReader, prune_old
 from hookrow.stores.sql import SQLStore
 
@@ -53,14 +53,14 @@ END = 0.5
 class Server:
     """The application, with its `receiver`, which the server's protocol calls directly.
 
-    Raises `ConfigurationError` if the settings cannot work.
+    Raises a `HookrowError` if the settings cannot work, or if a package is not installed.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._provider = Postmark(*settings.accepted())
         self._store = store = SQLStore(settings.database_url, settings.schema)
-        self._readiness = Readiness(DatabaseProbe(store.database, settings.schema))
+        self._readiness = Readiness(partial(check_database, store.database, settings.schema))
         self._pages = {"/healthz": ASGI(Liveness()), "/readyz": ASGI(self._readiness)}
         self.receiver = Receiver(
             self._provider,
@@ -78,14 +78,13 @@ class Server:
         self._webhook = ASGI(self.receiver)
         self._dashboard = _dashboard(settings, store) if settings.dashboard else None
         self._dashboard_app = ASGI(self._dashboard) if self._dashboard else self._webhook
-        self._dashboard_path = f"{dashboard_path(settings.mount_path)}/"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Route a request by its path; start and stop with the server."""
         if scope["type"] == "lifespan":
             await self._live(scope, receive, send)
         else:
-            in_dashboard = f"{scope['path']}/".startswith(self._dashboard_path)
+            in_dashboard = f"{scope['path']}/".startswith(f"{self._settings.dashboard_path}/")
             other = self._dashboard_app if in_dashboard else self._webhook
             await self._pages.get(scope["path"], other)(scope, receive, send)
 
@@ -99,7 +98,7 @@ class Server:
             log.error(f"The secrets were not reloaded. {error}")
         else:
             log.info("The secrets were reloaded.")
-            warn_of_secret(check_secrets(self._settings))
+            warn_of_secret(self._settings)
 
     def close(self) -> None:
         """Record the notifications that wait, then close the connections to the database."""
@@ -164,7 +163,7 @@ def _on_hangup(reload: Callable[[], object]) -> Iterator[None]:
         return
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGHUP, reload)
-    sighup.release()
+    release_sighup()
     yield
     loop.remove_signal_handler(signal.SIGHUP)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -174,17 +173,11 @@ def _dashboard(settings: Settings, store: SQLStore) -> Dashboard:
     """Build the dashboard. Raises `ConfigurationError` if it would be public."""
     from hookrow.dashboard import Dashboard, auth  # noqa: PLC0415 - an extra of its own
 
-    path, access = dashboard_path(settings.mount_path), settings.dashboard_access
-    authorize = None
-    auth.require_password(settings.dashboard_password, host=settings.host)
-    if settings.dashboard_password:
-        authorize = auth.basic(auth.USER, settings.dashboard_password)
-    elif access is not None:
-        authorize = auth.token_session(access.token, access.key, port=access.port, path=path)
+    password, path = settings.dashboard_password, settings.dashboard_path
+    auth.require_password(password, host=settings.host)
+    if password:
+        authorize = auth.basic(auth.USER, password)
+    else:
+        token, key = settings.dashboard_token, settings.dashboard_key
+        authorize = auth.token_session(token, key, port=settings.port, path=path)
     return Dashboard(store, authorize=authorize, mount_path=path, keep_bodies=settings.bodies)
-
-
-def warn_of_secret(finding: CheckResult) -> None:
-    """Log the warning of the check of the secrets, if there is one."""
-    if finding.level is Level.WARNING:
-        log.warning(f"The webhook secret: {finding.text}")

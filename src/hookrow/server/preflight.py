@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,8 +11,6 @@ from hookrow.core.schema import Schema
 from hookrow.diagnostics.check import check_database, check_secrets
 from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.errors import ConfigurationError
-from hookrow.receiver.spool import Spool
-from hookrow.server.app import warn_of_secret
 from hookrow.server.settings import Settings
 from hookrow.stores import Unavailable
 from hookrow.stores.sql.connections import Database
@@ -23,46 +20,42 @@ log = logging.getLogger("hookrow")
 
 
 def check_and_prepare(settings: Settings) -> None:
-    """Check the secrets, the extras, the spool and the database; upgrade an SQLite file.
+    """Log warnings about weak settings, check the database, and upgrade an SQLite file.
 
-    Logs warnings about weak settings. Raises a `HookrowError` if the server could not work.
+    Raises a `HookrowError` if the server could not work with the database.
     """
-    secrets = check_secrets(settings)
-    if secrets.level is Level.ERROR:
-        raise ConfigurationError(secrets.text)
-    warn_of_secret(secrets)
-    _check_extras(settings)
-    if settings.spool is not None:
-        Spool(settings.spool)  # raises here once, instead of in each worker
+    warn_of_secret(settings)
+    if settings.dashboard and settings.dashboard_password:
+        _warn_of_password(settings.dashboard_password)
     if not settings.bodies:
         log.warning("No body is kept: notifications that cannot be recorded are not retried.")
     with closing(open_database(settings.database_url)) as database:
-        _prepare_database(database, settings)
+        _prepare_database(database, settings.schema)
 
 
-def _check_extras(settings: Settings) -> None:
-    """Import the modules that need an extra: without it, the error says what to install."""
-    if settings.metrics:
-        importlib.import_module("hookrow.observability.metrics")
-    if settings.dashboard:
-        from hookrow.dashboard import auth  # noqa: PLC0415 - an extra
-
-        password = settings.dashboard_password
-        auth.require_password(password, host=settings.host)
-        if password and len(password) < auth.SHORTEST_PASSWORD:
-            log.warning(
-                "The dashboard's password has %d characters and can be guessed: use %d or more.",
-                len(password),
-                auth.SHORTEST_PASSWORD,
-            )
+def warn_of_secret(settings: Settings) -> None:
+    """Log a warning if the secret of the webhook is weak, or if others can read it."""
+    result = check_secrets(settings)
+    if result.level is Level.WARNING:
+        log.warning(f"The webhook secret: {result.text}")
 
 
-def _prepare_database(database: Database, settings: Settings) -> None:
+def _warn_of_password(password: str) -> None:
+    from hookrow.dashboard.auth import SHORTEST_PASSWORD  # noqa: PLC0415 - an extra of its own
+
+    if len(password) < SHORTEST_PASSWORD:
+        log.warning(
+            "The dashboard's password has %d characters and can be guessed: use %d or more.",
+            len(password),
+            SHORTEST_PASSWORD,
+        )
+
+
+def _prepare_database(database: Database, schema: Schema) -> None:
     """Create or upgrade hookrow's tables in an SQLite file; check those of other databases.
 
     A database that cannot be reached is only a warning, because it may start later.
     """
-    schema = settings.schema
     upgradable = database.dialect.name == "sqlite" and schema.ours
     # Tables that the host's own migrations created have no errors, and are left alone.
     if upgradable and any(_errors(database, schema)):
@@ -72,10 +65,10 @@ def _prepare_database(database: Database, settings: Settings) -> None:
             if missing_file(database):
                 raise
             log.warning(str(error))
-    for finding in _errors(database, schema):
-        if finding.subject != "database":
-            raise ConfigurationError(finding.text)
-        log.warning(f"The database cannot be reached yet; responses are 503. {finding.text}")
+    for result in _errors(database, schema):
+        if result.subject != "database":
+            raise ConfigurationError(result.text)
+        log.warning(f"The database cannot be reached yet; responses are 503. {result.text}")
 
 
 def _errors(database: Database, schema: Schema) -> Iterator[CheckResult]:
