@@ -38,14 +38,13 @@ _CHANGES = 1000
 def filters(command: F) -> F:
     """Add the options that select notifications; their names are those of `Query`."""
     outcome = click.Choice(Result, case_sensitive=False)
-    add_outcome = click.option("--outcome", type=outcome, help="Only those with this outcome.")
-    add_since = click.option(
-        "--since", type=moment, metavar="TIME", help="Only those received at or after this."
-    )
-    add_recipient = click.option(
-        "--recipient", metavar="EMAIL", help="Only notifications for this address."
-    )
-    return add_outcome(add_since(add_recipient(command)))
+    for name, metavar, type_, text in (
+        ("--recipient", "EMAIL", str, "Only notifications for this address."),
+        ("--since", "TIME", moment, "Only those received at or after this."),
+        ("--outcome", None, outcome, "Only those with this outcome."),
+    ):
+        command = click.option(name, type=type_, metavar=metavar, help=text)(command)
+    return command
 
 
 @click.group(invoke_without_command=True)

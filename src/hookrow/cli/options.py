@@ -56,11 +56,15 @@ def _parse_duration(text: str) -> timedelta | None:
 def option(name: str, **attributes: Any) -> Callable[[F], F]:  # noqa: ANN401 - click's own
     """Return click's decorator for an option that also has an environment variable.
 
-    Its help shows the variable, which is HOOKROW_ and the option's name.
+    Its help shows the default, and the variable, which is HOOKROW_ and the option's name.
     """
     bare = name.partition("/")[0].removeprefix("--")
-    variable = f"HOOKROW_{bare.replace('-', '_').upper()}"
-    return click.option(name, **{"envvar": variable, "show_envvar": True, **attributes})
+    usual: dict[str, Any] = {
+        "envvar": f"HOOKROW_{bare.replace('-', '_').upper()}",
+        "show_envvar": True,
+        "show_default": bool(attributes.get("default")),
+    }
+    return click.option(name, **(usual | attributes))
 
 
 def given(*values: str | None) -> tuple[str, ...]:
@@ -92,19 +96,12 @@ DATABASE_URL = option(
 MOUNT_PATH = option(
     "--mount-path", default="", metavar="PATH", help="The path before /provider/webhooks."
 )
-HOST = option("--host", default="127.0.0.1", show_default=True, help="The address of the server.")
-PORT = option(
-    "--port",
-    type=click.IntRange(1, 65535),
-    default=8000,
-    show_default=True,
-    help="The port of the server.",
-)
+HOST = option("--host", default="127.0.0.1", help="The address of the server.")
+PORT = option("--port", type=click.IntRange(1, 65535), default=8000, help="The server's port.")
 KEEP = option(
     "--keep",
     type=duration,
     default="90d",
-    show_default=True,
     metavar="DURATION",
     help="How long the log keeps notifications: for example 90d, 12h, or forever.",
 )

@@ -39,25 +39,17 @@ from hookrow.server.settings import Settings
     help="The dashboard's password, for the user hookrow; without it, a token is required.",
 )
 @option("--metrics", is_flag=True, help="Serve Prometheus metrics at /metrics.")
-@option(
-    "--workers",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="The number of processes.",
-)
+@option("--workers", type=click.IntRange(1), default=1, help="The number of processes.")
 @option(
     "--log-level",
     type=click.Choice(["critical", "error", "warning", "info", "debug"]),
     default="info",
-    show_default=True,
     help="The lowest level that is logged to standard error.",
 )
 @option(
     "--log-format",
     type=click.Choice(["line", "json"]),
     default="line",
-    show_default=True,
     help="The format of the log: lines of text, or one JSON object per line.",
 )
 @click.pass_obj
@@ -70,7 +62,7 @@ def serve(
     workers: int,
     log_level: str,
     log_format: str,
-    **others: Any,  # noqa: ANN401 - named and typed as in `Settings`
+    **others: Any,  # noqa: ANN401 - the other settings
 ) -> None:
     """Receive notifications over HTTP until SIGTERM or Ctrl-C.
 
