@@ -21,7 +21,7 @@ test test-all acceptance test-oldest test-newest: export TMPDIR := $(MEMORY)
 endif
 
 # The files or folders for test-oldest and test-newest.
-TESTS ?= tests/unit tests/stores tests/hosts tests/django
+TESTS ?= tests/unit tests/stores tests/hosts tests/django tests/cli
 
 # The newest Python on PATH or in pyenv that runs. The newest Django requires 3.12 or later.
 NEWER ?= $(firstword $(shell for minor in 14 13 12; do \

@@ -109,13 +109,9 @@ class Serving:
         return self._process.wait(PATIENCE)
 
     def workers(self) -> list[int]:
-        """Return the ids of its worker processes."""
-        return [pid for pid in self.children() if b"spawn_main" in _command_line(pid)]
-
-    def children(self) -> list[int]:
-        """Return the ids of its child processes, oldest first."""
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
-        return [int(child) for child in children.split()]
+        """Return the ids of its worker processes, oldest first."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        return [pid for pid in map(int, children) if b"spawn_main" in _command_line(pid)]
 
     def stop(self) -> None:
         """Stop it, and kill it and its children if they do not exit."""
@@ -168,15 +164,22 @@ class Command:
     """Runs `hookrow` in a folder, with only the settings of a test.
 
     `temporary` is its folder for temporary files, `program` the program to run instead of the
-    command. If its coverage is `measured`, it takes half as long again.
+    command, and `terminal` the standard output of its servers. If its coverage is `measured`, it
+    takes half as long again.
     """
 
     def __init__(
-        self, folder: Path, program: Sequence[object] = (HOOKROW,), *, measured: bool = False
+        self,
+        folder: Path,
+        program: Sequence[object] = (HOOKROW,),
+        *,
+        measured: bool = False,
+        terminal: Terminal | None = None,
     ) -> None:
         self.folder = folder
         self._program = program
         self._measured = measured
+        self._terminal = terminal
         self.temporary = folder / "tmp"
         self.temporary.mkdir(exist_ok=True)
 
@@ -231,24 +234,10 @@ class Command:
             serving.wait_until_it_listens()
             yield serving
 
-    @contextmanager
-    def serving_at_terminal(self, *arguments: object, **variables: str) -> Iterator[Serving]:
-        """Do the same, with a terminal as the standard output."""
-        with Terminal() as terminal, self._start(arguments, variables, terminal) as serving:
-            serving.wait_until_it_listens()
-            yield serving
-
-    def starting(self, *arguments: object, **variables: str) -> AbstractContextManager[Serving]:
+    def starting(self, *arguments: object, **given: str) -> AbstractContextManager[Serving]:
         """Do the same, but enter the block as soon as the process exists."""
-        return self._start(arguments, variables)
-
-    def _start(
-        self,
-        arguments: Sequence[object],
-        given: Mapping[str, str],
-        terminal: Terminal | None = None,
-    ) -> AbstractContextManager[Serving]:
         variables = {"HOOKROW_SECRET": SECRET, "HOOKROW_PORT": str(free_port()), **given}
         host, port = variables.get("HOOKROW_HOST", "127.0.0.1"), int(variables["HOOKROW_PORT"])
         command = [str(part) for part in (*self._program, "serve", *arguments)]
-        return started(command, self.folder, self.environment(variables), port, host, terminal)
+        environment = self.environment(variables)
+        return started(command, self.folder, environment, port, host, self._terminal)

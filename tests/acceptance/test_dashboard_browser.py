@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 import own_tables
-from command import Command
+from command import Command, Terminal
 from engines import opened
 from hookrow import Arrival, Postmark, Receiver, testing
 from hookrow.asgi import ASGI
@@ -272,7 +272,10 @@ def test_sign_in_with_the_token_of_serve(browser: Browser, tmp_path: Path, sqlit
     """Without the token, a page explains how to sign in; with it, pages and forms work."""
     fill(sqlite_url)
     options = ("--dashboard", "--mount-path", "/mail", "--database-url", sqlite_url)
-    with Command(tmp_path).serving_at_terminal(*options) as serving:
+    with (
+        Terminal() as terminal,
+        Command(tmp_path, terminal=terminal).serving(*options) as serving,
+    ):
         mount = f"http://127.0.0.1:{serving.port}/mail/dashboard/"
         for window in (DESK, PHONE):
             with Visitor.at(browser, mount, **window) as visitor:

@@ -22,7 +22,7 @@ import pytest
 from traffic import spooled
 
 import world
-from command import Command, Serving
+from command import Command, Serving, Terminal
 from hookrow.server.app import DRAIN, END, RECORD
 from hookrow.server.limits import LAST_REQUEST, SWEEP_EVERY
 from hookrow.server.workers import STOP_TIMEOUT
@@ -163,7 +163,12 @@ class TestWorkers:
         killed workers accept the session and continue the counts.
         """
         options = ("--dashboard", "--metrics", "--workers", 2, "--log-level", "debug")
-        with command.serving_at_terminal(*options, HOOKROW_SECRET=NEW) as server:
+        with (
+            Terminal() as terminal,
+            Command(command.folder, terminal=terminal).serving(
+                *options, HOOKROW_SECRET=NEW
+            ) as server,
+        ):
             wait_until_started(server, 2)
             address = urlsplit(server.dashboard_address)
             token = address.query.removeprefix("token=")

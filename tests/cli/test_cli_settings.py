@@ -33,7 +33,7 @@ PRECEDENCE = {
     "secret": (("'a'", "b", "--secret=c"), ((), ("a",), ("b",), ("c",))),
     "secret_file": (("'a'", "b", "--secret-file=c"), (None, "a", "b", "c")),
     "database_url": (("'a'", "b", "--database-url=c"), ("sqlite:///hookrow.db", "a", "b", "c")),
-    "mount_path": (("'/a'", "/b", "--mount-path=/c"), ("", "/a", "/b", "/c")),
+    "mount_path": (("'/größe'", "/b", "--mount-path=/c"), ("", "/größe", "/b", "/c")),
     "host": (("'::1'", "::2", "--host=::3"), ("127.0.0.1", "::1", "::2", "::3")),
     "port": (("8001", "8002", "--port=8003"), (8000, 8001, 8002, 8003)),
     "workers": (("2", "3", "--workers=4"), (1, 2, 3, 4)),
@@ -55,7 +55,7 @@ def test_precedence(command: Command, started: list[dict[str, Any]], name: str) 
     (line, value, flag), expected = PRECEDENCE[name]
     variable = {f"HOOKROW_{name.upper()}": value}
     assert command.call("serve").returncode == 0
-    (command.folder / "hookrow.toml").write_text(f"{name} = {line}")
+    (command.folder / "hookrow.toml").write_text(f"{name} = {line}", encoding="utf-8")
     for variables in ({f"HOOKROW_{name.upper()}": ""}, variable):
         assert command.call("serve", **variables).returncode == 0
     assert command.call("serve", flag, **variable).returncode == 0

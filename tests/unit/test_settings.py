@@ -33,14 +33,6 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "hookrow.toml"
 
 
-def test_the_file_has_plain_settings(file: Path) -> None:
-    file.write_text("")
-    assert read_file(file, serve) == ({}, Schema())
-    file.write_text('port = 8001\nmount_path = "/größe"\nsweep = false', encoding="utf-8")
-    settings = {"port": 8001, "mount_path": "/größe", "sweep": False}
-    assert read_file(file, serve) == (settings, Schema())
-
-
 def test_the_file_has_a_schema_in_which_false_means_no_column_or_role(file: Path) -> None:
     file.write_text(TABLES)
     assert read_file(file, serve) == (
@@ -69,7 +61,9 @@ def test_the_file_has_a_schema_in_which_false_means_no_column_or_role(file: Path
         ("x = 1", "there is no setting 'x'."),
         ("port = 1.5", "port: write text or a whole number"),
         ("secret = ['hunter2']", "secret: write text or"),
+        ("keep = false", "keep: write text or a whole number."),
         ("sweep = 0.5", "sweep: write true or false."),
+        ("sweep = 'maybe'", "sweep: 'maybe' is not a valid boolean"),
         ("secret = hunter2", "cannot be read"),
         ("tables = 5", "[tables]: Expected `object`, got `int`"),
         ("[tables]\nsubscribers = 'people'", "the role 'subscribers' has no table: set"),
@@ -95,12 +89,6 @@ def test_mistakes_in_the_file(file: Path, content: str | bytes, text: str) -> No
     assert message.startswith(str(file))
     assert "\n" not in message
     assert "hunter2" not in message
-
-
-def test_a_missing_file_or_a_folder_is_a_mistake(file: Path) -> None:
-    for path in (file, file.parent):
-        with pytest.raises(ConfigurationError, match="cannot be read"):
-            read_file(path, serve)
 
 
 def test_the_secret_file_has_one_secret_per_line_and_is_read_each_time(file: Path) -> None:
