@@ -141,7 +141,11 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
         connection = sqlite3.connect(
             self.file, timeout=LOCK_TIMEOUT, isolation_level=None, check_same_thread=False
         )
-        set_pragmas(connection)
+        try:
+            set_pragmas(connection)
+        except sqlite3.Error:
+            connection.close()
+            raise
         return SQLiteConnection(connection)
 
 
