@@ -390,7 +390,7 @@ def test_outages(command: Command, own_postgres: Server, own_postgres_url: str) 
             assert get(server.port, "/healthz").status == 200
             eventually(lambda: b"The database " in get(server.port, "/readyz").body)
             answer = posted.result(PATIENCE)
-            assert (answer.status, answer.body) == (503, b"Attempt again later")
+            assert (answer.status, answer.body) == (503, b"Try again later")
             assert {each.result(PATIENCE).status for each in pages} == {503}
         wait_until_ready(server)
     assert "Traceback" not in server.log
