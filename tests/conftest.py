@@ -25,7 +25,7 @@ from postgres import SYSTEM, VARIABLE, WHEEL, Databases, Server, find_binaries
 if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
-pytest.register_assert_rewrite("contract", "census_contract", "log_contract")
+pytest.register_assert_rewrite("contract", "log_contract")
 
 FOLDER = Path(__file__).parent
 

@@ -155,7 +155,8 @@ class SQLHome:
         }
         ours = attached(schema).tables
         self._log = ours[schema.log] if schema.log else None
-        self._dates = ours[schema.beside_log("hookrow_suppression_changes")] if schema.log else None
+        beside = ("hookrow_hours", "hookrow_meta", "hookrow_suppression_changes")
+        self._beside = [ours[schema.beside_log(name)] for name in beside] if schema.log else []
         if not self._ours:
             tables.create_all(self._engine)
         if needed(schema):
@@ -177,10 +178,8 @@ class SQLHome:
         """Replace all rows and the lists that they refer to; columns left out are null."""
         lists = metadata.tables["hookrow_lists"]
         with self._engine.begin() as connection:
-            for table in (self._log, self._dates):
-                if table is not None:
-                    connection.execute(delete(table))
-            for table in reversed(self._tables.values()):
+            logs = [] if self._log is None else [self._log, *self._beside]
+            for table in (*logs, *reversed(self._tables.values())):
                 connection.execute(delete(table))
             if self._ours:
                 ids = {row.get("list_id") for row in chain(*rows.values())} - {None}
@@ -210,10 +209,10 @@ class SQLHome:
 
     def dates(self) -> list[tuple[str, str, datetime]]:
         """Read the dates that are kept beside the log, in order."""
-        if self._dates is None:
+        if not self._beside:
             return []
         with self._engine.connect() as connection:
-            return sorted(map(tuple, connection.execute(select(self._dates))))
+            return sorted(map(tuple, connection.execute(select(self._beside[-1]))))
 
     def close(self) -> None:
         self.store.close()

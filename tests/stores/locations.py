@@ -1,19 +1,30 @@
-"""How to open a home in each place where a store's rows can be."""
+"""How to open a home in each place where a store's rows can be, and fixtures that do so.
 
-from collections.abc import Callable
+A module names its fixture and the places: `home = pytest.fixture(own_home, params=DATABASES)`.
+"""
 
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+from contract import fill
 from django_home import DjangoHome
 from fitted import FITTED, FittedHome
-from homes import Home, MemoryHome, SQLHome
+from homes import OURS, Home, MemoryHome, SQLHome, connect
+from sqlalchemy import Engine
 
 from hookrow import Schema
 
+DATABASES = ("sqlite", "postgres")
+PLACES = (*DATABASES, *(f"{way}-{each}" for way in ("lent", "django") for each in DATABASES))
+"""The store uses its own connections, an engine that a host supplies (`lent`), or Django."""
+
+ON_POSTGRES = pytest.mark.parametrize("home", ["postgres"], indirect=True)
+ON_SQLITE = pytest.mark.parametrize("home", ["sqlite"], indirect=True)
+
 
 def open_home(place: str, schema: Schema, new_database: Callable[[str], str]) -> Home:
-    """Open a home in memory or in a new database: "sqlite", "lent-postgres", "django-postgres".
-
-    The store uses its own connections, an engine that a host supplies (`lent`), or Django.
-    """
+    """Open a home in memory or in a new database: "memory" or one of `PLACES`."""
     if place == "memory":
         return MemoryHome(schema)
     through, _, database = place.rpartition("-")
@@ -23,3 +34,42 @@ def open_home(place: str, schema: Schema, new_database: Callable[[str], str]) ->
     if schema is FITTED:
         return FittedHome(url, lent=through == "lent")
     return SQLHome(url, schema, lent=through == "lent")
+
+
+def own_home(request: pytest.FixtureRequest) -> Iterator[SQLHome]:
+    """Open hookrow's tables, empty, in the place of the fixture's parameter."""
+    url = str(request.getfixturevalue(f"{request.param.rpartition('-')[2]}_url"))
+    with closing(open_home(request.param, OURS, lambda _: url)) as home:
+        assert isinstance(home, SQLHome)
+        yield home
+
+
+def filled_home(request: pytest.FixtureRequest) -> Iterator[SQLHome]:
+    """Open hookrow's tables with a few rows."""
+    for home in own_home(request):
+        fill(home)
+        yield home
+
+
+def shared_home(
+    request: pytest.FixtureRequest, new_database: Callable[[str], str]
+) -> Iterator[SQLHome]:
+    """Open a home for a whole module; the parameter is a place, or a place and a schema."""
+    place, schema = request.param if isinstance(request.param, tuple) else (request.param, OURS)
+    with closing(open_home(place, schema, new_database)) as home:
+        assert isinstance(home, SQLHome)
+        yield home
+
+
+def own_engine(database_url: str) -> Iterator[Engine]:
+    """Connect as a host to a database with hookrow's tables."""
+    engine = connect(database_url)
+    yield engine
+    engine.dispose()
+
+
+def empty_engine(empty_database_url: str) -> Iterator[Engine]:
+    """Connect as a host to a database without tables."""
+    engine = connect(empty_database_url)
+    yield engine
+    engine.dispose()

@@ -1,6 +1,6 @@
 """A host's Alembic creates hookrow's tables, brings them up to date, or leaves them alone.
 
-It does so as the page on tables says, whose code about Alembic runs here.
+`docs/tables.md` describes how; its code about Alembic runs here.
 """
 
 import shutil

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -30,17 +30,18 @@ from contract import (
 from django.db import connections
 from django_home import BARE, DjangoHome
 from homes import OURS, UNDATED, SQLHome, connect
-from locations import open_home
-from log_contract import DAY, entry, keep, logged, numbers, parked, reader
-from sqlalchemy import event, make_url
+from locations import filled_home, shared_home
+from log_contract import DAY, HOUR, entry, keep, logged, numbers, parked, reader
+from sqlalchemy import event, make_url, text
 
 from copying import replace
-from hookrow import Arrival, Outcome, Suppressed
+from hookrow import Arrival, Outcome, Reactivated, Suppressed
 from hookrow.core.log_entry import PARKED_FOR
 from hookrow.core.notification import RowId, Suppressible
+from hookrow.core.rules import affected_rows, decide, lookup_keys, merge
 from hookrow.core.sizes import LARGEST_GROUP
 from hookrow.receiver.recorder import record
-from hookrow.stores import Conflict, Locked, Store, timeouts
+from hookrow.stores import Conflict, Locked, Store, Transaction, timeouts
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql import postgres as postgres_sessions
@@ -53,12 +54,7 @@ from wire import PATIENCE
 WORKERS = 4
 
 
-@pytest.fixture(scope="module")
-def shared(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Iterator[SQLHome]:
-    place, schema = request.param if isinstance(request.param, tuple) else (request.param, OURS)
-    with closing(open_home(place, schema, new_database)) as home:
-        assert isinstance(home, SQLHome)
-        yield home
+shared = pytest.fixture(shared_home, scope="module")
 
 
 @pytest.fixture
@@ -113,7 +109,7 @@ def test_deadlocks(home: SQLHome) -> None:
     if "sqlite" in home.url:  # its writers poll, and one may find the file locked for long
         save = insistent(home.store, seconds=PATIENCE)
 
-    def hammer(worker: int) -> None:
+    def record_groups(worker: int) -> None:
         """Begin at the worker's own row, go up or down, with later or with earlier times."""
         for group in range(groups):
             order = list(rows)[:: 1 if worker % 2 else -1]
@@ -128,7 +124,7 @@ def test_deadlocks(home: SQLHome) -> None:
                     sent += [arrival(opens(*names))] * (worker % 2)
                 assert {*statuses(save(sent))} == {200}
 
-    in_threads(hammer, home)
+    in_threads(record_groups, home)
     for table in home.rows().values():
         assert {row["suppressed_at"] for row in table} == {last}
     assert {at for *_, at in home.dates()} <= {last}
@@ -198,8 +194,8 @@ def attempt(home: SQLHome, arrivals: Sequence[Arrival]) -> list[int]:
         return statuses(insistent(store)(arrivals))
 
 
-def suppressed(recipient: str, message_id: str | None = None) -> Arrival:
-    return arrival(Suppressed(recipient, message_id, NOON, "HardBounce"))
+def suppressed(recipient: str, message_id: str | None = None, at: datetime = NOON) -> Arrival:
+    return arrival(Suppressed(recipient, message_id, at, "HardBounce"))
 
 
 def states_of(home: SQLHome) -> list[bool]:
@@ -329,6 +325,78 @@ class TestLockedRows:
         assert sum(prune()) == 1
 
 
+def write(transaction: Transaction, sent: Arrival) -> None:
+    """Write what a notification changes, and keep the transaction open."""
+    outcome = decide(sent, transaction.find(lookup_keys([sent])))
+    transaction.lock(affected_rows([outcome]))
+    transaction.write(merge([outcome]))
+
+
+UNDATED_PLACES = [
+    (place, BARE if place.startswith("django") else UNDATED)
+    for place in (*PLACES, "lent-sqlite", "lent-postgres")
+]
+REACTIVATED = arrival(Reactivated(ADA, "m-ada", NOON))
+ORDERS = pytest.mark.parametrize(
+    ("at", "wins"),
+    [(-HOUR, False), (timedelta(0), True), (HOUR, True)],
+    ids=["older", "equal", "newer"],
+)
+
+
+@ORDERS
+@pytest.mark.parametrize(
+    ("shared", "single"),
+    [
+        (place, single)
+        for place in UNDATED_PLACES
+        for single in ((True, False) if "postgres" in place[0] else (False,))
+    ],
+    indirect=["shared"],
+    scope="module",
+)
+def test_waiting_for_a_row(
+    postgres: Databases, home: SQLHome, at: timedelta, *, single: bool, wins: bool
+) -> None:
+    """A suppression that waits for the rows of a reactivation has no effect if it is older.
+
+    PostgreSQL locks rows, in one statement or in several, and SQLite the whole file.
+    """
+    home.store.queries.single_statement = single
+    begun = threading.Event()
+
+    def record_next() -> list[int]:
+        begun.set()
+        return statuses(record(home.store, [suppressed(ADA, "m-ada", NOON + at)]))
+
+    with ThreadPoolExecutor() as threads:
+        with home.store.transaction() as transaction:
+            write(transaction, REACTIVATED)
+            waiting = threads.submit(record_next)
+            begun.wait(PATIENCE)
+            if "postgres" in home.url:
+                postgres.wait_for_a_lock(home.url)
+        assert waiting.result(PATIENCE) == [200]
+    for rows in home.rows().values():
+        assert rows[0]["suppressed_at"] == (NOON + at if wins else None)
+    assert [last for *_, last in home.dates()] == [NOON + at if wins else NOON] * 3
+
+
+@pytest.mark.parametrize(
+    "shared", [("sqlite", UNDATED), ("postgres", UNDATED)], indirect=True, scope="module"
+)
+def test_deleted_row(home: SQLHome) -> None:
+    """A row that is deleted after it was found is not dated."""
+    sent = suppressed(ADA, "m-ada", NOON + HOUR)
+    with home.store.reading() as reading:
+        changes = merge([decide(sent, reading.find(lookup_keys([sent])))])
+    with home._engine.begin() as host:
+        host.execute(text("DELETE FROM sends WHERE provider_message_id = 'm-ada'"))
+    with home.store.transaction() as transaction:
+        transaction.write(changes)
+    assert [role for role, *_ in home.dates()] == ["subscribers", "subscriptions"]
+
+
 def test_serialization_failure(postgres_url: str) -> None:
     """If a host's sessions use REPEATABLE READ, a row that another session changes is read again.
 
@@ -360,15 +428,12 @@ def test_serialization_failure(postgres_url: str) -> None:
     engine.dispose()
 
 
+lite = pytest.fixture(filled_home, params=["sqlite"])
+"""An SQLite file with a few rows."""
+
+
 class TestSqliteFile:
     """One connection at a time writes an SQLite file."""
-
-    @pytest.fixture
-    def lite(self, sqlite_url: str) -> Iterator[SQLHome]:
-        """Open a file with a few rows."""
-        with closing(SQLHome(sqlite_url, OURS)) as home:
-            fill(home)
-            yield home
 
     def test_wait(self, lite: SQLHome) -> None:
         """A transaction waits for a locked file, even after the driver's own timeout.

@@ -5,34 +5,109 @@ import sqlite3
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
+from types import ModuleType
+from typing import Any, TypeAlias
 
 import pytest
-from homes import connect, run
+from contract import ADA, NOON, arrival, statuses
+from homes import OURS, connect, run
 from psycopg import OperationalError
-from sqlalchemy import Engine, StaticPool, create_engine, event, make_url
+from sqlalchemy import Engine, StaticPool, create_engine, event, insert, make_url, select, text
 
-from hookrow import ConfigurationError, Schema
+from hookrow import ConfigurationError, Delivered, Schema, Suppressed
+from hookrow.core.notification import RowId, SetSuppression, Suppressible
+from hookrow.migrations import upgrade
+from hookrow.receiver.recorder import record
 from hookrow.stores import AccessDenied, Conflict, Locked, Rejected, StoreError, Unavailable
+from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.connections import READERS, SESSIONS, Database
 from hookrow.stores.sql.postgres import PostgresDatabase
 from hookrow.stores.sql.urls import open_database
 from hookrow.stores.sql.verify import verify
 from hookrow.stores.timeouts import LOCK_TIMEOUT, limited_to
+from own_tables import subscribers
+from postgres import Databases
 from wire import PATIENCE
+
+Connect: TypeAlias = Callable[..., Engine]
 
 PASSWORD = "hunter2"
 
 TWICE = "INSERT INTO hookrow_subscribers (email) VALUES ('a@example.com'), ('A@example.com')"
-
+INSERT = "INSERT INTO hookrow_lists (name) VALUES (%s)"
+NAMES = "SELECT name FROM hookrow_lists"
 PID = "SELECT pg_backend_pid()"
-
 LIMITS = "SELECT current_setting('lock_timeout'), current_setting('statement_timeout')"
+
+SUPPRESSED = arrival(Suppressed(ADA, None, NOON, "HardBounce"))
+ROW: RowId = (Suppressible.SUBSCRIBER, 1)
+CHANGE = SetSuppression(*ROW, NOON, "HardBounce", guarded=True)
+
+
+@pytest.fixture
+def connected(request: pytest.FixtureRequest) -> Connect:
+    """Return a function that creates an engine as a host might."""
+
+    def create(url: str, driver: str | None = None, **options: Any) -> Engine:  # noqa: ANN401 - create_engine's own
+        given = make_url(url).set(drivername=driver) if driver else make_url(url)
+        engine = connect(given.render_as_string(hide_password=False), **options)
+        request.addfinalizer(engine.dispose)
+        return engine
+
+    return create
+
+
+@pytest.fixture(params=["own", "supplied"])
+def lite(request: pytest.FixtureRequest, sqlite_url: str, connected: Connect) -> Iterator[Database]:
+    """Open an SQLite file with hookrow's own connections, or with a host's engine."""
+    given = sqlite_url if request.param == "own" else connected(sqlite_url)
+    with closing(open_database(given)) as database:
+        yield database
+
+
+@pytest.fixture(params=["own", "supplied"])
+def pg(request: pytest.FixtureRequest, postgres_url: str, connected: Connect) -> Iterator[Database]:
+    """Open a PostgreSQL database with hookrow's own connections, or with a host's engine."""
+    given = postgres_url if request.param == "own" else connected(postgres_url)
+    with closing(open_database(given)) as database:
+        yield database
+
+
+OWN_LITE = pytest.mark.parametrize("lite", ["own"], indirect=True)
+OWN_PG = pytest.mark.parametrize("pg", ["own"], indirect=True)
+
+
+def file_of(url: str) -> str:
+    return make_url(url).database or ""
+
+
+def fetch(database: Database, statement: str, *parameters: object) -> list[Any]:
+    with database.reading() as connection:
+        return list(connection.fetch(statement, parameters))
+
+
+def committed(url: str) -> list[Any]:
+    """Read the names of the lists through another connection."""
+    with closing(sqlite3.connect(file_of(url))) as other:
+        return other.execute(NAMES).fetchall()
+
+
+def add_ada(engine: Engine) -> None:
+    with engine.begin() as connection:
+        connection.execute(insert(subscribers), {"email": ADA})
+
+
+def suppressed_at(engine: Engine) -> object:
+    """Read the state of the only subscriber."""
+    with engine.connect() as connection:
+        return connection.scalar(select(subscribers.c.suppressed_at))
 
 
 class TestURL:
@@ -72,13 +147,14 @@ class TestURL:
         """Psycopg is used instead; `ssl` is asyncpg's name for `sslmode`."""
         url = postgres_url.replace("postgresql", scheme, 1)
         url += "&ssl=prefer" if "asyncpg" in scheme else ""
-        with closing(open_database(url)) as database, database.reading() as connection:
-            assert connection.fetch("SELECT 1 WHERE %s = 'it''s 100%%'", ["it's 100%"]) == [(1,)]
+        with closing(open_database(url)) as database:
+            found = fetch(database, "SELECT 1 WHERE %s = 'it''s 100%%'", "it's 100%")
+            assert found == [(1,)]
 
     def test_url_of_an_async_driver_for_sqlite(self, sqlite_url: str) -> None:
         url = make_url(sqlite_url.replace("sqlite:", "sqlite+aiosqlite:"))
-        with closing(open_database(url)) as database, database.reading() as connection:
-            assert connection.fetch("SELECT count(*) FROM hookrow_lists") == [(0,)]
+        with closing(open_database(url)) as database:
+            assert fetch(database, NAMES) == []
 
     @pytest.mark.parametrize(
         ("url", "shown"),
@@ -98,8 +174,29 @@ class TestURL:
         assert (database.options["application_name"], database.options["sslmode"]) == ("my app", "")
 
 
+DRIVER = ModuleType("pymysql")
+DRIVER.__dict__["paramstyle"] = "format"  # all that SQLAlchemy requires of it
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda: None, r"takes a database URL or an sqlalchemy\.Engine, not .* NoneType"),
+        # A real one needs greenlet.
+        (type("AsyncEngine", (), {"sync_engine": None}), r"pass engine\.url"),
+        (lambda: create_engine("postgresql+psycopg_async://ada@localhost/mail"), "async"),
+        (lambda: create_engine("mysql+pymysql://ada@localhost/m", module=DRIVER), "not on my"),
+    ],
+    ids=["none", "async-engine", "async-driver", "mysql"],
+)
+def test_another_database(make: Callable[[], Any], error: str) -> None:
+    with pytest.raises(ConfigurationError, match=error):
+        SQLStore(make())
+
+
 class TestSQLite:
-    def test_settings(self, sqlite_url: str) -> None:
+    @OWN_LITE
+    def test_settings(self, lite: Database) -> None:
         """SQLite uses a WAL, syncs commits, checks foreign keys and waits for a locked file."""
         wanted = {
             "journal_mode": "wal",
@@ -107,9 +204,7 @@ class TestSQLite:
             "foreign_keys": 1,
             "busy_timeout": LOCK_TIMEOUT * 1000,
         }
-        with closing(open_database(sqlite_url)) as database, database.reading() as connection:
-            found = {name: connection.fetch(f"PRAGMA {name}")[0][0] for name in wanted}
-        assert found == wanted
+        assert {name: fetch(lite, f"PRAGMA {name}")[0][0] for name in wanted} == wanted
 
     def test_switch_to_a_wal(self, tmp_path: Path) -> None:
         """Connections that open a new file at the same time wait for each other."""
@@ -119,11 +214,8 @@ class TestSQLite:
             other.execute("BEGIN IMMEDIATE")
             release = threading.Timer(0.05, other.execute, ("COMMIT",))
             release.start()
-            with (
-                closing(open_database(f"sqlite:///{tmp_path}/new.db")) as database,
-                database.reading() as connection,
-            ):
-                assert connection.fetch("PRAGMA journal_mode") == [("wal",)]
+            with closing(open_database(f"sqlite:///{tmp_path}/new.db")) as database:
+                assert fetch(database, "PRAGMA journal_mode") == [("wal",)]
             release.join()
 
     def test_another_current_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,22 +225,30 @@ class TestSQLite:
                 connection.execute("CREATE TABLE people (id)")
             database.close()
             monkeypatch.chdir("/")
-            with database.reading() as connection:
-                assert connection.fetch("SELECT count(*) FROM people") == [(0,)]
+            assert fetch(database, "SELECT count(*) FROM people") == [(0,)]
 
     @pytest.mark.skipif(sys.version_info < (3, 12), reason="sqlite3 has no such mode before")
-    def test_engine_with_autocommit_driver(self, sqlite_url: str) -> None:
+    def test_engine_with_autocommit_driver(self, sqlite_url: str, connected: Connect) -> None:
         """A transaction is committed even if the driver's own commit does nothing."""
-        engine = connect(sqlite_url, connect_args={"autocommit": True})
-        database = open_database(engine)
-        insert = "INSERT INTO hookrow_lists (name) VALUES (%s)"
+        database = open_database(connected(sqlite_url, connect_args={"autocommit": True}))
         with pytest.raises(Rejected), database.transaction() as connection:
-            connection.execute_many(insert, [["news"], [None]])
+            connection.execute_many(INSERT, [["news"], [None]])
         with database.transaction() as connection:
-            connection.execute(insert, ["offers"])
-        with closing(sqlite3.connect(engine.url.database or "")) as other:
-            assert other.execute("SELECT name FROM hookrow_lists").fetchall() == [("offers",)]
-        engine.dispose()
+            connection.execute(INSERT, ["offers"])
+        assert committed(sqlite_url) == [("offers",)]
+
+    def test_begin_event_of_the_host(self, sqlite_url: str, connected: Connect) -> None:
+        """A transaction that the host's begin event begins (SQLAlchemy's recipe) is committed."""
+        engine = connected(sqlite_url)
+
+        @event.listens_for(engine, "connect")
+        def leave_it_to_sqlalchemy(connection: sqlite3.Connection, _record: object) -> None:
+            connection.isolation_level = None
+
+        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+        with open_database(engine).transaction() as connection:
+            connection.execute(INSERT, ["news"])
+        assert committed(sqlite_url) == [("news",)]
 
     def test_one_shared_connection(self) -> None:
         """A reader does not roll back the changes of a writer on the same connection."""
@@ -161,187 +261,127 @@ class TestSQLite:
         with ThreadPoolExecutor() as threads:
             with database.transaction() as connection:
                 connection.execute("INSERT INTO people VALUES (1)")
-                seen = threads.submit(_count_people, database)
+                seen = threads.submit(fetch, database, "SELECT count(*) FROM people")
                 assert wait([seen], 0.02).not_done
-            assert seen.result(PATIENCE) == 1
+            assert seen.result(PATIENCE) == [(1,)]
         engine.dispose()
 
-    def test_time_limit_of_reading(self, sqlite_url: str) -> None:
+    @OWN_LITE
+    def test_time_limit_of_reading(self, lite: Database) -> None:
         numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
-        with closing(open_database(sqlite_url)) as database:
-            with pytest.raises(Locked), limited_to(0.05), database.reading() as connection:
-                connection.fetch(f"{numbers} SELECT max(i) FROM n")
-            with database.reading() as connection:
-                assert connection.fetch(f"{numbers} SELECT i FROM n LIMIT 2") == [(1,), (2,)]
+        with pytest.raises(Locked), limited_to(0.05):
+            fetch(lite, f"{numbers} SELECT max(i) FROM n")
+        assert fetch(lite, f"{numbers} SELECT i FROM n LIMIT 2") == [(1,), (2,)]
 
-    def test_time_limit_of_waiting_for_the_file(self, sqlite_url: str) -> None:
+    @OWN_LITE
+    def test_time_limit_of_waiting_for_the_file(self, lite: Database, sqlite_url: str) -> None:
         """If less time is left than the lock timeout, only this wait is shorter."""
-        file = make_url(sqlite_url).database or ""
-        with (
-            closing(sqlite3.connect(file, isolation_level=None)) as other,
-            closing(open_database(sqlite_url)) as database,
-        ):
+        with closing(sqlite3.connect(file_of(sqlite_url), isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             began = monotonic()
-            with pytest.raises(Conflict), limited_to(0.05), database.transaction():
+            with pytest.raises(Conflict), limited_to(0.05), lite.transaction():
                 pass
             assert monotonic() - began < LOCK_TIMEOUT / 2
             other.execute("COMMIT")
-            with database.transaction() as connection:
+            with lite.transaction() as connection:
                 assert connection.fetch("PRAGMA busy_timeout") == [(LOCK_TIMEOUT * 1000,)]
 
-    @pytest.mark.parametrize("own", [True, False], ids=["own", "supplied"])
-    def test_write_lock(self, sqlite_url: str, *, own: bool) -> None:
+    def test_write_lock(self, lite: Database, sqlite_url: str) -> None:
         """No other connection can write until the end of a transaction, on any engine."""
-        engine = connect(sqlite_url)
-        database = open_database(sqlite_url if own else engine)
-        file = engine.url.database or ""
+        file = file_of(sqlite_url)
         with closing(sqlite3.connect(file, timeout=0, isolation_level=None)) as other:
-            with (
-                database.transaction(),
-                pytest.raises(sqlite3.OperationalError, match="locked"),
-            ):
+            with lite.transaction(), pytest.raises(sqlite3.OperationalError, match="locked"):
                 other.execute("BEGIN IMMEDIATE")
             other.execute("BEGIN IMMEDIATE")
-        database.close()
-        engine.dispose()
 
-    def test_begin_event_of_the_host(self, sqlite_url: str) -> None:
-        """A transaction that the host's begin event begins (SQLAlchemy's recipe) is committed."""
-        engine = connect(sqlite_url)
+    def test_rejected(self, lite: Database, sqlite_url: str) -> None:
+        """A constraint and a trigger reject the data; the error does not quote their text."""
+        with closing(sqlite3.connect(file_of(sqlite_url))) as other:
+            refuse = "BEGIN SELECT RAISE(ABORT, 'example'); END"
+            other.execute(f"CREATE TRIGGER no BEFORE INSERT ON hookrow_lists {refuse}")
+        for statement in (TWICE, "INSERT INTO hookrow_lists (name) VALUES ('news')"):
+            found = _error(lite, statement)
+            assert type(found) is Rejected
+            assert "example" not in str(found)
 
-        @event.listens_for(engine, "connect")
-        def leave_it_to_sqlalchemy(connection: sqlite3.Connection, _record: object) -> None:
-            connection.isolation_level = None
-
-        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
-        with open_database(engine).transaction() as connection:
-            connection.execute("INSERT INTO hookrow_lists (name) VALUES ('news')")
-        with closing(sqlite3.connect(engine.url.database or "")) as other:
-            assert other.execute("SELECT name FROM hookrow_lists").fetchall() == [("news",)]
-        engine.dispose()
-
-
-def test_too_old(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with closing(open_database(database_url)) as database:
-        verify(database, Schema())
-        monkeypatch.setattr(type(database.dialect), "oldest", (99, 1))
-        with pytest.raises(ConfigurationError, match=r"needs (PostgreSQL|SQLite) 99\.1 or later"):
-            verify(database, Schema())
-
-
-class TestPostgreSQL:
-    @pytest.fixture(params=["own", "supplied"])
-    def database(self, request: pytest.FixtureRequest, postgres_url: str) -> Iterator[Database]:
-        engine = connect(postgres_url)
-        database = open_database(postgres_url if request.param == "own" else engine)
-        yield database
-        database.close()
-        engine.dispose()
-
-    def test_time_limits(self, database: Database) -> None:
-        """Limits apply until the end of a transaction; the limit of a reader ends a slow query."""
-        for _ in range(2):
-            with database.transaction() as connection:
-                assert connection.fetch(LIMITS) == [("2s", "4s")]
-            with database.reading() as connection:
-                assert connection.fetch(LIMITS) == [("0", "0")]
-        with (
-            pytest.raises(StoreError),  # on a busy machine, the connection is closed first
-            limited_to(0.1),
-            database.reading() as connection,
-        ):
-            connection.fetch("SELECT FROM pg_sleep(60)")
-
-    def test_ignored_error(self, database: Database) -> None:
-        """If the caller ignores an error, COMMIT would roll back silently: it is `Unavailable`."""
-        insert = "INSERT INTO hookrow_lists (name) VALUES (%s)"
-        with pytest.raises(Unavailable), database.transaction() as connection:  # noqa: PT012 - at the end
-            connection.execute(insert, ["news"])
-            with suppress(Exception):
-                connection.execute(insert, [None])
-        with database.reading() as connection:
-            assert connection.fetch("SELECT name FROM hookrow_lists") == []
-
-    @pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
-    def test_engine_that_autocommits(
-        self, postgres_url: str, driver: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """A time limit ends a slow query of an AUTOCOMMIT engine, not its connection."""
-        monkeypatch.setattr("hookrow.stores.watchdog.GRACE", 5)
-        if driver == "psycopg2":
-            pytest.importorskip(driver)
-        url = make_url(postgres_url).set(drivername=f"postgresql+{driver}")
-        engine = create_engine(url, isolation_level="AUTOCOMMIT", pool_size=1, max_overflow=0)
-        database = open_database(engine)
-        with database.transaction() as connection:
-            pid = connection.fetch(PID)
-        with pytest.raises(Locked), limited_to(0.1), database.reading() as connection:
-            connection.fetch("SELECT pg_sleep(60)")
-        with database.reading() as connection:
-            assert connection.fetch(PID) == pid
-            assert connection.fetch(LIMITS) == [("0", "0")]
-        engine.dispose()
-
-
-def test_number_of_connections(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At most 8 connections are open, and readers use at most 6 of them."""
-    monkeypatch.setattr("hookrow.stores.sql.connections.CONNECT_TIMEOUT", 0.01)
-    with closing(open_database(database_url)) as database:
-        with ExitStack() as readers:
-            for _ in range(READERS):
-                readers.enter_context(database.reading())
-            with pytest.raises(Unavailable, match="All 6 connections of readers are in use"):
-                readers.enter_context(database.reading())
-            with database.transaction() as connection:
-                assert connection.fetch("SELECT 1") == [(1,)]
-        with database.reading() as connection:
-            assert connection.fetch("SELECT 1") == [(1,)]
-
-
-def test_time_limit_of_waiting_for_a_connection(postgres_url: str) -> None:
-    """If less time is left than the connection timeout, the wait is shorter."""
-    with closing(open_database(postgres_url)) as database, ExitStack() as writers:
-        for _ in range(SESSIONS):
-            writers.enter_context(database.transaction())
-        began = monotonic()
-        for block in (database.transaction, database.reading):
-            with (
-                pytest.raises(Unavailable, match="All 8 connections are in use"),
-                limited_to(0.05),
-                block(),
-            ):
-                pass
-        assert monotonic() - began < 1
-
-
-def test_close_while_in_use(database_url: str) -> None:
-    """A connection that is in use is closed when its block ends; a later block opens another."""
-    database = open_database(database_url)
-    with database.transaction() as used, closing(database):
-        database.close()
-        assert used.fetch("SELECT 1") == [(1,)]
-    with pytest.raises((sqlite3.ProgrammingError, OperationalError), match="closed"):
-        used.fetch("SELECT 1")
-    with closing(database), database.reading() as connection:
-        assert connection.fetch("SELECT 1") == [(1,)]
-
-
-def _count_people(database: Database) -> int:
-    with database.reading() as connection:
-        count: int = connection.fetch("SELECT count(*) FROM people")[0][0]
-        return count
+    @OWN_LITE
+    @pytest.mark.parametrize("replaced", [True, False])
+    def test_moved_file(self, lite: Database, sqlite_url: str, *, replaced: bool) -> None:
+        """Nothing is committed to a file that was moved, until it is moved back."""
+        file = Path(file_of(sqlite_url))
+        with lite.transaction() as connection:
+            connection.execute(INSERT, ["before"])
+        file.rename(file.with_name("away"))
+        if replaced:
+            file.write_bytes(b"")
+        with pytest.raises(Unavailable, match="moved, removed or replaced"), lite.transaction():
+            pass
+        assert file.exists() is replaced
+        file.with_name("away").rename(file)
+        assert fetch(lite, NAMES) == [("before",)]
 
 
 def _error(database: Database, statement: str) -> StoreError:
+    """Return the error of a statement; `unit/test_errors.py` tests all codes."""
     with pytest.raises(StoreError) as caught, database.transaction() as connection:
         connection.execute(statement)
-    database.close()
     return caught.value
 
 
-class TestErrors:
-    """The `StoreError` of real errors; `unit/test_errors.py` tests all codes."""
+class TestPostgreSQL:
+    def test_time_limits(self, pg: Database) -> None:
+        """Limits apply until the end of a transaction; the limit of a reader ends a slow query."""
+        for _ in range(2):
+            with pg.transaction() as connection:
+                assert connection.fetch(LIMITS) == [("2s", "4s")]
+            assert fetch(pg, LIMITS) == [("0", "0")]
+        # On a busy machine, the connection is closed first.
+        with pytest.raises(StoreError), limited_to(0.1):
+            fetch(pg, "SELECT FROM pg_sleep(60)")
+
+    def test_ignored_error(self, pg: Database) -> None:
+        """If the caller ignores an error, COMMIT would roll back silently: it is `Unavailable`."""
+        with pytest.raises(Unavailable), pg.transaction() as connection:  # noqa: PT012 - at the end
+            connection.execute(INSERT, ["news"])
+            with suppress(Exception):
+                connection.execute(INSERT, [None])
+        assert fetch(pg, NAMES) == []
+
+    @pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
+    def test_engine_that_autocommits(
+        self,
+        postgres_url: str,
+        connected: Connect,
+        driver: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """A time limit ends a slow query of an AUTOCOMMIT engine, not its connection."""
+        monkeypatch.setattr("hookrow.stores.watchdog.GRACE", 5)
+        pytest.importorskip(driver)
+        options = {"isolation_level": "AUTOCOMMIT", "pool_size": 1, "max_overflow": 0}
+        database = open_database(connected(postgres_url, f"postgresql+{driver}", **options))
+        with database.transaction() as connection:
+            pid = connection.fetch(PID)
+        with pytest.raises(Locked), limited_to(0.1):
+            fetch(database, "SELECT pg_sleep(60)")
+        assert fetch(database, PID) == pid
+        assert fetch(database, LIMITS) == [("0", "0")]
+
+    @OWN_PG
+    def test_time_limit_of_waiting_for_a_connection(self, pg: Database) -> None:
+        """If less time is left than the connection timeout, the wait is shorter."""
+        with ExitStack() as writers:
+            for _ in range(SESSIONS):
+                writers.enter_context(pg.transaction())
+            began = monotonic()
+            for block in (pg.transaction, pg.reading):
+                with (
+                    pytest.raises(Unavailable, match="All 8 connections are in use"),
+                    limited_to(0.05),
+                    block(),
+                ):
+                    pass
+            assert monotonic() - began < 1
 
     def test_no_server(self, tmp_path: Path) -> None:
         """A server that cannot be reached is unavailable; the text contains no password."""
@@ -353,65 +393,180 @@ class TestErrors:
 
     @pytest.mark.parametrize("own", [True, False], ids=["own", "supplied"])
     @pytest.mark.parametrize(
-        ("wrong", "says"),
+        ("wrong", "message"),
         [
             ({"username": "nobody"}, 'role "nobody" does not exist'),
             ({"database": "nothing"}, 'database "nothing" does not exist'),
         ],
     )
     def test_access_denied(
-        self, postgres_url: str, wrong: dict[str, str], says: str, *, own: bool
+        self, postgres_url: str, wrong: dict[str, str], message: str, *, own: bool
     ) -> None:
         """Verification raises `AccessDenied`, and an unverified store `Unavailable`."""
         url = make_url(postgres_url).set(**wrong)  # type: ignore[arg-type] # of a name
-        engine = connect(str(url))
-        database = open_database(url if own else engine)
-        with pytest.raises(AccessDenied, match=f"refuses the connection: {says}"):
+        database = open_database(url if own else connect(str(url)))
+        message = f"refuses the connection: {message}"
+        with pytest.raises(AccessDenied, match=message):
             SQLStore(database, verify=True)
-        with (
-            pytest.raises(Unavailable, match=f"refuses the connection: {says}"),
-            SQLStore(database).transaction(),
-        ):
+        with pytest.raises(Unavailable, match=message), SQLStore(database).transaction():
             pass
-        engine.dispose()
 
-    @pytest.mark.parametrize("own", [True, False], ids=["own", "supplied"])
-    def test_constraint_of_postgresql(self, postgres_url: str, *, own: bool) -> None:
+    def test_constraint(self, pg: Database) -> None:
         """The text names the constraint and the table, but does not quote the row."""
-        engine = connect(postgres_url)
-        found = _error(open_database(postgres_url if own else engine), TWICE)
+        found = _error(pg, TWICE)
         assert type(found) is Rejected
         assert str(found) == (
             "UniqueViolation 23505 constraint hookrow_subscribers_email table hookrow_subscribers"
         )
-        engine.dispose()
 
-    @pytest.mark.parametrize("own", [True, False], ids=["own", "supplied"])
-    def test_sqlite(self, sqlite_url: str, *, own: bool) -> None:
-        """A constraint and a trigger reject the data; the error does not quote their text."""
-        engine: Engine = connect(sqlite_url)
-        refuse = "BEGIN SELECT RAISE(ABORT, 'example'); END"
-        run(engine, f"CREATE TRIGGER no BEFORE INSERT ON hookrow_lists {refuse}")
-        for statement in (TWICE, "INSERT INTO hookrow_lists (name) VALUES ('news')"):
-            found = _error(open_database(sqlite_url if own else engine), statement)
-            assert type(found) is Rejected
-            assert "example" not in str(found)
-        engine.dispose()
+    def test_times_at_the_ends_of_the_calendar(
+        self, postgres: Databases, postgres_url: str
+    ) -> None:
+        """Times are read even if they do not exist in the server's time zone."""
+        database = file_of(postgres_url)
+        for zone in ("Asia/Tokyo", "America/New_York"):
+            postgres.execute(f"ALTER DATABASE {database} SET timezone = '{zone}'")
+            with closing(SQLStore(postgres_url)) as store:
+                for at in (datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)):
+                    sent = arrival(Delivered(ADA, "unknown", at))
+                    assert statuses(record(store, [sent])) == [404]
+                assert store.log is not None
+                assert len(store.log.newest(Query(), limit=9)) == 2
+
+    def test_trigger_that_changes_the_session(self, postgres_url: str, connected: Connect) -> None:
+        """The session is closed when its statements no longer find the tables."""
+        engine = connected(postgres_url)
+        add_ada(engine)
+        run(
+            engine,
+            "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql "
+            "AS $$ BEGIN SET search_path = pg_catalog; RETURN NEW; END $$",
+            "CREATE TRIGGER t AFTER UPDATE ON hookrow_subscribers "
+            "FOR EACH ROW EXECUTE FUNCTION f()",
+        )
+        with closing(SQLStore(postgres_url)) as store:
+            assert statuses(record(store, [SUPPRESSED])) == [200]
+            with suppress(StoreError):
+                record(store, [SUPPRESSED])
+            run(engine, "DROP TRIGGER t ON hookrow_subscribers")
+            assert statuses(record(store, [SUPPRESSED])) == [200]
 
 
-@pytest.mark.parametrize("replaced", [True, False])
-def test_moved_file(sqlite_url: str, *, replaced: bool) -> None:
-    """Nothing is committed to a file that was moved, until it is moved back."""
-    file = Path(make_url(sqlite_url).database or "")
-    with closing(open_database(sqlite_url)) as database:
-        with database.transaction() as connection:
-            connection.execute("INSERT INTO hookrow_lists (name) VALUES ('before')")
-        file.rename(file.with_name("away"))
-        if replaced:
-            file.write_bytes(b"")
-        with pytest.raises(Unavailable, match="moved, removed or replaced"), database.transaction():
-            pass
-        assert file.exists() is replaced
-        file.with_name("away").rename(file)
-        with database.reading() as connection:
-            assert connection.fetch("SELECT name FROM hookrow_lists") == [("before",)]
+class TestConnections:
+    """hookrow's own connections and those of a host's engine, on any database."""
+
+    def test_too_old(self, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        with closing(open_database(database_url)) as database:
+            verify(database, Schema())
+            monkeypatch.setattr(type(database.dialect), "oldest", (99, 1))
+            needed = r"needs (PostgreSQL|SQLite) 99\.1 or later"
+            with pytest.raises(ConfigurationError, match=needed):
+                verify(database, Schema())
+
+    def test_number(self, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """At most 8 connections are open, and readers use at most 6 of them."""
+        monkeypatch.setattr("hookrow.stores.sql.connections.CONNECT_TIMEOUT", 0.01)
+        with closing(open_database(database_url)) as database:
+            with ExitStack() as readers:
+                for _ in range(READERS):
+                    readers.enter_context(database.reading())
+                with pytest.raises(Unavailable, match="All 6 connections of readers are in use"):
+                    readers.enter_context(database.reading())
+                with database.transaction() as connection:
+                    assert connection.fetch("SELECT 1") == [(1,)]
+            assert fetch(database, "SELECT 1") == [(1,)]
+
+    def test_close_while_in_use(self, database_url: str) -> None:
+        """A connection in use is closed when its block ends; a later block opens another."""
+        database = open_database(database_url)
+        with database.transaction() as used, closing(database):
+            database.close()
+            assert used.fetch("SELECT 1") == [(1,)]
+        with pytest.raises((sqlite3.ProgrammingError, OperationalError), match="closed"):
+            used.fetch("SELECT 1")
+        with closing(database):
+            assert fetch(database, "SELECT 1") == [(1,)]
+
+    def test_close(self, postgres: Databases, postgres_url: str, connected: Connect) -> None:
+        """`close` closes all of hookrow's own connections, and none of a host's."""
+        count = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s"
+        with closing(SQLStore(postgres_url)) as store, store.transaction():
+            assert postgres.execute(count, file_of(postgres_url)) == [(1,)]
+        assert postgres.execute(count, file_of(postgres_url)) == [(0,)]
+        engine = connected(postgres_url)
+        with engine.connect() as connection:
+            SQLStore(engine).close()
+            assert connection.scalar(text("SELECT 1")) == 1
+
+    def test_verification_leaves_no_connection(self, database_url: str, connected: Connect) -> None:
+        """The connection that verified the tables is closed: a fork could share a pooled one.
+
+        Construction alone does not connect.
+        """
+        engine = connected(database_url)
+        opened: list[object] = []
+        closed: list[object] = []
+        event.listen(engine, "connect", lambda connection, _: opened.append(connection))
+        event.listen(engine, "close_detached", closed.append)
+        SQLStore(engine)
+        assert not opened
+        SQLStore(engine, verify=True)
+        assert len(opened) == 1
+        assert closed == opened
+
+    @pytest.mark.parametrize(
+        ("kind", "driver", "level"),
+        [
+            ("sqlite", "sqlite", "AUTOCOMMIT"),
+            ("postgres", "postgresql+psycopg", "AUTOCOMMIT"),
+            ("postgres", "postgresql+psycopg2", "READ COMMITTED"),
+        ],
+    )
+    def test_transactions(
+        self,
+        request: pytest.FixtureRequest,
+        connected: Connect,
+        kind: str,
+        driver: str,
+        level: str,
+    ) -> None:
+        """Transactions are all or nothing on any engine, even one that commits each statement."""
+        engine = connected(request.getfixturevalue(f"{kind}_url"), driver, isolation_level=level)
+        add_ada(engine)
+        store = SQLStore(engine)
+        with pytest.raises(ZeroDivisionError), store.transaction() as transaction:  # noqa: PT012 - as a host may
+            transaction.write([CHANGE])
+            raise ZeroDivisionError
+        assert suppressed_at(engine) is None
+        assert statuses(record(store, [SUPPRESSED])) == [200]
+        assert suppressed_at(engine) == NOON
+
+    def test_readers_and_writers(self, database_url: str, connected: Connect) -> None:
+        """Uncommitted changes are not read, and neither waits for the other."""
+        add_ada(connected(database_url))
+        with closing(SQLStore(database_url)) as store, closing(SQLStore(database_url)) as other:
+            with other.reading() as reading, store.transaction() as transaction:
+                transaction.write([CHANGE])
+                transaction.lock([ROW])  # writes what is pending
+                assert reading.read([ROW])[ROW]["suppressed_at"] is None
+            with other.reading() as reading:
+                assert reading.read([ROW])[ROW]["suppressed_at"] == NOON
+
+    def test_construction_before_the_tables(
+        self, empty_database_url: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A store can be constructed before its tables exist, and is unavailable until then.
+
+        This is logged once, and no file is created.
+        """
+        with closing(SQLStore(empty_database_url)) as store:
+            for _ in range(3):
+                with pytest.raises(Unavailable, match="hookrow db upgrade"), store.transaction():
+                    pass
+                store._refused_at = float("-inf")
+            [warning] = [each.message for each in caplog.records if each.name == "hookrow"]
+            assert "No notification can be recorded: " in warning
+            if empty_database_url.startswith("sqlite"):
+                assert not Path(file_of(empty_database_url)).exists()
+            upgrade(empty_database_url, OURS)
+            assert statuses(record(store, [SUPPRESSED])) == [404]

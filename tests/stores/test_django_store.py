@@ -1,7 +1,6 @@
 """The Django store: transactions of the project, and mappings of its models."""
 
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -9,12 +8,12 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from contract import ADA, NOON, arrival, fill, opens, statuses
+from contract import ADA, NOON, arrival, opens, statuses
 from django.db import NotSupportedError, connections
 from django.db.models import EmailField
 from django.test import override_settings
 from django_home import DjangoHome
-from homes import OURS
+from locations import filled_home
 from log_contract import reader
 
 import django_host
@@ -22,7 +21,8 @@ from copying import replace
 from crm.models import Group, Mail, Membership, Person, Reason, Send
 from crm.schema import MUTED
 from hookrow import Delivered, Recorded, Role, Schema, SchemaMismatch, Suppressed
-from hookrow.core.notification import LookupKeys, Suppressible
+from hookrow.core.notification import LookupKeys, Notification, Suppressible
+from hookrow.core.schema import Fold
 from hookrow.diagnostics.advice import repeated_emails
 from hookrow.django.store import DjangoStore
 from hookrow.receiver.recorder import record
@@ -34,12 +34,8 @@ UID = UUID(int=1)
 OPENED = arrival(opens(ADA, "m-ada"))
 
 
-@pytest.fixture
-def pg(postgres_url: str) -> Iterator[DjangoHome]:
-    """Open hookrow's tables on PostgreSQL, with a few rows."""
-    with closing(DjangoHome(postgres_url, OURS)) as home:
-        fill(home)
-        yield home
+pg = pytest.fixture(filled_home, params=["django-postgres"])
+"""hookrow's tables on PostgreSQL, with a few rows."""
 
 
 class TestTransactions:
@@ -118,48 +114,54 @@ def crm(empty_database_url: str) -> Iterator[str]:
                 editor.create_model(model)
         group = Group.objects.using(alias).create(uid=UID)
         mail = Mail.objects.using(alias).create(uid=UUID(int=7), group=group)
-        for number, (address, deleted_at) in enumerate(
-            (("Ada@Example.com", None), ("x@x", NOON)), 1
-        ):
-            key = UUID(int=number)
-            person = Person.objects.using(alias).create(
-                uid=key, address=address, deleted_at=deleted_at
-            )
+        people = Person(address="Ada@Example.com"), Person(address="x@x", deleted_at=NOON)
+        for number, person in enumerate(people, 1):
+            person.uid = UUID(int=number)
+            person.save(using=alias)
             Membership.objects.using(alias).create(group=group, person=person)
-            Send.objects.using(alias).create(
-                key=key, postmark_id=f"m-{number}", person=person, mail=mail
-            )
+            Send(person.uid, f"m-{number}", person.uid, mail.uid).save(using=alias)
         yield alias
+
+
+def respond(schema: Schema, alias: str, *notifications: Notification) -> list[int]:
+    """Record the notifications as one group; return the statuses."""
+    return statuses(record(DjangoStore(schema, alias), [*map(arrival, notifications)]))
+
+
+def subscribers(**changes: Any) -> Schema:  # noqa: ANN401 - a Role's own
+    """Return the schema with changes of the role of the subscribers."""
+    return replace(HOST, subscribers=replace(HOST.subscribers, **changes))
+
+
+def state_of_ada(alias: str) -> tuple[datetime | None, int | None]:
+    ada = Person.objects.using(alias).get(uid=UID)
+    return ada.muted_at, ada.mute_code
 
 
 class TestModelsOfAHost:
     def test_numbers_for_reasons(self, crm: str) -> None:
         """Reasons are mapped; the membership is found by the group of the mail."""
         for word, kept in (("HardBounce", Reason.BOUNCE), ("Whatever", Reason.OTHER)):
-            suppression = arrival(Suppressed(ADA, "m-1", NOON, word))
-            assert statuses(record(DjangoStore(HOST, crm), [suppression])) == [200]
-            ada = Person.objects.using(crm).get(uid=UID)
-            assert (ada.muted_at, ada.mute_code, ada.mute_reason) == (NOON, kept, None)
+            assert respond(HOST, crm, Suppressed(ADA, "m-1", NOON, word)) == [200]
+            assert state_of_ada(crm) == (NOON, kept)
+        assert Person.objects.using(crm).get(uid=UID).mute_reason is None
         members = Membership.objects.using(crm).order_by("person_id")
         assert [each.muted_at for each in members] == [NOON, None]
 
     def test_hidden_rows(self, crm: str) -> None:
         """A deleted person is not found, but is named as the owner of a dispatch."""
-        arrivals = [arrival(opens(email, f"m-{n}")) for email, n in (("x@x", 2), (ADA, 2))]
+        arrivals = [arrival(opens(email, "m-2")) for email in ("x@x", ADA)]
         outcomes = record(DjangoStore(HOST, crm), arrivals)
         assert statuses(outcomes) == [404, 400]
         assert "Dispatch subscriber x@x does not match" in str(outcomes[1])
-        hidden = replace(HOST, dispatches=replace(HOST.dispatches, where={"mail": None}))
-        arrivals = [arrival(opens(ADA, "m-1"))]
-        assert statuses(record(DjangoStore(hidden, crm), arrivals)) == [404]
-        assert statuses(record(DjangoStore(HOST, crm), arrivals)) == [200]
-        false = replace(HOST.subscribers, where={"deleted_at": False})  # means null
-        arrivals = [arrival(opens(email, "m-1")) for email in ("x@x", ADA)]
-        store = DjangoStore(replace(HOST, subscribers=false), crm)
-        assert statuses(record(store, arrivals)) == [404, 200]
-        at_noon = replace(HOST.subscribers, where={"deleted_at": NOON.isoformat()})
-        store = DjangoStore(replace(HOST, subscribers=at_noon), crm)
-        assert statuses(record(store, arrivals)) == [400, 404]
+        without_mail = replace(HOST, dispatches=replace(HOST.dispatches, where={"mail": None}))
+        for schema, expected in (
+            (without_mail, [404, 404]),
+            (HOST, [404, 200]),
+            (subscribers(where={"deleted_at": False}), [404, 200]),  # means null
+            (subscribers(where={"deleted_at": NOON.isoformat()}), [400, 404]),
+        ):
+            assert respond(schema, crm, opens("x@x", "m-1"), opens(ADA, "m-1")) == expected
 
     def test_a_column_that_is_missing(self, crm: str) -> None:
         """The tables are verified after an error, even if the reasons are an enum."""
@@ -183,16 +185,14 @@ class TestModelsOfAHost:
         with monkeypatch.context() as patch:
             patch.setattr(Person._meta, "db_table", "present")
             patch.setattr(Person._meta, "managed", False)
-            store = DjangoStore(replace(HOST, subscribers=replace(HOST.subscribers, where={})), crm)
             bounces = [Suppressed(email, None, NOON, "HardBounce") for email in (ADA, "x@x")]
-            assert statuses(record(store, list(map(arrival, bounces)))) == [200, 404]
-        ada = Person.objects.using(crm).get(uid=UID)
-        assert (ada.muted_at, ada.mute_code) == (NOON, Reason.BOUNCE)
+            assert respond(subscribers(where={}), crm, *bounces) == [200, 404]
+        assert state_of_ada(crm) == (NOON, Reason.BOUNCE)
 
     def test_a_quoted_column(self, crm: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """A `db_column` in quotes is the name in quotes, as in Django."""
         monkeypatch.setattr(Person.address.field, "column", '"address"')
-        assert statuses(record(DjangoStore(HOST, crm), [arrival(opens(ADA, "m-1"))])) == [200]
+        assert respond(HOST, crm, opens(ADA, "m-1")) == [200]
 
     def test_duplicates(self, crm: str) -> None:
         """Emails that differ only by case are counted once each, among the selected rows."""
@@ -204,23 +204,17 @@ class TestModelsOfAHost:
         assert warning.startswith("1 email is in several rows")
 
     @pytest.mark.parametrize("fold", ["ascii", "exact", "citext"])
-    def test_folds(
-        self,
-        crm: str,
-        fold: Any,  # noqa: ANN401 - one of four
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
+    def test_folds(self, crm: str, fold: Fold, monkeypatch: pytest.MonkeyPatch) -> None:
         """ASCII case is ignored except by `exact`, for a single notification and in a group."""
         Person.objects.using(crm).create(uid=UUID(int=3), address="ZOË@example.net")
-        schema = replace(HOST, subscribers=replace(HOST.subscribers, fold=fold))
         if fold == "citext" and connections[crm].vendor == "postgresql":
             monkeypatch.setattr(Person.address.field, "db_collation", _ignore_case(crm))
-        store = DjangoStore(schema, crm)
-        emails = ("Ada@Example.com", "ADA@example.com", "ZOË@EXAMPLE.NET")
+        schema = subscribers(fold=fold)
         found = [200, 404, 404] if fold == "exact" else [200, 200, 400]
-        arrivals = [arrival(opens(email, "m-1")) for email in emails]
-        assert [statuses(record(store, [each])) for each in arrivals] == [[each] for each in found]
-        assert statuses(record(store, arrivals)) == found
+        emails = ("Ada@Example.com", "ADA@example.com", "ZOË@EXAMPLE.NET")
+        sent = [opens(email, "m-1") for email in emails]
+        assert [respond(schema, crm, each) for each in sent] == [[status] for status in found]
+        assert respond(schema, crm, *sent) == found
 
     def test_fields_with_conversions(self, crm: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """Keys, reasons and times are converted by their fields."""
@@ -306,12 +300,11 @@ class TestModelsOfAHost:
 def test_a_field_that_does_not_ignore_case(collation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fold `citext` is refused for a field with a case-sensitive collation."""
     monkeypatch.setattr(Person.address.field, "db_collation", collation)
-    schema = replace(HOST, subscribers=replace(HOST.subscribers, fold="citext"))
     with (
         django_host.alias("postgresql:///nothing") as alias,
         pytest.raises(SchemaMismatch, match="address is case-sensitive"),
     ):
-        DjangoStore(schema, alias)
+        DjangoStore(subscribers(fold="citext"), alias)
 
 
 def _ignore_case(alias: str) -> str:

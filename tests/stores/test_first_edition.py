@@ -1,27 +1,41 @@
-"""Databases and spools that version 0.1.0 wrote are upgraded and served."""
+"""Databases and spools of version 0.1.0: upgrading them, beside writers, and serving them."""
 
 import json
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from time import monotonic
 
+import psycopg
 import pytest
 from django.core.management import call_command
+from homes import OURS, database_user
 
 import django_host
 import own_tables
 import world
 from command import Command
 from engines import opened
-from hookrow import Postmark, Receiver, Request, RequestHead, Schema, testing
+from hookrow import (
+    Postmark,
+    Receiver,
+    Request,
+    RequestHead,
+    Schema,
+    SchemaMismatch,
+    migrations,
+    testing,
+)
 from hookrow.core.log_entry import Result
 from hookrow.diagnostics.check import check_database
 from hookrow.diagnostics.result import Level
-from hookrow.migrations import upgrade
+from hookrow.migrations import TABLE, current, needed, upgrade
 from hookrow.receiver.spool import Spool
-from hookrow.stores import Unavailable
+from hookrow.stores import Unavailable, watchdog
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.urls import backend
@@ -35,7 +49,14 @@ FOLDER = Path(__file__).parents[1] / "fixtures" / "first_edition"
 LATER = datetime(2026, 3, 6, 12, 0, 0, tzinfo=UTC)
 
 
+REVISIONS = ["0003", "0004", "0005", "0006", "0007"]
+
 DATABASES = sorted(path.name for path in FOLDER.glob("[!s]*.[ds]*"))
+
+INDEXES = """
+    SELECT indexrelid::regclass::text, indisvalid FROM pg_index
+    WHERE pg_get_indexdef(indexrelid) LIKE '%%SubscriptionChange%%' ORDER BY 1
+"""
 
 
 @pytest.fixture(params=DATABASES)
@@ -50,6 +71,9 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return database
 
 
+ON_POSTGRES = pytest.mark.parametrize("old", ["postgres.sql"], indirect=True)
+
+
 @pytest.fixture
 def url(old: str, request: pytest.FixtureRequest) -> str:
     """Upgrade the database, with Django's migrations if these made it."""
@@ -57,7 +81,7 @@ def url(old: str, request: pytest.FixtureRequest) -> str:
         with django_host.default(old):
             call_command("migrate", verbosity=0)
     else:
-        assert upgrade(old, Schema()) == ["0003", "0004", "0005", "0006", "0007"]
+        assert upgrade(old, Schema()) == REVISIONS
     return old
 
 
@@ -152,3 +176,90 @@ def test_not_upgraded(old: str) -> None:
         store.transaction(),
     ):
         pass
+
+
+@pytest.mark.parametrize("old", ["hookrow.db", "postgres.sql"], indirect=True)
+def test_simultaneous_upgrades(old: str) -> None:
+    """Each revision is added once, and all upgrades end when all revisions are added."""
+    with ThreadPoolExecutor(4) as threads:
+        added = [threads.submit(upgrade, old, OURS) for _ in range(4)]
+        assert sorted(each for one in added for each in one.result()) == REVISIONS
+    assert current(old) == needed(OURS)
+
+
+@ON_POSTGRES
+def test_waiting_for_another_upgrade(
+    old: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A warning names the reason for the wait."""
+    monkeypatch.setattr(migrations, "LOCK_WAIT", 0.0)
+    with ThreadPoolExecutor(1) as thread:
+        with psycopg.connect(old) as other:
+            other.execute(f"SELECT pg_advisory_xact_lock({migrations.LOCK})")
+            added = thread.submit(upgrade, old, OURS)
+            eventually(lambda: "Waiting for another upgrade of this database" in caplog.text)
+            assert not added.done()
+        assert added.result() == REVISIONS
+
+
+@ON_POSTGRES
+def test_writers_are_not_blocked(
+    postgres: Databases, old: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While an index waits for a writer, others write, and no time limit applies to the index."""
+    monkeypatch.setattr(watchdog, "TRANSACTION_TIMEOUT", 0.05)
+    run = partial(postgres.execute, url=old)
+    upgrade(old, OURS)
+    run("DROP INDEX hookrow_notifications_changes")
+    run(f"DELETE FROM {TABLE} WHERE revision = '0006'")
+    with ThreadPoolExecutor(1) as thread:
+        with psycopg.connect(old) as writer:
+            writer.execute("UPDATE hookrow_notifications SET attempts = 2 WHERE id = 1")
+            added = thread.submit(upgrade, old, OURS)
+            eventually(lambda: run("SELECT pid FROM pg_stat_progress_create_index") != [])
+            begun = monotonic()
+            run(
+                "SET lock_timeout = '1s'; UPDATE hookrow_notifications SET attempts = 3"
+                " WHERE id = 2"
+            )
+            eventually(
+                lambda: monotonic() > begun + watchdog.TRANSACTION_TIMEOUT + 2 * watchdog.GRACE
+            )
+            assert not added.done()
+        assert added.result() == ["0006"]
+    assert run(INDEXES) == [("hookrow_notifications_changes", True)]
+
+
+@ON_POSTGRES
+def test_invalid_index(postgres: Databases, old: str) -> None:
+    """An index that an interruption left invalid is rebuilt, because PostgreSQL never uses it."""
+    upgrade(old, OURS)
+    invalidate = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = {}::regclass"
+    postgres.execute(invalidate.format("'hookrow_notifications_changes'"), url=old)
+    postgres.execute(f"DELETE FROM {TABLE} WHERE revision = '0006'", url=old)
+    assert upgrade(old, OURS) == ["0006"]
+    assert postgres.execute(INDEXES, url=old) == [("hookrow_notifications_changes", True)]
+
+
+@ON_POSTGRES
+def test_tables_of_another_user(postgres: Databases, old: str) -> None:
+    """The error names the owner and the GRANT that is missing; nothing is changed before."""
+    grants = ("GRANT CREATE ON SCHEMA public TO {}", "GRANT SELECT ON hookrow_version TO {}")
+    refusal = "belongs to postgres, and only its owner"
+    with database_user(old, *grants) as url:
+        with pytest.raises(SchemaMismatch, match=refusal) as refused:
+            upgrade(url, OURS)
+        assert current(url) == ["0001", "0002"]
+        postgres.execute(str(refused.value).partition(", or ")[2], url=old)
+        assert upgrade(url, OURS) == REVISIONS
+
+
+@pytest.mark.parametrize("old", ["postgres_partitioned.sql"], indirect=True)
+def test_partitioned_log(postgres: Databases, url: str) -> None:
+    """Each partition gets the index, also a partition that is created later."""
+    postgres.execute("SELECT hookrow_partition('2040-01-01')", url=url)
+    count_partitions = "SELECT count(*) FROM pg_partition_tree('hookrow_notifications')"
+    [(partitions,)] = postgres.execute(count_partitions, url=url)
+    found = postgres.execute(INDEXES, url=url)
+    assert len(found) == partitions > 3
+    assert all(valid for _, valid in found)

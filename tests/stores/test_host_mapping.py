@@ -16,7 +16,7 @@ from hookrow.testing import StoreContract
 
 
 class InMemory(StoreContract):
-    """The contract over dicts, with lists, and values that are not where they are looked for."""
+    """The contract over dicts, with lists, and values in the wrong columns."""
 
     has_lists = True
     mistaken: Mapping[str, Key] = {}
@@ -62,7 +62,7 @@ class TestWithoutDates(TestUnderUnittest):
         self.store = MemoryStore(undated=[*Suppressible], log=None)
 
 
-def _found(mistaken: Mapping[str, Key]) -> str:
+def _failures(mistaken: Mapping[str, Key]) -> str:
     """Run every test of the contract; return the messages of those that fail."""
     failures = []
     for name in (name for name in dir(InMemory) if name.startswith("test_")):
@@ -76,7 +76,7 @@ def _found(mistaken: Mapping[str, Key]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("column", "value", "said"),
+    ("column", "value", "message"),
     [
         ("email", "a login", "Is the email of the subscribers the column"),
         ("provider_message_id", "a ticket", "Is the provider_message_id of the"),
@@ -85,13 +85,13 @@ def _found(mistaken: Mapping[str, Key]) -> str:
         ("id", 0, "The store finds no row with the key 0 in subscribers"),
     ],
 )
-def test_a_wrong_column(column: str, value: Key, said: str) -> None:
+def test_a_wrong_column(column: str, value: Key, message: str) -> None:
     """The message names the mapping to check."""
-    assert said in _found({column: value})
+    assert message in _failures({column: value})
 
 
 def test_nothing_defined() -> None:
-    """A subclass that does not say how to insert rows is told what to define."""
+    """The errors of an incomplete subclass name what it has to define."""
     contract = StoreContract()
     with pytest.raises(NotImplementedError, match=r"Set self\.store, in a fixture"):
         _ = contract.store
@@ -114,7 +114,7 @@ def _unguarded(
 
 
 @pytest.mark.parametrize(
-    ("method", "mistake", "said"),
+    ("method", "mistake", "message"),
     [
         ("rollback", lambda _: None, "After a transaction that failed, suppressed_at"),
         ("write", _unguarded, "After a replay of older notifications"),
@@ -123,7 +123,7 @@ def _unguarded(
     ids=["no-rollback", "no-guards", "error"],
 )
 def test_a_faulty_store(
-    monkeypatch: pytest.MonkeyPatch, method: str, mistake: object, said: str
+    monkeypatch: pytest.MonkeyPatch, method: str, mistake: object, message: str
 ) -> None:
     monkeypatch.setattr(MemoryTransaction, method, mistake)
-    assert said in _found({})
+    assert message in _failures({})

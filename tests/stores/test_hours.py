@@ -1,45 +1,45 @@
-"""The hourly counts: each id of the log is counted once, whenever its transaction commits."""
+"""The hourly counts, and the counts of the log that they and the entries make together.
+
+Each id of the log is counted once, whenever its transaction commits.
+"""
 
 import logging
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
+from threading import Thread
 from typing import Any
 
 import psycopg
 import pytest
-from contract import ADA, NOON, arrival, fill, opens, statuses
+from contract import ADA, NOON, SECOND, arrival, fill, opens, statuses
 from django.db import connections
-from django_home import DjangoHome
-from homes import OURS, Home, SQLHome, connect
-from locations import open_home
-from log_contract import HOUR, entry, keep, parked, reader
+from homes import Home, SQLHome, database_user, run
+from locations import DATABASES, ON_POSTGRES, ON_SQLITE, PLACES, own_home
+from log_contract import DAY, HOUR, MINUTE, count_hours, entry, keep, logged, parked, reader
 from sqlalchemy import make_url, text
 from test_partitions import partition
 
 from copying import replace
 from hookrow import Postmark, Receiver
-from hookrow.core.log_entry import Result
+from hookrow.core.log_entry import LogEntry, Result
 from hookrow.receiver.recorder import record
 from hookrow.stores import Conflict
+from hookrow.stores.log import LogReader, totals
 from hookrow.stores.sql import SQLStore
-from hookrow.stores.sql.hours import CHUNK
 from hookrow.stores.timeouts import limited_to
 from wire import eventually
 
-LATER = NOON + 365 * timedelta(days=1)
-REFUSED = Result.DISPATCH_NOT_FOUND
+LATER = NOON + 365 * DAY
+TODAY = NOON.replace(hour=0, minute=0, second=0, microsecond=0)
+SHARP = NOON.replace(microsecond=0)
 
-
-def count(home: Home) -> int:
-    """Count as a receiver does once a minute; return the number of calls."""
-    calls = 1
-    while reader(home).count_hours():
-        calls += 1
-    return calls
+home = pytest.fixture(own_home, params=DATABASES)
+IN_EVERY_PLACE = pytest.mark.parametrize("home", PLACES, indirect=True)
 
 
 def prune(home: Home) -> int:
@@ -55,18 +55,28 @@ def fetch(home: SQLHome, sql: str) -> Sequence[Any]:
 
 def total(home: SQLHome) -> int:
     """Return the number of entries that were counted."""
-    [(number,)] = fetch(home, "SELECT coalesce(sum(entries), 0) FROM hookrow_hours")
-    return int(number)
+    return int(fetch(home, "SELECT coalesce(sum(entries), 0) FROM hookrow_hours")[0][0])
+
+
+def counted(home: SQLHome) -> int:
+    """Count what can be counted now; return the number of all entries that were counted."""
+    count_hours(home)
+    return total(home)
 
 
 def recovered(home: SQLHome) -> int:
-    [(number,)] = fetch(home, "SELECT coalesce(sum(recovered), 0) FROM hookrow_hours")
-    return int(number)
+    return int(fetch(home, "SELECT coalesce(sum(recovered), 0) FROM hookrow_hours")[0][0])
 
 
-def meta(home: SQLHome, name: str) -> str:
-    [(value,)] = fetch(home, f"SELECT value FROM hookrow_meta WHERE name = 'hours_{name}'")
-    return str(value)
+def watermark(home: SQLHome) -> object:
+    return fetch(home, "SELECT value FROM hookrow_meta WHERE name = 'hours_watermark'")[0][0]
+
+
+def numbers(log: LogReader | None, since: datetime, bucket: timedelta) -> tuple[int, int]:
+    """Return the numbers of entries, and of recovered ones, since then."""
+    assert log is not None
+    found = log.counts(since, bucket).counts
+    return sum(each.entries for each in found), sum(each.recovered for each in found)
 
 
 def insert(fingerprint: int, table: str = "hookrow_notifications") -> str:
@@ -79,221 +89,235 @@ def insert(fingerprint: int, table: str = "hookrow_notifications") -> str:
 
 
 @pytest.fixture
-def home(database_url: str) -> Iterator[SQLHome]:
-    with closing(SQLHome(database_url, OURS)) as home:
-        yield home
-
-
-@pytest.fixture
-def on_postgres(postgres_url: str) -> Iterator[SQLHome]:
-    with closing(SQLHome(postgres_url, OURS)) as home:
-        yield home
-
-
-@pytest.fixture
-def on_sqlite(sqlite_url: str) -> Iterator[SQLHome]:
-    with closing(SQLHome(sqlite_url, OURS)) as home:
-        yield home
-
-
-@pytest.fixture
-def other(on_postgres: SQLHome) -> Iterator[psycopg.Connection]:
+def other(home: SQLHome) -> Iterator[psycopg.Connection]:
     """Connect as another process, whose transaction stays open."""
-    with closing(psycopg.connect(on_postgres.url)) as connection:
+    with closing(psycopg.connect(home.url)) as connection:
         yield connection
 
 
-def test_counts_by_hour_type_reason_and_first_outcome(home: SQLHome) -> None:
-    """Words that hookrow does not know count as one, because they may contain an address."""
-    sharp = NOON.replace(minute=0, second=0, microsecond=0)
-    entries = [
-        entry(1),
-        entry(2, received_at=sharp + HOUR),
-        entry(3, received_at=sharp + HOUR - timedelta(microseconds=1)),
-        parked(4, minutes=1, record_type="Delivery"),
-        entry(5, record_type="ada@example.com", outcome=Result.UNSUPPORTED),
-        entry(6, record_type=None, outcome=Result.UNSUPPORTED),
-        entry(7, record_type="SubscriptionChange", reason="HardBounce"),
-        entry(8, record_type="SubscriptionChange", reason="because of ada@example.com"),
-        entry(9, record_type="SubscriptionChange", reason=None),
-    ]
-    keep(home, *entries)
-    count(home)
-    found = fetch(home, "SELECT * FROM hookrow_hours ORDER BY entries, 1, 2, 3, 4")
-    hour, later = (
-        at if "postgres" in home.url else f"{at:%Y-%m-%d %H:%M:%S.%f}"
-        for at in (sharp, sharp + HOUR)
-    )
-    assert found == [
-        (hour, "Delivery", "", "dispatch_not_found", 1, 0),
-        (hour, "SubscriptionChange", "", "recorded", 1, 0),
-        (hour, "SubscriptionChange", "HardBounce", "recorded", 1, 0),
-        (hour, "SubscriptionChange", "other", "recorded", 1, 0),
-        (later, "Open", "", "recorded", 1, 0),
-        (hour, "Open", "", "recorded", 2, 0),
-        (hour, "other", "", "unsupported", 2, 0),
-    ]
-    assert count(home) == 1
-    assert total(home) == 9
+@pytest.fixture
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count a few entries in each transaction, without pauses."""
+    monkeypatch.setattr("hookrow.stores.sql.hours.CHUNK", 4)
+    monkeypatch.setattr("hookrow.stores.sql.log.PAUSE", 0)
 
 
-@pytest.mark.parametrize("end", ["commit", "rollback"])
-def test_a_lower_id_is_committed_later(
-    on_postgres: SQLHome, other: psycopg.Connection, end: str
-) -> None:
-    """Nothing is counted until every transaction has ended that could have a lower id."""
-    other.execute(insert(1))
-    keep(on_postgres, entry(2))
-    for _ in range(3):
-        count(on_postgres)
-    assert total(on_postgres) == 0
-    getattr(other, end)()
-    keep(on_postgres, entry(3))
-    count(on_postgres)
-    assert total(on_postgres) == (2 if end == "commit" else 1)
-    count(on_postgres)
-    assert total(on_postgres) == (3 if end == "commit" else 2)
+@ON_POSTGRES
+class TestOpenTransactions:
+    """On PostgreSQL, an id may be committed after a higher one."""
 
+    @pytest.mark.parametrize("end", ["commit", "rollback"])
+    def test_a_lower_id_is_committed_later(
+        self, home: SQLHome, other: psycopg.Connection, end: str
+    ) -> None:
+        """Nothing is counted until every transaction has ended that could have a lower id."""
+        other.execute(insert(1))
+        keep(home, entry(2))
+        for _ in range(3):
+            assert counted(home) == 0
+        getattr(other, end)()
+        keep(home, entry(3))
+        assert counted(home) == (2 if end == "commit" else 1)
+        assert counted(home) == (3 if end == "commit" else 2)
 
-def test_only_earlier_transactions_are_waited_for(
-    on_postgres: SQLHome, other: psycopg.Connection
-) -> None:
-    """Only transactions that were open when the ceiling was read can delay a count.
+    def test_only_earlier_transactions_are_waited_for(
+        self, home: SQLHome, other: psycopg.Connection
+    ) -> None:
+        """Only transactions that were open when the ceiling was read can delay a count.
 
-    Under load, others are open at any time. Another receiver may continue the count.
-    """
-    other.execute(insert(1))
-    keep(on_postgres, entry(2))
-    assert reader(on_postgres).count_hours()
-    with closing(psycopg.connect(on_postgres.url)) as third:
-        third.execute(insert(3))
+        Under load, others are open at any time. Another receiver may continue the count.
+        """
+        other.execute(insert(1))
+        keep(home, entry(2))
+        assert reader(home).count_hours()
+        with closing(psycopg.connect(home.url)) as third:
+            third.execute(insert(3))
+            other.commit()
+            with closing(SQLStore(home.url)) as next_store:
+                assert next_store.log is not None
+                assert not next_store.log.count_hours()
+            assert (total(home), watermark(home)) == (2, "2")
+            third.commit()
+        assert counted(home) == 3
+
+    def test_restart_of_the_server(self, home: SQLHome, other: psycopg.Connection) -> None:
+        """Afterwards the same names denote other transactions; a prepared one may still be open."""
+        keep(home, entry(1))
+        other.execute(insert(2))
+        count_hours(home)
+        fetch(home, "UPDATE hookrow_meta SET value = '1 0.5 99/1' WHERE name = 'hours_ceiling'")
+        assert reader(home).count_hours()
+        assert total(home) == 0
         other.commit()
-        with closing(SQLStore(on_postgres.url)) as next_store:
-            assert next_store.log is not None
-            assert not next_store.log.count_hours()
-        assert (total(on_postgres), meta(on_postgres, "watermark")) == (2, "2")
-        third.commit()
-    count(on_postgres)
-    assert total(on_postgres) == 3
+        assert counted(home) == 1
 
+    def test_partitions(self, home: SQLHome, other: psycopg.Connection) -> None:
+        """An INSERT locks the log and the partition, or only the partition if it names that."""
+        assert partition(home.url) == ""
+        locks = """
+            SELECT relname FROM pg_locks JOIN pg_class ON pg_class.oid = relation
+            WHERE mode = 'RowExclusiveLock' AND relkind IN ('r', 'p') AND pid = pg_backend_pid()
+        """
+        for table, locked in (
+            ("hookrow_notifications", {"hookrow_notifications", "hookrow_before"}),
+            ("hookrow_before", {"hookrow_before"}),
+        ):
+            before = total(home)
+            other.execute(insert(before + 1, table))
+            assert {name for (name,) in other.execute(locks).fetchall()} == locked
+            keep(home, entry(before + 2))
+            assert counted(home) == before
+            other.commit()
+            assert counted(home) == before + 2
 
-def test_restart_of_the_server(on_postgres: SQLHome, other: psycopg.Connection) -> None:
-    """Afterwards the same names denote other transactions; a prepared one may still be open."""
-    keep(on_postgres, entry(1))
-    other.execute(insert(2))
-    value = "UPDATE hookrow_meta SET value = '1 0.5 99/1' WHERE name = 'hours_ceiling'"
-    count(on_postgres)
-    fetch(on_postgres, value)
-    assert reader(on_postgres).count_hours()
-    assert total(on_postgres) == 0
-    other.commit()
-    count(on_postgres)
-    assert total(on_postgres) == 1
-
-
-def test_partitions(on_postgres: SQLHome, other: psycopg.Connection) -> None:
-    """An INSERT locks the log and the partition, or only the partition if it names that."""
-    assert partition(on_postgres.url) == ""
-    locks = """
-        SELECT relname FROM pg_locks JOIN pg_class ON pg_class.oid = relation
-        WHERE mode = 'RowExclusiveLock' AND relkind IN ('r', 'p') AND pid = pg_backend_pid()
-    """
-    for table, locked in (
-        ("hookrow_notifications", {"hookrow_notifications", "hookrow_before"}),
-        ("hookrow_before", {"hookrow_before"}),
-    ):
-        before = total(on_postgres)
-        other.execute(insert(before + 1, table))
-        assert {name for (name,) in other.execute(locks).fetchall()} == locked
-        keep(on_postgres, entry(before + 2))
-        count(on_postgres)
-        assert total(on_postgres) == before
+    def test_prune_keeps_what_is_not_counted(
+        self, home: SQLHome, other: psycopg.Connection
+    ) -> None:
+        """While an older transaction is open, nothing can be counted, and so nothing is deleted."""
+        other.execute(insert(1))
+        keep(home, *map(entry, range(2, 6)))
+        assert prune(home) == 0
+        bodies = reader(home).prune(before=LATER, parked_before=LATER, bodies_only=True)
+        assert sum(bodies) == 4
         other.commit()
-        count(on_postgres)
-        assert total(on_postgres) == before + 2
+        assert prune(home) == 4
+        assert counted(home) == 5
+
+    def test_an_entry_recovers_while_it_is_counted(self, home: SQLHome) -> None:
+        """A count does not wait for it: the next one counts it."""
+        keep(home, parked(1, minutes=1), parked(2, minutes=1))
+        count_hours(home)
+        keep(home, entry(1))
+        with closing(SQLStore(home.url)) as store, store.transaction() as transaction:
+            transaction.write((), [entry(1), entry(2)])
+            transaction.read(())  # writes what is pending
+            count_hours(home)
+            assert recovered(home) == 0
+        assert (counted(home), recovered(home)) == (2, 2)
+
+    def test_recovered_entries_are_pruned_after_they_are_counted(
+        self, home: SQLHome, other: psycopg.Connection
+    ) -> None:
+        """If another transaction holds one, it is left for the next time."""
+        keep(home, parked(1, minutes=1), entry(2), entry(3))
+        count_hours(home)
+        keep(home, entry(1))
+        for lock in ("KEY SHARE", "NO KEY UPDATE"):
+            other.execute(f"SELECT FROM hookrow_notifications WHERE id = 1 FOR {lock}".encode())
+        assert prune(home) == 1
+        other.rollback()
+        assert prune(home) == 1
+        assert (total(home), recovered(home)) == (3, 1)
 
 
-def test_truncate_restarts_the_ids(on_postgres: SQLHome) -> None:
-    """Ids from 1 are counted again; the counts of before remain."""
-    for number in range(1, 6):
-        keep(on_postgres, entry(number))
-    count(on_postgres)
-    fetch(on_postgres, "TRUNCATE hookrow_notifications RESTART IDENTITY")
-    keep(on_postgres, entry(1), entry(2))
-    count(on_postgres)
-    assert (total(on_postgres), meta(on_postgres, "watermark")) == (7, "2")
+@pytest.mark.parametrize("home", ["django-postgres"], indirect=True)
+def test_other_isolation_levels(home: SQLHome, caplog: pytest.LogCaptureFixture) -> None:
+    """In an older snapshot entries might be missing whose transactions have ended.
 
-
-def test_truncate_between_the_two_steps(on_postgres: SQLHome) -> None:
-    """A ceiling of ids that were truncated is not final for the new ones."""
-    for number in range(1, 6):
-        keep(on_postgres, entry(number))
-    assert reader(on_postgres).count_hours()
-    fetch(on_postgres, "TRUNCATE hookrow_notifications RESTART IDENTITY")
-    keep(on_postgres, entry(1))
-    count(on_postgres)
-    keep(on_postgres, *map(entry, range(2, 9)))
-    count(on_postgres)
-    assert total(on_postgres) == 8
-
-
-@pytest.mark.parametrize("first", [1, 2])
-def test_the_newest_are_deleted_by_hand(home: SQLHome, first: int) -> None:
-    """No id is assigned again, so the others are not counted twice."""
-    for number in range(1, 6):
-        keep(home, entry(number))
-    count(home)
-    fetch(home, f"DELETE FROM hookrow_notifications WHERE id > 3 OR id < {first}")
-    count(home)
-    keep(home, entry(6))
-    count(home)
-    assert total(home) == 6
-
-
-def test_watermark_of_another_backup(home: SQLHome) -> None:
-    """A watermark above all ids does not hide new entries for good."""
+    They are not counted, but pruned.
+    """
     keep(home, entry(1))
-    count(home)
-    fetch(home, "UPDATE hookrow_meta SET value = '1000' WHERE name = 'hours_watermark'")
-    fetch(home, "UPDATE hookrow_meta SET value = 'FF' WHERE name = 'hours_first'")
-    fetch(home, "DELETE FROM hookrow_hours")
-    keep(home, entry(2))
-    count(home)
-    assert total(home) == 2
-
-
-def test_pruned_ids_are_not_assigned_again(home: SQLHome) -> None:
-    """The newest entry stays, so that SQLite continues with the next id."""
-    keep(home, *map(entry, range(1, 6)))
-    assert prune(home) == 4
-    keep(home, entry(6))
+    name = make_url(home.url).database
+    fetch(home, f"ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'")
+    connections.close_all()
+    assert not reader(home).count_hours()
+    assert "READ COMMITTED" in caplog.text
     assert prune(home) == 1
-    assert [row["id"] for row in home.logged()] == [6]
-    assert total(home) == 6
+    assert total(home) == 0
 
 
-def test_reused_ids(on_sqlite: SQLHome) -> None:
-    """If all are deleted by hand, ids from 1 on are assigned again, and counted again."""
-    keep(on_sqlite, *map(entry, range(1, 6)))
-    count(on_sqlite)
-    for new in (2, 20):
-        fetch(on_sqlite, "DELETE FROM hookrow_notifications")
-        keep(on_sqlite, *map(entry, range(10 * new, 11 * new)))
-        count(on_sqlite)
-    assert total(on_sqlite) == 5 + 2 + 20
+TRUNCATE = "TRUNCATE hookrow_notifications RESTART IDENTITY"
 
 
-def test_prune_keeps_what_is_not_counted(on_postgres: SQLHome, other: psycopg.Connection) -> None:
-    """While an older transaction is open, nothing can be counted, and so nothing is deleted."""
-    other.execute(insert(1))
-    keep(on_postgres, *map(entry, range(2, 6)))
-    assert prune(on_postgres) == 0
-    bodies = reader(on_postgres).prune(before=LATER, parked_before=LATER, bodies_only=True)
-    assert sum(bodies) == 4
-    other.commit()
-    assert prune(on_postgres) == 4
-    count(on_postgres)
-    assert total(on_postgres) == 5
+class TestIds:
+    """Ids may be truncated, deleted by hand, restored from a backup, and assigned again."""
+
+    @ON_POSTGRES
+    def test_truncate_restarts_the_ids(self, home: SQLHome) -> None:
+        """Ids from 1 are counted again; the counts of before remain."""
+        keep(home, *map(entry, range(1, 6)))
+        count_hours(home)
+        fetch(home, TRUNCATE)
+        keep(home, entry(1), entry(2))
+        assert (counted(home), watermark(home)) == (7, "2")
+
+    @ON_POSTGRES
+    def test_truncate_between_the_two_steps(self, home: SQLHome) -> None:
+        """A ceiling of ids that were truncated is not final for the new ones."""
+        keep(home, *map(entry, range(1, 6)))
+        assert reader(home).count_hours()
+        fetch(home, TRUNCATE)
+        keep(home, entry(1))
+        count_hours(home)
+        keep(home, *map(entry, range(2, 9)))
+        assert counted(home) == 8
+
+    @pytest.mark.parametrize("first", [1, 2])
+    def test_the_newest_are_deleted_by_hand(self, home: SQLHome, first: int) -> None:
+        """No id is assigned again, so the others are not counted twice."""
+        keep(home, *map(entry, range(1, 6)))
+        count_hours(home)
+        fetch(home, f"DELETE FROM hookrow_notifications WHERE id > 3 OR id < {first}")
+        count_hours(home)
+        keep(home, entry(6))
+        assert counted(home) == 6
+
+    def test_watermark_of_another_backup(self, home: SQLHome) -> None:
+        """A watermark above all ids does not hide new entries for good."""
+        keep(home, entry(1))
+        count_hours(home)
+        for name, value in (("watermark", "1000"), ("first", "FF")):
+            fetch(home, f"UPDATE hookrow_meta SET value = '{value}' WHERE name = 'hours_{name}'")
+        fetch(home, "DELETE FROM hookrow_hours")
+        keep(home, entry(2))
+        assert counted(home) == 2
+
+    def test_pruned_ids_are_not_assigned_again(self, home: SQLHome) -> None:
+        """The newest entry stays, so that SQLite continues with the next id."""
+        keep(home, *map(entry, range(1, 6)))
+        assert prune(home) == 4
+        keep(home, entry(6))
+        assert prune(home) == 1
+        assert [row["id"] for row in home.logged()] == [6]
+        assert total(home) == 6
+
+    @ON_SQLITE
+    def test_reused_ids(self, home: SQLHome) -> None:
+        """If all are deleted by hand, ids from 1 on are assigned again, and counted again."""
+        keep(home, *map(entry, range(1, 6)))
+        count_hours(home)
+        for new in (2, 20):
+            fetch(home, "DELETE FROM hookrow_notifications")
+            keep(home, *map(entry, range(10 * new, 11 * new)))
+            count_hours(home)
+        assert total(home) == 5 + 2 + 20
+
+    @pytest.mark.usefixtures("_small_chunks")
+    def test_many_uncounted_entries(self, home: SQLHome) -> None:
+        """They are counted in chunks, from the first id that is there, however high."""
+        keep(home, *map(entry, range(1, 10)))
+        fetch(home, "UPDATE hookrow_notifications SET id = id + 3000000000")
+        ceilings = 1 if "postgres" in home.url else 0
+        assert count_hours(home) == ceilings + 3
+        assert total(home) == 9
+
+    def test_rollback(self, home: SQLHome) -> None:
+        """A transaction that is rolled back is not counted, and the ids that it took do no harm."""
+        keep(home, parked(1, minutes=1))
+        with pytest.raises(ZeroDivisionError), home.store.transaction() as transaction:  # noqa: PT012 - in one transaction
+            transaction.write((), [entry(2)])
+            transaction.read(())  # writes what is pending
+            raise ZeroDivisionError
+        keep(home, entry(3))
+        assert counted(home) == 2
+
+
+def until_no_conflict(work: Callable[[], object]) -> None:
+    """Repeat the work until there is no conflict: SQLite's writers poll, and may time out."""
+    while True:
+        with suppress(Conflict):
+            work()
+            return
 
 
 def test_two_receivers_count_while_others_write(home: SQLHome) -> None:
@@ -309,76 +333,51 @@ def test_two_receivers_count_while_others_write(home: SQLHome) -> None:
                 entries = [entry(part + 100 * number + n) for n in range(3)]
                 until_no_conflict(partial(keep, home, *entries))
 
-        written = [threads.submit(write, part) for part in (10**6, 10**7)]
-        counted = []
-        for store in (first, second):
+        def count(store: SQLStore) -> None:
             assert store.log is not None
-            counted.append(threads.submit(_count_until, store.log.count_hours, written))
-    assert [each.result() for each in (*written, *counted)] == [None] * 4
-    count(home)
-    count(home)
-    assert (total(home), len(home.logged())) == (300, 300)
+            while not all(each.done() for each in written):
+                with limited_to(9):
+                    until_no_conflict(store.log.count_hours)
+
+        written = [threads.submit(write, part) for part in (10**6, 10**7)]
+        counting = [threads.submit(count, store) for store in (first, second)]
+    assert [each.result() for each in (*written, *counting)] == [None] * 4
+    count_hours(home)
+    assert (counted(home), len(home.logged())) == (300, 300)
 
 
-def _count_until(count: Callable[[], bool], written: Sequence[Any]) -> None:
-    while not all(each.done() for each in written):
-        with limited_to(9):
-            until_no_conflict(count)
+@pytest.mark.usefixtures("_small_chunks")
+def test_counts_while_hours_are_counted(home: SQLHome) -> None:
+    """An entry is never in both counts, or in none, while another process moves it."""
+    keep(home, *(entry(n, received_at=SHARP + n * MINUTE) for n in range(100, 200)))
+    keep(home, *(parked(n, minutes=1) for n in range(1, 100)))
+    with closing(SQLStore(home.url)) as other:
 
+        def count() -> None:
+            assert other.log is not None
+            for _ in range(3 * 50):
+                with suppress(Conflict):
+                    other.log.count_hours()
 
-def until_no_conflict(work: Callable[[], object]) -> None:
-    """Repeat it until it meets no other: SQLite's writers poll, and may wait in vain."""
-    while True:
-        with suppress(Conflict):
-            work()
-            return
-
-
-def test_many_uncounted_entries(home: SQLHome) -> None:
-    """They are counted in chunks, from the first id that is there, however high."""
-    numbers = 2 * CHUNK + 1
-    rows = (
-        f"SELECT n AS n FROM generate_series(1, {numbers}) AS n"
-        if "postgres" in home.url
-        else "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s "
-        f"WHERE n < {numbers}) SELECT n FROM s"
-    )
-    digits = "lpad(to_hex(n), 32, '0')" if "postgres" in home.url else "printf('%032x', n)"
-    value = f"decode({digits}, 'hex')" if "postgres" in home.url else digits
-    at = NOON.strftime("'%Y-%m-%d %H:%M:%S.%f'")
-    zone = "::timestamptz" if "postgres" in home.url else ""
-    fetch(
-        home,
-        "INSERT INTO hookrow_notifications (id, fingerprint, outcome, first_outcome, status, "
-        "attempts, received_at, last_received_at, ended_at) "
-        f"SELECT 3000000000 + n, {value}, 'recorded', 'recorded', 200, 1, "
-        f"{at}{zone}, {at}{zone}, {at}{zone} FROM ({rows}) AS given".replace(":", "\\:"),
-    )
-    looks = 1 if "postgres" in home.url else 0
-    assert count(home) == looks + 3
-    assert total(home) == numbers
-
-
-def test_dry_run(home: SQLHome) -> None:
-    """A transaction that is rolled back is not counted, and the ids that it took do no harm."""
-    keep(home, parked(1, minutes=1))
-    with pytest.raises(ZeroDivisionError), home.store.transaction() as transaction:  # noqa: PT012
-        transaction.write((), [entry(2)])
-        transaction.read(())  # writes what is pending
-        raise ZeroDivisionError
-    keep(home, entry(3))
-    count(home)
-    assert total(home) == 2
+        thread = Thread(target=count)
+        keep(home, *(entry(n) for n in range(1, 50)))
+        thread.start()
+        seen = {numbers(reader(home), TODAY, DAY)}
+        while thread.is_alive():
+            seen.add(numbers(reader(home), TODAY, DAY))
+        thread.join()
+    count_hours(home)
+    assert seen | {numbers(reader(home), TODAY, DAY)} == {(199, 49)}
 
 
 def test_missing_tables(home: SQLHome, caplog: pytest.LogCaptureFixture) -> None:
-    """Recording, retries and pruning go on without them, and one warning says what to do."""
+    """Recording, retries and pruning go on without them, and one warning names the remedy."""
     for table in ("hookrow_hours", "hookrow_meta"):
         fetch(home, f"ALTER TABLE {table} RENAME TO {table}_away")
     keep(home, parked(1, minutes=1))
     keep(home, entry(1), entry(2))
     caplog.set_level(logging.WARNING)
-    assert [count(home), count(home)] == [1, 1]
+    assert [count_hours(home), count_hours(home)] == [1, 1]
     [warning] = [each for each in caplog.messages if "by hour" in each]
     assert "A column of hookrow_hours, hookrow_meta, hookrow_notifications is missing" in warning
     assert "hookrow db upgrade" in warning
@@ -386,66 +385,60 @@ def test_missing_tables(home: SQLHome, caplog: pytest.LogCaptureFixture) -> None
     keep(home, entry(3))
     for table in ("hookrow_hours", "hookrow_meta"):
         fetch(home, f"ALTER TABLE {table}_away RENAME TO {table}")
-    count(home)
-    assert total(home) == 1
+    assert counted(home) == 1
 
 
-def test_other_isolation_levels(
-    new_database: Callable[[str], str], caplog: pytest.LogCaptureFixture
-) -> None:
-    """In an older snapshot entries might be missing whose transactions have ended.
-
-    They are not counted, but pruned.
-    """
-    with closing(open_home("django-postgres", OURS, new_database)) as home:
-        assert isinstance(home, DjangoHome)
-        keep(home, entry(1))
-        name = make_url(home.url).database
-        fetch(home, f"ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'")
-        connections.close_all()
-        assert not reader(home).count_hours()
-        assert "READ COMMITTED" in caplog.text
-        assert prune(home) == 1
-        assert total(home) == 0
-
-
-PLACES = ["sqlite", "postgres", "lent-sqlite", "lent-postgres", "django-sqlite", "django-postgres"]
+@pytest.mark.parametrize(
+    "missing",
+    [
+        "ALTER TABLE hookrow_hours RENAME TO away",
+        "ALTER TABLE hookrow_notifications RENAME COLUMN recovery_counted TO away",
+    ],
+    ids=["table", "column"],
+)
+def test_missing_hourly_counts(home: SQLHome, missing: str) -> None:
+    """Without the table, or without a column, the entries that are there are counted."""
+    keep(home, entry(1), parked(2, minutes=1))
+    count_hours(home)
+    keep(home, entry(2), entry(3))
+    assert numbers(reader(home), SHARP, HOUR) == (3, 1)
+    fetch(home, missing)
+    assert numbers(reader(home), SHARP, HOUR) == (3, 1)
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_recovered(place: str, new_database: Callable[[str], str]) -> None:
+@ON_POSTGRES
+def test_privileges(home: SQLHome) -> None:
+    """A user needs SELECT alone; without it on the hourly counts, entries are counted."""
+    keep(home, entry(1), entry(2), entry(3))
+    assert prune(home) == 2
+    grant = "GRANT SELECT ON ALL TABLES IN SCHEMA public TO {}"
+    with database_user(home.url, grant) as url, closing(SQLStore(url)) as store:
+        assert numbers(store.log, SHARP, HOUR) == (3, 0)
+        run(home._engine, f"REVOKE SELECT ON hookrow_hours FROM {make_url(url).username}")
+        assert numbers(store.log, SHARP, HOUR) == (1, 0)
+
+
+@IN_EVERY_PLACE
+def test_recovered(home: SQLHome, request: pytest.FixtureRequest) -> None:
     """It is the number of entries that were refused at first and found recorded by a count.
 
     Entries count once, however they end later, and whichever of several writes recorded them.
     """
-    chance = random.Random(place)
-    outcomes = [Result.RECORDED, Result.RECORDED, REFUSED, Result.FAILED]
+    chance = random.Random(request.node.callspec.params["home"])
+    outcomes = [Result.RECORDED, Result.RECORDED, Result.DISPATCH_NOT_FOUND, Result.FAILED]
     seen: set[bytes] = set()
-    with closing(open_home(place, OURS, new_database)) as home:
-        assert isinstance(home, SQLHome)
-        for turn in range(60):
-            chosen = sorted(chance.sample(range(1, 12), chance.randint(1, 6)))
-            keep(home, *(entry(n, outcome=chance.choice(outcomes)) for n in chosen))
-            if turn % 3 == 0:
-                count(home)
-                seen |= {
-                    bytes(row["fingerprint"])
-                    for row in home.logged()
-                    if row["first_outcome"] != "recorded" and row["outcome"] == "recorded"
-                }
-                assert (total(home), recovered(home)) == (len(home.logged()), len(seen))
-        assert len(seen) > 1
-
-
-def test_recovered_entries_stay_counted(home: SQLHome) -> None:
-    """A repeated delivery, and pruning, change nothing of an entry that has recovered."""
-    keep(home, parked(1, minutes=1), parked(2, minutes=1))
-    keep(home, entry(3))
-    count(home)
-    for _ in range(3):
-        keep(home, entry(1))
-    assert prune(home) == 2
-    assert (total(home), recovered(home)) == (3, 1)
+    for turn in range(60):
+        chosen = sorted(chance.sample(range(1, 12), chance.randint(1, 6)))
+        keep(home, *(entry(n, outcome=chance.choice(outcomes)) for n in chosen))
+        if turn % 3 == 0:
+            count_hours(home)
+            seen |= {
+                bytes(row["fingerprint"])
+                for row in home.logged()
+                if row["first_outcome"] != "recorded" and row["outcome"] == "recorded"
+            }
+            assert (total(home), recovered(home)) == (len(home.logged()), len(seen))
+    assert len(seen) > 1
 
 
 def test_a_group_in_which_one_recovers(home: SQLHome) -> None:
@@ -456,64 +449,121 @@ def test_a_group_in_which_one_recovers(home: SQLHome) -> None:
         for name in ("m-late", "m-never", "m-ada")
     )
     assert statuses(record(home.store, [late, never])) == [404, 404]
-    count(home)
+    count_hours(home)
     fetch(home, "UPDATE hookrow_dispatches SET provider_message_id = 'm-late' WHERE id = 3")
     assert statuses(record(home.store, [late, never, new])) == [200, 404, 200]
     opened = {row["provider_message_id"]: row["opened_at"] for row in home.rows()["dispatches"]}
     assert (opened["m-late"], opened["m-ada"]) == (NOON, NOON)
-    kept = {row["body"]: (row["outcome"], row["attempts"]) for row in home.logged()}
-    assert kept == {
+    assert {row["body"]: (row["outcome"], row["attempts"]) for row in home.logged()} == {
         "m-late": ("recorded", 2),
         "m-never": ("dispatch_not_found", 2),
         "m-ada": ("recorded", 1),
     }
-    count(home)
-    assert (total(home), recovered(home)) == (3, 1)
+    assert (counted(home), recovered(home)) == (3, 1)
 
 
-def test_an_entry_recovers_while_it_is_counted(on_postgres: SQLHome) -> None:
-    """A count does not wait for it: the next one counts it."""
-    keep(on_postgres, parked(1, minutes=1), parked(2, minutes=1))
-    count(on_postgres)
-    keep(on_postgres, entry(1))
-    engine = connect(on_postgres.url)
-    with SQLStore(engine).transaction() as transaction:
-        transaction.write((), [entry(1), entry(2)])
-        count(on_postgres)
-        assert recovered(on_postgres) == 0
-    engine.dispose()
-    count(on_postgres)
-    assert (total(on_postgres), recovered(on_postgres)) == (2, 2)
-
-
-def test_recovered_entries_are_pruned_after_they_are_counted(on_postgres: SQLHome) -> None:
-    """If another transaction holds one, it is left for the next time."""
-    keep(on_postgres, parked(1, minutes=1), entry(2), entry(3))
-    count(on_postgres)
-    keep(on_postgres, entry(1))
-    engine = connect(on_postgres.url)
-    with engine.begin() as holder:
-        holder.execute(text("SELECT FROM hookrow_notifications WHERE id = 1 FOR KEY SHARE"))
-        holder.execute(text("SELECT FROM hookrow_notifications WHERE id = 1 FOR NO KEY UPDATE"))
-        assert prune(on_postgres) == 1
-    engine.dispose()
-    assert prune(on_postgres) == 1
-    assert (total(on_postgres), recovered(on_postgres)) == (3, 1)
-
-
-@pytest.mark.parametrize("place", ["sqlite", "postgres", "django-postgres"])
-def test_a_receiver_counts(
-    place: str, new_database: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("home", ["sqlite", "postgres", "django-postgres"], indirect=True)
+def test_a_receiver_counts(home: SQLHome, monkeypatch: pytest.MonkeyPatch) -> None:
     """It counts repeatedly in a separate thread, until it is closed."""
     monkeypatch.setattr("hookrow.receiver.receiver.COUNT_EVERY", 0.01)
-    with closing(open_home(place, OURS, new_database)) as home:
-        assert isinstance(home, SQLHome)
-        keep(home, entry(1))
-        with closing(Receiver(Postmark("a-secret-of-the-tests"), home.store)) as receiver:
-            receiver.start()
-            eventually(lambda: total(home) == 1)
-            keep(home, entry(2))
-            eventually(lambda: total(home) == 2)
-        keep(home, entry(3))
-        assert total(home) == 2
+    with closing(Receiver(Postmark("a-secret-of-the-tests"), home.store)) as receiver:
+        receiver.start()
+        for number in (1, 2):
+            keep(home, entry(number))
+            eventually(lambda number=number: total(home) == number)  # type: ignore[misc] # no Callable has defaults
+    keep(home, entry(3))
+    assert total(home) == 2
+
+
+@pytest.mark.parametrize("bucket", [MINUTE, HOUR])
+def test_limit(home: SQLHome, monkeypatch: pytest.MonkeyPatch, bucket: timedelta) -> None:
+    """The newest are counted, up to a limit, and the counts say since when they are complete."""
+    monkeypatch.setattr("hookrow.stores.log.MOST_COUNTED", 4)
+    times = [SHARP + n * 10 * SECOND for n in range(9)]
+    for number, at in enumerate(times):
+        keep(home, entry(number, received_at=at, ended_at=at + SECOND))
+    log = reader(home)
+    assert numbers(log, SHARP, bucket) == (4, 0)
+    assert log.counts(SHARP, bucket).complete_since == times[5] + SECOND
+    assert log.counts(SHARP + MINUTE, MINUTE).complete_since is None
+    count_hours(home)
+    assert numbers(log, SHARP, HOUR) == (9, 0)
+    assert log.counts(SHARP, HOUR).complete_since is None
+
+
+def _entries(chance: random.Random) -> Iterator[LogEntry]:
+    """Yield a few entries of three days; some of them arrive several times."""
+    for number in sorted(chance.sample(range(1, 400), chance.randint(1, 8))):
+        fixed = random.Random(number)  # what depends on the number alone
+        at = NOON - fixed.random() * 3 * DAY
+        yield entry(
+            number,
+            received_at=at,
+            last_received_at=at,
+            record_type=fixed.choice(["Open", "Delivery", "SubscriptionChange"]),
+            reason=fixed.choice([None, "HardBounce", "SpamComplaint"]),
+            outcome=fixed.choice([Result.RECORDED, Result.FAILED, Result.DISPATCH_NOT_FOUND]),
+        )
+
+
+def _expected(
+    kept: dict[bytes, dict[str, Any]], since: datetime, bucket: timedelta
+) -> Counter[Any]:
+    """Count rows of the log one by one."""
+    expected = Counter[Any]()
+    for row in kept.values():
+        if row["received_at"] >= since:
+            at = row["received_at"] - (row["received_at"] - (TODAY - 9 * DAY)) % bucket
+            key = at, row["record_type"], row["reason"] or "", row["first_outcome"]
+            expected[key] += 1
+            expected[(*key, "recovered")] += row["first_outcome"] != row["outcome"] == "recorded"
+    return +expected
+
+
+@pytest.mark.usefixtures("_small_chunks")
+@IN_EVERY_PLACE
+def test_each_entry_counts_once(home: SQLHome, request: pytest.FixtureRequest) -> None:
+    """The counts equal those of the entries, wherever the watermark is, and outlive pruning.
+
+    They do not depend on the time zone of the session, whose hours and days differ from UTC's.
+    """
+    chance = random.Random(request.node.callspec.params["home"])
+    kept: dict[bytes, dict[str, Any]] = {}
+    log = reader(home)
+    if "postgres" in home.url:
+        zone = f"ALTER DATABASE {make_url(home.url).database} SET timezone = 'Asia/Kathmandu'"
+        run(home._engine, zone)
+        home._engine.dispose()
+        home.store.close()
+        connections.close_all()
+    for _ in range(40):
+        pruned = kept.keys() - {bytes(row["fingerprint"]) for row in logged(home)}
+        keep(
+            home,
+            # One that arrives again is recorded.
+            *(
+                replace(each, outcome=Result.RECORDED) if each.fingerprint in kept else each
+                for each in _entries(chance)
+                if each.fingerprint not in pruned
+            ),
+        )
+        kept |= {bytes(row["fingerprint"]): row for row in logged(home)}
+        match chance.choice(["wait", "count", "count", "prune"]):
+            case "count":
+                log.count_hours()
+            case "prune":
+                sum(log.prune(before=TODAY - DAY, parked_before=NOON, bodies_only=False))
+        for since, bucket in (
+            (TODAY - 9 * DAY, HOUR),
+            (TODAY - DAY, 6 * HOUR),
+            (TODAY, DAY),
+            (SHARP, HOUR),
+        ):
+            counts, complete_since = log.counts(since, bucket)
+            found = Counter[Any]()
+            for each in counts:
+                key = each.at, each.record_type, each.reason, each.first_outcome.value
+                found[key] += each.entries
+                found[(*key, "recovered")] += each.recovered
+            assert (+found, complete_since) == (_expected(kept, since, bucket), None)
+        assert sum(each.entries for each in totals(log)) == len(kept)

@@ -26,7 +26,7 @@ from hookrow.receiver.recorder import record
 
 Group: TypeAlias = list[Arrival]
 World: TypeAlias = dict[str, list[dict[str, Any]]]
-Ends: TypeAlias = tuple[list[Outcome], Rows, list[dict[str, Any]]]
+Results: TypeAlias = tuple[list[Outcome], Rows, list[dict[str, Any]]]
 
 EXAMPLES = {
     "memory": 150,
@@ -166,7 +166,7 @@ def _with_keys(home: Home, row: dict[str, Any]) -> dict[str, Any]:
     return {**row, **{name: home.key(row[name]) for name in keys}}
 
 
-def _ends(home: Home, world: World, group: Group, *, size: int) -> Ends:
+def _results(home: Home, world: World, group: Group, *, size: int) -> Results:
     """Record the group in groups of that size; return the outcomes, all rows, and the log."""
     home.fill(**{name: [_with_keys(home, row) for row in rows] for name, rows in world.items()})
     outcomes: list[Outcome] = []
@@ -175,9 +175,9 @@ def _ends(home: Home, world: World, group: Group, *, size: int) -> Ends:
     return outcomes, home.rows(), timeless(home)
 
 
-def _without_keys(ends: Ends) -> object:
+def _without_keys(results: Results) -> object:
     """Return what is the same in tables with keys of other types."""
-    outcomes, tables, logged = ends
+    outcomes, tables, logged = results
     return (
         logged,
         [each.text if isinstance(each, Refused) else len(each.changes) for each in outcomes],
@@ -199,10 +199,10 @@ def test_dates_beside_the_log() -> None:
     def claim(world: World, group: Group, size: int) -> None:
         for row in chain(*world.values()):
             row["suppression_changed_at"] = None
-        ends = [_ends(home, world, group, size=size) for home in homes]
-        for row in chain(*ends[1][1].values()):
+        results = [_results(home, world, group, size=size) for home in homes]
+        for row in chain(*results[1][1].values()):
             row.pop("suppression_changed_at")
-        assert ends[0] == ends[1]
+        assert results[0] == results[1]
 
     claim()
 
@@ -226,10 +226,10 @@ def test_law(home: Home, place: str) -> None:
     memory = MemoryHome(home.schema)
 
     def claim(world: World, group: Group, size: int) -> None:
-        one_by_one = _ends(home, world, group, size=1)
-        assert _ends(home, world, group, size=size) == one_by_one
+        one_by_one = _results(home, world, group, size=1)
+        assert _results(home, world, group, size=size) == one_by_one
         if place != "memory":
-            in_memory = _ends(memory, world, group, size=1)
+            in_memory = _results(memory, world, group, size=1)
             assert _without_keys(one_by_one) == _without_keys(in_memory)
 
     tried = given(worlds(), groups, st.integers(2, 9))(claim)

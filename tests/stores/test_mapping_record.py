@@ -1,17 +1,18 @@
 """The record of the mapping: the tables that the log was written for."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from threading import Barrier, Thread
+from threading import Barrier
 from typing import Any
 
 import pytest
-from contract import NOON, arrival, fill, opens
+from contract import ADA, NOON, arrival, fill, opens
 from django.db.transaction import atomic
 from django_home import DjangoHome
-from homes import OURS, SPARSE, UNDATED, SQLHome, connect, run
-from locations import open_home
+from homes import SPARSE, UNDATED, SQLHome, run
+from locations import DATABASES, PLACES, own_engine, own_home
 from sqlalchemy import Engine, text
 
 import django_host
@@ -25,61 +26,68 @@ from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.mapping_record import mapped_tables, mapping_difference
 from hookrow.stores.sql.urls import open_database
 
-RECORD = "SELECT value FROM hookrow_meta WHERE name = 'mapping'"
-TABLES = "subscribers", "dispatches", "subscriptions"
+ROLES = "subscribers", "dispatches", "subscriptions"
+FORGET = "DELETE FROM hookrow_meta WHERE name = 'mapping'"
+
+engine = pytest.fixture(own_engine)
+home = pytest.fixture(own_home)
 
 
-def recorded(engine: Engine) -> list[Any]:
+def recorded(engine: Engine) -> Sequence[Any]:
     with engine.connect() as connection:
-        return list(connection.scalars(text(RECORD)))
+        query = text("SELECT value FROM hookrow_meta WHERE name = 'mapping'")
+        return connection.scalars(query).all()
+
+
+def attempts(engine: Engine) -> object:
+    with engine.connect() as connection:
+        return connection.scalar(text("SELECT sum(attempts) FROM hookrow_notifications"))
 
 
 def named(engine: Engine, *tables: str) -> str:
     """Return the record of these tables, by the database's own names."""
     schema = "public." if engine.dialect.name == "postgresql" else ""
-    roles = zip(TABLES, tables, strict=True)
+    roles = zip(ROLES, tables, strict=True)
     return "{" + ",".join(f'"{role}":"{schema}{table}"' for role, table in roles) + "}"
 
 
-@pytest.fixture
-def engine(database_url: str) -> Iterator[Engine]:
-    engine = connect(database_url)
-    yield engine
-    engine.dispose()
-
-
 def deliver(store: SQLStore) -> list[Outcome]:
-    return record(store, [arrival(Delivered("ada@example.com", "m-ada", NOON))])
+    return record(store, [arrival(Delivered(ADA, "m-ada", NOON))])
 
 
-@pytest.mark.parametrize(
-    "place", ["sqlite", "postgres", "lent-postgres", "django-sqlite", "django-postgres"]
-)
-def test_the_first_notification(place: str, new_database: Callable[[str], str]) -> None:
+@pytest.mark.parametrize("home", [each for each in PLACES if each != "lent-sqlite"], indirect=True)
+def test_the_first_notification(home: SQLHome) -> None:
     """The first entry of the log records the mapping; dry runs and reads do not."""
-    with closing(open_home(place, OURS, new_database)) as home:
-        assert isinstance(home, SQLHome)
-        fill(home)
-        sent = Arrival(opens("ada@example.com", "m-ada"), b"{}", NOON)
-        assert isinstance(dry_run(home.store, sent).outcome, Recorded)
-        assert is_reachable(home.store)
-        with home.store.reading() as reading:
-            assert not reading.read([])
-        assert recorded(home._engine) == []
+    fill(home)
+    assert isinstance(
+        dry_run(home.store, Arrival(opens(ADA, "m-ada"), b"{}", NOON)).outcome, Recorded
+    )
+    assert is_reachable(home.store)
+    with home.store.reading() as reading:
+        assert not reading.read([])
+    assert recorded(home._engine) == []
+    deliver(home.store)
+    expected = [named(home._engine, *(f"hookrow_{each}" for each in ROLES))]
+    assert recorded(home._engine) == expected
+    run(home._engine, FORGET)
+    deliver(home.store)
+    assert recorded(home._engine) == []
+
+
+@pytest.mark.parametrize("home", [f"django-{each}" for each in DATABASES], indirect=True)
+def test_in_a_transaction_of_the_project(home: DjangoHome) -> None:
+    """In a transaction of the project, the mapping is left to a later notification."""
+    with atomic(home.alias):
         deliver(home.store)
-        expected = [named(home._engine, *(f"hookrow_{each}" for each in TABLES))]
-        assert recorded(home._engine) == expected
-        run(home._engine, "DELETE FROM hookrow_meta")
-        deliver(home.store)
-        assert recorded(home._engine) == []
+    assert recorded(home._engine) == []
+    deliver(home.store)
+    assert len(recorded(home._engine)) == 1
 
 
 def test_one_mapping_in_several_ways(engine: Engine, database_url: str) -> None:
     """A table has the same name with or without its schema, and as a Django model."""
-    is_postgres = engine.dialect.name == "postgresql"
-    schema = "public." if is_postgres else "MAIN."
-    spelled = str if is_postgres else str.upper
-    roles: dict[str, Any] = {name: Role(spelled(f"{schema}hookrow_{name}")) for name in TABLES}
+    spelled = "public.hookrow_{}" if engine.dialect.name == "postgresql" else "MAIN.HOOKROW_{}"
+    roles: dict[str, Any] = {name: Role(spelled.format(name)) for name in ROLES}
     database = open_database(engine)
     with database.reading() as connection:
         plain = mapped_tables(connection, database, Schema())
@@ -96,27 +104,30 @@ def test_another_mapping(engine: Engine, caplog: pytest.LogCaptureFixture) -> No
     former = recorded(engine)
     run(engine, "ALTER TABLE hookrow_subscribers RENAME TO people")
     schema = Schema(subscribers=Role("people"))
+    store = SQLStore(engine, schema)
     with caplog.at_level(logging.WARNING, "hookrow"):
-        store = SQLStore(engine, schema)
         deliver(store)
         deliver(store)
-    [warning] = caplog.messages
     prefix = "public." if engine.dialect.name == "postgresql" else ""
-    assert warning == (
+    warning = (
         "The log was written for other tables than those mapped now: subscribers in "
         f"{prefix}hookrow_subscribers; now subscribers in {prefix}people. Correct the "
-        "mapping or, if it is right, run: DELETE FROM hookrow_meta WHERE name = 'mapping'"
+        f"mapping or, if it is right, run: {FORGET}"
     )
+    assert caplog.messages == [warning]
     assert recorded(engine) == former
-    assert mapping_difference(open_database(engine), schema) == warning
-    without = replace(schema, subscriptions=None)
-    difference = mapping_difference(open_database(engine), without) or ""
-    assert "now subscribers in " in difference
-    assert "subscriptions in no table" in difference
+
+    def difference(schema: Schema) -> str | None:
+        return mapping_difference(open_database(engine), schema)
+
+    assert difference(schema) == warning
+    without = difference(replace(schema, subscriptions=None)) or ""
+    assert "now subscribers in " in without
+    assert "subscriptions in no table" in without
     run(engine, "UPDATE hookrow_meta SET value = 'unreadable'")
-    assert "subscribers in no table" in (mapping_difference(open_database(engine), schema) or "")
-    run(engine, "DELETE FROM hookrow_meta WHERE name = 'mapping'")
-    assert mapping_difference(open_database(engine), schema) is None
+    assert "subscribers in no table" in (difference(schema) or "")
+    run(engine, FORGET)
+    assert difference(schema) is None
 
 
 def test_no_table_for_the_record(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
@@ -124,12 +135,11 @@ def test_no_table_for_the_record(engine: Engine, caplog: pytest.LogCaptureFixtur
     run(engine, "ALTER TABLE hookrow_meta RENAME TO other")
     store = SQLStore(engine)
     with caplog.at_level(logging.WARNING, "hookrow"):
-        for _ in range(2):
-            deliver(store)
+        deliver(store)
+        deliver(store)
     [warning] = caplog.messages
     assert warning.startswith("The mapping is not recorded in hookrow_meta: ")
-    with engine.connect() as connection:
-        assert connection.scalar(text("SELECT sum(attempts) FROM hookrow_notifications")) == 2
+    assert attempts(engine) == 2
 
 
 def test_without_a_log(empty_database_url: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -141,41 +151,23 @@ def test_without_a_log(empty_database_url: str, caplog: pytest.LogCaptureFixture
     assert caplog.messages == []
 
 
-def test_simultaneous_receivers(database_url: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_simultaneous_receivers(
+    engine: Engine, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """All receivers record their notifications, and one of them records the mapping."""
     number = 4
     start = Barrier(number)
 
-    def receive() -> None:
+    def receive(_: int) -> None:
         with closing(SQLStore(database_url, verify=True)) as store:
             start.wait()
             deliver(store)
 
-    threads = [Thread(target=receive) for _ in range(number)]
-    with caplog.at_level(logging.WARNING, "hookrow"):
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join()
+    with caplog.at_level(logging.WARNING, "hookrow"), ThreadPoolExecutor(number) as threads:
+        assert [*threads.map(receive, range(number))] == [None] * number
     assert caplog.messages == []
-    engine = connect(database_url)
     assert len(recorded(engine)) == 1
-    with engine.connect() as connection:
-        attempts = connection.scalar(text("SELECT attempts FROM hookrow_notifications"))
-    assert attempts == number
-    engine.dispose()
-
-
-@pytest.mark.parametrize("place", ["django-sqlite", "django-postgres"])
-def test_in_a_transaction_of_the_project(place: str, new_database: Callable[[str], str]) -> None:
-    """In a transaction of the project, the mapping is left to a later notification."""
-    with closing(open_home(place, OURS, new_database)) as home:
-        assert isinstance(home, DjangoHome)
-        with atomic(home.alias):
-            deliver(home.store)
-        assert recorded(home._engine) == []
-        deliver(home.store)
-        assert len(recorded(home._engine)) == 1
+    assert attempts(engine) == number
 
 
 def test_names_that_need_quotes(empty_database_url: str) -> None:

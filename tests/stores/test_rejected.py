@@ -1,15 +1,14 @@
 """If the tables reject a row, a statement or its data, the other notifications are recorded."""
 
-from collections.abc import Iterator
 from contextlib import closing, suppress
 
 import pytest
-from contract import ADA, BEA, NOON, ZOE, arrival, fill, insistent, opens, statuses
+from contract import ADA, BEA, NOON, ZOE, arrival, insistent, opens, statuses
 from homes import OURS, SQLHome
-from locations import open_home
+from locations import DATABASES, ON_POSTGRES, filled_home
 
 from copying import replace
-from hookrow import Arrival, Delivered, Role, Schema, Suppressed
+from hookrow import Arrival, Delivered, Suppressed
 from hookrow.core.notification import SetSuppression, Suppressible
 from hookrow.receiver.recorder import record
 from hookrow.stores import Rejected, StoreError, Unavailable
@@ -17,15 +16,7 @@ from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.queries import Queries
 from postgres import Databases
 
-
-@pytest.fixture
-def home(place: str, request: pytest.FixtureRequest) -> Iterator[SQLHome]:
-    """Open a home with a few rows in a copy of the migrated database."""
-    url = request.getfixturevalue(f"{place.rpartition('-')[2]}_url")
-    with closing(open_home(place, OURS, lambda _: str(url))) as home:
-        fill(home)
-        assert isinstance(home, SQLHome)
-        yield home
+home = pytest.fixture(filled_home)
 
 
 def alter(home: SQLHome, statement: str) -> None:
@@ -51,7 +42,7 @@ _TRIGGER_OF_SQLITE = """
 
 
 @pytest.mark.parametrize(
-    ("place", "obstacle"),
+    ("home", "obstacle"),
     [
         ("postgres", "ALTER TABLE hookrow_subscribers ALTER suppression_reason TYPE varchar(5)"),
         ("sqlite", _TRIGGER_OF_SQLITE),
@@ -59,6 +50,7 @@ _TRIGGER_OF_SQLITE = """
         ("django-sqlite", _TRIGGER_OF_SQLITE),
     ],
     ids=["length", "sqlite", "django-postgres", "django-sqlite"],
+    indirect=["home"],
 )
 def test_rejected_row(home: SQLHome, obstacle: str, caplog: pytest.LogCaptureFixture) -> None:
     """Only the notification whose data the table rejects fails, and no value is logged."""
@@ -78,37 +70,38 @@ def test_rejected_row(home: SQLHome, obstacle: str, caplog: pytest.LogCaptureFix
 
 _BROKEN = {
     "sqlite": "CREATE TRIGGER t UPDATE ON hookrow_subscribers BEGIN DELETE FROM missing; END",
-    "postgres": """
+    "postgresql": """
         CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN DELETE FROM missing; END';
         CREATE TRIGGER t BEFORE UPDATE ON hookrow_subscribers FOR EACH ROW EXECUTE FUNCTION f()
     """,
 }
 
 
-@pytest.mark.parametrize("place", ["sqlite", "postgres", "django-sqlite", "django-postgres"])
-def test_broken_trigger(home: SQLHome, place: str) -> None:
+@pytest.mark.parametrize("home", [*DATABASES, "django-sqlite", "django-postgres"], indirect=True)
+def test_broken_trigger(home: SQLHome) -> None:
     """If no row of a table can be changed, notifications about other tables are recorded."""
-    alter(home, _BROKEN[place.removeprefix("django-")])
+    alter(home, _BROKEN[home._engine.dialect.name])
     suppressed = arrival(Suppressed(ADA, None, NOON, "HardBounce"))
     seen = replace(arrival(opens(ADA, "m-ada")), body=b"another")
     record = insistent(home.store)
     assert statuses(record([suppressed, seen])) == [503, 200]
     assert statuses(record([seen])) == [200]
-    ends = {row["record_type"]: row["outcome"] for row in home.logged()}
-    assert ends == {"SubscriptionChange": "failed", "Open": "recorded"}
+    outcomes = {row["record_type"]: row["outcome"] for row in home.logged()}
+    assert outcomes == {"SubscriptionChange": "failed", "Open": "recorded"}
 
 
-@pytest.mark.parametrize("place", ["sqlite", "postgres"])
-def test_changed_tables(home: SQLHome, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("home", DATABASES, indirect=True)
+def test_changed_tables(home: SQLHome, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only an error of a trigger is final: tables that have changed may change again.
 
     Tables that do not fit are verified again after a second, not with every group.
     """
-    alter(home, _BROKEN[place])
+    alter(home, _BROKEN[home._engine.dialect.name])
     sent = [arrival(Suppressed(ADA, "m-ada", NOON, "HardBounce"))]
     with pytest.raises(Rejected):
         record(home.store, sent)
-    alter(home, "DROP TRIGGER t" + " ON hookrow_subscribers" * (place == "postgres"))
+    of_table = " ON hookrow_subscribers" if "postgres" in home.url else ""
+    alter(home, f"DROP TRIGGER t{of_table}")
     renamed = "ALTER TABLE hookrow_dispatches RENAME COLUMN {} TO {}"
     alter(home, renamed.format("opened_at", "seen_at"))
     with pytest.raises(Unavailable, match="no column 'opened_at'"):
@@ -120,7 +113,7 @@ def test_changed_tables(home: SQLHome, place: str, monkeypatch: pytest.MonkeyPat
     assert statuses(record(home.store, sent)) == [200]
 
 
-@pytest.mark.parametrize("place", ["sqlite", "postgres"])
+@pytest.mark.parametrize("home", DATABASES, indirect=True)
 def test_another_thread_verifies(home: SQLHome) -> None:
     """The store works even if another thread invalidates the verification at any moment."""
 
@@ -143,7 +136,7 @@ def test_another_thread_verifies(home: SQLHome) -> None:
             assert statuses(record(changing, [arrival(opens(ADA, "m-ada"))])) == [200]
 
 
-@pytest.mark.parametrize("place", ["postgres", "lent-postgres"])
+@pytest.mark.parametrize("home", ["postgres", "lent-postgres"], indirect=True)
 @pytest.mark.parametrize("first", [True, False], ids=["begun", "pending"])
 def test_ignored_error(home: SQLHome, *, first: bool) -> None:
     """A transaction raises an error at its end if the caller ignored an earlier one."""
@@ -193,7 +186,7 @@ _UPDATES_ANOTHER = """
 """
 
 
-@pytest.mark.parametrize("place", ["postgres"])
+@ON_POSTGRES
 @pytest.mark.parametrize("host", [_RULE, _UPDATES_ANOTHER], ids=["rule", "trigger"])
 def test_several_statements(home: SQLHome, host: str) -> None:
     """If rules or triggers forbid a single statement for all changes, several are used."""
@@ -202,34 +195,3 @@ def test_several_statements(home: SQLHome, host: str) -> None:
     assert statuses(record([SUPPRESSED])) == statuses(record([SUPPRESSED])) == [200]
     for name in ("subscribers", "dispatches"):
         assert home.rows()[name][0]["suppressed_at"] == NOON
-
-
-_ONE_TABLE = """
-    CREATE TABLE people (id bigint PRIMARY KEY, email text, list_id bigint,
-        suppressed_at timestamptz, unsubscribed_at timestamptz);
-    CREATE TABLE sends (id bigint PRIMARY KEY, provider_message_id text, subscriber_id bigint,
-        list_id bigint, delivered_at timestamptz, opened_at timestamptz);
-    CREATE VIEW members AS SELECT * FROM people;
-    INSERT INTO people VALUES (1, 'ada@example.com', 7);
-    INSERT INTO sends VALUES (1, 'm-ada', 1, 7)
-"""
-
-
-def test_two_roles(postgres: Databases, empty_postgres_url: str) -> None:
-    """One table may have two roles, by its name, its qualified name, or a view."""
-    url = empty_postgres_url
-    postgres.execute(_ONE_TABLE, url=url)
-    plain = {"suppression_reason": None, "suppression_changed_at": None}
-    own = {"subscriber_id": "id", "suppressed_at": "unsubscribed_at", **plain}
-    for members in ("people", "public.people", "members"):
-        postgres.execute("UPDATE people SET suppressed_at = NULL, unsubscribed_at = NULL", url=url)
-        schema = Schema(
-            subscribers=Role("people", plain),
-            subscriptions=Role(members, own),
-            dispatches=Role("sends", {"suppressed_at": None, **plain}),
-            log=None,
-        )
-        with closing(SQLStore(url, schema)) as store:
-            assert statuses(insistent(store)([SUPPRESSED])) == [200]
-        times = postgres.execute("SELECT suppressed_at, unsubscribed_at FROM people", url=url)
-        assert times == [(NOON, NOON)]

@@ -1,7 +1,7 @@
 """How many statements a group takes, and which indexes serve them."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -10,9 +10,9 @@ from contract import NOON, arrival, opens, statuses
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
 from django_home import DjangoHome
-from homes import OURS, SQLHome
-from locations import open_home
-from log_contract import entry, keep, parked, reader
+from homes import SQLHome, run
+from locations import PLACES, shared_home
+from log_contract import DAY, MINUTE, entry, keep, parked, reader
 from sqlalchemy import event
 
 from copying import replace
@@ -21,20 +21,21 @@ from hookrow.core.notification import Notification
 from hookrow.receiver.recorder import record
 from hookrow.stores.log import LogReader, Query
 
-
-@pytest.fixture(
-    scope="module", params=["lent-sqlite", "lent-postgres", "django-sqlite", "django-postgres"]
+shared = pytest.fixture(
+    shared_home,
+    scope="module",
+    params=PLACES[2:],
 )
-def home(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Iterator[SQLHome]:
+
+
+@pytest.fixture(scope="module")
+def home(shared: SQLHome) -> SQLHome:
     """Fill a home whose log is long; few of its entries are parked."""
-    with closing(open_home(request.param, OURS, new_database)) as home:
-        assert isinstance(home, SQLHome)
-        fill(home)
-        keep(home, *(entry(number) for number in range(100, 4000)))
-        keep(home, *(parked(number, minutes=1) for number in range(1, 50)))
-        with home._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.exec_driver_sql("ANALYZE")
-        yield home
+    fill(shared)
+    keep(shared, *(entry(number) for number in range(100, 4000)))
+    keep(shared, *(parked(number, minutes=1) for number in range(1, 50)))
+    run(shared._engine, "ANALYZE")
+    return shared
 
 
 @contextmanager
@@ -122,7 +123,7 @@ def test_group(home: SQLHome) -> None:
             assert "SCAN hookrow" not in found
 
 
-@pytest.mark.parametrize("home", ["django-sqlite", "django-postgres"], indirect=True)
+@pytest.mark.parametrize("shared", PLACES[4:], indirect=True, scope="module")
 @pytest.mark.parametrize(
     ("sent", "most"),
     [
@@ -138,19 +139,19 @@ def test_notification_in_django(home: SQLHome, sent: Notification, most: int) ->
 
     Inside a transaction of the project's, a savepoint and its limits come on top.
     """
-    ends = ("BEGIN", "COMMIT")
+    boundaries = ("BEGIN", "COMMIT")
     with statements(home) as executed:
         assert statuses(record(home.store, [arrival(sent)])) == [200]
-    assert len([text for text, _ in executed if not text.startswith(ends)]) <= most
+    assert len([text for text, _ in executed if not text.startswith(boundaries)]) <= most
 
 
 @pytest.mark.parametrize(
     ("read", "index"),
     [
-        (lambda log: log.due(NOON, limit=64), "retry_at"),
-        (lambda log: log.newest(Query(parked=True), before=9000, limit=64), "retry_at"),
-        (lambda log: log.oldest(Query(parked=True), limit=64), "retry_at"),
-        (lambda log: log.parked(["m-1", "m-2"]), "message_id"),
+        (lambda log: log.due(NOON, limit=64), "parked_retry_at"),
+        (lambda log: log.newest(Query(parked=True), before=9000, limit=64), "parked_retry_at"),
+        (lambda log: log.oldest(Query(parked=True), limit=64), "parked_retry_at"),
+        (lambda log: log.parked(["m-1", "m-2"]), "parked_message_id"),
     ],
     ids=["due", "newest", "oldest", "messages"],
 )
@@ -158,24 +159,18 @@ def test_parked(home: SQLHome, read: Callable[[LogReader], object], index: str) 
     """Parked entries are found by their index in a long log, not by the primary key."""
     with statements(home) as executed:
         read(reader(home))
-    assert f"hookrow_notifications_parked_{index}" in plan(home, executed)
+    assert f"hookrow_notifications_{index}" in plan(home, executed)
 
 
 @pytest.mark.parametrize(
-    ("read", "index"),
-    [
-        (lambda log: log.counts(NOON, timedelta(minutes=1)), ""),
-        (lambda log: log.counts(NOON, timedelta(days=1)), "hookrow_recoveries"),
-    ],
-    ids=["entries", "hours"],
+    ("bucket", "index"), [(MINUTE, ""), (DAY, "hookrow_recoveries")], ids=["entries", "hours"]
 )
-def test_counts(home: SQLHome, read: Callable[[LogReader], object], index: str) -> None:
+def test_counts(home: SQLHome, bucket: timedelta, index: str) -> None:
     """The entries that the hourly counts lack are found by their ids, and no table is scanned."""
     with statements(home) as executed:
-        read(reader(home))
-    found = plan(
-        home, [each for each in executed if "hookrow_notifications" in each[0]], scans=False
-    )
+        reader(home).counts(NOON, bucket)
+    of_log = [each for each in executed if "hookrow_notifications" in each[0]]
+    found = plan(home, of_log, scans=False)
     assert index in found
     assert "Seq Scan on hookrow" not in found
     assert "SCAN hookrow" not in found

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from uuid import UUID
 
 import pytest
-from census_contract import CensusContract
 from contract import (
+    CensusContract,
     HostContract,
     LargeContract,
     LateContract,
@@ -21,8 +22,12 @@ from homes import FORGETFUL, OURS, SPARSE, UNDATED, Home
 from locations import open_home
 from log_contract import KeepContract, LogContract, NoLogContract, ReplayContract
 
+from copying import replace
 from crm.schema import CRM
 from hookrow import Schema
+from hookrow.stores.change_dates import key_text
+from hookrow.stores.memory import MemoryStore
+from hookrow.stores.sql import SQLStore
 
 
 @pytest.fixture(scope="class")
@@ -88,3 +93,35 @@ class TestSparseTables(SuppressionContract, NoLogContract):
 @over(own=SPARSE, django=LEAN)
 class TestSparseCensus(CensusContract):
     """There are no lists and no reasons to count by."""
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ([17], "17"),
+        (["a key"], "a key"),
+        ([UUID(int=1)], f"{1:032}"),
+        ([UUID(int=1).bytes], f"{1:032}"),
+        ([1, 2], '["1","2"]'),
+        (['"', UUID(int=1)], f'["\\"","{1:032}"]'),
+    ],
+)
+def test_key_text(key: list[object], expected: str) -> None:
+    """The text of a key does not depend on the types of the database and the driver."""
+    assert key_text(key) == expected
+
+
+@pytest.mark.parametrize("store", [SQLStore, MemoryStore])
+def test_warning_without_dates(
+    sqlite_url: str, caplog: pytest.LogCaptureFixture, store: type[SQLStore | MemoryStore]
+) -> None:
+    """A store warns once that the last change to arrive wins, and names the roles."""
+    if store is SQLStore:
+        SQLStore(sqlite_url, UNDATED)
+        SQLStore(sqlite_url, replace(FORGETFUL, subscriptions=None))
+    else:
+        MemoryStore(undated=FORGETFUL.undated)
+        MemoryStore(undated=replace(FORGETFUL, subscriptions=None).undated, log=None)
+    [warning] = caplog.messages
+    assert "the suppression of the subscribers, dispatches last changed" in warning
+    assert "name a column for suppression_changed_at, or turn on the log." in warning

@@ -1,0 +1,68 @@
+"""A host's tables as data: their columns, whose types a test replaces, and their schema."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from homes import run
+from sqlalchemy import Engine
+
+from copying import replace
+from hookrow import Role, Schema
+from hookrow.core.schema import SUPPRESSION
+
+REST = {"suppression_changed_at": None}
+"""The columns that the subscribers lack."""
+
+HOST = Schema(
+    subscribers=Role("people", REST),
+    dispatches=Role("sends", {**dict.fromkeys(SUPPRESSION), "message_id": "campaign_id"}),
+    subscriptions=Role("members", dict.fromkeys(SUPPRESSION)),
+    messages=Role("campaigns"),
+    log=None,
+)
+
+_TABLES = {
+    "people": {
+        "id": "integer",
+        "email": "text",
+        "suppressed_at": "timestamp",
+        "suppression_reason": "text",
+        "deleted_at": "timestamp",
+        "state": "integer",
+        "active": "boolean",
+        "tenant": "varchar(8)",
+    },
+    "sends": {
+        "id": "integer",
+        "provider_message_id": "text",
+        "subscriber_id": "integer",
+        "campaign_id": "integer",
+        "list_id": "integer",
+        "delivered_at": "timestamp",
+        "opened_at": "timestamp",
+        "suppressed_at": "timestamp",
+        "made": "timestamp",
+        "state": "integer",
+    },
+    "members": {
+        "list_id": "integer",
+        "subscriber_id": "integer",
+        "suppressed_at": "timestamp",
+    },
+    "campaigns": {"id": "integer", "list_id": "integer"},
+}
+
+
+def make(engine: Engine, types: Mapping[str, str] = {}) -> Engine:
+    """Make the tables without keys and indexes, with other types for some columns."""
+    for table, columns in _TABLES.items():
+        named = ", ".join(
+            f"{name} {types.get(f'{table}.{name}', type_)}" for name, type_ in columns.items()
+        )
+        run(engine, f"CREATE TABLE {table} ({named})")
+    return engine
+
+
+def people(table: str = "people", **more: Any) -> Schema:  # noqa: ANN401 - a Role's own
+    """Return the schema with other subscribers."""
+    return replace(HOST, subscribers=Role(table, REST, **more))

@@ -1,0 +1,453 @@
+"""A host's tables: their names, types, views, schemas, conditions and indexes."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import date, timedelta, timezone
+from itertools import cycle
+from typing import get_args
+
+import pytest
+from contract import ADA, NOON, SECOND, arrival, fill, insistent, opens, statuses
+from homes import COLUMNS, OURS, SQLHome, connect, run
+from host_tables import HOST, make, people
+from locations import empty_engine, own_engine
+from sqlalchemy import Engine, MetaData, insert, make_url, select, text
+
+from copying import replace
+from hookrow import ConfigurationError, Reactivated, Role, Schema, SchemaMismatch, Suppressed
+from hookrow.core.notification import EventTime, Notification, SetTime, Suppressible
+from hookrow.core.schema import SUPPRESSION, Fold
+from hookrow.diagnostics.advice import missing_indexes, repeated_emails
+from hookrow.receiver.recorder import record
+from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql.urls import open_database
+from hookrow.stores.sql.verify import verify
+from hookrow.stores.tables import attach, folded
+from own_tables import metadata, subscribers
+from postgres import Databases
+
+engine = pytest.fixture(empty_engine)
+"""A database for a host's tables."""
+
+ours = pytest.fixture(own_engine)
+"""A database with hookrow's tables."""
+
+BARE = dict.fromkeys(SUPPRESSION)
+UNDATED = dict.fromkeys(SUPPRESSION[1:])
+WITHOUT_LISTS = replace(HOST, dispatches=Role("sends", BARE), subscriptions=None, messages=None)
+KEYED = {"people.id": "integer PRIMARY KEY", "sends.id": "integer PRIMARY KEY"}
+SUPPRESSED = arrival(Suppressed(ADA, "m-ada", NOON, "HardBounce"))
+
+
+def respond(engine: Engine, schema: Schema, *notifications: Notification) -> list[str]:
+    """Record the notifications; return the texts of the responses."""
+    outcomes = record(SQLStore(engine, schema), [arrival(each) for each in notifications])
+    return [getattr(outcome, "text", "") for outcome in outcomes]
+
+
+def column(engine: Engine, statement: str) -> list[object]:
+    with engine.connect() as connection:
+        return list(connection.scalars(text(statement)))
+
+
+def missing(engine: Engine, schema: Schema) -> list[str]:
+    """Return the statements for the indexes that the tables lack."""
+    database = open_database(engine)
+    warnings = missing_indexes(database, verify(database, schema))
+    found = [each.partition("Run: ")[2] for each in warnings]
+    if engine.dialect.name == "postgresql":  # the search changed nothing of the session
+        assert column(engine, "SHOW enable_seqscan") == ["on"]
+    return found
+
+
+NAMES = [
+    *("order", "Mixed Case", " ", "naïve ß 名前", "😀", "1st", "a-b", "tab\there", "line\nbreak"),
+    *('"', '""', "'", "''", "`", "[x]", "\\", "\\'", "/* */", "--", ";", "a;b"),
+    *("%", "%s", "%%", "%(x", ":x", "::x", "$1", "?", "{}", "{0}", "@x", "#"),
+    *("s", "d", "b", "m", "o", "given", "key_0", "new_at", "kept", "excluded", "value", "name"),
+    *("hookrow_part_0", "SELECT", "x ORDER BY y", " WHERE true", "), ("),
+]
+
+
+@pytest.mark.parametrize("lent", [False, True], ids=["own", "supplied"])
+@pytest.mark.parametrize("first", range(0, len(NAMES), 7))
+def test_every_name(empty_database_url: str, first: int, *, lent: bool) -> None:
+    """Tables and columns may have any name that the database accepts."""
+    names = cycle(NAMES[first:] + NAMES[:first])
+    roles = {
+        role: Role(f"{next(names)} table", {each: next(names) for each in columns})
+        for role, columns in COLUMNS.items()
+    }
+    schema = Schema(**roles, log=next(names))  # type: ignore[arg-type] # has other arguments, too
+    with closing(SQLHome(empty_database_url, schema, lent=lent)) as home:
+        fill(home)
+        assert statuses(record(home.store, [arrival(opens(ADA, "m-ada")), SUPPRESSED])) == [200] * 2
+        rows = home.rows()
+        assert rows["dispatches"][0]["opened_at"] == NOON
+        changed = [rows[kind.value][0]["suppression_reason"] for kind in Suppressible]
+        assert changed == ["HardBounce"] * 3
+        assert [entry["attempts"] for entry in home.logged()] == [2]  # of one body
+        statements = missing(home._engine, schema)
+        assert statements
+        for statement in statements:
+            with home.store.database.transaction() as connection:
+                connection.execute(statement.replace("CONCURRENTLY ", "").replace("%", "%%"))
+
+
+class TestColumnTypes:
+    """A notification reaches the right rows, whatever the types of a host's columns."""
+
+    SCHEMA = replace(
+        WITHOUT_LISTS,
+        subscribers=Role("people", UNDATED),
+        dispatches=Role("sends", UNDATED),
+        subscriptions=Role("members", UNDATED),
+    )
+
+    def check(
+        self, engine: Engine, keys: Sequence[object], key: str, other: str, kind: str
+    ) -> None:
+        """Suppress the rows with the first key, beside the second: one by one, and in a group."""
+        types = {
+            **dict.fromkeys(("people.id", "sends.id", "members.list_id"), key),
+            **dict.fromkeys(
+                ("sends.subscriber_id", "sends.list_id", "members.subscriber_id"), other
+            ),
+            **dict.fromkeys(("people.email", "sends.provider_message_id"), kind),
+        }
+        make(engine, types)
+        with engine.begin() as connection:
+            for number, key_ in enumerate(keys):
+                row = {"key": key_, "person": key_, "list": key_, "m": str(number)}
+                row["email"] = f"{number}@example.com"
+                sends = "sends (id, provider_message_id, subscriber_id, list_id)"
+                for insertion in (
+                    "people (id, email) VALUES (:key, :email)",
+                    f"{sends} VALUES (:key, :m, :person, :list)",
+                    "members (list_id, subscriber_id) VALUES (:list, :person)",
+                ):
+                    connection.execute(text(f"INSERT INTO {insertion}"), row)
+        store = SQLStore(engine, self.SCHEMA)
+        sent = [
+            arrival(Suppressed("0@example.com", "0", NOON, "HardBounce")),
+            arrival(opens("0@EXAMPLE.com", "0")),
+            arrival(opens("0@example.com", "1")),
+            arrival(opens("0@example.com", "0.0")),
+        ]
+        lift = "UPDATE {} SET suppressed_at = NULL WHERE suppressed_at IS NOT NULL"
+        for groups in ([[each] for each in sent], [sent]):
+            outcomes = [each for group in groups for each in record(store, group)]
+            assert statuses(outcomes) == [200, 200, 400, 404]
+            with engine.begin() as connection:
+                for table in ("people", "sends", "members"):
+                    assert connection.execute(text(lift.format(table))).rowcount == 1
+
+    @pytest.mark.parametrize("empty_database_url", ["sqlite"], indirect=True)
+    @pytest.mark.parametrize("kind", ["", "uuid", "blob", "date", "char(4)"])
+    @pytest.mark.parametrize(
+        "keys", [(1, 2), ("a1", "a2"), (b"1", b"2")], ids=["int", "text", "bytes"]
+    )
+    def test_sqlite(self, engine: Engine, kind: str, keys: Sequence[object]) -> None:
+        """SQLite stores any value in any column, and numbers in columns of unknown types."""
+        self.check(engine, keys, kind, kind, kind)
+
+    @pytest.mark.parametrize("empty_database_url", ["postgres"], indirect=True)
+    @pytest.mark.parametrize(
+        ("key", "reference", "keys"),
+        [
+            ("char(4)", "text", ("a1", "a2")),
+            ("text", "char(9)", ("a1", "a2")),
+            ("bytea", "bytea", (b"1", b"2")),
+            ("numeric", "integer", (1, 2)),
+            ("inet", "inet", ("10.0.0.1", "10.0.0.2")),
+            ("date", "date", (date(2026, 3, 4), date(2026, 3, 5))),
+        ],
+    )
+    def test_postgres(
+        self, engine: Engine, key: str, reference: str, keys: Sequence[object]
+    ) -> None:
+        """Blanks that pad a CHAR are ignored; all other values are compared exactly."""
+        self.check(engine, keys, key, reference, "char(20)")
+
+
+def test_sent_at(engine: Engine) -> None:
+    """The time of sending has to be in a column for times; it is in UTC if it has no zone."""
+    run(
+        make(engine),
+        "INSERT INTO sends (id, provider_message_id, state, made) VALUES "
+        "(1, 'm-1', 1, '2026-03-04 12:00:00.123456'), (2, 'm-2', 1, NULL), "
+        "(3, 'm-3', 0, '2026-03-04 12:00:00.123456')",
+    )
+
+    def schema(name: str) -> Schema:
+        sends = Role("sends", {"sent_at": name, **BARE}, where={"state": 1})
+        return replace(WITHOUT_LISTS, dispatches=sends)
+
+    for name, error in (("mode", "Did you mean 'made'"), ("state", "which holds no date-ti")):
+        with pytest.raises(SchemaMismatch, match=error):
+            SQLStore(engine, schema(name), verify=True)
+    assert SQLStore(engine, schema("made")).census.sent(["m-1", "m-2", "m-3"]) == {"m-1": NOON}
+
+
+def add_ada(engine: Engine) -> None:
+    with engine.begin() as connection:
+        connection.execute(insert(subscribers), {"email": ADA})
+
+
+def suppressed_at(engine: Engine) -> object:
+    """Read the state of the only subscriber."""
+    with engine.connect() as connection:
+        return connection.scalar(select(subscribers.c.suppressed_at))
+
+
+def test_view(ours: Engine) -> None:
+    """A view that can be updated is locked and changed like a table."""
+    run(ours, "CREATE VIEW readers AS SELECT * FROM hookrow_subscribers")
+    if ours.dialect.name == "sqlite":
+        do = "UPDATE hookrow_subscribers SET suppressed_at = new.suppressed_at"
+        run(ours, f"CREATE TRIGGER t INSTEAD OF UPDATE ON readers BEGIN {do}; END")
+    add_ada(ours)
+    store = SQLStore(ours, Schema(subscribers=Role("readers")))
+    unknown = arrival(Suppressed("bea@example.com", None, NOON, "HardBounce"))
+    assert statuses(record(store, [SUPPRESSED, unknown])) == [200, 404]
+    assert suppressed_at(ours) == NOON
+
+
+def test_schema_of_postgresql(empty_postgres_url: str) -> None:
+    """`mail.hookrow_subscribers` is a table in PostgreSQL's schema `mail`."""
+    engine = connect(empty_postgres_url)
+    run(engine, "CREATE SCHEMA mail")
+    roles = {name: Role(f"mail.{role.table}") for name, role in OURS.roles.items()}
+    schema = replace(OURS, **roles, log=f"mail.{OURS.log}")
+    mail = engine.execution_options(schema_translate_map={None: "mail"})
+    metadata.create_all(mail)
+    add_ada(mail)
+    assert statuses(record(SQLStore(engine, schema), [SUPPRESSED])) == [200]
+    assert suppressed_at(mail) == NOON
+    assert column(engine, "SELECT received_at FROM mail.hookrow_notifications") == [NOON]
+    with pytest.raises(SchemaMismatch, match=r"no table 'mail\.peple' for the subscribers"):
+        SQLStore(engine, Schema(subscribers=Role("mail.peple")), verify=True)
+    engine.dispose()
+
+
+def test_column_without_zone(postgres: Databases, postgres_url: str) -> None:
+    """A `timestamp without time zone` receives UTC, regardless of the server's time zone."""
+    url = postgres_url
+    zone = f"ALTER DATABASE {make_url(url).database} SET timezone = 'America/New_York'"
+    postgres.execute(zone)
+    with closing(SQLHome(url, OURS)) as home:
+        fill(home)
+    postgres.execute("ALTER TABLE hookrow_dispatches ALTER opened_at TYPE timestamp", url=url)
+    opened = "SELECT opened_at::text FROM hookrow_dispatches WHERE id = 1"
+    with closing(SQLStore(url)) as store:
+        record(store, [arrival(opens(ADA, "m-ada"))])
+        assert postgres.execute(opened, url=url) == [("2026-03-04 12:00:00.123456",)]
+        at = NOON.astimezone(timezone(timedelta(hours=2)))
+        for seconds in (1, 0):
+            later = SetTime(1, EventTime.OPENED, at + seconds * SECOND, guarded=True)
+            with store.transaction() as transaction:
+                transaction.write([later])
+                assert transaction.read([later.row])[later.row]["opened_at"] == NOON + SECOND
+            assert postgres.execute(opened, url=url) == [("2026-03-04 12:00:01.123456",)]
+
+
+@pytest.mark.parametrize("empty_database_url", ["postgres"], indirect=True)
+@pytest.mark.parametrize("members", ["people", "public.people", "members"])
+def test_two_roles(engine: Engine, members: str) -> None:
+    """One table may have two roles, by its name, its qualified name, or a view."""
+    run(
+        engine,
+        "CREATE TABLE people (id bigint PRIMARY KEY, email text, list_id bigint, "
+        "suppressed_at timestamptz, unsubscribed_at timestamptz)",
+        "CREATE TABLE sends (id bigint PRIMARY KEY, provider_message_id text, "
+        "subscriber_id bigint, list_id bigint, delivered_at timestamptz, opened_at timestamptz)",
+        "CREATE VIEW members AS SELECT * FROM people",
+        f"INSERT INTO people VALUES (1, '{ADA}', 7)",
+        "INSERT INTO sends VALUES (1, 'm-ada', 1, 7)",
+    )
+    own = {"subscriber_id": "id", "suppressed_at": "unsubscribed_at", **UNDATED}
+    schema = Schema(
+        subscribers=Role("people", UNDATED),
+        subscriptions=Role(members, own),
+        dispatches=Role("sends", BARE),
+        log=None,
+    )
+    assert statuses(insistent(SQLStore(engine, schema))([SUPPRESSED])) == [200]
+    for name in ("suppressed_at", "unsubscribed_at"):
+        assert column(engine, f"SELECT {name} FROM people") == [NOON]
+
+
+def email_type(engine: Engine, fold: Fold) -> str:
+    """Return the type of a column for the fold. Without citext's extension, skip the test."""
+    if fold != "citext":
+        return "text"
+    if engine.dialect.name == "sqlite":
+        return "text COLLATE NOCASE"
+    if not column(engine, "SELECT 1 FROM pg_available_extensions WHERE name = 'citext'"):
+        pytest.skip("this PostgreSQL has no citext: install its contrib modules")
+    run(engine, "CREATE EXTENSION citext")
+    return "citext"
+
+
+@pytest.mark.parametrize("fold", get_args(Fold))
+def test_fold(engine: Engine, fold: Fold) -> None:
+    """ASCII case is ignored, but `exact` finds an email only as received or in lower case."""
+    run(
+        make(engine, {"people.email": email_type(engine, fold)}),
+        "INSERT INTO people (id, email) VALUES "
+        "(0, 'ada@example.com'), (1, 'Bea@Example.com'), (2, 'ZOË@example.net')",
+    )
+    is_folded = fold != "exact"
+    expected = {
+        "ada@example.com": True,
+        "Bea@Example.com": True,
+        "ADA@EXAMPLE.COM": True,
+        "bea@example.com": is_folded,
+        "ZOË@EXAMPLE.NET": is_folded,
+        "zoë@example.net": False,
+        "eve@example.com": False,
+    }
+    found = respond(engine, people(fold=fold), *(opens(recipient, "m") for recipient in expected))
+    assert found == [
+        f"Engine::{'Dispatch' if found else 'Subscriber'} not found" for found in expected.values()
+    ]
+
+
+class TestConditions:
+    """Rows that the schema's conditions exclude."""
+
+    SCHEMA = replace(
+        WITHOUT_LISTS,
+        subscribers=Role("people", UNDATED, where={"deleted_at": False, "tenant": "reader's"}),
+        dispatches=Role("sends", BARE, where={"state": 1}),
+    )
+
+    @pytest.fixture
+    def rows(self, engine: Engine) -> Engine:
+        """Insert Ada twice, once deleted, Bea, who is deleted, and Cai, who is no reader."""
+        run(
+            make(engine, KEYED),
+            "INSERT INTO people (id, email, tenant, deleted_at) VALUES "
+            "(1, 'ada@example.com', 'reader''s', '2026-03-04'), "
+            "(2, 'ada@example.com', 'reader''s', NULL), "
+            "(3, 'bea@example.com', 'reader''s', '2026-03-04'), "
+            "(4, 'cai@example.com', 'writer''s', NULL)",
+            "INSERT INTO sends (id, provider_message_id, subscriber_id, state) VALUES "
+            "(1, 'm-ada', 2, 1), (2, 'm-bea', 3, 1), (3, 'm-draft', 2, 0)",
+        )
+        return engine
+
+    def test_excluded_rows(self, rows: Engine) -> None:
+        """Null and `False` exclude other values; an excluded owner of a dispatch is still named."""
+        for name, message_id, expected in (
+            ("ada", "m-ada", ""),
+            ("ada", "m-draft", "Engine::Dispatch not found"),
+            ("bea", "m-bea", "Engine::Subscriber not found"),
+            ("cai", "m-ada", "Engine::Subscriber not found"),
+            ("ada", "m-bea", "Dispatch subscriber bea@example.com does not match payload recip"),
+        ):
+            [found] = respond(rows, self.SCHEMA, opens(f"{name}@example.com", message_id))
+            assert found.removesuffix("ient ada@example.com") == expected
+        run(rows, "UPDATE people SET suppressed_at = '2026-03-04'")
+        assert respond(rows, self.SCHEMA, Reactivated(ADA, None, NOON)) == [""]
+        assert column(rows, "SELECT id FROM people WHERE suppressed_at IS NULL") == [2]
+
+    def test_indexes(self, rows: Engine) -> None:
+        """An index may have the same conditions."""
+        on = "lower(email)" if rows.dialect.name == "sqlite" else '(lower(email COLLATE "C"))'
+        where = "deleted_at IS NULL AND tenant = 'reader''s'"
+        run(
+            rows,
+            f"CREATE INDEX emails ON people ({on}) WHERE {where}",
+            "CREATE INDEX messages ON sends (provider_message_id) WHERE state = 1",
+        )
+        assert missing(rows, self.SCHEMA) == []
+
+    def test_duplicates(self, rows: Engine) -> None:
+        """Emails that differ only by case are counted once each, among the selected rows."""
+        database = open_database(rows)
+        queries = verify(database, self.SCHEMA)
+        assert not list(repeated_emails(database, queries))
+        emails = ("ADA@example.com", "b@x", "B@X", "b@X", "BEA@example.com")
+        given = ", ".join(f"({n}, '{each}', 'reader''s')" for n, each in enumerate(emails, 5))
+        run(rows, f"INSERT INTO people (id, email, tenant) VALUES {given}, (10, NULL, 'reader''s')")
+        [warning] = repeated_emails(database, queries)
+        assert warning.startswith(
+            "2 emails are in several rows that may differ by case, such as a***@"
+        )
+
+
+class TestIndexes:
+    """The indexes that the tables lack, according to the database's planner."""
+
+    SCHEMA = replace(WITHOUT_LISTS, subscriptions=Role("members", BARE))
+
+    def test_hookrows_own_tables_lack_none(self, ours: Engine) -> None:
+        """Every lookup has an index, even if the tables are empty."""
+        assert missing(ours, OURS) == []
+
+    def test_each_missing_index(self, engine: Engine) -> None:
+        """Emails, message ids and pairs need one each; the advised statements create them."""
+        email, message_id, pair = missing(make(engine, KEYED), self.SCHEMA)
+        assert "ON people (lower(email" in email.replace('"', "")
+        assert "ON sends (provider_message_id)" in message_id.replace('"', "")
+        assert "ON members (list_id, subscriber_id)" in pair.replace('"', "")
+        assert missing(engine, WITHOUT_LISTS) == [email, message_id]
+        run(engine, "CREATE INDEX plain ON people (email)")  # which does not fold
+        for statement in (email, message_id, pair):
+            run(engine, statement)
+            assert statement not in missing(engine, self.SCHEMA)
+        assert missing(engine, self.SCHEMA) == []
+
+    @pytest.mark.parametrize("columns", ["subscriber_id, list_id", "subscriber_id"])
+    def test_another_index_for_pairs(self, engine: Engine, columns: str) -> None:
+        run(make(engine, KEYED), f"CREATE INDEX pair ON members ({columns})")
+        assert len(missing(engine, self.SCHEMA)) == 2
+
+
+LOGS = {"hookrow_notifications", "hookrow_hours", "hookrow_meta", "hookrow_suppression_changes"}
+MAIL = {"mail.log", *(f"mail.{each}" for each in LOGS - {"hookrow_notifications"})}
+
+
+class TestAttach:
+    """hookrow's own tables in a host's metadata."""
+
+    @pytest.mark.parametrize(
+        ("schema", "names"),
+        [
+            (Schema(), {*metadata.tables}),
+            (Schema(log=None), {*metadata.tables} - LOGS),
+            (Schema(subscribers=Role("people"), log="mail.log"), MAIL),
+            (Schema(subscribers=Role("people"), log=None), set()),
+        ],
+    )
+    def test_tables(self, schema: Schema, names: set[str]) -> None:
+        """`attach` adds the tables that the schema needs, once."""
+        host = MetaData()
+        made = attach(host, schema)
+        assert {table.fullname for table in made} == names == {*host.tables}
+        assert attach(host, schema) == made
+
+    def test_metadata_with_a_schema(self) -> None:
+        """A default schema of the metadata does not move hookrow's tables."""
+        host = MetaData(schema="crm")
+        with pytest.raises(ConfigurationError, match=r"schema='crm'\) would move hookrow's tables"):
+            attach(host, Schema())
+        mine = Schema(subscribers=Role("crm.people"), log="crm.log")
+        assert {table.schema for table in attach(host, mine)} == {"crm"}
+
+    def test_folded(self, ours: Engine) -> None:
+        """An email is found by the index, ignoring the case of ASCII letters."""
+        query = select(subscribers.c.email).where(
+            folded(subscribers.c.email) == folded("ZOë@b.org")
+        )
+        explain = {"postgresql": "EXPLAIN", "sqlite": "EXPLAIN QUERY PLAN"}[ours.dialect.name]
+        with ours.begin() as connection:
+            emails = ("zoë@B.org", "ZOË@B.org")
+            connection.execute(insert(subscribers), [{"email": email} for email in emails])
+            assert connection.scalars(query).all() == ["zoë@B.org"]
+            if ours.dialect.name == "postgresql":
+                connection.exec_driver_sql("SET enable_seqscan = off")
+            sql = query.compile(ours, compile_kwargs={"literal_binds": True})
+            plan = connection.exec_driver_sql(f"{explain} {sql}")
+            assert "hookrow_subscribers_email" in str(plan.all())
