@@ -195,6 +195,25 @@ def test_another_database(make: Callable[[], Any], error: str) -> None:
 
 
 class TestSQLite:
+    def test_a_file_that_is_no_database(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The connection is closed."""
+        opened: list[sqlite3.Connection] = []
+        connect = sqlite3.connect
+
+        def recorded(*args: Any, **options: Any) -> sqlite3.Connection:  # noqa: ANN401 - connect's
+            opened.append(connect(*args, **options))
+            return opened[-1]
+
+        monkeypatch.setattr(sqlite3, "connect", recorded)
+        (tmp_path / "notes.txt").write_text("This is not a database." * 100)
+        with closing(open_database(f"sqlite:///{tmp_path}/notes.txt")) as database:
+            with pytest.raises(Unavailable):
+                fetch(database, NAMES)
+            with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+                opened[0].execute("SELECT 1")
+
     @OWN_LITE
     def test_settings(self, lite: Database) -> None:
         """SQLite uses a WAL, syncs commits, checks foreign keys and waits for a locked file."""

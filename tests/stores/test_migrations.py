@@ -153,6 +153,12 @@ class TestUpgrade:
             postgres.execute(str(refused.value).partition(": ")[2], url=empty_postgres_url)
             assert upgrade(url, OURS) == REVISIONS
 
+    def test_a_missing_file_has_no_revisions(self, tmp_path: Path) -> None:
+        """Reading the revisions does not create it."""
+        file = tmp_path / "hookrow.db"
+        assert current(f"sqlite:///{file}") == ()
+        assert not file.exists()
+
     def test_revisions_in_another_schema(
         self, postgres: Databases, empty_postgres_url: str
     ) -> None:
