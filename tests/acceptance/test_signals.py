@@ -52,6 +52,22 @@ if __name__ == "__main__":
     main()
 """
 
+FAILING = """
+import hookrow.server.app
+from hookrow.__main__ import main
+
+class Failing(hookrow.server.app.Server):
+    async def __call__(self, scope, receive, send):
+        assert scope["type"] == "lifespan"
+        await receive()
+        await send({"type": "lifespan.startup.failed", "message": ""})
+
+hookrow.server.app.Server = Failing
+
+if __name__ == "__main__":
+    main()
+"""
+
 
 @pytest.fixture
 def command(tmp_path: Path, sqlite_url: str) -> Command:
@@ -146,6 +162,13 @@ def test_a_hung_worker_after_the_timeout(command: Command) -> None:
         hung = _stop_with_a_hung_worker(server)
         assert server.ended() == 0
     assert f"Worker {hung} had not stopped; killed." in server.log
+
+
+def test_workers_that_fail_to_start(command: Command) -> None:
+    """The server stops, because their replacements would fail, too."""
+    with _running(command, FAILING).starting("--workers", "2") as server:
+        assert server.ended() == 3
+    assert "A worker failed to start; the server stops." in server.log
 
 
 def test_a_hung_worker_and_a_second_signal(command: Command) -> None:

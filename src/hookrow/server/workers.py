@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import uvicorn
+from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from hookrow.errors import ConfigurationError
@@ -38,7 +39,8 @@ _STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 def run_workers(config: uvicorn.Config, listener: socket.socket, *, share_counts: bool) -> None:
     """Run workers until SIGTERM or SIGINT; with `share_counts`, their metrics are added up.
 
-    `config` builds the application with `build_server`.
+    `config` builds the application with `build_server`. Exits with an error status if a worker's
+    application failed to start.
     """
     # Workers would inherit these, secrets included, and do not need them.
     for name in list(os.environ):
@@ -53,6 +55,8 @@ def run_workers(config: uvicorn.Config, listener: socket.socket, *, share_counts
             workers.ended = endpoint.forget_process
             stack.enter_context(endpoint.shared_counts())
         workers.run()
+    if any(each.exitcode == STARTUP_FAILURE for each in workers.processes):
+        sys.exit(STARTUP_FAILURE)
 
 
 def build_server(settings: Settings) -> Server:
@@ -64,7 +68,7 @@ def build_server(settings: Settings) -> Server:
         return Server(settings)
     except ConfigurationError as error:
         log.error(f"This worker cannot start. {error}")
-        sys.exit(1)
+        sys.exit(1)  # not uvicorn's STARTUP_FAILURE, which would end all other workers too
 
 
 class _Workers(Multiprocess):
@@ -132,6 +136,10 @@ class _Workers(Multiprocess):
     def _replace(self, place: int, process: Process) -> None:
         process.kill()  # it may hang
         process.join()
+        if process.exitcode == STARTUP_FAILURE:  # any other worker would fail too
+            log.error("A worker failed to start; the server stops.")
+            self.should_exit.set()
+            return
         log.warning(f"Worker {process.pid} ended with status {process.exitcode}; replaced.")
         self.processes[place] = Process(self.config, self.sockets)
         self.processes[place].start()
