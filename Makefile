@@ -1,10 +1,11 @@
-# hookrow's development tasks: `make help` lists them. Each creates the environments that it needs.
+# hookrow's development tasks: `make help` lists them. Each task creates the environments it needs.
 
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 OLDEST := .venv-oldest/ready
 NEWEST := .venv-newest/ready
+DOCS := .venv-docs/ready
 PEERS := .venv/bench
 MUTANTS := .venv/mutants
 PYTEST := $(BIN)/pytest
@@ -13,24 +14,24 @@ ALL := .[dev,bench]
 # Each worker runs whole files, in the order of collection.
 WORKERS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-# SQLite syncs every commit, so temporary files are in memory if 4 GB of it are free.
+# SQLite syncs every commit, so temporary files are kept in memory if 4 GB are free.
 MEMORY := $(shell findmnt --noheadings --bytes --output AVAIL,OPTIONS /dev/shm 2>/dev/null \
 	| awk '$$1 > 4e9 && !/noexec|nodev/ { print "/dev/shm"; exit }')
 ifneq ($(MEMORY),)
 test test-all acceptance test-oldest test-newest: export TMPDIR := $(MEMORY)
 endif
 
-# The files or folders for test-oldest and test-newest.
+# The test files or directories for test-oldest and test-newest.
 TESTS ?= tests/unit tests/stores tests/hosts tests/django tests/cli
 
-# The newest Python on PATH or in pyenv that runs. The newest Django requires 3.12 or later.
+# The newest working Python on PATH or in pyenv. The newest Django requires 3.12 or later.
 NEWER ?= $(firstword $(shell for minor in 14 13 12; do \
 	for python in python3.$$minor "$$(pyenv root 2>/dev/null)"/versions/3.$$minor.*/bin/python; do \
 		"$$python" -c 'import sys; print(sys.executable)' 2>/dev/null; \
 	done; done) $(PYTHON))
 
-# $(call install,python,folder,arguments of pip): create an environment.
-# Debian's python3 lacks ensurepip without the package python3-venv: then use the system's pip.
+# $(call install,python,directory,arguments of pip): create an environment.
+# Without the package python3-venv, Debian's python3 lacks ensurepip: use the system's pip instead.
 define install
 	@if $(1) -c 'import ensurepip' 2>/dev/null; then \
 		$(1) -m venv --clear $(2) && pip="$(2)/bin/python -m pip"; \
@@ -40,12 +41,12 @@ define install
 endef
 
 .PHONY: help setup demo test test-all acceptance environments erase report test-oldest test-newest check format \
-	mutants bench clean
+	mutants bench docs clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-12s %s\n", $$1, $$2}'
 
-setup: $(READY) ## Create .venv with everything that development needs
+setup: $(READY) ## Create .venv with everything needed for development
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hookrow needs Python 3.11 or later: make PYTHON=...")'
@@ -63,11 +64,11 @@ test: $(READY) ## Run all tests except the acceptance tests, in about 3 minutes
 test-all: PYTEST := $(BIN)/coverage run -m pytest
 test-all: erase test acceptance report test-oldest test-newest ## Run everything, and measure coverage
 
-acceptance: $(READY) ## Run the tests on real servers, a browser and containers: kills, outages, floods
+acceptance: $(READY) ## Run the tests with real servers, a browser and containers: kills, outages, floods
 	@$(PYTEST) $(WORKERS) tests/acceptance
 
-# Creates all environments, at the same time with `make --jobs`.
-environments: $(READY) $(OLDEST) $(NEWEST)
+# Creates all environments, in parallel with `make --jobs`.
+environments: $(READY) $(OLDEST) $(NEWEST) $(DOCS)
 
 erase: $(READY)
 	@$(BIN)/coverage erase
@@ -81,13 +82,13 @@ report: $(READY)
 test-oldest: $(OLDEST) ## Run tests on the lowest version of each dependency that pyproject.toml allows
 	.venv-oldest/bin/pytest $(WORKERS) $(TESTS)
 
-# Only wheels, so that a version without a wheel fails here.
+# Only wheels are installed, so that a version without a wheel fails here.
 $(OLDEST): pyproject.toml
 	$(PYTHON) tests/requirements.py >.venv-oldest.txt
 	$(call install,$(PYTHON),.venv-oldest,--only-binary :all: --constraint .venv-oldest.txt --editable '$(ALL)')
 	@mv .venv-oldest.txt $@
 
-test-newest: $(NEWEST) ## Run tests on the newest version of each dependency and the newest Python that is found
+test-newest: $(NEWEST) ## Run tests on the newest version of each dependency and the newest Python found
 	.venv-newest/bin/pytest $(WORKERS) $(TESTS)
 
 $(NEWEST): pyproject.toml
@@ -101,7 +102,7 @@ check: $(READY) ## Check format, style and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-format: $(READY) ## Format the code, and fix style errors that can be fixed automatically
+format: $(READY) ## Format the code, and fix style errors automatically where possible
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
@@ -111,12 +112,20 @@ bench: $(PEERS) ## Compare hookrow with common alternatives, in three minutes
 mutants: $(MUTANTS) ## Measure how many faults in the core the tests detect, in at most 40 minutes
 	$(BIN)/python tests/mutants.py
 
-# Each file is named after its extra.
+# Each of these files is named after its extra.
 $(PEERS) $(MUTANTS): $(READY)
 	@echo "Installing the packages of the extra $(@F) ..."
 	@if test -x $(BIN)/pip; then pip="$(BIN)/python -m pip"; else pip="$(PYTHON) -m pip --python $(BIN)/python"; fi \
 	&& $$pip install --quiet --disable-pip-version-check --editable '.[$(@F)]'
 	@touch $@
 
+docs: $(DOCS) ## Build the documentation site in site/
+	@.venv-docs/bin/zensical build --clean --strict
+	@echo "Open site/index.html, or serve it, search included: $(PYTHON) -m http.server -d site"
+
+$(DOCS): pyproject.toml
+	$(call install,$(PYTHON),.venv-docs,--editable '.[docs]')
+	@touch $@
+
 clean: ## Remove all environments, caches and build results
-	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage* dist
+	rm -rf .venv .venv-* .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage* dist site

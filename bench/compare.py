@@ -31,15 +31,15 @@ from results import HEADINGS, Result, medians, ratios, sizes, summarize
 from subjects import SUBJECTS, Subject
 
 Step: TypeAlias = tuple[str, Callable[[], Iterable[Result]]]
-"""A name, and a function that measures it with each number of connections."""
+"""A name, and a function that measures the subject with each number of connections."""
 
 
 def main() -> None:
     """Measure every subject, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", metavar="TEXT", help="measure names with this text")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only names with this text")
     parser.add_argument("--seconds", type=int, default=3, help="duration of a load")
-    parser.add_argument("--turns", type=int, default=1, help="how often to measure each")
+    parser.add_argument("--turns", type=int, default=1, help="how often to measure each subject")
     parser.add_argument("--rows", type=int, default=200_000, help="number of dispatches")
     parser.add_argument("--connections", type=int, nargs="+", default=[1, 64, 256])
     options = parser.parse_args()
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def is_installed(subject: Subject) -> bool:
-    """Return whether a subject can run; otherwise print how to install what is missing."""
+    """Return whether a subject can run; if not, print how to install what is missing."""
     if subject.missing:
         print(f"Skipped {subject.name}: {', '.join(subject.missing)} not installed (`make bench`).")
     return not subject.missing
@@ -93,7 +93,7 @@ def run(steps: Sequence[Step], turns: int) -> tuple[list[Result], list[str]]:
 def measure(
     subject: Subject, database: Database | None, options: argparse.Namespace
 ) -> Iterator[Result]:
-    """Put a subject under load. Raises `Unproven` if it did not do the work."""
+    """Put a subject under load; yield the results. Raises `Unproven` if it did not do the work."""
     postgres = database.pid if database else None
     if database:
         if subject.log:

@@ -11,13 +11,13 @@ from time import gmtime, strftime, time_ns
 SECRET = "a-secret-for-the-benchmark"
 LISTS = 10
 ROWS = 20_000
-"""Dispatches, if a benchmark has no option for their number."""
+"""The number of dispatches, if a benchmark has no option for it."""
 
 WEIGHTS = {"Delivery": 45, "Open": 50, "SubscriptionChange": 5}
 """The share of each type, in percent."""
 
-MENTIONED = 2_000_000
-"""The largest number of dispatches with notifications. wrk keeps their numbers in memory."""
+MAX_TARGETS = 2_000_000
+"""The maximum number of dispatches with notifications. wrk keeps their numbers in memory."""
 
 BASE = 10**7
 """Added to the number of every row, so that all notifications of a type have the same length."""
@@ -41,7 +41,7 @@ FIELDS: dict[str, dict[str, object]] = {
         "Origin": "Recipient",
     },
 }
-"""The fields of each type besides the common ones."""
+"""The fields of each type, in addition to the common ones."""
 
 _INSERTS = (
     "hookrow_lists (id, name) SELECT n, 'list ' || n FROM numbers WHERE n < {lists}",
@@ -60,7 +60,7 @@ _NUMBERS = """WITH RECURSIVE numbers (n) AS (
 
 
 def subscribers(rows: int) -> int:
-    """Return the number of subscribers to as many dispatches.
+    """Return the number of subscribers for a number of dispatches.
 
     It is a multiple of LISTS, so that all dispatches of a subscriber belong to the same list.
     """
@@ -100,13 +100,13 @@ def template(record_type: str) -> str:
 @cache
 def targets(rows: int) -> list[tuple[int, str]]:
     """Return the numbers of dispatches in random order, each with a type of notification."""
-    random, length = Random(1), min(rows, MENTIONED)
+    random, length = Random(1), min(rows, MAX_TARGETS)
     types = random.choices(list(WEIGHTS), list(WEIGHTS.values()), k=length)
     return list(zip(random.sample(range(rows), length), types, strict=True))
 
 
 def payloads(length: int = ROWS) -> list[bytes]:
-    """Return notifications that the log does not contain, each about another of ROWS dispatches."""
+    """Return notifications that the log does not contain, each about a different dispatch."""
     microseconds = count(time_ns() // 1000)
     return [payload(ROWS, *target, next(microseconds)) for target in targets(ROWS)[:length]]
 

@@ -1,6 +1,6 @@
 """The databases and processes of a benchmark, the CPU time of processes, and the machine.
 
-PostgreSQL and SQLite run with their defaults: every commit is on the disk before its response.
+PostgreSQL and SQLite run with their defaults: every commit is on disk before its response.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """A database; `pid` and `binaries` are those of the PostgreSQL server, None for SQLite."""
+    """A database; `pid` and `binaries` belong to the PostgreSQL server, and are None for SQLite."""
 
     name: str
     url: str
@@ -58,7 +58,7 @@ class Database:
             return list(cursor.fetchall()) if cursor.description else []
 
     def settle(self) -> None:
-        """Do now what would otherwise disturb the next measurement."""
+        """Do the maintenance now that would otherwise disturb the next measurement."""
         if self.name == POSTGRESQL:
             self.execute("VACUUM ANALYZE", "CHECKPOINT")
         else:
@@ -92,7 +92,7 @@ def django_settings(url: str) -> dict[str, Any]:
 def databases(
     rows: int, names: Collection[str] = (POSTGRESQL, SQLITE)
 ) -> Iterator[dict[str, Database]]:
-    """Create databases with hookrow's tables and as many dispatches; delete them at the end."""
+    """Create databases with hookrow's tables and `rows` dispatches; delete them at the end."""
     with TemporaryDirectory(dir=BENCH) as folder, _postgres() as server:
         every = [
             Database(POSTGRESQL, server.create(), server.pid, server.binaries),
@@ -182,7 +182,7 @@ def process_tree(pid: int) -> list[int]:
 
 
 def cpu_seconds(pid: int | None) -> float:
-    """Return the CPU time of a process and its descendants, 0 without a process.
+    """Return the CPU time of a process and its descendants in seconds; 0 if there is no process.
 
     Descendants that have ended are included if their parent has waited for them (proc(5)).
     """
@@ -203,12 +203,12 @@ def peak_memory(pid: int) -> float:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields of /proc/pid/stat from the state on."""
+    """Return the fields of /proc/pid/stat, beginning with the state."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 def describe_machine(database: Database) -> str:
-    """Return date, commit, machine and versions, as docs/performance.md states them."""
+    """Return the date, commit, machine and versions, as the page on performance states them."""
     cpus = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
     processor = cpus[0].partition(":")[2].strip() if cpus else platform.machine()
     commit = _output("git", "-C", BENCH, "describe", "--always", "--dirty")

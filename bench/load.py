@@ -28,10 +28,11 @@ EXTRA_TIME = 60
 """In seconds; how much longer than the load wrk may run."""
 
 PREPARED = 15_000
-"""Requests for each second of a load that are built before it begins."""
+"""The number of requests that are built in advance, for each second of a load."""
 
 GOLDEN_RATIO = 0.6180339887
-"""The fractions of its multiples are far apart, and so are the places where loads begin."""
+"""The fractional parts of its multiples are far apart, and so are the dispatches at which loads
+begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,9 @@ class Endpoint:
 class Load:
     """The result of a load.
 
-    All its events happened in the second that begins `at`, and no event of another load did.
-    `seconds` is the duration, p50 and p99 are in milliseconds. Requests in flight at the end are
-    not `answered`. `errors` counts failed connections, timeouts and statuses of 400 or more.
+    All its events occurred in the second that begins `at`, which no other load uses. `seconds` is
+    the duration; p50 and p99 are in milliseconds. Requests in flight at the end do not count as
+    `answered`. `errors` counts failed connections, timeouts and statuses of 400 or more.
     """
 
     at: datetime
@@ -67,8 +68,13 @@ def post(
     *,
     rows: int = ROWS,
     endpoint: Endpoint = Endpoint(),
+    pause: int = 0,
 ) -> Load:
-    """Run wrk once. Each load begins at other dispatches than the previous ones."""
+    """Run wrk once. Each load begins at a different dispatch from the previous ones.
+
+    `pause` is how long each connection waits between a response and its next request, in
+    milliseconds.
+    """
     serial = next(_SERIALS)
     at = datetime.fromtimestamp(serial, UTC)
     threads = min(2, connections)
@@ -79,7 +85,7 @@ def post(
     arguments = (
         *(_request_file(endpoint, rows), _target_file(rows), subscribers(rows), BASE),
         *(f"{at:%Y-%m-%dT%H:%M:%S}", int(serial * GOLDEN_RATIO % 1 * rows)),
-        *(threads, PREPARED * seconds // threads),
+        *(threads, PREPARED * seconds // threads, pause),
     )
     command = ("wrk", *flags, f"http://127.0.0.1:{port}/", "--", *arguments)
     done = subprocess.run(
@@ -93,7 +99,7 @@ def post(
 
 
 _SERIALS: Iterator[int] = count(int(time()))
-"""A second for each load. None is in the future, because a load takes longer than a second."""
+"""A second for each load; none is in the future, because a load takes longer than a second."""
 
 
 @cache
@@ -112,7 +118,7 @@ def _request_file(endpoint: Endpoint, rows: int) -> str:
 
 @cache
 def _target_file(rows: int) -> str:
-    """Write a line for each notification: the dispatch's number, and one digit for the type."""
+    """Write a line for each notification: the dispatch's number, and a digit for the type."""
     digits = {record_type: digit for digit, record_type in enumerate(WEIGHTS, 1)}
     return _file("".join(f"{number:09}{digits[each]}\n" for number, each in targets(rows)))
 

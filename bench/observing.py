@@ -1,8 +1,9 @@
 """The cost of metrics and traces: `python bench/observing.py [--group N] [--turns N]`.
 
-Receivers without an observer, with metrics, and with traces that are not exported alternate in this
-process, without a server; `python bench/serve.py --metrics` compares servers. To measure metrics
-that several processes share, set PROMETHEUS_MULTIPROC_DIR to an empty folder.
+In this process, without a server, receivers without an observer, with the summary that `serve` logs
+each minute, with metrics, and with traces that are not exported take turns;
+`python bench/serve.py --metrics` compares servers. To measure metrics that several processes share,
+set PROMETHEUS_MULTIPROC_DIR to an empty directory.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from environment import databases
 from hookrow import Postmark, Receiver, Request, RequestHead
 from hookrow.http import ENDPOINT, Response
 from hookrow.metrics import Metrics
+from hookrow.server.summary import MinuteSummary
 from hookrow.stores.sql import SQLStore
 from hookrow.tracing import Tracing
 
@@ -43,9 +45,10 @@ def main() -> None:
 
 
 def measure(url: str, options: argparse.Namespace) -> Sequence[Mapping[str, float]]:
-    """Return for each turn and observer the CPU time of a notification, in microseconds."""
+    """Return the CPU time per notification, in microseconds, for each turn and observer."""
     observers = {
         "no observer": None,
+        "summary of each minute": MinuteSummary(),
         "metrics": Metrics(CollectorRegistry()),
         "traces, not exported": Tracing(),
     }
@@ -61,7 +64,7 @@ def measure(url: str, options: argparse.Namespace) -> Sequence[Mapping[str, floa
 
 
 def receive(receiver: Receiver, group: int) -> float:
-    """Record new notifications in groups; return the CPU time of each in microseconds."""
+    """Record new notifications in groups; return the CPU time per notification in microseconds."""
     secret = [(b"x-provider-secret", SECRET.encode())]
     head = RequestHead("POST", ENDPOINT, secret, request_id="r-1")
     requests = [Request(head, body) for body in payloads(NOTIFICATIONS)]

@@ -1,6 +1,6 @@
 """The rate of PostgreSQL with the same lookups and updates, without Python, HTTP and the log.
 
-pgbench runs prepared statements, in one transaction for each notification.
+pgbench runs prepared statements, in one transaction per notification.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ WHERE provider_message_id = {_MESSAGE} AND lower(email COLLATE "C") = {_EMAIL}
 }
 
 MAX_CONNECTIONS = 64
-"""PostgreSQL allows a hundred by default."""
+"""By default, PostgreSQL allows a hundred."""
 
 SAMPLING_RATE = 0.1
-"""The share of the transactions whose latency pgbench writes to its log."""
+"""The share of transactions whose latency pgbench logs."""
 
 STATISTICS_DELAY = 5.0
 """In seconds; how long PostgreSQL may take to count the updates of sessions that have ended."""

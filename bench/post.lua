@@ -1,9 +1,10 @@
--- The script of wrk: posts notifications, which each thread builds before the load begins.
+-- The script for wrk: posts notifications, which each thread builds before the load begins.
 --
 -- Arguments: a file with a request of each type, with placeholders and followed by NUL; a file
 -- with lines of equal length, each with a dispatch's number and the digit of a type; the number of
--- subscribers; the number added to every row's; the second of all events; the line to begin with;
--- the number of threads; the number of requests that each thread builds in advance.
+-- subscribers; the number added to that of every row; the second of all events; the line to begin
+-- with; the number of threads; the number of requests that each thread builds in advance; the pause
+-- of a connection before each request, in milliseconds.
 
 local threads = {}
 
@@ -43,6 +44,10 @@ function init(args)
    subscribers, base, second = tonumber(args[3]), tonumber(args[4]), args[5]
    first, step = tonumber(args[6]), tonumber(args[7])
    for place = 0, tonumber(args[8]) - 1 do prepared[place] = build(place) end
+   local pause = tonumber(args[9])
+   if pause > 0 then
+      function delay() return pause end
+   end
 end
 
 function request()

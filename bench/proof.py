@@ -1,4 +1,4 @@
-"""Proof that a subject requires the secret, and that rows changed as its responses claim."""
+"""Proof that a subject requires the secret, and that rows changed as its responses state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from subjects import Subject
 
 
 class Unproven(Exception):
-    """A subject did not do the work that it was measured for."""
+    """A subject did not do the work for which it was measured."""
 
 
 _CHANGED = """
@@ -34,7 +34,7 @@ _NOT_SUPPRESSED = """
 
 
 def check_secret(subject: Subject, port: int, rows: int) -> None:
-    """Post without and with the secret. Raises `Unproven` if a response has another status."""
+    """Post without and with the secret. Raises `Unproven` if a response has a different status."""
     name, _, value = subject.endpoint.header.partition(": ")
     body = payload(rows, 0, "Open", 0)
     for headers, expected in (({}, subject.refusal), ({name: value}, 200)):

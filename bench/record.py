@@ -1,9 +1,9 @@
-"""The cost of `record()`: microseconds of CPU for each notification, with the log.
+"""The cost of `record()`: microseconds of CPU time per notification, with the log.
 
 `python bench/record.py` measures the recording thread, and PostgreSQL's own processes, over 20,000
 notifications in groups. The cheapest of four parts counts. With `--against COMMIT`, that commit and
-this tree alternate, each with its own copy of this file, and the medians are compared: only their
-ratios are valid if the machine has other work.
+this tree alternate, each with its own copy of this file, and the medians are compared. If the
+machine has other work, only their ratios are meaningful.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ROOT = Path(__file__).parents[1]
 PARTS = 4
 
 FIRST_VERSION = "b33a120"
-"""The first commit with this file, which also runs on the package of earlier commits."""
+"""The first commit with this file; its version also measures the package of earlier commits."""
 
 
 def main() -> None:
@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--group", type=int, default=32, help="notifications in a group")
     parser.add_argument("--django", action="store_true", help="through a Django project's store")
     parser.add_argument("--against", metavar="COMMIT", help="compare with this commit")
-    parser.add_argument("--turns", type=int, default=5, help="of each of the two")
+    parser.add_argument("--turns", type=int, default=5, help="how often to measure each of the two")
     parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.against:
@@ -80,7 +80,7 @@ def format_turns(turns: Sequence[tuple[float, ...]]) -> str:
 
 
 def _run(tree: Path, options: argparse.Namespace) -> Mapping[str, float]:
-    """Measure the package of a tree with the tree's own file, in a process of its own."""
+    """Measure the package of a tree with the tree's copy of this file, in a separate process."""
     file = os.fspath(tree / "bench" / "record.py")
     command = [sys.executable, file, "--json", "--group", str(options.group)]
     done = subprocess.run(
@@ -96,7 +96,7 @@ def _run(tree: Path, options: argparse.Namespace) -> Mapping[str, float]:
 
 @contextmanager
 def checkout(commit: str) -> Iterator[Path]:
-    """Check out a commit in a temporary folder, with benchmarks that include this file."""
+    """Check out a commit in a temporary directory, with benchmarks that include this file."""
     with TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         worktree = ("git", "-C", ROOT, "worktree")
@@ -126,7 +126,7 @@ def measure(group: int, *, django: bool) -> Iterator[tuple[str, float]]:
 
 
 def _measure_thread(store: Store, groups: Sequence[Sequence[Arrival]]) -> float:
-    """Record the groups; return the CPU time of this thread for a notification."""
+    """Record the groups; return this thread's CPU time per notification, in microseconds."""
     costs, size = [], len(groups) // PARTS
     for start in range(0, PARTS * size, size):
         part, began = groups[start : start + size], thread_time()

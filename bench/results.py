@@ -20,8 +20,8 @@ class Result:
 
     `server` is the subject without its number of processes. The rate is in notifications per
     second, p50 and p99 are in milliseconds, the CPU times of the server and of PostgreSQL in
-    microseconds for each notification, and the peak memory of the largest process in MB. The
-    figures of processes that do not exist are 0.
+    microseconds per notification, and the peak memory of the largest process in MB. If a process
+    does not exist, its figures are 0.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Result:
 
     @property
     def cpu(self) -> float:
-        """The CPU time of server and database."""
+        """The CPU time of the server and the database."""
         return self.server_cpu + self.database_cpu
 
 
@@ -65,9 +65,10 @@ def summarize(
     database_cpu: float = 0.0,
     memory: float = 0.0,
 ) -> Result:
-    """Return the figures of a load, during which processes used these seconds of CPU time.
+    """Return the figures of a load.
 
-    `names` are those of the subject, the server and the database.
+    `names` are those of the subject, the server and the database. The CPU times are in seconds, for
+    the whole load; the memory is in MB.
     """
     return Result(
         *names,
@@ -83,7 +84,7 @@ def summarize(
 
 
 def medians(results: Iterable[Result]) -> list[Result]:
-    """Return for each subject and number of connections the median of every figure."""
+    """Return the median of every figure, for each subject and number of connections."""
     loads: dict[tuple[str, int], list[Result]] = {}
     for result in results:
         loads.setdefault((result.name, result.connections), []).append(result)
@@ -129,7 +130,7 @@ _SIZES = "SELECT count(*), pg_table_size('{0}'), pg_indexes_size('{0}') FROM {0}
 
 
 def sizes(database: Database) -> Iterator[str]:
-    """Return the bytes per row of the dispatches and of the log on PostgreSQL."""
+    """Yield the bytes per row of the dispatches and of the log, on PostgreSQL."""
     database.execute("VACUUM ANALYZE")
     for table in ("hookrow_dispatches", "hookrow_notifications"):
         [(rows, size, indexes)] = database.execute(_SIZES.format(table))
@@ -138,4 +139,4 @@ def sizes(database: Database) -> Iterator[str]:
             yield f"{table}: {rows:,} rows, {each}"
     [(body,)] = database.execute("SELECT avg(octet_length(body)) FROM hookrow_notifications")
     if body:
-        yield f"The bodies in the log have {body:.0f} bytes on average."
+        yield f"The average body in the log has {body:.0f} bytes."

@@ -2,8 +2,8 @@
 
 Prints the CPU time of the server and of PostgreSQL for each notification, the rate, and the median
 latency with one connection. With `--against COMMIT`, that commit and this tree alternate on the
-same databases; with `--metrics`, this tree without and with Prometheus metrics. The medians of the
-turns are compared: only their ratios are valid if the machine has other work.
+same databases; with `--metrics`, this tree alternates without and with Prometheus metrics. The
+medians of the turns are compared. If the machine has other work, only their ratios are meaningful.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FIRST_EDITION = (
     "CREATE TABLE IF NOT EXISTS hookrow_version (version_num VARCHAR(32) NOT NULL)",
     "INSERT INTO hookrow_version VALUES ('0001'), ('0002')",
 )
-"""The table without which the first edition rejects a database that it has not created."""
+"""The table without which the first edition rejects a database that it did not create."""
 
 
 def main() -> None:
@@ -51,8 +51,8 @@ def main() -> None:
         for turn in range(options.turns):
             for name, database in created.items():
                 costs = [measure(*each, database, options) for each in commands]
-                for what in costs[0]:
-                    turns[f"{name}: {what}"].append(tuple(each[what] for each in costs))
+                for figure in costs[0]:
+                    turns[f"{name}: {figure}"].append(tuple(each[figure] for each in costs))
             print(f"turn {turn + 1} of {options.turns}", file=sys.stderr)
     for name, values in turns.items():
         print(f"{name:40}", format_turns(values))
@@ -61,7 +61,7 @@ def main() -> None:
 def measure(
     tree: Path, flags: Sequence[str], database: Database, options: argparse.Namespace
 ) -> Mapping[str, float]:
-    """Run the server of a tree, and put it under load."""
+    """Run the server of a tree, and put it under load; return its costs by name."""
     database.empty_log()
     database.settle()
     port = free_port()

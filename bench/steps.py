@@ -2,8 +2,8 @@
 
 `python bench/steps.py [--group N] [--django] [--only database]`. The steps before the database run
 without sockets, each together with all steps before it; the steps at the database run in one
-thread, one by one. With --django, the store is that of a Django project, as with GROUP_COMMIT. The
-lowest of a few turns counts, because other work on the machine can only add to it.
+thread, one by one. With --django, the store is a Django project's, as with GROUP_COMMIT. The lowest
+result of a few turns counts, because other work on the machine can only increase it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CONNECTIONS = 64
 REQUESTS = 20_000
 TURNS = 4
 GROUP_SECONDS = 0.0015
-"""The time for which a database would work on a group."""
+"""In seconds; the time that a database would take for a group."""
 
 Reply = Callable[[Response], object]
 
@@ -123,7 +123,7 @@ class _Socket(asyncio.Transport):
 
 
 class _Drive:
-    """Connections with one request in flight each, until all requests have responses."""
+    """Connections, each with one request in flight until all requests have their responses."""
 
     def __init__(self, handler: _Admitted) -> None:
         self._loop = uvloop.new_event_loop()
@@ -138,7 +138,7 @@ class _Drive:
             self._loop.call_soon(self._post, connection)
 
     def __call__(self) -> float:
-        """Return the CPU time of a request."""
+        """Run the connections; return the CPU time per request, in microseconds."""
         began = process_time()
         self._loop.run_forever()
         self._loop.close()
@@ -175,7 +175,7 @@ _REQUESTS = cycle(map(_request, payloads()))
 
 
 def before_the_database() -> dict[str, float]:
-    """Return the CPU time of each step, without the steps before it."""
+    """Return the CPU time of each step by itself, in microseconds per notification."""
     costs: defaultdict[str, list[float]] = defaultdict(list)
     for _ in range(TURNS):
         for name, handler in STEPS.items():
@@ -186,7 +186,7 @@ def before_the_database() -> dict[str, float]:
 
 
 def at_the_database(store: Store, group: int) -> dict[str, float]:
-    """Return the CPU time of each step of `record`."""
+    """Return the CPU time of each step of `record`, in microseconds per notification."""
     arrivals = read_arrivals()
     groups = [arrivals[n : n + group] for n in range(0, len(arrivals) - group + 1, group)]
     count = len(groups) // TURNS
@@ -233,7 +233,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--group", type=int, default=32, help="notifications in a group")
     parser.add_argument("--django", action="store_true", help="through a Django project's store")
-    parser.add_argument("--only", choices=["database"], help="leave out the steps before it")
+    parser.add_argument("--only", choices=["database"], help="omit the steps before the database")
     options = parser.parse_args()
     gc.freeze()
     if not options.only:

@@ -1,4 +1,4 @@
-"""The servers that compare.py measures, each configured as its own documentation advises."""
+"""The servers that compare.py measures, each configured as its own documentation recommends."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def gunicorn(app: str, threads: int, port: int, processes: int) -> Sequence[obje
 class Subject:
     """A server on a database, or without one.
 
-    `refusal` is the status without the secret, `log` whether it writes hookrow's log, and
-    `packages` are those that the extra dev does not install.
+    `refusal` is its status for a request without the secret, `log` whether it writes hookrow's log,
+    and `packages` the packages it needs that the extra dev does not install.
     """
 
     server: str
@@ -94,11 +94,11 @@ FASTAPI = partial(
 BASIC = b64encode(f"postmark:{SECRET}".encode()).decode()
 
 SUBJECTS = (
-    # hookrow's documentation advises as many threads as notifications may arrive at once.
+    # hookrow's documentation recommends as many threads as notifications may arrive at once.
     Subject("hookrow WSGI", partial(gunicorn, "peers.wsgi:app", 64), log=True),
     SERVE(),
     SERVE(processes=2),
-    # Sixteen threads, because they wait for the disk: twice what gunicorn advises for two cores.
+    # Sixteen threads, because they wait for the disk: twice what gunicorn recommends for two cores.
     Subject(
         "Django, anymail",
         partial(gunicorn, "peers.django_anymail:application", 16),

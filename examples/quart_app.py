@@ -27,7 +27,7 @@ receiver = Receiver(Postmark(*filter(None, secrets)), SQLStore(engine))
 
 site = Quart(__name__)
 mounts = {"/mail": ASGI(receiver), "": site}  # POST /mail/provider/webhooks
-app = DispatcherMiddleware(mounts)  # type: ignore[arg-type] # it types each message by itself
+app = DispatcherMiddleware(mounts)  # type: ignore[arg-type] # it has its own ASGI types
 
 
 @site.post("/dispatches")

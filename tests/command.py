@@ -89,16 +89,16 @@ class Serving:
         return found[0]
 
     @property
-    def lives(self) -> bool:
+    def is_running(self) -> bool:
         return self._process.poll() is None
 
     def wait_until_it_listens(self) -> None:
         """Wait until it accepts connections; fail if it exits instead."""
-        eventually(lambda: listens(self.port, self._host) or not self.lives)
-        assert self.lives, self.log
+        eventually(lambda: listens(self.port, self._host) or not self.is_running)
+        assert self.is_running, self.log
 
-    def wait_until_it_says(self, text: str, times: int = 1) -> None:
-        """Wait until it has logged the text this number of times."""
+    def wait_until_logged(self, text: str, times: int = 1) -> None:
+        """Wait until the server has logged the text this number of times."""
         eventually(lambda: self.log.count(text) >= times)
 
     def send(self, number: signal.Signals) -> None:
@@ -116,7 +116,7 @@ class Serving:
     def stop(self) -> None:
         """Stop it, and kill it and its children if they do not exit."""
         try:
-            if self.lives:
+            if self.is_running:
                 self.send(signal.SIGTERM)
                 self.ended()
         finally:

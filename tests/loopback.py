@@ -24,7 +24,9 @@ class _Handler(WSGIRequestHandler):
 
 
 @contextmanager
-def loopback(app: WSGIApplication, context: ssl.SSLContext | None = None) -> Iterator[int]:
+def loopback(
+    app: WSGIApplication, context: ssl.SSLContext | None = None, port: int = 0
+) -> Iterator[int]:
     """Serve an application until the block ends, with TLS if there is a context; yield the port.
 
     The application is called after the whole body has been received.
@@ -34,7 +36,7 @@ def loopback(app: WSGIApplication, context: ssl.SSLContext | None = None) -> Ite
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         return app({**environ, "wsgi.input": BytesIO(body)}, start)
 
-    with _Server(("127.0.0.1", 0), _Handler) as server:
+    with _Server(("127.0.0.1", port), _Handler) as server:
         server.set_app(buffered)
         if context is not None:
             server.socket = context.wrap_socket(server.socket, server_side=True)

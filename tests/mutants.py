@@ -43,7 +43,7 @@ TESTS = (
     *("tests/stores/test_law.py", "-k", "not (sqlite or postgres)"),
 )
 TIMEOUT_FACTOR = 5
-"""A mutant counts as hanging if its tests take this many times as long as the original's."""
+"""A mutant counts as hanging if its tests take this many times as long as those of the original."""
 
 PROCESSES = multiprocessing.get_context("forkserver")
 """Starts processes that have imported the libraries, but not hookrow."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from sqlalchemy import DateTime, Dialect, MetaData, TypeDecorator
+from sqlalchemy import DateTime, Dialect, Engine, MetaData, TypeDecorator, insert, select
 
 from hookrow import Schema
 from hookrow.stores.tables import attach
+from wire import ADA
 
 
 class UTCDateTime(TypeDecorator[datetime]):
@@ -43,3 +44,15 @@ lists = metadata.tables["hookrow_lists"]
 subscriptions = metadata.tables["hookrow_subscriptions"]
 dispatches = metadata.tables["hookrow_dispatches"]
 notifications = metadata.tables["hookrow_notifications"]
+
+
+def add_ada(engine: Engine) -> None:
+    """Insert one subscriber."""
+    with engine.begin() as connection:
+        connection.execute(insert(subscribers), {"email": ADA})
+
+
+def suppressed_at(engine: Engine) -> object:
+    """Return the time at which the only subscriber was suppressed, or None."""
+    with engine.connect() as connection:
+        return connection.scalar(select(subscribers.c.suppressed_at))

@@ -10,8 +10,9 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from importlib.metadata import PackageNotFoundError, files
 from itertools import count
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Any
 import psycopg
 from sqlalchemy import make_url
 
-from wire import PATIENCE, eventually
+from wire import PATIENCE, eventually, time_limit
 
 VARIABLE = "HOOKROW_TEST_PG_BIN"  # the folder with `initdb` and `postgres`
 SYSTEM = Path("/usr/lib/postgresql")  # on Debian and its derivatives; a folder for each version
@@ -192,6 +193,7 @@ class Server(Databases):
                 [
                     *(self.binaries / "postgres", "-D", self._data, "-k", self.folder),
                     *("-c", "listen_addresses=", "-c", f"fsync={self._fsync}"),
+                    *("-c", "max_prepared_transactions=4"),
                 ],
                 cwd="/",
                 stdin=subprocess.DEVNULL,
@@ -232,11 +234,8 @@ class Server(Databases):
     def frozen(self) -> Iterator[None]:
         """Freeze every process of the server during the block."""
         pids = [self.pid, *(pid for (pid,) in self.execute("SELECT pid FROM pg_stat_activity"))]
-        _send(pids, signal.SIGSTOP)
-        try:
+        with stopped(*pids):
             yield
-        finally:
-            _send(pids, signal.SIGCONT)
 
     def remove(self) -> None:
         """Stop the server; `_WATCH` then removes its folder."""
@@ -246,7 +245,18 @@ class Server(Databases):
             self._watch.communicate(timeout=REMOVAL)
 
 
-def _send(pids: list[int], number: signal.Signals) -> None:
+@contextmanager
+def stopped(*pids: int) -> Iterator[None]:
+    """Stop processes during the block, but for at most `PATIENCE`."""
+    _send(pids, signal.SIGSTOP)
+    try:
+        with time_limit(partial(_send, pids, signal.SIGCONT)):
+            yield
+    finally:
+        _send(pids, signal.SIGCONT)
+
+
+def _send(pids: Sequence[int], number: signal.Signals) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):  # a backend may end by itself
             os.kill(pid, number)

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
 
-_FORM = re.compile(r"([\w-]+)(?:\[[\w,]+\])?>=([\d.]+)(?:,<([\d.]+))?")
+_FORM = re.compile(r"([\w-]+)(?:\[[\w,]+\])?[>=]=([\d.]+)(?:,<([\d.]+))?")
 
 
 class Requirement(NamedTuple):
-    """A package, the lowest version that works, and the first that may not, if any is excluded."""
+    """A package, the lowest supported version, and the first unsupported one, if there is any."""
 
     name: str
     lowest: str
@@ -24,7 +24,7 @@ class Requirement(NamedTuple):
 def requirements() -> Iterator[Requirement]:
     """Yield the requirements of the build, of hookrow and of its extras.
 
-    Raises `ValueError` for one that has another form than `name[extra]>=x,<y`.
+    Raises `ValueError` for one that has another form than `name[extra]>=x,<y` or `name==x`.
     """
     pyproject = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))
     project = pyproject["project"]
@@ -34,7 +34,7 @@ def requirements() -> Iterator[Requirement]:
             continue
         match = _FORM.fullmatch(line)
         if match is None:
-            raise ValueError(f"{line!r} does not have the form name>=x or name>=x,<y.")
+            raise ValueError(f"{line!r} does not have the form name>=x, name>=x,<y or name==x.")
         yield Requirement(*match.groups())
 
 

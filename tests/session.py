@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def read_blocks(page: str, language: str) -> list[str]:
-    """Return the code blocks of a page, such as "docs/check.md", that are in a language."""
+    """Return the code blocks of a page, such as "docs/how-to/tables.md", in a language."""
     text = (ROOT / page).read_text(encoding="utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 

@@ -32,7 +32,7 @@ Reply: TypeAlias = Callable[[Response], object]
 DATE = (b"date", b"Thu, 01 Jan 2026 00:00:00 GMT")
 
 TURNS = 12
-"""How often the event loop runs after each piece: no response takes longer."""
+"""How often the event loop runs after each piece: enough for any response."""
 
 BODIES = (
     b'{"RecordType": "Open"}',
@@ -42,7 +42,7 @@ BODIES = (
     b"\r\n\r\n",
     b"late",
     b"\0" * 99,
-    wire.request(b"{}"),  # in a body it is no request
+    wire.request(b"{}"),  # within a body, it is not a request
 )
 
 HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -114,7 +114,7 @@ class Echo(Receiver):
         elif request.body == b"late":
             loop.call_soon(loop.call_soon, reply, refuse(Refusal.UNAVAILABLE))
         else:
-            # A trailer is no header, but uvicorn presents it to ASGI as one.
+            # A trailer is not a header, but uvicorn presents it to ASGI as one.
             headers = [each for each in request.head.headers if each[0] != b"x-trailer"]
             loop.call_soon(reply, plain(422, repr((headers, request.body))))
 
@@ -210,7 +210,7 @@ async def settle() -> None:
 
 
 async def compare(number: int) -> Counter[int]:
-    """Compare hookrow's protocol with uvicorn's for so many streams; count the statuses sent.
+    """Compare hookrow's protocol with uvicorn's on random streams; count the statuses sent.
 
     The pieces of every fifth stream arrive without a wait for responses. None of its requests is
     broken, because uvicorn refuses such a one before it has responded to those before it.

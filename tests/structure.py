@@ -8,7 +8,7 @@ from sqlalchemy import Engine, inspect, text
 
 
 def structure(engine: Engine) -> Mapping[str, Any]:
-    """Describe every table by reflection, but for names of constraints and texts of defaults."""
+    """Describe every table by reflection, except names of constraints and texts of defaults."""
     inspector = inspect(engine)
     return {
         name: {
@@ -17,7 +17,7 @@ def structure(engine: Engine) -> Mapping[str, Any]:
                     column["name"],
                     str(column["type"].compile(engine.dialect)),
                     column["nullable"],
-                    # Of the two ways to count ids on PostgreSQL one is a default.
+                    # Of the two ways to assign ids on PostgreSQL, one is a default.
                     column.get("default") is not None or "identity" in column,
                 )
                 for column in inspector.get_columns(name)
@@ -37,7 +37,7 @@ def structure(engine: Engine) -> Mapping[str, Any]:
 
 
 def without_names(tables: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Leave out what indexes are called, and how their SQL is written.
+    """Leave out the names of indexes, and the formatting of their SQL.
 
     Also leave out the index for LIKE that Django adds for each primary key of text.
     """
@@ -53,7 +53,7 @@ def without_names(tables: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _indexes(engine: Engine, name: str) -> list[str]:
-    """Read the indexes as the database tells them: SQLAlchemy skips those on expressions."""
+    """Read the indexes from the database's catalog: SQLAlchemy skips those on expressions."""
     query = (
         "SELECT indexdef FROM pg_indexes WHERE tablename = :name"
         if engine.dialect.name == "postgresql"

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from random import randrange
-from threading import Thread
+from threading import Thread, Timer
 from typing import Any, Literal, Self, TypeVar
 
 import uvicorn
@@ -167,9 +167,20 @@ def eventually(true: Callable[[], T], *, seconds: float = PATIENCE) -> T:
     """Wait until the result is true, and return it. Fails if this takes too long."""
     until = time.monotonic() + seconds
     while not (found := true()):
-        assert time.monotonic() < until, "not true in time"
+        assert time.monotonic() < until, "the condition did not become true in time"
         time.sleep(0.01)
     return found
+
+
+@contextmanager
+def time_limit(expire: Callable[[], object]) -> Iterator[None]:
+    """Call this if the block takes longer than `PATIENCE`, so that a failing test cannot hang."""
+    timer = Timer(PATIENCE, expire)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @contextmanager

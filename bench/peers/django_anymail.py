@@ -1,8 +1,8 @@
 """A Django project in which anymail parses notifications and the ORM records them on PostgreSQL.
 
-Each is recorded in a transaction, on the same columns as hookrow. There is no log, and a
-notification that matches no row is ignored, because anymail returns 200 in any case. The settings
-are those of `startproject`, with persistent connections.
+Each notification is recorded in a transaction, in the same columns as hookrow's. There is no log,
+and a notification that matches no row is ignored, because anymail returns 200 in any case. The
+settings are those of `startproject`, with persistent connections.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ urlpatterns = [path("anymail/", include("anymail.urls"))]
 
 @receiver(tracking)
 def record(event: AnymailTrackingEvent, **_: Any) -> None:  # noqa: ANN401 - of the signal
-    """Record the event on its rows."""
+    """Record the event in its rows."""
     with transaction.atomic():
         subscriber = _find_subscriber(event.recipient)
         if subscriber is None:

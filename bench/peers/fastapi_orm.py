@@ -157,7 +157,7 @@ async def webhooks(
     notification: Notification,
     session: Annotated[AsyncSession, Depends(transaction, scope="function")],
 ) -> Response:
-    """Record the notification on its rows."""
+    """Record the notification in its rows."""
     given = notification.root
     subscriber = await session.scalar(
         select(Subscriber).where(folded_email == given.recipient.lower())

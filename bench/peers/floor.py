@@ -1,4 +1,4 @@
-"""The floor: an application that reads the body and returns 200."""
+"""The floor: an application that only reads the body and returns 200."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""A webhook becomes a row: email providers' notifications, recorded on your own tables.
+"""A webhook becomes a row: email providers' notifications, recorded in your own tables.
 
 A host also needs a store (`hookrow.stores`) and a host module (`hookrow.asgi`, `hookrow.wsgi`).
-Each name is imported when it is first used (PEP 562), and requires only msgspec and the standard
-library.
+Names are imported on first use (PEP 562), and need only msgspec and the standard library.
 """
 
 from __future__ import annotations

@@ -2,22 +2,56 @@
 
 from __future__ import annotations
 
+import atexit
+import os
+import signal
 import sys
+from threading import Event, Thread
 
 from hookrow.errors import MissingExtra
 from hookrow.server import hold_sighup
 
+EXIT_TIMEOUT = 3.0
+"""In seconds; how long a finished command waits for the threads of an application."""
+
 
 def main() -> None:
     """Run the command; without its extra, print how to install it and exit with status 1."""
-    # Before the imports, which take most of the start time. `serve` releases the signal when its
-    # handler is installed, and every other command immediately.
+    # This precedes the imports, which take most of the start time. `serve` releases the signal
+    # once its handler is installed; every other command releases it immediately.
     hold_sighup()
+    # During the imports, Ctrl-C ends the process without a traceback, unless the signal is ignored.
+    # Python may translate a KeyboardInterrupt there into another exception.
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         from hookrow.cli import hookrow  # noqa: PLC0415 - click may not be installed
     except MissingExtra as error:
         sys.exit(f"Error: {error}")
-    hookrow()
+    signal.signal(signal.SIGINT, handler)
+    try:
+        hookrow()
+    except SystemExit as error:
+        if "hookrow.cli.loading" in sys.modules:  # the command has loaded an application
+            _limit_exit(error.code if isinstance(error.code, int) else 0)
+        raise
+
+
+def _limit_exit(status: int) -> None:
+    """End the process if its threads do not end in time: the interpreter would wait forever.
+
+    It calls the functions of `atexit` after the threads have ended.
+    """
+    threads_ended = Event()
+    atexit.register(threads_ended.set)
+
+    def wait() -> None:
+        if not threads_ended.wait(EXIT_TIMEOUT):
+            sys.stdout.flush()
+            os._exit(status)
+
+    Thread(target=wait, name="hookrow-exit", daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -17,9 +17,9 @@ from typing import Any, TypeAlias, TypeVar
 from hookrow.concurrency import reset_after_fork
 from hookrow.core.notification import Refusal
 from hookrow.http import (
-    LARGEST_BODY,
+    BODY_TIMEOUT,
+    MAX_BODY,
     REQUEST_ID_HEADER,
-    SLOWEST_BODY,
     Handler,
     LoopHandler,
     Request,
@@ -36,16 +36,16 @@ Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
-LARGEST_REST = 16 * 1024 * 1024
+MAX_DISCARDED = 16 * 1024 * 1024
 """In bytes; how much of the rest of a refused body is read and discarded, after the response."""
 
-SLOWEST_REST = 5.0
+DISCARD_TIMEOUT = 5.0
 """In seconds; the time limit for reading this rest of the body."""
 
 THREADS = 8
 """The maximum number of concurrent calls of a blocking handler."""
 
-SLOWEST_CALL = 5.0
+CALL_TIMEOUT = 5.0
 """In seconds; the time limit of such a call, including the wait for a thread."""
 
 _LATE = plain(503, "The request took too long; it may still be processed.\n", {"Retry-After": "30"})
@@ -61,8 +61,8 @@ log = logging.getLogger("hookrow")
 class ASGI:
     """An ASGI application that passes requests to a handler: `app.mount("/mail", ASGI(receiver))`.
 
-    A `LoopHandler`, such as a receiver, is called in the event loop, any other handler in threads
-    of this application.
+    A `LoopHandler`, such as a receiver, is called in the event loop; any other handler is called in
+    the application's own threads.
     """
 
     _threads: ThreadPoolExecutor
@@ -79,7 +79,9 @@ class ASGI:
             case "http":
                 head = _request_head(scope)
                 response = await self._respond(head, receive)
-                if response is not None:
+                if response is not None and response.stream is not None:
+                    await self._send_stream(response, response.stream, head, receive, send)
+                elif response is not None:
                     await _send(response, head.request_id, receive, send)
             case "lifespan":
                 await _accept_lifespan(receive, send)
@@ -87,7 +89,7 @@ class ASGI:
                 await send({"type": "websocket.close"})
 
     def reset(self) -> None:
-        """Create the threads for a blocking handler; none starts before it is needed."""
+        """Create the thread pool for a blocking handler; its threads start when they are needed."""
         self._threads = ThreadPoolExecutor(THREADS, "hookrow-call")
 
     async def _respond(self, head: RequestHead, receive: Receive) -> Response | None:
@@ -115,19 +117,43 @@ class ASGI:
     async def _call(
         self, function: Callable[[T], R], argument: T, head: RequestHead
     ) -> R | Response:
-        """Call a blocking handler in a thread. A call that waits too long does not begin."""
+        """Call a blocking handler in a thread; drop the call if it waits too long for one."""
         loop = asyncio.get_running_loop()
         try:
             call = loop.run_in_executor(self._threads, function, argument)
         except RuntimeError:  # the system cannot start another thread
             return self._unavailable("no thread could be started", head)
         try:
-            async with asyncio.timeout(SLOWEST_CALL) as limit:
+            async with asyncio.timeout(CALL_TIMEOUT) as limit:
                 return await call
         except TimeoutError:
             if not limit.expired():
                 raise
-            return self._unavailable(f"the request took longer than {SLOWEST_CALL} s", head)
+            return self._unavailable(f"the request took longer than {CALL_TIMEOUT} s", head)
+
+    async def _send_stream(
+        self,
+        response: Response,
+        stream: Iterator[bytes],
+        head: RequestHead,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        """Send a response with a stream, each chunk of which a thread takes."""
+        loop = asyncio.get_running_loop()
+        disconnected = asyncio.ensure_future(receive())  # the body has been read
+        try:
+            with suppress(OSError):  # as in `_send`
+                await send(_start(response, head.request_id))
+                while head.method != "HEAD" and not disconnected.done():
+                    chunk = await loop.run_in_executor(self._threads, next, stream, None)
+                    if chunk is None:
+                        break
+                    if chunk:
+                        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                await send({"type": "http.response.body"})
+        finally:
+            disconnected.cancel()
 
     def _unavailable(self, why: str, head: RequestHead) -> Response:
         id_ = head.request_id
@@ -157,13 +183,13 @@ async def _read_body(receive: Receive) -> bytes | Refusal | None:
     """Return the body, the reason to refuse it, or None if the client disconnected."""
     body = bytearray()
     try:
-        async with asyncio.timeout(SLOWEST_BODY):
+        async with asyncio.timeout(BODY_TIMEOUT):
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     return None
                 body += message.get("body", b"")
-                if len(body) > LARGEST_BODY:
+                if len(body) > MAX_BODY:
                     return Refusal.TOO_LARGE
                 if not message.get("more_body", False):
                     return bytes(body)
@@ -174,27 +200,32 @@ async def _read_body(receive: Receive) -> bytes | Refusal | None:
 async def _send(response: Response, request_id: str, receive: Receive, send: Send) -> None:
     if response.delay:
         await asyncio.sleep(response.delay)
-    headers = [(name.lower().encode(), value.encode()) for name, value in response.headers.items()]
-    headers.append((b"content-length", b"%d" % len(response.body)))
-    headers.append((_REQUEST_ID, request_id.encode()))
+    length = (b"content-length", b"%d" % len(response.body))
     rest = response.status == Refusal.TOO_LARGE.status
     body = {"type": "http.response.body", "body": response.body, "more_body": rest}
     with suppress(OSError):  # servers raise it if the client has disconnected
-        await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        await send(_start(response, request_id, length))
         await send(body)
         if rest:
             await _discard_rest(receive)
             await send({"type": "http.response.body"})
 
 
-async def _discard_rest(receive: Receive) -> None:
-    """Read the rest of a body, because closing the connection before that resets it.
+def _start(response: Response, request_id: str, *more: tuple[bytes, bytes]) -> Message:
+    """Return the message that begins a response."""
+    headers = [(name.lower().encode(), value.encode()) for name, value in response.headers.items()]
+    headers += [*more, (_REQUEST_ID, request_id.encode())]
+    return {"type": "http.response.start", "status": response.status, "headers": headers}
 
-    A proxy that has not sent everything would then respond with 502 (RFC 9112, section 9.6).
+
+async def _discard_rest(receive: Receive) -> None:
+    """Read the rest of a body, because closing the connection too early would reset it.
+
+    A proxy that is still sending the body would then respond with 502 (RFC 9112, section 9.6).
     """
-    left = LARGEST_REST
+    left = MAX_DISCARDED
     with suppress(TimeoutError):
-        async with asyncio.timeout(SLOWEST_REST):
+        async with asyncio.timeout(DISCARD_TIMEOUT):
             while left > 0:
                 message = await receive()
                 left -= len(message.get("body", b""))

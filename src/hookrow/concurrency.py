@@ -1,4 +1,4 @@
-"""Periodic tasks, and the clean-up after a fork, at the end of a thread and at exit."""
+"""Periodic tasks, and cleanup after a fork, at the end of a thread and at exit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from weakref import WeakSet, WeakValueDictionary
 log = logging.getLogger("hookrow")
 
 AT_THREAD_END: set[Callable[[], object]] = set()
-"""Called in each of hookrow's threads when it ends or pauses, to close the thread's connections."""
+"""Callbacks that close a thread's connections. Each of hookrow's threads calls them when it ends or
+pauses."""
 
 EXIT_TIMEOUT = 10.0
 """In seconds; how long the exit of the interpreter waits for all objects of `close_at_exit`."""
@@ -31,7 +32,7 @@ PAUSE = 0.05
 
 
 class PeriodicTask:
-    """Calls `work` in a separate thread every `seconds` seconds, once it is started.
+    """Calls `work` in a separate thread every `seconds` seconds, once started.
 
     The first call is immediate or, with `later`, after the first interval. If `work` returns
     True, it is unfinished and is called again after a short pause. Exceptions are logged, and the
@@ -54,7 +55,7 @@ class PeriodicTask:
         reset_after_fork(self)
 
     def start(self) -> bool:
-        """Start the task, unless it runs or is closed. Return False if no thread can be started."""
+        """Start the task unless it is running or closed; return False if no thread can start."""
         with self._lock, suppress(RuntimeError):
             if self._thread is None and not self._closed:
                 thread = Thread(target=self._run, name=f"hookrow-{self._name}", daemon=True)
@@ -107,21 +108,21 @@ class Closable(Protocol):
         """Finish the work; wait up to `timeout` seconds for it."""
 
 
-def reset_after_fork(thing: Resettable) -> None:
+def reset_after_fork(resource: Resettable) -> None:
     """Reset an object in every child process that is forked during its lifetime.
 
     Threads do not survive a fork, and a lock may stay locked forever.
     """
-    _resettable.add(thing)
+    _resettable.add(resource)
 
 
-def close_at_exit(thing: Closable) -> None:
+def close_at_exit(resource: Closable) -> None:
     """Close an object when the interpreter exits, unless its owner has closed it.
 
     Objects are closed in reverse order: a receiver's writer passes work to its hooks, which are
     created before it. All of them together have `EXIT_TIMEOUT` seconds.
     """
-    _closable[id(thing)] = thing
+    _closable[id(resource)] = resource
 
 
 def close_thread_connections() -> None:
@@ -136,14 +137,14 @@ def close_thread_connections() -> None:
 @atexit.register
 def _close_all() -> None:
     until = monotonic() + EXIT_TIMEOUT
-    for thing in reversed([*_closable.values()]):
-        if not thing.closed:
-            thing.close(max(until - monotonic(), 0.0))
+    for resource in reversed([*_closable.values()]):
+        if not resource.closed:
+            resource.close(max(until - monotonic(), 0.0))
 
 
 def _reset_all() -> None:
-    for thing in list(_resettable):
-        thing.reset()
+    for resource in list(_resettable):
+        resource.reset()
 
 
 _resettable: WeakSet[Resettable] = WeakSet()

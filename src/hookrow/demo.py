@@ -1,11 +1,13 @@
-"""`hookrow demo`: a server on a temporary database, and notifications that show its effects."""
+"""`hookrow demo`: a server on a temporary database, and sample notifications."""
 
 from __future__ import annotations
 
 import logging
+import shlex
 import signal
 import socket
 import sqlite3
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -85,7 +87,7 @@ def run(*, stay: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """A server that is running, and the application's connection to its database.
+    """A running server, and the application's connection to its database.
 
     Each method raises `KeyboardInterrupt` soon after `stopped` is set.
     """
@@ -99,7 +101,7 @@ class Demo:
     def post_samples(self) -> None:
         """Post notifications, and print the responses and the changes."""
         statuses: Counter[int] = Counter()
-        click.echo(f"{'Notification':34}Response, and changed rows\n{'-' * 80}")
+        click.echo(f"{'Notification':34}Response and changed rows\n{'-' * 80}")
         before = self._state()
         for title, payload in _samples().items():
             secret = "wrong" if title == _WRONG else self.settings.secrets[0]
@@ -124,12 +126,12 @@ class Demo:
         self._print_entry()
 
     def watch(self) -> None:
-        """Print what the user's own notifications change."""
+        """Print the changes that the user's own notifications make."""
         click.echo(
-            "\nThe server continues to run. Post your own notification from another terminal:\n\n"
-            "  hookrow simulate open dora@example.com m-4 \\\n"
+            "\nThe server keeps running. Post your own notification from another terminal:\n\n"
+            f"  {shlex.quote(sys.argv[0])} simulate open dora@example.com m-4 \\\n"
             f"    --url {self.url} \\\n    --secret {self.settings.secrets[0]}\n\n"
-            "The changed rows are shown here. Press Ctrl-C to stop."
+            "This terminal shows the rows that it changes. Press Ctrl-C to stop."
         )
         before = self._state()
         while True:
@@ -137,7 +139,7 @@ class Demo:
             before = self._print_changes(before)
 
     def _print_changes(self, before: Sequence[str]) -> Sequence[str]:
-        """Print the lines that are not the same as before; return all current ones."""
+        """Print the lines that have changed; return all current lines."""
         if self.stopped.is_set():
             with suppress(OSError):  # the terminal may be closed
                 click.echo()
@@ -171,7 +173,7 @@ def _serving(database: Path, stopped: Event) -> Iterator[Demo]:
             secrets=(token_urlsafe(),),
             database_url=f"sqlite:///{database}",
             port=listener.getsockname()[1],
-            dashboard=find_spec("jinja2") is not None,  # of the extra `dashboard`
+            dashboard=find_spec("jinja2") is not None,  # from the extra `dashboard`
         )
         app = Server(settings)
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
@@ -191,7 +193,7 @@ def _serving(database: Path, stopped: Event) -> Iterator[Demo]:
 
 
 def _samples() -> dict[str, testing.Payload]:
-    """Return notifications of every kind and with every refusal, by title."""
+    """Return payloads by title: every kind of notification, and every refusal."""
     now = datetime.now(UTC)
     delivery = testing.delivery(ADA, "m-1", at=now)
     suppression = testing.suppression(CARL, "m-3", at=now)
@@ -204,7 +206,7 @@ def _samples() -> dict[str, testing.Payload]:
         "Reactivation of carl": testing.reactivation(CARL, "m-3", at=now + timedelta(seconds=1)),
         "The suppression again, too late": suppression,
         "Complaint by bea": testing.suppression(BEA, None, at=now, reason="SpamComplaint"),
-        "Open by bea of ada's message": testing.opening(BEA, "m-1", at=now),
+        "Open of ada's message by bea": testing.opening(BEA, "m-1", at=now),
         "Delivery to an unknown address": testing.delivery("eve@example.com", None, at=now),
         "Delivery of an unsaved message": testing.delivery(ADA, "m-5", at=now),
         "Bounce, which is not supported": testing.bounce(ADA, "m-1", at=now),

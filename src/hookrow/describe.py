@@ -10,12 +10,12 @@ import msgspec
 
 from hookrow.core.log_entry import RECORD_TYPES, Result, StoredEntry
 from hookrow.core.notification import Reactivated, Recorded, RowId, Source, Suppressed
-from hookrow.core.rules import believable
+from hookrow.core.rules import effective_time
 from hookrow.providers import Parse
 from hookrow.receiver.replay import DryRun
 from hookrow.stores.log import Query
 
-LONGEST_BODY = 20_000
+MAX_BODY_LENGTH = 20_000
 """In characters; a longer body is truncated."""
 
 _CHANGE = RECORD_TYPES[Suppressed]
@@ -28,7 +28,7 @@ _REASONS = {
     Result.UNSUPPORTED: "the type is not supported, or a required field is missing or invalid",
     Result.FAILED: "the database returned an error, or a row was locked",
 }
-"""Why a notification has this result."""
+"""Why a notification has a result other than `recorded`."""
 
 
 def describe_outcome(entry: StoredEntry) -> str:
@@ -69,7 +69,7 @@ def superseding(entry: StoredEntry, changes: Iterable[StoredEntry]) -> StoredEnt
     An entry without an event time may have taken effect at any of its arrivals.
     """
     newest = max(changes, key=_changed_at, default=entry)
-    if _changed_at(newest) <= believable(entry.occurred_at, entry.last_received_at):
+    if _changed_at(newest) <= effective_time(entry.occurred_at, entry.last_received_at):
         return None
     return newest
 
@@ -93,7 +93,7 @@ def describe_dry_run(dry_run: DryRun) -> list[str]:
         for column, value in state.items()
         if value != dry_run.after[row][column]
     ]
-    return changed or ["would change nothing: the rows have these values already, or newer ones"]
+    return changed or ["would change nothing: the rows already have these values, or newer ones"]
 
 
 def format_row(row: RowId) -> str:
@@ -104,7 +104,7 @@ def format_row(row: RowId) -> str:
 
 
 def _changed_at(entry: StoredEntry) -> datetime:
-    return believable(entry.occurred_at, entry.received_at)
+    return effective_time(entry.occurred_at, entry.received_at)
 
 
 def _reason(result: Result, entry: StoredEntry) -> str:
@@ -126,26 +126,28 @@ def printable(text: str) -> str:
 def format_body(body: str) -> str:
     """Return the beginning of a body, escaped, with one line per value if it is JSON.
 
-    A body longer than `LONGEST_BODY` is not indented.
+    A body longer than `MAX_BODY_LENGTH` is not indented.
     """
     parts, length = [], 0
     for part in _indent(body):
         parts.append(part)
         length += len(part)
-        if length > LONGEST_BODY:
+        if length > MAX_BODY_LENGTH:
             break
-    lines = "".join(parts)[:LONGEST_BODY].split("\n")
-    more = f"\n... (cut: the body has {len(body):,} characters)" if length > LONGEST_BODY else ""
-    return "\n".join(map(printable, lines)) + more
+    lines = "".join(parts)[:MAX_BODY_LENGTH].split("\n")
+    text = "\n".join(map(printable, lines))
+    if length > MAX_BODY_LENGTH:
+        text += f"\n... (truncated: the body has {len(body):,} characters)"
+    return text
 
 
 def _indent(body: str) -> Iterator[str]:
     """Yield a body piece by piece, indented if it is JSON.
 
-    msgspec would indent all of it: 20,000 characters that are nested 900 levels deep become 18 MB,
+    msgspec would indent all of it: 20,000 characters nested 900 levels deep would become 18 MB,
     because each line begins with its indentation.
     """
-    compact = _compact(body) if len(body) <= LONGEST_BODY else None
+    compact = _compact(body) if len(body) <= MAX_BODY_LENGTH else None
     if compact is None:
         yield body
         return
@@ -183,7 +185,7 @@ def format_time(time: datetime | None) -> str:
 
 
 def format_duration(duration: timedelta) -> str:
-    """Format a duration in the largest unit that makes it at least 2; negative ones are 0."""
+    """Format a duration in the largest unit that makes it at least 2. Negative ones are 0."""
     seconds = max(duration.total_seconds(), 0)
     for name, length in (("days", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length:

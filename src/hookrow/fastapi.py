@@ -67,8 +67,8 @@ def router(receiver: Handler) -> APIRouter:
         """Record a notification of the email provider."""
         return _ReceiverResponse(app, request)
 
-    made = APIRouter()
-    made.add_api_route(
+    api_router = APIRouter()
+    api_router.add_api_route(
         ENDPOINT,
         webhook,
         methods=["POST"],
@@ -77,13 +77,14 @@ def router(receiver: Handler) -> APIRouter:
         openapi_extra=dict(_REQUEST),
     )
     others: list[str] = [method for method in HTTPMethod if method is not HTTPMethod.POST]
-    made.add_api_route(ENDPOINT, webhook, methods=others, include_in_schema=False)
-    made.add_api_route(f"{ENDPOINT}/", webhook, methods=[*HTTPMethod], include_in_schema=False)
-    return made
+    api_router.add_api_route(ENDPOINT, webhook, methods=others, include_in_schema=False)
+    every = [*HTTPMethod]
+    api_router.add_api_route(f"{ENDPOINT}/", webhook, methods=every, include_in_schema=False)
+    return api_router
 
 
 class _ReceiverResponse(Response):
-    """Calls the ASGI application, as if it were mounted at the prefix, to send its response."""
+    """Sends the ASGI application's response, as if the application were mounted at the prefix."""
 
     def __init__(self, webhook: ASGI, request: Request) -> None:
         super().__init__()
@@ -101,14 +102,14 @@ class _ReceiverResponse(Response):
 
 def _replay_body(request: Request) -> Receive:
     """Return an ASGI `receive` for the whole body, even if a dependency has read it already."""
-    pieces = request.stream()
+    chunks = request.stream()
 
     async def receive() -> Message:
         try:
-            piece = await anext(pieces, None)
+            chunk = await anext(chunks, None)
         except ClientDisconnect:
             return {"type": "http.disconnect"}
-        return {"type": "http.request", "body": piece or b"", "more_body": piece is not None}
+        return {"type": "http.request", "body": chunk or b"", "more_body": chunk is not None}
 
     return receive
 
@@ -129,6 +130,6 @@ def _responses() -> dict[int | str, dict[str, Any]]:
 
 
 _IMPOSSIBLE = (Refusal.NO_SUCH_PATH, Refusal.METHOD_NOT_ALLOWED, Refusal.LENGTH_REQUIRED)
-"""The refusals that a POST to the endpoint never gets on ASGI."""
+"""The refusals that a POST to the endpoint never receives on ASGI."""
 
 _TEXT = {"text/plain": {"schema": {"type": "string"}}}

@@ -25,9 +25,9 @@ def blueprint(receiver: Handler) -> Blueprint:
     such as CSRF protection.
     """
     webhook = WSGI(receiver)
-    made = Blueprint("hookrow", __name__)
+    endpoint = Blueprint("hookrow", __name__)
 
-    @made.route(
+    @endpoint.route(
         ENDPOINT,
         methods=list(HTTPMethod),
         strict_slashes=False,
@@ -42,14 +42,14 @@ def blueprint(receiver: Handler) -> Blueprint:
         body.cache()
         return response
 
-    return made
+    return endpoint
 
 
 class _Body:
-    """The body, which functions of the host may read as well, before the view or after it.
+    """The body, which the host's own functions may read as well, before or after the view.
 
-    `Request.get_data` caches the body in `_cached_data`. No public attribute returns whether
-    the cache is filled, or fills it.
+    `Request.get_data` caches the body in `_cached_data`. No public attribute fills the cache, or
+    shows whether it is filled.
     """
 
     def __init__(self, request: Request) -> None:
@@ -62,11 +62,11 @@ class _Body:
 
     def read(self, size: int) -> bytes:
         """Read up to `size` bytes, from the cache if the host has read the body."""
-        piece = self._input.read(size)
-        self._read += piece
-        return piece
+        chunk = self._input.read(size)
+        self._read += chunk
+        return chunk
 
     def cache(self) -> None:
-        """Cache the body for the host, if it was read; otherwise the host can still read it."""
+        """Cache the body for the host if the view has read it; otherwise, the host still can."""
         if self._read:
             self._request._cached_data = bytes(self._read)  # noqa: SLF001 - no public attribute

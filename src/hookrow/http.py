@@ -6,7 +6,7 @@ No server and no framework belongs here: host modules such as `asgi` convert the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import getrandbits
 from types import MappingProxyType
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 ENDPOINT = "/provider/webhooks"
 """The path of the endpoint below its mount path."""
 
-LARGEST_BODY = 1024 * 1024
+MAX_BODY = 1024 * 1024
 """In bytes; a longer body results in 413."""
 
-SLOWEST_BODY = 15.0
+BODY_TIMEOUT = 15.0
 """In seconds; a body that is not complete by then results in 408."""
 
 REQUEST_ID_HEADER = "X-Request-Id"
-"""The header of requests from a proxy that assigns ids, and of all responses."""
+"""The header with the request's id: in requests, if a proxy assigns ids, and in all responses."""
 
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
@@ -42,8 +42,8 @@ class RequestHead(msgspec.Struct, frozen=True):
     host's mount (ASGI's `root_path`, WSGI's `SCRIPT_NAME`), and `query` the query string, not
     decoded. Header values are the received bytes. `secure` is True if the host knows that the
     request was sent over https. `request_id` identifies the request in the log and in the
-    response. `context` holds values that a handler computes in `admit` and reuses in its call;
-    the key is the handler itself.
+    response. `context` holds values that a handler computes in `admit` and reuses in its call,
+    keyed by the handler itself.
     """
 
     method: str
@@ -93,13 +93,16 @@ class Request(msgspec.Struct, frozen=True):
 class Response:
     """A status, a body of text in UTF-8, and headers.
 
-    A host waits `delay` seconds before it sends the response.
+    A host waits `delay` seconds before it sends the response. A body of any length comes from
+    `stream`, in chunks of which some may be empty. The host takes one when the client has received
+    those before it, and none if the client has disconnected. Taking one may block and raise.
     """
 
     status: int
     body: bytes
     headers: Mapping[str, str]
     delay: float = 0.0
+    stream: Iterator[bytes] | None = None
 
 
 class Handler(Protocol):
@@ -142,7 +145,7 @@ def endpoint_path(mount_path: str) -> str:
     mount = mount_path.strip("/")
     if any(letter in "?#%" or letter.isspace() for letter in mount):
         raise ConfigurationError(
-            f"The mount path {mount_path!r} is not a path: write for example /mail."
+            f"The mount path {mount_path!r} is not valid: use a path such as /mail."
         )
     return f"/{mount}{ENDPOINT}" if mount else ENDPOINT
 
@@ -172,7 +175,7 @@ def respond(outcome: Outcome) -> Response:
 
 
 def refuse(refusal: Refusal) -> Response:
-    """Return the response of a refusal whose text has no placeholders."""
+    """Return the response for a refusal whose text has no placeholders."""
     return respond(refusal.refused())
 
 
@@ -183,7 +186,7 @@ def plain(status: int, text: str, headers: Mapping[str, str] | None = None) -> R
 
 
 def declared_length(head: RequestHead) -> int | None:
-    """Return the length of the body that the head declares, in bytes, or None.
+    """Return the length of the body that the head declares, in bytes, or None if it declares none.
 
     A length consists of digits (RFC 9110, section 8.6). A server should reject any other value
     (RFC 9112, section 6.3); here it counts as absent.
@@ -191,14 +194,14 @@ def declared_length(head: RequestHead) -> int | None:
     digits = head.header("content-length") or b""
     if not digits.isdigit():
         return None
-    # Python does not parse thousands of digits; a number of 20 digits is too large anyway.
+    # Python refuses to parse thousands of digits; a number of 20 digits is too large anyway.
     return int(digits.lstrip(b"0")[:20] or b"0")
 
 
 def oversized(head: RequestHead) -> bool:
     """Return whether the head declares a body that is too large."""
     length = declared_length(head)
-    return length is not None and length > LARGEST_BODY
+    return length is not None and length > MAX_BODY
 
 
 def refuse_body(handler: Handler, head: RequestHead, refusal: Refusal) -> Response:

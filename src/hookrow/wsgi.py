@@ -13,9 +13,9 @@ from wsgiref.types import InputStream, StartResponse, WSGIEnvironment
 
 from hookrow.core.notification import Refusal
 from hookrow.http import (
-    LARGEST_BODY,
+    BODY_TIMEOUT,
+    MAX_BODY,
     REQUEST_ID_HEADER,
-    SLOWEST_BODY,
     Handler,
     Request,
     RequestHead,
@@ -25,11 +25,11 @@ from hookrow.http import (
     request_id,
 )
 
-PIECE = 64 * 1024
+CHUNK_SIZE = 64 * 1024
 """In bytes; the maximum size of a read, between two checks of the time limit."""
 
 _SOCKETS = ("gunicorn.socket", "werkzeug.socket")
-"""The keys under which servers provide the connection. Other servers have their own timeouts."""
+"""The keys under which some servers provide the connection. Others have their own timeouts."""
 
 
 class WSGI:
@@ -39,7 +39,7 @@ class WSGI:
     """
 
     def __init__(self, handler: Handler) -> None:
-        self._handler = handler
+        self.handler = handler
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Respond to one request."""
@@ -47,29 +47,29 @@ class WSGI:
         response = self._respond(head, environ)
         if response.delay:
             sleep(response.delay)
-        headers = [
-            *response.headers.items(),
-            ("Content-Length", str(len(response.body))),
-            (REQUEST_ID_HEADER, head.request_id),
-        ]
+        headers = [*response.headers.items(), (REQUEST_ID_HEADER, head.request_id)]
+        if response.stream is None:
+            headers.append(("Content-Length", str(len(response.body))))
         start_response(f"{response.status} {HTTPStatus(response.status).phrase}", headers)
-        return [] if head.method == "HEAD" else [response.body]
+        if head.method == "HEAD":
+            return []
+        return [response.body] if response.stream is None else filter(None, response.stream)
 
     def _respond(self, head: RequestHead, environ: WSGIEnvironment) -> Response:
-        refusal = self._handler.admit(head)
+        refusal = self.handler.admit(head)
         if refusal is not None:
             return refusal
         body = read_body(head, environ)
         if isinstance(body, Refusal):
-            return refuse_body(self._handler, head, body)
-        return self._handler(Request(head, body))
+            return refuse_body(self.handler, head, body)
+        return self.handler(Request(head, body))
 
 
 def request_head(environ: WSGIEnvironment) -> RequestHead:
     """Return the head of a request.
 
-    WSGI represents bytes as characters of Latin-1; any other character, from a middleware,
-    becomes a question mark.
+    WSGI represents bytes as Latin-1 characters; any other character, from a middleware, becomes a
+    question mark.
     """
     root, path = _decode(environ.get("SCRIPT_NAME", "")), _decode(environ.get("PATH_INFO", ""))
     headers = [
@@ -93,12 +93,12 @@ def read_body(head: RequestHead, environ: WSGIEnvironment) -> bytes | Refusal:
     if length is None and not environ.get("wsgi.input_terminated"):
         chunked = head.header("transfer-encoding") is not None
         return Refusal.LENGTH_REQUIRED if chunked else b""
-    if length is not None and length > LARGEST_BODY:
+    if length is not None and length > MAX_BODY:
         return Refusal.TOO_LARGE
-    read = _read(environ, LARGEST_BODY + 1 if length is None else length)
+    read = _read(environ, MAX_BODY + 1 if length is None else length)
     if read is None or len(read) < (length or 0):
         return Refusal.TIMED_OUT
-    return Refusal.TOO_LARGE if len(read) > LARGEST_BODY else read
+    return Refusal.TOO_LARGE if len(read) > MAX_BODY else read
 
 
 def _read(environ: WSGIEnvironment, size: int) -> bytes | None:
@@ -117,8 +117,8 @@ def _read(environ: WSGIEnvironment, size: int) -> bytes | None:
 def _read_in_time(
     stream: InputStream, size: int, set_timeout: Callable[[float], object]
 ) -> bytes | None:
-    """Read as `_read` does; `set_timeout` sets the time limit of the next read, in seconds."""
-    until = monotonic() + SLOWEST_BODY
+    """Do the work of `_read`; `set_timeout` sets the time limit of the next read, in seconds."""
+    until = monotonic() + BODY_TIMEOUT
     read = bytearray()
     while len(read) < size:
         seconds = until - monotonic()
@@ -126,12 +126,12 @@ def _read_in_time(
             return None
         set_timeout(seconds)
         try:
-            piece = stream.read(min(PIECE, size - len(read)))
+            chunk = stream.read(min(CHUNK_SIZE, size - len(read)))
         except Exception:  # noqa: BLE001 - each server raises its own errors
             return None
-        if not piece:
+        if not chunk:
             break
-        read += piece
+        read += chunk
     return bytes(read)
 
 

@@ -62,11 +62,11 @@ def test_replay_and_suppression(tmp_path: Path) -> None:
         assert admin.shows("March 4, 2026, 5:06 a.m.")
         admin.open("hookrow_tables/subscriber/")
         admin.act(ADA, "suppress")
-        assert admin.shows("get no more mail")
+        assert admin.shows("no longer get mail")
         admin.type(reason="asked by <letter>")
         assert admin.shows("1 subscriber suppressed.")
         assert admin.shows("asked by <letter>")
         admin.open("hookrow/notification/")
         admin.page.click("#result_list tbody tr:first-child th a")
         assert admin.shows('"ChangedBy": "root"')
-        admin.ignore("404")  # it has no icon
+        admin.ignore("404")  # the site has no icon

@@ -21,7 +21,7 @@ from wire import AT, DELIVERY, PATIENCE, ask, eventually, free_port, listens, re
 
 ROOT = Path(__file__).parents[2]
 
-PAGE = (ROOT / "docs" / "deploy.md").read_text()
+PAGE = (ROOT / "docs/how-to/deploy.md").read_text()
 
 URL = "postgresql://mail:password@{}/mail"
 """The database URL in the page's examples."""
@@ -41,7 +41,7 @@ QUICK = [
 """Options of mmdebstrap for a temporary system."""
 
 LIMITS = ("--ulimit=nofile=1024:4096", "--ulimit=nproc=1000:1000")
-"""podman's own limits need capabilities that root may lack here."""
+"""Podman's own limits need capabilities that root may lack here."""
 
 POST = """curl --silent --output /dev/null --write-out '%{{http_code}}' --data '{{}}' \
 --header "X-Provider-Secret: $(head -n 1 /etc/hookrow/secret)" \

@@ -46,7 +46,7 @@ def test_one_locked_row_in_a_group(postgres: Databases, postgres_url: str, tmp_p
             postgres.wait_for_a_lock(postgres_url)
             for connection, posting in zip(connections, group, strict=True):
                 connection.send(request(posting.body))
-            time.sleep(0.5)
+            assert get(serving.port, "/healthz").status == 200  # it has read those before
         answers = [connection.answer().status for connection in connections]
         assert answers == [503] + [200] * 63
         assert outcomes() == {"recorded": 64, "failed": 1}
@@ -59,7 +59,7 @@ def test_one_locked_row_in_a_group(postgres: Databases, postgres_url: str, tmp_p
 
 @contextmanager
 def _swept(command: Command, postgres: Databases, url: str) -> Iterator[None]:
-    """Make everything parked due, and run a server, which sweeps when it starts."""
+    """Make all parked notifications due, and run a server, which sweeps when it starts."""
     due = "UPDATE hookrow_notifications SET retry_at = now() WHERE retry_at IS NOT NULL"
     postgres.execute(due, url=url)
     with command.serving("--database-url", url):
@@ -108,7 +108,7 @@ def test_deadlocks(postgres: Databases, postgres_url: str, tmp_path: Path) -> No
 
 
 def test_two_servers_write_the_same_rows(database_url: str, tmp_path: Path) -> None:
-    """There is no error and no lost update: the rows are the result of some serial order."""
+    """There are no errors and no lost updates: the rows are the result of some serial order."""
     load, command = Load(database_url, rows=50, shared=True), Command(tmp_path)
     with (
         command.serving("--database-url", database_url) as one,

@@ -42,12 +42,14 @@ PAGES = {
     "notification": "notification?id=121",
     "subscriber": f"subscriber?email={ADA}",
     "dispatch": "dispatch?message_id=m-1",
+    "suppressions": "suppressions",
     "lists": "lists",
 }
 HARMLESS = {
     "hostile": "notification?id=123",
     "hostile-overview": "",
     "hostile-notifications": "notifications",
+    "nothing-found": f"search?q={'x' * 80}",
     "mistake": f"notifications?before={'x' * 80}",
 }
 """Pages that show hostile content."""
@@ -166,6 +168,10 @@ def test_charts_show_the_figures_of_the_log(site: Visitor, sqlite_url: str) -> N
         legend = site.page.locator(f"section[aria-labelledby=by-{kind}] .legend").inner_text()
         for name, count in figures.items():
             assert f"{name} {count}" in legend.replace("\n", " ")
+    legends = site.page.locator("section[aria-labelledby=by-outcome] .legend")
+    legends.get_by_role("link", name="dispatch not found").click()
+    site.page.locator("#rows tr", has_text=EARLY).wait_for()
+    assert site.page.locator("#rows tr").count() == figures["dispatch not found"]
 
 
 def test_the_keyboard_reaches_everything(site: Visitor) -> None:
@@ -220,6 +226,20 @@ def test_new_notifications_appear_without_a_reload(site: Visitor, sqlite_url: st
     assert numbers.all_inner_texts()[0] == "123"
 
 
+def test_the_title_of_a_time_is_the_local_time(browser: Browser, mount: str) -> None:
+    """Pointing at a time, which is in UTC, shows it in the time zone of the browser."""
+    with Visitor.at(browser, mount, timezone_id="Asia/Kolkata", **DESK, **LOGIN) as visitor:
+        visitor.open("notifications")
+        time = visitor.page.locator("#rows time").first
+        time.hover()
+        text = time.inner_text()
+        utc = datetime.strptime(text, "%Y-%m-%d %H:%M:%SZ").replace(tzinfo=UTC)
+        local = utc + timedelta(hours=5, minutes=30)
+        title = time.get_attribute("title") or ""
+        assert f"{local:%M:%S}" in title
+        assert title.endswith("(local time)")
+
+
 def test_the_overview_refreshes_itself(site: Visitor) -> None:
     """The focus and opened tables stay, nothing is announced, and a failed refresh is reported."""
     site.page.clock.install()
@@ -263,9 +283,13 @@ def test_without_javascript(browser: Browser, mount: str) -> None:
         visitor.page.get_by_role("link", name="Older").click()
         visitor.page.get_by_role("link", name="Newer", exact=True).click()
         assert visitor.page.locator("#rows tr").count() == 50
-        visitor.page.get_by_label("Outcome").select_option("dispatch not found")
+        visitor.page.locator("select[name=outcome]").select_option("dispatch not found")
         visitor.page.get_by_role("button", name="Filter").click()
         assert visitor.page.locator("#rows tr", has_text=EARLY).count() == 1
+        for text, heading in ((ADA, "Subscriber"), ("m-1", "Dispatch"), ("7", "Notification 7")):
+            visitor.page.get_by_role("searchbox").fill(text)
+            visitor.page.keyboard.press("Enter")
+            visitor.page.locator("h1", has_text=heading).wait_for()
 
 
 def test_sign_in_with_the_token_of_serve(browser: Browser, tmp_path: Path, sqlite_url: str) -> None:
@@ -290,6 +314,6 @@ def test_sign_in_with_the_token_of_serve(browser: Browser, tmp_path: Path, sqlit
                 assert visitor.page.evaluate("document.referrer") == ""
                 visitor.open(f"subscriber?email={ADA}")
                 visitor.page.get_by_label("Reason").fill("asked by letter")
-                visitor.page.get_by_role("button").click()
+                visitor.page.get_by_role("button", name="Suppress").click()
                 visitor.page.locator(".notice").wait_for()
                 assert visitor.shows("asked by letter")

@@ -56,7 +56,7 @@ def test_own_notifications(tmp_path: Path) -> None:
         assert page
         assert get(int(page[1]), page[2]).status == 401
         assert get(int(page[1]), page[2] + page[3]).status == 303
-        typed = re.search(r"^  (hookrow simulate (?:.*\\\n)*.*)$", printed, re.MULTILINE)
+        typed = re.search(r"^  (\S*hookrow simulate (?:.*\\\n)*.*)$", printed, re.MULTILINE)
         assert typed
         path = f"{HOOKROW.parent}:{os.environ['PATH']}"
         for kind, change in (

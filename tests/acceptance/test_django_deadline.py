@@ -1,12 +1,9 @@
 """Django on a PostgreSQL server that does not respond, with and without groups: a 503 in time."""
 
-import os
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Timer
 
 import pytest
 from django.db import close_old_connections, connections
@@ -21,7 +18,7 @@ from hookrow.receiver.spool import Spool
 from hookrow.stores import StoreError
 from hookrow.stores.timeouts import limited_to
 from hookrow.stores.watchdog import TRANSACTION_TIMEOUT
-from postgres import Server
+from postgres import Server, stopped
 from wire import ADA, ADAS, AT, DELIVERY, eventually
 
 DEADLINE = 1.0
@@ -54,19 +51,6 @@ def backend(alias: str) -> int:
         cursor.execute("SELECT pg_backend_pid()")
         (pid,) = cursor.fetchone()
         return int(pid)
-
-
-@contextmanager
-def stopped(pid: int) -> Iterator[None]:
-    """Stop a process during the block, but for at most 30 s, so that a failing test cannot hang."""
-    timer = Timer(30, os.kill, (pid, signal.SIGCONT))
-    timer.start()
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
-        timer.cancel()
 
 
 @pytest.fixture

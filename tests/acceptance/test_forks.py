@@ -26,7 +26,7 @@ def test_receiver(postgres_url: str) -> None:
         import os, sys, warnings
         from datetime import UTC, datetime
         from hookrow import RequestHead, Postmark, Receiver, Request
-        from hookrow.statistics import Period, Statistics
+        from hookrow.statistics import Statistics
         from hookrow.stores.memory import MemoryStore
         from hookrow.stores.sql import SQLStore
 
@@ -40,10 +40,10 @@ def test_receiver(postgres_url: str) -> None:
         def serve():
             calls.clear()
             statuses = [receiver(Request(head, body)).status for _ in range(3)]
-            overview = statistics.overview(Period.DAY, datetime.now(UTC))
+            present = statistics.present(datetime.now(UTC))
             with store.database.reading() as connection:
                 [(backend,)] = connection.fetch("SELECT pg_backend_pid()")
-            print(backend, statuses, overview.health, flush=True)
+            print(backend, statuses, present.health, flush=True)
 
         def end():
             serve()
@@ -73,6 +73,47 @@ def test_receiver(postgres_url: str) -> None:
         served
     ] * 4
     assert (alone, alone_again, at_last) == ("True", "True", "True")
+
+
+def test_event_loop_of_hooks() -> None:
+    """The child starts its own loop and leaves the parent's, whose selector both share, alone."""
+    printed = run_script(
+        """
+        import asyncio, os, sys, warnings
+        from datetime import UTC, datetime
+        from time import sleep
+        from hookrow import Arrival, Recorded
+        from hookrow.receiver.hooks import Hooks
+
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)  # of a fork with threads
+        calls = []
+
+        async def on_recorded(*_):
+            await asyncio.to_thread(sleep, 0.01)  # another thread wakes the loop
+            calls.append((os.getpid(), asyncio.get_running_loop()))
+
+        hooks = Hooks({Recorded: on_recorded})
+
+        def call():
+            calls.clear()
+            hooks(Arrival(None, b"", datetime.now(UTC)), Recorded(()))
+            while not calls:
+                sleep(0.01)
+            return calls[0]
+
+        pid, loop = call()
+        if (child := os.fork()) == 0:
+            own_pid, own_loop = call()
+            print(own_pid == os.getpid(), own_loop is not loop, flush=True)
+            hooks.close()
+            sys.exit(0)  # a normal exit, which runs exit handlers
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        print(call() == (pid, loop))
+        hooks.close()
+        """
+    )
+    assert printed.split() == ["True", "True", "True"]
 
 
 def test_drained_spool(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import resource
+import socket
 import sys
 import time
 from collections import Counter
@@ -10,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from threading import Event
 
 import psycopg
 import pytest
@@ -20,7 +20,7 @@ from command import Command, Serving
 from hookrow import testing
 from hookrow.migrations import sql
 from postgres import Databases
-from wire import SECRET, Connection, ask, chunk, eventually, head, request
+from wire import PATIENCE, SECRET, Connection, ask, chunk, eventually, head, request
 
 MIB = 1024 * 1024
 
@@ -35,11 +35,25 @@ LINE_LIMIT = 40
 
 GUESSES = 8_000
 
-# The limit for bodies and for unread responses is 3 seconds instead of 15.
-SHORT_TIMEOUTS = """
+BUFFER = 4096
+"""In bytes; the buffers of sockets for responses. By default, they hold megabytes."""
+
+# The limit for bodies and for unread responses is 3 seconds instead of 15, and buffers are small.
+SMALL_LIMITS = f"""
+import socket
 import hookrow.http
 import hookrow.server.limits
-hookrow.http.SLOWEST_BODY = hookrow.server.limits.SLOWEST = 3.0
+import hookrow.server.run
+hookrow.http.BODY_TIMEOUT = hookrow.server.limits.CLIENT_TIMEOUT = 3.0
+
+bind = hookrow.server.run._bind
+
+def bind_with_small_buffers(*address):
+    listener = bind(*address)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, {BUFFER})
+    return listener
+
+hookrow.server.run._bind = bind_with_small_buffers
 
 from hookrow.__main__ import main
 main()
@@ -77,7 +91,7 @@ class Service:
             yield
             load.wait_for(100, 200)
         after, lines = _peak(self._serving), self._serving.log[logged:].splitlines()
-        print(f"{load}; {before} to {after} MiB; {len(lines)} lines logged")
+        print(f"{load}; {before} to {after} MiB; {len(lines)} log lines")
         load.check(200)
         assert load.slowest < RESPONSE_LIMIT, str(load)
         assert after < MEMORY_LIMIT
@@ -90,8 +104,8 @@ def service(postgres: Databases, tmp_path_factory: pytest.TempPathFactory) -> It
     """Run the server."""
     url, folder = postgres.create(), tmp_path_factory.mktemp("service")
     postgres.execute(sql("postgresql"), url=url)
-    (folder / "short_timeouts.py").write_text(SHORT_TIMEOUTS)
-    command = Command(folder, (sys.executable, folder / "short_timeouts.py"))
+    (folder / "small_limits.py").write_text(SMALL_LIMITS)
+    command = Command(folder, (sys.executable, folder / "small_limits.py"))
     with command.serving("--database-url", url) as serving:
         yield Service(url, serving)
 
@@ -119,49 +133,36 @@ def test_idle_connections_and_slow_bodies(service: Service) -> None:
         assert [connection.answer().status for connection in slow] == [408] * 200
 
 
-def test_endless_bodies(service: Service) -> None:
-    """20 clients send endless chunked bodies, and reconnect whenever they are disconnected."""
-    part, over = chunk(b"x" * 65536), Event()
-    begun: list[Connection] = []
+def _attack(service: Service, begin: bytes, part: bytes) -> None:
+    """Connect 60 times, 20 at a time; send endless data, and read nothing, until disconnected.
 
-    def endless(_: int) -> None:
-        while not over.is_set():
-            with suppress(OSError), Connection(service.port) as connection:
-                begun.append(connection)
-                connection.send(head(extra=[b"Transfer-Encoding: chunked"]))
-                while not over.is_set():
-                    connection.send(part)
+    Raises `TimeoutError` if the server neither reads nor disconnects.
+    """
+
+    def send(_: int) -> None:
+        with socket.socket() as client:
+            client.settimeout(PATIENCE)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
+            client.connect(("127.0.0.1", service.port))
+            with suppress(ConnectionError):
+                client.sendall(begin)
+                while True:
+                    client.sendall(part)
 
     with service.under_attack(), ThreadPoolExecutor(20) as threads:
-        attack = threads.map(endless, range(20))
-        try:
-            eventually(lambda: len(begun) > 60, seconds=60)
-        finally:
-            over.set()
-        assert len(list(attack)) == 20
-    print(f"{len(begun)} bodies were refused")
+        disconnected = [*threads.map(send, range(60))]
+    print(f"{len(disconnected)} connections were closed")
+
+
+def test_endless_bodies(service: Service) -> None:
+    """Clients that send endless chunked bodies are disconnected."""
+    begin = head(extra=[b"Transfer-Encoding: chunked"])
+    _attack(service, begin, chunk(b"x" * 65536))
 
 
 def test_unread_responses(service: Service) -> None:
-    """20 clients pipeline requests, read no response, and reconnect when they are disconnected."""
-    requests, over = head("/", method="GET") * 1000, Event()
-    begun: list[Connection] = []
-
-    def pipeline(_: int) -> None:
-        while not over.is_set():
-            with suppress(OSError), Connection(service.port) as connection:
-                begun.append(connection)
-                while not over.is_set():
-                    connection.send(requests)
-
-    with service.under_attack(), ThreadPoolExecutor(20) as threads:
-        attack = threads.map(pipeline, range(20))
-        try:
-            eventually(lambda: len(begun) > 60, seconds=60)
-        finally:
-            over.set()
-        assert len(list(attack)) == 20
-    print(f"{len(begun) - 20} connections were closed")
+    """Clients that pipeline requests, and read no response, are disconnected."""
+    _attack(service, b"", head("/", method="GET") * 100)
 
 
 def test_requests_without_the_secret(service: Service) -> None:

@@ -33,7 +33,7 @@ TABLES = {
 
 
 class Killed(BaseException):
-    """Stands for the end of the process."""
+    """Simulates the end of the process."""
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -8,7 +8,7 @@ import pytest
 from django_project.page import PAGE, TRY, start
 from session import ROOT, read_blocks, read_commands, read_files, terminal
 
-HOSTS = {page.stem for page in (ROOT / "docs" / "hosts").glob("*.md")} - {"README"}
+HOSTS = {page.stem for page in (ROOT / "docs/how-to/hosts").glob("*.md")} - {"index"}
 
 TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\.\d{3,6}Z?")
 
@@ -27,9 +27,9 @@ def follow(page: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("host", sorted(HOSTS - {"django"}))
 def test_host(host: str, tmp_path: Path) -> None:
-    [code] = read_blocks(f"docs/hosts/{host}.md", "python")
+    [code] = read_blocks(f"docs/how-to/hosts/{host}.md", "python")
     (tmp_path / f"{host}_app.py").write_text(code)
-    follow(f"docs/hosts/{host}.md", tmp_path)
+    follow(f"docs/how-to/hosts/{host}.md", tmp_path)
     assert (tmp_path / "hookrow.db").is_file()
 
 
@@ -39,6 +39,6 @@ def test_django(tmp_path: Path) -> None:
 
 
 def test_dashboard(tmp_path: Path) -> None:
-    code = read_files("docs/dashboard.md")["dashboard_app.py"]
+    code = read_files("docs/how-to/dashboard.md")["dashboard_app.py"]
     (tmp_path / "dashboard_app.py").write_text(code)
-    follow("docs/dashboard.md", tmp_path)
+    follow("docs/how-to/dashboard.md", tmp_path)

@@ -15,6 +15,7 @@ import time
 from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
+from http.client import HTTPConnection, IncompleteRead
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -23,8 +24,8 @@ from traffic import spooled
 
 import world
 from command import Command, Serving, Terminal
-from hookrow.server.app import DRAIN, END, RECORD
-from hookrow.server.limits import LAST_REQUEST, SWEEP_EVERY
+from hookrow.server.app import DRAIN_TIMEOUT, RECORD_TIMEOUT, TASK_TIMEOUT
+from hookrow.server.limits import GRACE_PERIOD, SWEEP_EVERY
 from hookrow.server.workers import STOP_TIMEOUT
 from hookrow.stores.watchdog import TRANSACTION_TIMEOUT
 from nginx import fronting
@@ -51,18 +52,18 @@ NEW, OLD, OLDER = "the-secret-of-next-year", SECRET, "the-secret-of-last-year"
 PASSWORD = "the-right-password"
 
 DEADLINE, LONGEST_STOP = 5.0, 20.0
-"""In seconds; a receiver's deadline for responses, and the time that docs/deploy.md states."""
+"""In seconds; a receiver's deadline for responses, and the time in docs/how-to/deploy.md."""
 
 UNIT = (Path(__file__).parents[2] / "deploy" / "hookrow@.service").read_text(encoding="utf-8")
 
-METRICS = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
+METRICS = (Path(__file__).parents[2] / "docs/how-to/metrics.md").read_text(encoding="utf-8")
 
 # A worker imports this file, too, under another name.
 SHORT_LIMIT = """
 import hookrow.asgi
 from hookrow.__main__ import main
 
-hookrow.asgi.SLOWEST_BODY = 1.0
+hookrow.asgi.BODY_TIMEOUT = 1.0
 
 if __name__ == "__main__":
     main()
@@ -96,7 +97,7 @@ def delivered_at(url: str) -> object:
 
 def wait_until_started(server: Serving, processes: int) -> None:
     """Wait until this number of processes has started."""
-    server.wait_until_it_says("Application startup complete", processes)
+    server.wait_until_logged("Application startup complete", processes)
 
 
 def test_defaults(command: Command) -> None:
@@ -183,9 +184,9 @@ class TestWorkers:
             killed = server.workers()
             for worker in killed:
                 for name in ("cmdline", "environ"):
-                    shown = Path(f"/proc/{worker}/{name}").read_bytes()
-                    assert token.encode() not in shown
-                    assert NEW.encode() not in shown
+                    content = Path(f"/proc/{worker}/{name}").read_bytes()
+                    assert token.encode() not in content
+                    assert NEW.encode() not in content
                 os.kill(worker, signal.SIGKILL)
             wait_until_started(server, 4)
             assert not {*killed} & {*server.workers()}
@@ -214,24 +215,27 @@ class TestWorkers:
         assert list(command.temporary.iterdir()) == []
 
     def test_reload(self, command: Command) -> None:
-        """On SIGHUP, every process reloads the secrets, and refuses no request meanwhile."""
+        """On SIGHUP, every process reloads the secrets, and refuses no request meanwhile.
+
+        The file of the flag takes precedence over the variable, before and after it.
+        """
         secrets = command.folder / "secrets"
         secrets.touch(0o600)
         secrets.write_text(f"{OLD}\n{OLDER}")
 
         def statuses() -> list[int]:
-            return [post(server, secret=each).status for each in (NEW, OLD, OLDER)]
+            return [post(server, secret=each).status for each in (NEW, OLD, OLDER, "ignored")]
 
         options = ("--secret-file", secrets, "--workers", 2)
-        with command.serving(*options, HOOKROW_SECRET="") as server:
+        with command.serving(*options, HOOKROW_SECRET="ignored") as server:
             wait_until_started(server, 2)
             before = server.workers()
-            assert statuses() == [401, 200, 200]
+            assert statuses() == [401, 200, 200, 401]
             secrets.write_text(f"{NEW}\n{OLD}")
             server.send(signal.SIGHUP)
             while server.log.count("The secrets were reloaded") < 2:
                 assert post(server).status == 200
-            assert [statuses() for _ in range(8)] == [[200, 200, 401]] * 8
+            assert [statuses() for _ in range(8)] == [[200, 200, 401, 401]] * 8
             assert server.workers() == before
         assert not re.search("Traceback|the-secret-of", server.log)
 
@@ -254,8 +258,8 @@ def test_stop(command: Command, filled: str, workers: int) -> None:
         # When these have their responses, each process has read its requests.
         assert {get(server.port, "/healthz").status for _ in range(20)} == {200}
         server.send(signal.SIGTERM)
-        server.wait_until_it_says("Shutting down", workers)
-        assert server.lives
+        server.wait_until_logged("Shutting down", workers)
+        assert server.is_running
         database.rollback()
         assert [connection.answer().status for connection in connections] == [200] * 19
         assert stuck.answer().status == 408
@@ -265,13 +269,38 @@ def test_stop(command: Command, filled: str, workers: int) -> None:
     assert "Traceback" not in server.log
 
 
+@pytest.mark.usefixtures("filled")
+def test_stop_during_a_download(command: Command) -> None:
+    """On SIGTERM, a download is cut off after the grace period, and the server exits cleanly."""
+    with closing(sqlite3.connect(command.folder / "hookrow.db")) as database, database:
+        database.execute(
+            "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers LIMIT ?) "
+            "INSERT INTO hookrow_subscribers (email, suppressed_at) "
+            "SELECT n || '@example.com', '2026-03-04 05:06:07.000000' FROM numbers",
+            (500_000,),
+        )
+    login = {"Authorization": f"Basic {b64encode(f'hookrow:{PASSWORD}'.encode()).decode()}"}
+    with command.serving("--dashboard", HOOKROW_DASHBOARD_PASSWORD=PASSWORD) as server:
+        with closing(HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)) as connection:
+            connection.request("GET", "/dashboard/suppressions.csv", headers=login)
+            response = connection.getresponse()
+            assert (response.status, len(response.read(1000))) == (200, 1000)
+            server.send(signal.SIGTERM)
+            with pytest.raises(IncompleteRead):
+                response.read()
+        assert server.ended() == 0
+    assert re.search("Dashboard user hookrow downloaded the first [0-9,]+ suppressed", server.log)
+    assert not re.search("Traceback|Cancel|ERROR|WARNING", server.log)
+
+
 def test_longest_stop(command: Command, filled: str) -> None:
-    """After SIGTERM, the server exits within 20 seconds; the spool has what was not recorded.
+    """After SIGTERM, the server exits within 20 seconds; unrecorded notifications are spooled.
 
     The database is locked, one client does not read its responses, and another never ends its body.
     """
-    assert LAST_REQUEST + DEADLINE + SWEEP_EVERY <= DRAIN
-    assert DRAIN + RECORD + 4 * END <= LONGEST_STOP < STOP_TIMEOUT < _systemd_timeout()
+    assert GRACE_PERIOD + DEADLINE + SWEEP_EVERY <= DRAIN_TIMEOUT
+    longest = DRAIN_TIMEOUT + RECORD_TIMEOUT + 4 * TASK_TIMEOUT
+    assert longest <= LONGEST_STOP < STOP_TIMEOUT < _systemd_timeout()
     (command.folder / "default_limit.py").write_text("from hookrow.__main__ import main\nmain()\n")
     default = Command(command.folder, (sys.executable, command.folder / "default_limit.py"))
     spool = command.folder / "spool.db"
@@ -280,7 +309,7 @@ def test_longest_stop(command: Command, filled: str) -> None:
         database = stack.enter_context(closing(sqlite3.connect(command.folder / "hookrow.db")))
         database.execute("BEGIN IMMEDIATE")
         with ThreadPoolExecutor(1) as thread:
-            sending = thread.submit(send_until_cut_off, unread)
+            sending = thread.submit(send_until_disconnected, unread)
             stuck.send(head(length=1000) + b"{")
             bodies = [DELIVERY.replace(ADAS.encode(), b"m-%d" % each) for each in range(48)]
             for connection, body in zip(posting, bodies, strict=True):
@@ -303,7 +332,7 @@ def test_stop_while_postgres_is_frozen(
     command: Command, own_postgres: Server, own_postgres_url: str
 ) -> None:
     """All notifications are in the spool, including the group in progress."""
-    assert DEADLINE + RECORD > TRANSACTION_TIMEOUT
+    assert DEADLINE + RECORD_TIMEOUT > TRANSACTION_TIMEOUT
     world.fill(own_postgres_url)
     spool = command.folder / "spool.db"
     variables = {"HOOKROW_DATABASE_URL": own_postgres_url}
@@ -325,8 +354,8 @@ def test_stop_while_postgres_is_frozen(
     assert "Traceback" not in server.log
 
 
-def send_until_cut_off(connection: Connection) -> None:
-    """Pipeline requests without an end, and read no response."""
+def send_until_disconnected(connection: Connection) -> None:
+    """Pipeline requests endlessly, and read no response."""
     with suppress(ConnectionError):
         while True:
             connection.send(head("/", method="GET") * 1000)
@@ -347,7 +376,7 @@ def test_behind_nginx(command: Command) -> None:
         lines = f"client_max_body_size 99m; {location.replace(':8000', f':{server.port}')}"
         with fronting(command.folder, server.port, lines, "return 404;") as port:
             assert ask(port, request(DELIVERY, path)).status == 200
-            # nginx sends a body to the end before it reads the response
+            # nginx sends the whole body before it reads the response
             for size in (1, 2, 8):
                 assert ask(port, request(b"x" * (size * 1024 * 1024 + 1), path)).status == 413
             for hidden in ("/metrics", "/mail/metrics", "/mail/../metrics", "/healthz"):

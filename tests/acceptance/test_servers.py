@@ -19,9 +19,11 @@ import process
 import world
 from command import Serving
 from django_project.manage import Manage, runserver
+from hookrow import Schema
 from hookrow.diagnostics.probe import check_url
 from hookrow.diagnostics.result import Level
-from hookrow.http import LARGEST_BODY
+from hookrow.http import MAX_BODY
+from hookrow.migrations import upgrade
 from wire import (
     AT,
     DELIVERY,
@@ -41,10 +43,10 @@ from wire import (
 PATH = f"/mail{ENDPOINT}"
 
 SERVERS = {
-    "uvicorn": (process.uvicorn, "fastapi_app"),
-    "granian": (process.granian, "litestar_app"),
-    "hypercorn": (process.hypercorn, "quart_app"),
-    "gunicorn": (process.gunicorn, "flask_app"),
+    "uvicorn": (process.uvicorn, "fastapi_app", "create_app()"),
+    "granian": (process.granian, "litestar_app", "app"),
+    "hypercorn": (process.hypercorn, "quart_app", "app"),
+    "gunicorn": (process.gunicorn, "flask_app", "create_app()"),
 }
 DJANGO = {
     "gunicorn": (process.gunicorn, "project.wsgi:application", {}),
@@ -100,11 +102,13 @@ class Site:
 @pytest.mark.parametrize("name", SERVERS)
 def test_server(name: str, tmp_path: Path) -> None:
     """The server fulfils the contract: responses, limits, disconnecting clients, shutdown."""
-    command, app = SERVERS[name]
+    command, module, app = SERVERS[name]
     (tmp_path / "short_timeouts.py").write_text(
-        f"import hookrow.http\nhookrow.http.SLOWEST_BODY = 1.5\nfrom {app} import app\n"
+        f"import hookrow.http\nhookrow.http.BODY_TIMEOUT = 1.5\n"
+        f"import {module}\napp = {module}.{app}\n"
     )
     file = tmp_path / "hookrow.db"
+    upgrade(f"sqlite:///{file}", Schema())
     variables = {"HOOKROW_DATABASE_URL": f"sqlite:///{file}", "HOOKROW_SECRET": SECRET}
     with process.running(command, "short_timeouts:app", tmp_path, variables) as serving:
         site = Site(name, serving, file)
@@ -169,7 +173,7 @@ def check_before_the_body(site: Site) -> None:
     for path, method, secret, length, status in (
         ("/mail/nowhere", "POST", SECRET, 1000, 404),
         (PATH, "POST", "wrong", 1000, 401),
-        (PATH, "POST", SECRET, LARGEST_BODY + 1, 413),
+        (PATH, "POST", SECRET, MAX_BODY + 1, 413),
     ):
         for extra, begin in (((), b"{"), ((expect,), b"")):
             with Connection(site.port) as connection:
@@ -187,14 +191,14 @@ def check_before_the_body(site: Site) -> None:
 
 def check_size(site: Site) -> None:
     """Check that 1 MiB is recorded, also in chunks, and that a larger body gets a 413."""
-    largest = DELIVERY.ljust(LARGEST_BODY)
-    chunks = [chunk(largest[at : at + 65536]) for at in range(0, LARGEST_BODY, 65536)]
+    largest = DELIVERY.ljust(MAX_BODY)
+    chunks = [chunk(largest[at : at + 65536]) for at in range(0, MAX_BODY, 65536)]
     streamed = head(PATH, extra=[b"Transfer-Encoding: chunked"]) + b"".join(chunks)
     assert site.post(largest).status == ask(site.port, streamed + chunk(b"")).status == 200
     assert ask(site.port, streamed + chunk(b" " * 1024)).status == 413
     with Connection(site.port) as connection:
         with suppress(ConnectionError):
-            connection.send(request(b"x" * (2 * LARGEST_BODY), PATH))
+            connection.send(request(b"x" * (2 * MAX_BODY), PATH))
         answer = connection.answer()
         assert (answer.status, answer.body) == (413, b"Webhook payload too large")
         if site.is_eager:

@@ -87,7 +87,7 @@ def _running(command: Command, script: str) -> Command:
 
 def _wait_until_ready(server: Serving, times: int) -> None:
     """Wait until this number of processes has started; a single one logs it before it listens."""
-    eventually(lambda: server.log.count(READY) >= times or not server.lives, seconds=START)
+    eventually(lambda: server.log.count(READY) >= times or not server.is_running, seconds=START)
     assert server.log.count(READY) >= times, server.log
     server.wait_until_it_listens()
 
@@ -104,13 +104,13 @@ def test_a_hangup_at_any_moment_of_the_start(command: Command, workers: int) -> 
     with command.starting("--workers", workers) as server:
         eventually(lambda: _blocks_sighup(server.pid))
         sent, until = 0, time.monotonic() + START
-        while server.lives and server.log.count(READY) < workers and time.monotonic() < until:
+        while server.is_running and server.log.count(READY) < workers and time.monotonic() < until:
             os.killpg(server.pid, signal.SIGHUP)
             sent += 1
             time.sleep(0.01)
         _wait_until_ready(server, workers)
         assert get(server.port, "/healthz").status == 200
-        server.wait_until_it_says("The secrets were reloaded", times=workers)
+        server.wait_until_logged("The secrets were reloaded", times=workers)
     assert "replaced" not in server.log
     assert "Traceback" not in server.log
     print(f"processes: {workers}, SIGHUP during the start: {sent} times")
@@ -136,7 +136,7 @@ def test_workers_die_and_hang(command: Command) -> None:
         for number, each in enumerate(killed, 1):  # the second one immediately after the first
             began = time.monotonic()
             os.kill(each, signal.SIGKILL)
-            server.wait_until_it_says("ended with status -9; replaced.", number)
+            server.wait_until_logged("exited with status -9; replaced.", number)
             eventually(lambda: len(server.workers()) == 3)
             print(f"a killed worker is replaced after {time.monotonic() - began:.2f} s")
         assert hung in server.workers()
@@ -161,25 +161,25 @@ def test_a_hung_worker_after_the_timeout(command: Command) -> None:
     with _running(command, SHORT_TIMEOUT).starting("--workers", "2") as server:
         hung = _stop_with_a_hung_worker(server)
         assert server.ended() == 0
-    assert f"Worker {hung} had not stopped; killed." in server.log
+    assert f"Worker {hung} did not stop in time; killed." in server.log
 
 
 def test_workers_that_fail_to_start(command: Command) -> None:
     """The server stops, because their replacements would fail, too."""
     with _running(command, FAILING).starting("--workers", "2") as server:
         assert server.ended() == 3
-    assert "A worker failed to start; the server stops." in server.log
+    assert "A worker failed to start; stopping the server." in server.log
 
 
 def test_a_hung_worker_and_a_second_signal(command: Command) -> None:
     """A second SIGTERM or SIGINT kills the worker before the timeout."""
     with command.starting("--workers", "2") as server:
         hung = _stop_with_a_hung_worker(server)
-        assert server.lives
+        assert server.is_running
         assert hung in server.workers()
         server.send(signal.SIGINT)
         assert server.ended() == 0
-    assert f"Worker {hung} had not stopped; killed." in server.log
+    assert f"Worker {hung} did not stop in time; killed." in server.log
 
 
 def test_a_hangup_of_another_command(command: Command) -> None:

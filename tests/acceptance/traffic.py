@@ -29,7 +29,7 @@ from wire import PATIENCE, Connection, eventually, request
 CLIENTS = 16
 
 NEW_YEAR = datetime(2025, 1, 1, tzinfo=UTC)
-"""The time of the first notification; each further one is a millisecond later."""
+"""The time of the first notification; each later one is a millisecond after the previous."""
 
 KINDS: dict[str, tuple[Callable[..., testing.Payload], str]] = {
     "delivery": (testing.delivery, "delivered_at"),
@@ -47,7 +47,7 @@ ROWS = {
 
 
 class Attempt(NamedTuple):
-    """A request: its start, the seconds until its response, and the status, None without one."""
+    """A request: its start, the seconds until its response, and the status, or None without one."""
 
     begun: float
     seconds: float

@@ -3,9 +3,10 @@
 import json
 import re
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from unittest.mock import Mock
 
+import psycopg
 import pytest
 from sqlalchemy import make_url, text
 
@@ -18,10 +19,10 @@ from hookrow.diagnostics.check import check
 from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.migrations import upgrade
 from hookrow.server.settings import Settings
-from hookrow.stores import Locked
+from hookrow.stores import Locked, StoreError, Unavailable
 from hookrow.stores.sql import SQLStore
 from postgres import Databases
-from wire import SECRET
+from wire import SECRET, eventually
 
 UNDATED = {"suppression_reason": None, "suppression_changed_at": None}
 BARE = {"suppressed_at": None, **UNDATED}
@@ -106,9 +107,10 @@ def test_secrets(secrets: tuple[str, ...], level: Level, words: str) -> None:
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("sqlite:///none.db", "There is no none.db. Run: hookrow db upgrade"),
-        (f"sqlite:///{__file__}", "file is not a database"),
-        ("postgresql://ada@127.0.0.1:1/mail?password=hunter2", "Start it, or set HOOKROW_D"),
+        ("sqlite:///none.db", "none.db does not exist. Run: hookrow db upgrade"),
+        ("sqlite:///no/none.db", "no does not exist. Create it, and run: hookrow db upgrade"),
+        (f"sqlite:///{__file__}", "file is not a database. Name another file, or restore this"),
+        ("postgresql://ada@127.0.0.1:1/mail?password=hunter2", "Start the database, or correct i"),
         ("mysql://ada:hunter2@db/mail", "PostgreSQL and SQLite, not on mysql"),
     ],
 )
@@ -134,7 +136,7 @@ def test_migrations(empty_sqlite_url: str) -> None:
         upgrade(engine, Schema(log=None))
     assert {each.level for each in found(empty_sqlite_url, Schema(log=None))} == {Level.OK}
     result = found(empty_sqlite_url, Schema())[-1]
-    state = "at 0001, 0003, 0004, not at 0001, 0002, 0003, 0004, 0005, 0006, 0007"
+    state = "at 0001, 0003, 0004, 0008, not at 0001, 0002, 0003, 0004, 0005, 0006, 0007, 0008"
     text = f"hookrow's tables are {state}. Run: hookrow db upgrade"
     assert (result.level, result.text) == (Level.ERROR, text)
 
@@ -162,14 +164,25 @@ def test_clock(postgres_url: str) -> None:
     assert re.match(r"This machine's clock is \d\d,\d+ days ahead of the database's.", warning)
 
 
-@pytest.mark.parametrize(("subject", "level"), [("emails", "warning"), ("indexes", "error")])
+@pytest.mark.parametrize(
+    ("subject", "error", "level"),
+    [
+        ("emails", Locked, "warning"),
+        ("emails", Unavailable, "error"),
+        ("indexes", Locked, "error"),
+    ],
+)
 def test_weakness_that_cannot_be_checked(
-    host_url: str, monkeypatch: pytest.MonkeyPatch, subject: str, level: str
+    host_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    subject: str,
+    error: type[StoreError],
+    level: str,
 ) -> None:
-    """The other checks follow. If a lookup has no plan, that is an error."""
-    monkeypatch.setitem(WEAKNESSES, subject, Mock(side_effect=Locked("slow")))
+    """The other checks follow. If a lookup has no plan or the database fails, that is an error."""
+    monkeypatch.setitem(WEAKNESSES, subject, Mock(side_effect=error("why")))
     result = about(subject, host_url)
-    assert (result.level.value, result.text) == (level, "It cannot be checked: slow")
+    assert (result.level.value, result.text) == (level, "It cannot be checked: why")
     assert found(host_url)[-1].subject == "indexes"
 
 
@@ -180,7 +193,7 @@ def test_encoding(postgres: Databases, caplog: pytest.LogCaptureFixture) -> None
     [warning] = warnings("encoding", url)
     assert warning == (
         "The encoding of the database is LATIN1, not UTF8: a notification with a character that "
-        "it lacks, such as an emoji in a reason, gets 503."
+        "it lacks, such as an emoji in a reason, gets a 503."
     )
     with closing(SQLStore(url, HOST, verify=True)) as store:
         store._queries = None
@@ -230,6 +243,45 @@ def test_ids_that_are_not_ascending(postgres_url: str) -> None:
     follow("log", postgres_url, Schema())
 
 
+ENTRY = (
+    "INSERT INTO hookrow_notifications (fingerprint, outcome, first_outcome, status, attempts, "
+    "received_at, last_received_at, ended_at) "
+    "VALUES ('\\x00', 'recorded', 'recorded', 200, 1, now(), now(), now())"
+)
+
+
+@pytest.mark.parametrize(
+    ("statement", "name", "remedy"),
+    [
+        (
+            "SET application_name = 'crm'",
+            r"The transaction of session \d+, crm, idle in transaction",
+            r"SELECT pg_terminate_backend\(\d+\)",
+        ),
+        (
+            "PREPARE TRANSACTION 'it''s'",
+            "The prepared transaction 'it''s' of postgres",
+            "ROLLBACK PREPARED 'it''s'",
+        ),
+    ],
+)
+def test_forgotten_transaction(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, statement: str, name: str, remedy: str
+) -> None:
+    """A writer of the log that delays the counts for long is named, with the way to end it."""
+    with closing(psycopg.connect(postgres_url)) as forgotten:
+        forgotten.execute(ENTRY)
+        forgotten.execute(statement)
+        assert not warnings("counts", postgres_url, Schema())
+        monkeypatch.setattr("hookrow.diagnostics.advice.FORGOTTEN_AFTER", timedelta(0))
+        [warning] = warnings("counts", postgres_url, Schema())
+        pattern = f"{name} has been open for .*, and has locked the log.* run: (?P<run>{remedy})"
+        advised = re.fullmatch(pattern, warning)
+        assert advised, warning
+        execute(postgres_url, advised["run"])
+        eventually(lambda: not warnings("counts", postgres_url, Schema()))
+
+
 def test_privileges(postgres: Databases, host_postgres_url: str) -> None:
     """Each that is missing is named with the GRANT to run, until none is missing."""
     name = f"restricted_{make_url(host_postgres_url).database}"
@@ -272,7 +324,7 @@ class TestIndexes:
         partial = "CREATE INDEX sent ON sends (postmark_id) WHERE postmark_id IS NOT NULL"
         execute(host_url, "CREATE INDEX plain ON people (address)", partial)
         [warning] = [each for each in warnings("indexes", host_url) if "address" in each]
-        assert 'An index for fold="exact" exists: set it, or add an index. Run: C' in warning
+        assert 'An index for fold="exact" exists: set this fold, or add an index. Run: C' in warning
         exact = replace(HOST, subscribers=replace(HOST.subscribers, fold="exact"))
         assert len(warnings("indexes", host_url, exact)) == 1
 

@@ -131,7 +131,7 @@ def test_command(command: Command, site: Site, url: str) -> None:
 URL = "https://example.com/mail/provider/webhooks"
 
 REPLIES = [
-    (Reply(URL, WRONG, 0, "cannot resolve: Name or service not known"), "A record"),
+    (Reply(URL, WRONG, 0, "cannot resolve: Name or service not known"), "a DNS record"),
     (Reply(URL, WRONG, 0, "TLS failed: certificate has expired"), "fullchain.pem"),
     (Reply(URL, WRONG, 0, "no response: Connection refused"), "Start the web server"),
     (Reply(URL, WRONG, 401, UNAUTHENTIC, 'error="missing"'), "removes the header X-Provider"),
@@ -153,7 +153,7 @@ REPLIES = [
     (Reply(URL, WRONG, 403, "CSRF failed"), "csrf_exempt"),
     (Reply(URL, WRONG, 429, ""), "rate limit"),
     (Reply(URL, WRONG, 502, "<h1>Bad Gateway</h1>"), "the application behind it"),
-    (Reply(URL, WRONG, 500, "oh"), "not a response of hookrow"),
+    (Reply(URL, WRONG, 500, "oh"), "response is not from hookrow"),
 ]
 
 
@@ -196,7 +196,7 @@ def test_port_without_tls_or_without_a_server(url: str) -> None:
     [fault] = faults(url.replace("http:", "https:") + PATH)
     assert "WRONG_VERSION_NUMBER" in fault
     [fault] = faults(f"http://127.0.0.1:{free_port()}/")
-    assert "Connection refused. Without a response, the provider sends" in fault
+    assert "Connection refused. Without a response, the provider retries" in fault
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_slow_response(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("localhost", "warning tls: The certificate is trusted, and valid for 5 days."),
+        ("localhost", "warning tls: The certificate is trusted, and valid for another 5 days."),
         ("a.test", "Hostname mismatch, certificate is not valid for 'localhost'"),
     ],
 )

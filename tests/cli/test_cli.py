@@ -1,6 +1,9 @@
 """All commands: help, processes and missing extras; and `hookrow db` and `hookrow demo`."""
 
+import json
+import os
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,9 +11,10 @@ from subprocess import CompletedProcess
 
 import click
 import pytest
+from click.testing import CliRunner
 from sqlalchemy import inspect
 
-from command import Command
+from command import HOOKROW, Command
 from engines import opened
 from hookrow import Schema, __version__
 from hookrow.cli import hookrow
@@ -38,6 +42,16 @@ class TestHelp:
                 if option.name not in ONE_CALL and not option.is_flag:
                     assert f"HOOKROW_{option.name}".upper() in str(option.envvar)
                     assert option.show_envvar
+
+    def test_summaries_are_complete(self) -> None:
+        """In a terminal of 80 columns, no summary in a list of commands is truncated."""
+        groups = [path for path, found in commands(hookrow) if isinstance(found, click.Group)]
+        assert len(groups) == 3
+        for path in groups:
+            done = CliRunner().invoke(hookrow, [*path, "--help"], terminal_width=80)
+            summaries = done.stdout.partition("\nCommands:\n")[2].splitlines()
+            assert summaries
+            assert not [line for line in summaries if not line.endswith(".")], path
 
     def test_with_a_broken_file(self, command: Command) -> None:
         (command.folder / "hookrow.toml").write_text("port = ")
@@ -76,11 +90,11 @@ class TestProcess:
         [
             ("--version", f" {__version__}\n"),
             ("log", "No notifications found.\n"),
-            ("prune", "Pruned: 0.\n"),
+            ("prune", "Pruned 0 entries and bodies.\n"),
             ("stats", "No notification has been received yet.\n"),
             (
                 "db upgrade",
-                " is up to date (revisions 0001, 0002, 0003, 0004, 0005, 0006, 0007).\n",
+                " is up to date (revisions 0001, 0002, 0003, 0004, 0005, 0006, 0007, 0008).\n",
             ),
             ("check --secret " + SECRET, "All tables and columns exist."),
         ],
@@ -118,6 +132,33 @@ class TestProcess:
         assert "pip install" not in done.stderr
 
 
+class TestCompletion:
+    @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+    def test_script(self, command: Command, shell: str) -> None:
+        done = command.call("completion", shell)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "_HOOKROW_COMPLETE" in done.stdout
+
+    @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+    def test_in_bash(self, command: Command) -> None:
+        """The script completes a command, and an option of a subcommand."""
+        script = """
+            eval "$(hookrow completion bash)"
+            complete -p hookrow
+            COMP_WORDS=(hookrow re) COMP_CWORD=1
+            _hookrow_completion hookrow
+            echo "${COMPREPLY[@]}"
+            COMP_WORDS=(hookrow log --fol) COMP_CWORD=2 COMPREPLY=()
+            _hookrow_completion hookrow
+            echo "${COMPREPLY[@]}"
+        """
+        path = f"{HOOKROW.parent}:{os.environ['PATH']}"
+        done = command.execute("bash", "-c", script, PATH=path)
+        assert done.returncode == 0, done.stderr
+        _, first, second = done.stdout.splitlines()
+        assert (first, second) == ("replay", "--follow")
+
+
 class TestTables:
     def test_current(self, command: Command, empty_sqlite_url: str) -> None:
         """Printing the revision creates no file."""
@@ -126,7 +167,21 @@ class TestTables:
         for _ in range(2):
             done = command.call("db", "upgrade", "--database-url", empty_sqlite_url)
             assert (done.returncode, done.stderr) == (0, "")
-        assert command.call("db", "current").stdout == "0001, 0002, 0003, 0004, 0005, 0006, 0007\n"
+        assert (
+            command.call("db", "current").stdout
+            == "0001, 0002, 0003, 0004, 0005, 0006, 0007, 0008\n"
+        )
+
+    def test_json(self, command: Command) -> None:
+        """The keys are those that the README documents."""
+        revisions = [f"{number:04}" for number in range(1, 9)]
+        upgraded = {"database": "sqlite:///hookrow.db", "revisions": revisions}
+        for added in (revisions, []):
+            done = command.call("db", "upgrade", "--json")
+            assert json.loads(done.stdout) == upgraded | {"added": added}
+        assert json.loads(command.call("db", "current", "--json").stdout) == {
+            "revisions": revisions
+        }
 
     def test_beside_tables_of_the_host(self, command: Command, empty_postgres_url: str) -> None:
         """If the file names the host's tables, only the log is created; no password is printed."""
@@ -170,7 +225,7 @@ def test_demo(tmp_path: Path) -> None:
     ):
         assert expected in done.stdout
     assert re.search(r"subscription 3: suppressed_at 2.*, HardBounce\n", done.stdout)
-    for without_changes in ("The same delivery", "The suppression again", "Open by bea", "Bounce"):
+    for without_changes in ("The same delivery", "The suppression again", "Open of ada", "Bounce"):
         assert re.search(rf"^{without_changes}.*\n\w", done.stdout, re.MULTILINE)
     assert re.search(r"/dashboard/\?token=\S{43}\n", done.stdout)
     assert "Ctrl-C" not in done.stdout

@@ -1,7 +1,10 @@
 """`hookrow log`, `replay` and `prune`: their output, and their changes."""
 
 import re
+import signal
 import sqlite3
+import subprocess
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,10 +14,11 @@ import psycopg
 import pytest
 
 import world
-from command import Command
+from command import HOOKROW, Command, Terminal
 from hookrow import Arrival, Outcome, Postmark, Recorded, Refusal, testing
 from hookrow.core.log_entry import StoredEntry, entries
 from hookrow.stores.sql import SQLStore
+from hookrow.stores.sql.log import SQLLog
 from wire import ADA, ADAS, SECRET
 
 BEA = "bea+news@example.org"
@@ -98,7 +102,7 @@ class TestList:
         assert [entry["id"] for entry in listed(command, *arguments.split())] == found
 
     def test_json(self, command: Command) -> None:
-        """As JSON an entry has every field, times in UTC and the fingerprint in hex."""
+        """In JSON, an entry has every field, times in UTC, and the fingerprint in hex."""
         (entry,) = listed(command, "--before", 2)
         assert set(entry) == {
             name for kind in StoredEntry.__mro__ for name in getattr(kind, "__slots__", ())
@@ -111,14 +115,14 @@ class TestList:
 
 class TestShow:
     def test_everything(self, command: Command, url: str) -> None:
-        """It prints every field, the explanation, what a replay would change, and the body."""
+        """It prints every field, the explanation, the changes of a replay, and the body."""
         suppression = testing.suppression(ADA.upper(), ADAS, at=AT)
         keep(url, suppression, NO_DISPATCH, AT)
         keep(url, suppression, FAILED, AT + HOUR)
         before = world.rows(url)
-        shown = show(command)
-        why, changes, body = (shown.pop(name) for name in ("Explanation", "Replay", "Body"))
-        assert shown == {
+        fields = show(command)
+        why, changes, body = (fields.pop(name) for name in ("Explanation", "Replay", "Body"))
+        assert fields == {
             "Type": "SubscriptionChange",
             "Recipient": ADA,
             "Message ID": ADAS,
@@ -140,6 +144,22 @@ class TestShow:
         assert show(command)["Superseded"] == "by entry 2, a reactivation of 2026-03-04 06:06:07Z"
         assert "Superseded" not in show(command, 2)
 
+    def test_a_message_id_that_is_no_uuid(self, command: Command, postgres_url: str) -> None:
+        """If the column holds UUIDs, a hint explains why no dispatch matches another text."""
+        guid = "b7bc2f4a-e38e-4336-af7d-e6c392c2f817"
+        for message_id in ("m-1", guid):
+            keep(postgres_url, testing.opening(ADA, message_id, at=AT), NO_DISPATCH)
+        options = ("--database-url", postgres_url)
+        assert "Hint" not in command.call("log", "show", 1, *options).stdout
+        with psycopg.connect(postgres_url) as host:
+            host.execute(
+                "ALTER TABLE hookrow_dispatches "
+                "ALTER provider_message_id TYPE uuid USING provider_message_id::uuid"
+            )
+        hint = "provider_message_id is mapped holds UUIDs, and this message ID is not one, so no"
+        assert hint in command.call("log", "show", 1, *options).stdout
+        assert "Hint" not in command.call("log", "show", 2, *options).stdout
+
     def test_replay_that_the_database_rejects(self, command: Command, url: str) -> None:
         keep(url, DELIVERY, FAILED)
         with closing(sqlite3.connect(command.folder / "hookrow.db")) as database:
@@ -147,12 +167,12 @@ class TestShow:
                 "CREATE TRIGGER refuse BEFORE UPDATE ON hookrow_dispatches "
                 "BEGIN SELECT RAISE(ABORT, 'ada@example.com'); END"
             )
-        shown = show(command)
-        assert shown["Replay"] == (
-            "could not be tested, because the database reported: "
+        fields = show(command)
+        assert fields["Replay"] == (
+            "could not be tested, because the database returned an error: "
             "IntegrityError SQLITE_CONSTRAINT_TRIGGER"
         )
-        assert shown["Recipient"] == ADA
+        assert fields["Recipient"] == ADA
 
 
 def test_forget(command: Command, url: str) -> None:
@@ -161,9 +181,10 @@ def test_forget(command: Command, url: str) -> None:
         keep(url, payload, UNSUPPORTED)
     done = command.call("log", "forget", ADA.upper())
     assert (done.returncode, done.stdout) == (0, "Erased from 3 notifications.\n")
+    assert command.call("log", "forget", ADA, "--json").stdout == '{"erased":0}\n'
     assert [entry["recipient"] for entry in listed(command)] == [STRANGER["Recipient"], *[None] * 3]
-    shown = show(command)
-    assert (shown["Recipient"], shown["Body"]) == ("none", "not kept")
+    fields = show(command)
+    assert (fields["Recipient"], fields["Body"]) == ("none", "not kept")
 
 
 class TestReplay:
@@ -176,6 +197,9 @@ class TestReplay:
             ((1, 3, 99), [1, 3]),
             (("--outcome", "failed"), [2]),
             (("--recipient", ADA, "--since", "1h"), [2]),
+            (("--type", "Open"), [2]),
+            (("--message-id", ADAS), [1, 2]),
+            (("--parked", "--type", "SubscriptionChange"), [3]),
         ):
             lines = command.call("replay", "--dry-run", *arguments).stdout.splitlines()
             assert [int(line[:8]) for line in lines[:-1:2]] == selected
@@ -201,25 +225,106 @@ class TestReplay:
         assert (done.returncode, done.stderr) == (0, "")
         lines = [line.strip() for line in done.stdout.splitlines()]
         assert lines[1].startswith("subscriber 6: suppressed_at 2026-02-01 00:00:00Z -> null")
-        assert lines[3] == "one of its rows is locked at the moment"
+        assert lines[3] == "one of its rows is currently locked"
         assert lines[5] == "would be refused: Engine::Subscriber not found"
         assert lines[6] == (
             "3 notifications would be replayed: 1 recorded, 1 failed, 1 subscriber_not_found."
         )
         assert (world.rows(postgres_url), listed(command, *option)) == before
 
+    def test_missing_ids(self, command: Command, url: str) -> None:
+        """Ids that the log does not have are named; the others are replayed."""
+        keep(url, DELIVERY, NO_DISPATCH)
+        done = command.call("replay", 99, 1, 7)
+        assert (done.returncode, done.stdout) == (1, "1 notification replayed: 1 recorded.\n")
+        assert done.stderr == "Error: The log has no notifications 7, 99.\n"
+        # An id that another filter excludes exists.
+        assert command.call("replay", 1, "--outcome", "failed").returncode == 0
+
+    def test_json(self, command: Command, url: str) -> None:
+        """The keys are those that the README documents; a dry run prints its entries first."""
+        keep(url, UNKNOWN, NO_DISPATCH)
+        keep(url, DELIVERY, NO_DISPATCH)
+        summary = {
+            "dry_run": True,
+            "notifications": 2,
+            "outcomes": {"dispatch_not_found": 1, "recorded": 1},
+            "without_body": 0,
+            "missing": [9],
+        }
+        done = command.call("replay", 1, 2, 9, "--dry-run", "--json")
+        first, second, last = map(msgspec.json.decode, done.stdout.splitlines())
+        refused = ["would be refused: Engine::Dispatch not found"]
+        assert first == {"id": 1, "outcome": "dispatch_not_found", "changes": refused}
+        assert (second["id"], second["outcome"]) == (2, "recorded")
+        assert second["changes"][0].startswith("dispatch 1: delivered_at null -> 2026-03-04")
+        assert (last, done.returncode) == (summary, 1)
+        done = command.call("replay", 1, 2, 9, "--json")
+        assert msgspec.json.decode(done.stdout) == summary | {"dry_run": False}
+
+    def test_interrupt(self, command: Command, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Ctrl-C completes the group in progress, and prints the totals so far."""
+        for number in range(4):
+            keep(url, testing.opening(ADA, f"m-{number}", at=AT), NO_DISPATCH)
+        monkeypatch.setattr("hookrow.receiver.replay.GROUP", 1)
+        monkeypatch.setattr("hookrow.receiver.replay.sleep", interrupt)
+        done = command.call("replay", "--type", "Open")
+        printed = "2 notifications replayed: 2 dispatch_not_found.\n"
+        assert (done.returncode, done.stdout, done.stderr) == (130, printed, "")
+
     def test_without_bodies(self, command: Command, url: str) -> None:
-        """Notifications without their original text are counted and left alone."""
+        """Notifications without their original text are counted, but not changed."""
         keep(url, DELIVERY, NO_DISPATCH)
         command.call("log", "forget", ADA)
         keep(url, b"\xff\0{", UNSUPPORTED)
-        shown = show(command, 2)
+        fields = show(command, 2)
         names = ("Type", "Recipient", "Occurred", "Body")
-        assert [shown[name] for name in names] == ["unknown", "none", "unknown", r"\xff\x00{"]
-        assert shown["Replay"] == "not possible, because the original body is not kept"
+        assert [fields[name] for name in names] == ["unknown", "none", "unknown", r"\xff\x00{"]
+        assert fields["Replay"] == "not possible, because the original body is not kept"
         for option, done in ((), "replayed"), (("--dry-run",), "would be replayed"):
             printed = command.call("replay", 1, 2, *option).stdout
             assert printed == f"2 notifications {done}: 2 without their original body.\n"
+
+
+def interrupt(seconds: float = 0.0) -> None:
+    """Press Ctrl-C."""
+    del seconds
+    signal.raise_signal(signal.SIGINT)
+
+
+def test_interrupted_prune(command: Command, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C completes the batch in progress, and prints the totals so far."""
+
+    def batches(*_: object, **__: object) -> Iterator[int]:
+        yield 1000
+        interrupt()
+        yield 20
+        yield 3
+
+    del url
+    monkeypatch.setattr(SQLLog, "prune", batches)
+    done = command.call("prune")
+    assert (done.returncode, done.stdout) == (130, "Pruned 1,020 entries and bodies.\n")
+    assert command.call("prune", "--json").stdout == '{"pruned":1020}\n'
+
+
+@pytest.mark.parametrize(
+    ("typed", "label"),
+    [("db upgrade", "Upgrading"), ("prune", "Pruning"), ("replay --since 1h", "Replaying")],
+)
+def test_progress(command: Command, url: str, typed: str, label: str) -> None:
+    """In a terminal, standard error shows a bar, which reaches 100 %."""
+    keep(url, UNKNOWN, NO_DISPATCH)
+    with Terminal() as terminal:
+        subprocess.run(
+            [HOOKROW, *typed.split()],
+            cwd=command.folder,
+            env=command.environment({}),
+            stdout=subprocess.PIPE,
+            stderr=terminal.writer,
+            check=True,
+        )
+        assert re.search(rf"{label}  \[#+\]  100%", terminal.printed)
 
 
 def test_prune_keeps_the_bodies_of_parked(command: Command, url: str) -> None:
@@ -228,6 +333,6 @@ def test_prune_keeps_the_bodies_of_parked(command: Command, url: str) -> None:
         keep(url, testing.opening(ADA, ADAS, at=AT + ago * HOUR), RECORDED, now - ago * DAY)
     keep(url, UNKNOWN, NO_DISPATCH, now - DAY)
     done = command.call("prune", "--keep", "60d", "--keep-bodies", "none")
-    assert (done.returncode, done.stdout) == (0, "Pruned: 3.\n")
+    assert (done.returncode, done.stdout) == (0, "Pruned 3 entries and bodies.\n")
     found = {entry["id"]: entry["body"] is None for entry in listed(command)}
     assert found == {2: True, 3: True, 4: False}

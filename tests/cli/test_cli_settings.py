@@ -92,6 +92,67 @@ def test_file(command: Command, started: list[dict[str, Any]]) -> None:
     assert [settings["port"] for settings in started] == [1, 2, 3]
 
 
+FILE_WINS, SECRET_WINS = ((), "f"), (("s",), None)
+
+
+@pytest.mark.parametrize(
+    ("line", "typed", "variables", "expected"),
+    [
+        ("", "--secret-file f", "SECRET=s", FILE_WINS),
+        ("secret = 's'", "", "SECRET_FILE=f", FILE_WINS),
+        ("secret = 's'", "--secret-file f", "PREVIOUS_SECRET=old", FILE_WINS),
+        ("", "--secret s", "SECRET_FILE=f", SECRET_WINS),
+        ("secret_file = 'f'", "", "SECRET=s", SECRET_WINS),
+        ("secret_file = 'f'", "--secret s", "PREVIOUS_SECRET=old", (("s", "old"), None)),
+        # Neither takes precedence, so that `read_secrets` rejects them.
+        ("secret = 's'\nsecret_file = 'f'", "", "", (("s",), "f")),
+        ("secret_file = 'f'", "--previous-secret old", "", (("old",), "f")),
+        ("", "--secret-file f --previous-secret old", "SECRET=s", (("s", "old"), "f")),
+    ],
+)
+def test_a_secret_and_a_secret_file(
+    command: Command,
+    started: list[dict[str, Any]],
+    line: str,
+    typed: str,
+    variables: str,
+    expected: tuple[tuple[str, ...], str | None],
+) -> None:
+    """The one from the stronger source is used; a previous secret alone does not replace a file."""
+    (command.folder / "hookrow.toml").write_text(line)
+    name, _, value = f"HOOKROW_{variables}".partition("=")
+    assert command.call("serve", *typed.split(), **{name: value}).returncode == 0
+    assert (started[0]["secrets"], started[0]["secret_file"]) == expected
+
+
+def test_check_prints_which_secret_is_ignored(command: Command) -> None:
+    (command.folder / "f").write_text("a-secret-in-a-file")
+    ignored = "it is ignored, because {} takes precedence.\n"
+    done = command.call("check", "--secret-file", "f", HOOKROW_SECRET="a-secret-in-a-variable")
+    assert "secret_file is f, from the flag --secret-file.\n" in done.stdout
+    variable = "secret is ***, from the variable HOOKROW_SECRET; "
+    assert variable + ignored.format("secret_file") in done.stdout
+    done = command.call("check", "--secret", "a-secret-in-a-flag", HOOKROW_SECRET_FILE="f")
+    assert "secret is ***, from the flag --secret.\n" in done.stdout
+    variable = "secret_file is f, from the variable HOOKROW_SECRET_FILE; "
+    assert variable + ignored.format("secret") in done.stdout
+
+
+@pytest.mark.parametrize("typed", ["log", "check", "db sql", "serve"])
+def test_unknown_variables(
+    command: Command, started: list[dict[str, Any]], sqlite_url: str, typed: str
+) -> None:
+    """Each command warns of them on stderr, with the nearest name; the tests' own are known."""
+    del started, sqlite_url
+    names = ("HOOKROW_DATABSE_URL", "HOOKROW_TEST_PG_BIN", "HOOKROW_QQQQQQQQQQQQQQQQ")
+    done = command.call(*typed.split(), **dict.fromkeys(names, "x"))
+    text = "Warning: The variable {} is not a setting of hookrow, and is ignored.{}"
+    assert done.stderr.splitlines() == [
+        text.format(names[0], " Did you mean 'HOOKROW_DATABASE_URL'?"),
+        text.format(names[2], ""),
+    ]
+
+
 HIDDEN = ("secret-of-the-flag", "secret-of-a-variable", "secret-of-the-file", "pa55:wo/r@d")
 FILE = f"""
     secret = "{HIDDEN[2]}"
@@ -123,7 +184,7 @@ def test_sources(command: Command) -> None:
         for each in map(json.loads, done.stdout.splitlines())
         if each["subject"] == "setting"
     }
-    assert set(found) == {*PRECEDENCE, "previous_secret", "config", "tables"}
+    assert set(found) == {*PRECEDENCE, "previous_secret", "config", "app", "tables"}
     url = "postgresql://bob:***@127.0.0.1:1/mail?sslpassword=***"
     ours = "dispatches in hookrow_dispatches, log in hookrow_notifications"
     for name, expected in {

@@ -8,23 +8,29 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 from click.testing import CliRunner
+from sqlalchemy import make_url
 
 import world
 from command import Command
 from hookrow import Arrival, Postmark, testing
 from hookrow.cli import hookrow
+from hookrow.dashboard import Dashboard
+from hookrow.http import Request, RequestHead
 from hookrow.receiver.recorder import keep_failed, record
+from hookrow.stores import Unavailable
 from hookrow.stores.sql import SQLStore
+from postgres import Databases
 from session import ROOT
 from wire import ADA, ADAS, SECRET
 
 SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
 
-# What is printed of the rows; without the log this is all.
+# The lines about the rows; without the log, there are no others.
 ROWS = {
     "sent": "6",
     "delivered": "16.7%",
     "opened": "16.7%",
+    "undelivered": "0",
     "suppressed": "1",
     "HardBounce": "1",
     "list": "sent",
@@ -61,6 +67,56 @@ def figures(lines: list[str]) -> dict[str, str]:
     return {line[:20].strip(): line[20:].split()[0] for line in lines if line}
 
 
+def test_privileges(
+    command: Command, postgres: Databases, postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A user who may only read sees the same figures and notifications, and all pages."""
+    world.fill(postgres_url)
+    reader = f"reader_{make_url(postgres_url).database}"
+    postgres.execute(f"CREATE ROLE {reader} LOGIN")
+    postgres.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {reader}", url=postgres_url)
+    reader_url = postgres_url.replace("//postgres@", f"//{reader}@")
+    now = datetime.now(UTC)
+    body = msgspec.json.encode(testing.suppression(ADA, None, at=now))
+    arrival = Arrival(Postmark(SECRET).parse(body), body, now)
+    with closing(SQLStore(postgres_url)) as store:
+        record(store, [arrival])
+    try:
+        for arguments in (["stats"], ["stats", "--period", "hour"], ["log"]):
+            printed = [
+                command.call(*arguments, "--json", "--database-url", url)
+                for url in (postgres_url, reader_url)
+            ]
+            assert [each.returncode for each in printed] == [0, 0], printed[1].stderr
+            volatile = r'"(now|health)":"[^"]*"|"starts":\[[^]]*\]'
+            assert len({re.sub(volatile, "", each.stdout) for each in printed}) == 1
+        with closing(SQLStore(reader_url)) as store:
+            dashboard = Dashboard(store, authorize=lambda _: True)
+            for path, query in (("", ""), ("lists", ""), ("subscriber", f"email={ADA}")):
+                head = RequestHead("GET", f"/{path}", (), query=query)
+                assert dashboard(Request(head, b"")).status == 200
+            dashboard.close()
+            assert not caplog.messages
+            with pytest.raises(Unavailable, match=f"GRANT UPDATE ON .* TO {reader}"):
+                record(store, [arrival])
+        pruned = command.call("prune", "--database-url", reader_url)
+        assert pruned.returncode == 1
+        assert "GRANT UPDATE ON" in pruned.stderr
+        grant = f"GRANT INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO {reader}"
+        postgres.execute(grant, url=postgres_url)
+        grant = f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {reader}"
+        postgres.execute(grant, url=postgres_url)
+        pruned = command.call("prune", "--database-url", reader_url)
+        assert pruned.returncode == 1
+        assert pruned.stderr == (
+            "Error: permission denied for table hookrow_notifications: "
+            f'GRANT DELETE ON "hookrow_notifications" TO {reader}\n'
+        )
+    finally:
+        postgres.execute(f"DROP OWNED BY {reader}", url=postgres_url)
+        postgres.execute(f"DROP ROLE {reader}")
+
+
 def test_text(command: Command) -> None:
     """It prints the state, counts by type, first outcome and reason, rates and the delay."""
     lines = command.call("stats", "--period", "week").stdout.splitlines()
@@ -82,6 +138,8 @@ def test_text(command: Command) -> None:
         "recorded later": "1",
         "suppressions": "1",
         "SpamComplaint": "1",
+        "rate": "share",
+        **dict.fromkeys(("bounce", "complaint", "unsubscribe"), "0.00%"),
         "parked": "1",
         "median": printed["median"],
         **ROWS,
@@ -96,7 +154,7 @@ def test_text(command: Command) -> None:
 def test_json(command: Command, period: str, total: int) -> None:
     """Each period has its totals; the output is one object, whose keys the page explains."""
     found = json.loads(command.call("stats", "--json", "--period", period).stdout)
-    page = (ROOT / "docs/stats.md").read_text()
+    page = (ROOT / "docs/reference/stats.md").read_text()
     rows = re.findall(r"^\| (`[^|]*`) \|", page, re.MULTILINE)
     assert re.findall(r"`(\w+)`", "".join(rows)) == [*found]
     assert (found["period"], found["total"]) == (period.lower(), total)
@@ -104,6 +162,7 @@ def test_json(command: Command, period: str, total: int) -> None:
     recovered, reasons = (1, {"SpamComplaint": 1}) if period == "WEEK" else (0, {})
     assert (found["recovered"], found["by_reason"]) == (recovered, reasons)
     assert {len(row) for row in found["by_first_outcome"].values()} == {len(found["starts"])}
+    assert found["rates"]["bounce"] == {"current": 0, "previous": None}
     assert (found["parked"], found["sent"], found["suppressed"]) == (1, 6, {"HardBounce": 1})
     assert found["delivery_rate"] == pytest.approx(1 / 6)
     assert found["lists"][0]["delivered"] == 1

@@ -1,11 +1,13 @@
 """The dashboard's pages: what they show, and their forms."""
 
+import html
 import json
 import re
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import unquote, urlencode
 
 import pytest
 from litestar import Litestar, asgi
@@ -152,7 +154,9 @@ def test_hostile_payloads(any_store: Any) -> None:  # noqa: ANN401 - either stor
 
 
 class TestNotifications:
-    def test_filters_and_paging(self, store: MemoryStore, visitor: Visitor) -> None:
+    def test_filters_and_paging(
+        self, store: MemoryStore, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Notifications are listed newest first, filtered, and paged by id."""
         receive(store, *(testing.delivery(ADA, f"x-{n}", at=AT) for n in range(60)))
         receive(store, testing.delivery(ADA, ADAS, at=AT))
@@ -165,12 +169,36 @@ class TestNotifications:
         assert listed(before=12) == [*range(11, 0, -1)]
         assert listed(after=9, outcome="dispatch_not_found") == [*range(59, 9, -1)]
         assert listed(outcome="recorded") == listed(message_id=ADAS) == [61]
+        assert listed(first_outcome="recorded") == [61]
         assert listed(type="Open") == listed(until="2026-03-04T05:06") == []
         assert len(listed(recipient=ADA.upper(), parked=1, since="2026-03-04T05:06")) == 50
+        assert '<p class="none">61 notifications</p>' in visitor.shows("/notifications")
+        assert '<p class="none">1 notification</p>' in visitor.shows(
+            "/notifications", outcome="recorded"
+        )
+        monkeypatch.setattr("hookrow.statistics.log_search.MOST_RESULTS", 60)
+        assert ">60+ notifications</p>" in visitor.shows("/notifications")
         rows = visitor.shows("/notifications", rows=59)
         assert ("<html" in rows, 'data-last="61"' in rows) == (False, True)
         assert listed(rows=59) == [61, 60]
         assert listed(rows=61) == listed(before=1) == listed(after=61) == []
+        assert 'href="?after=0">Newer' in visitor.shows("/notifications", before=0)
+        receive(store, testing.suppression(ADA, ADAS, at=AT, reason="made up"))
+        assert listed(reason="made up") == [62]
+        chosen = '<option value="made up" selected>'
+        assert chosen in visitor.shows("/notifications", reason="made up")
+
+    def test_types_and_ranges(self, store: MemoryStore, visitor: Visitor) -> None:
+        """Every type of the newest notifications can be selected, and the usual periods."""
+        receive(store, {"RecordType": "Click<b>"}, testing.delivery(ADA, ADAS, at=AT))
+        page = visitor.shows("/notifications", outcome="recorded", until="2026-03-04T05:06")
+        options = re.findall(r'<option value="(\w.*?)"', page)
+        types = ["Click&lt;b&gt;", "Delivery", "Open", "SubscriptionChange"]
+        assert options[:4] == types
+        ranges = re.findall(r'href="\?outcome=recorded&amp;until=&amp;since=(.*?)">([^<]+)<', page)
+        assert [name for _, name in ranges] == ["All", "Hour", "Day", "Week", "30 days"]
+        since = datetime.fromisoformat(unquote(ranges[1][0])).replace(tzinfo=UTC)
+        assert timedelta(hours=1) <= datetime.now(UTC) - since < timedelta(hours=1, minutes=2)
 
     def test_a_long_log(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A search that ends before the start of the log says so and links to the rest."""
@@ -199,6 +227,32 @@ class TestNotifications:
         assert "No notifications found." in page
 
 
+def test_search(any_store: Any) -> None:  # noqa: ANN401 - either store
+    """The field in the header leads to a notification, a subscriber or a dispatch, or to a hint."""
+    receive(any_store, testing.delivery(ADA, "1234", at=AT))
+    receive(any_store, testing.delivery("eve@example.com", "m 1&<b>", at=AT))
+    receive(any_store, testing.delivery("postmaster", "<5@example.com>", at=AT))
+    visitor = Visitor(any_store)
+    for text, location in (
+        ("2", "./notification?id=2"),
+        (f" {ADA} ", f"./subscriber?{urlencode({'email': ADA})}"),
+        ("eve@example.com", "./subscriber?email=eve%40example.com"),
+        (ADAS, f"./dispatch?message_id={ADAS}"),
+        ("1234", "./dispatch?message_id=1234"),
+        ("m 1&<b>", "./dispatch?message_id=m+1%26%3Cb%3E"),
+        ("<5@example.com>", "./dispatch?message_id=%3C5%40example.com%3E"),
+        ("postmaster", "./subscriber?email=postmaster"),
+    ):
+        response = visitor.get("/search", q=text)
+        assert (response.status, response.headers["Location"]) == (303, location)
+    for text in ("4", "9" * 40, "nobody@example.com", "<i>", "x" * 400):
+        page = visitor.shows("/search", q=text)
+        assert f"Nothing found for <q><bdi>{html.escape(text)[:300]}" in page
+        assert "filter the notifications" in page
+    assert "Nothing found" not in visitor.shows("/search")
+    visitor.dashboard.close(PATIENCE)
+
+
 def test_replay(store: MemoryStore, visitor: Visitor) -> None:
     """A parked notification shows its reason; a replay records it once its dispatch exists."""
     receive(store, testing.delivery(ADA, "m-1", at=AT))
@@ -211,6 +265,25 @@ def test_replay(store: MemoryStore, visitor: Visitor) -> None:
     page = visitor.send("/notification", {"action": "replay"}, id=1)
     assert "Replayed and recorded." in page
     assert store.dispatches[9]["delivered_at"] == AT
+
+
+def test_unsupported(store: MemoryStore, visitor: Visitor) -> None:
+    """The page says which part of the payload is missing or malformed, and offers no replay."""
+    receive(
+        store, {"RecordType": "Bounce<b>"}, {**testing.delivery(ADA, ADAS, at=AT), "DeliveredAt": 1}
+    )
+    for id_, problem in (
+        (1, "RecordType Bounce<b> is not supported."),
+        (2, "DeliveredAt is not an"),
+    ):
+        page = visitor.shows("/notification", id=id_)
+        assert html.escape(problem) in page
+        assert "this payload cannot be recorded or replayed" in page
+        assert 'method="post"' not in page
+    visitor.dashboard = Dashboard(store, authorize=lambda _: "ada", parse=lambda _: None)
+    page = visitor.shows("/notification", id=2)
+    assert "this payload cannot be recorded or replayed" in page
+    assert "DeliveredAt is not" not in page
 
 
 def test_the_parser_of_another_provider(store: MemoryStore, visitor: Visitor) -> None:
@@ -232,8 +305,8 @@ def test_a_body_that_is_not_stored() -> None:
     store = MemoryStore()
     receive(store, {}, keep_bodies=False)
     page = Visitor(store).shows("/notification", id=1)
-    assert "The log does not have the body." in page
-    assert "<form" not in page
+    assert "The log does not contain the body." in page
+    assert 'method="post"' not in page
 
 
 @pytest.mark.parametrize(
@@ -364,13 +437,31 @@ def test_overview(store: MemoryStore, visitor: Visitor, period: str) -> None:
     receive(store, bounce, testing.delivery(ADA, "m-9", at=AT), {"RecordType": "<b>"})
     page = visitor.shows("/", period=period)
     for name in ("Delivery", "Open", "SubscriptionChange", "unsupported"):
-        assert f'class="number"><bdi>{name}</bdi></th>' in page
+        field = "first_outcome" if name == "unsupported" else "type"
+        linked = rf'href="./notifications\?{field}={name}&amp;since=(.+?)"><bdi>{name}</bdi></a>'
+        [since] = re.findall(linked, page)
+        listed = visitor.shows("/notifications", since=unquote(since))
+        assert listed.count("data-id") == 5
     assert f"<h2>Last {period}</h2>" in page
     assert "<dt>Notifications</dt><dd>5</dd>" in page
     assert "2 of the last 5 were refused" in page
     assert '<a href="./notifications?parked=1">1</a>' in page
     assert "<dt>Last notification</dt>" in page
     assert ">By first outcome</h2>" in page
+    rates = re.findall(r'data-label="(\w+ \w+)" class="number">(.+?)<', page)
+    assert rates[:2] == [(f"Last {period}", "0%"), (f"{period.capitalize()} before", "-")]
+
+
+def test_requests_with_a_wrong_secret(store: MemoryStore, visitor: Visitor) -> None:
+    """The overview shows how many requests of the last day had no valid secret, if any had."""
+    assert "wrong secret" not in visitor.shows("/")
+    assert store.log is not None
+    hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    ago = hour - timedelta(hours=3)
+    store.log.add_unauthentic({hour: 1, ago: 1, hour - timedelta(hours=25): 9})
+    page = re.sub("<time[^>]*>", "", Visitor(store).shows("/"))
+    text = "2 requests with a missing or wrong secret in the last day, the first after "
+    assert f"{text}{ago:%Y-%m-%d %H:%M} UTC" in page
 
 
 def test_overview_while_counting(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -388,28 +479,54 @@ def test_overview_while_counting(visitor: Visitor, monkeypatch: pytest.MonkeyPat
     page = re.sub("<time[^>]*>", "", visitor.shows("/"))
     assert "Counting: figures before 2026-03-04 05:06 UTC</time> are incomplete." in page
     assert "2 notifications that were refused at first were recorded later." in page
-    assert '<bdi>&lt;i&gt;</bdi></td><td data-label="Notifications" class="number">3</td>' in page
+    link = "./notifications?type=SubscriptionChange&amp;reason=%3Ci%3E&amp;since="
+    assert link in page
+    assert (
+        '<bdi>&lt;i&gt;</bdi></a></td><td data-label="Notifications" class="number">3</td>' in page
+    )
     assert "3 s <small>median</small>" in page
     assert "5 min <small>95th percentile</small></span> <small>of 1,000 messages" in page
 
 
 def test_lists(store: MemoryStore, visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page shows the counts of all rows, the largest lists, and the reasons."""
-    monkeypatch.setattr("hookrow.dashboard.pages.LISTS", 1)
+    monkeypatch.setattr("hookrow.dashboard.pages.MAX_LISTS", 1)
     for number in (2, 3):
         row = {"provider_message_id": f"m-{number}", "subscriber_id": 1, "list_id": 2}
         store.dispatches[number] = row
     receive(store, testing.delivery(ADA, "m-3", at=AT))
     receive(store, testing.suppression(ADA, None, at=AT, reason="<i>"))
+    store.dispatches[4] = {**store.dispatches[3], "provider_message_id": "m-4"}
+    store.dispatches[4] |= {"sent_at": datetime.now(UTC) - timedelta(hours=2)}
+    del store.dispatches[4]["delivered_at"]
+    store.dispatches[4]["list_id"] = 3
     eventually(lambda: "All time, as of" in visitor.shows("/lists"))
     page = visitor.shows("/lists")
+    assert "<dt>Undelivered</dt><dd>1 <small>" in page
     cells = re.findall(r'data-label="(\w+)"[^>]*><(?:span|bdi)>(.+?)<', page)
     assert cells[:3] == [("List", "2"), ("Sent", "2"), ("Delivered", "1 ")]
     assert page.count('data-label="Sent"') == 1
-    assert "Showing 1 of 2 lists" in page
-    assert "<dt>Sent</dt><dd>3</dd>" in page
-    assert "<dt>Delivery rate</dt><dd>33.3%</dd>" in page
+    assert "Showing 1 of 3 lists" in page
+    assert "<dt>Sent</dt><dd>4</dd>" in page
+    assert "<dt>Delivery rate</dt><dd>25.0%</dd>" in page
     assert "<bdi>&lt;i&gt;</bdi>" in page
+
+
+def test_names_of_lists(any_store: Any) -> None:  # noqa: ANN401 - either store
+    """A dispatch shows the name of its list, or its key if hookrow knows no name."""
+    visitor = Visitor(any_store)
+    name = "1" if isinstance(any_store, MemoryStore) else "news"
+    assert f", on list {name}." in visitor.shows("/dispatch", message_id=ADAS)
+    visitor.dashboard.close(PATIENCE)
+
+
+def test_without_lists(store: MemoryStore, visitor: Visitor) -> None:
+    """Without lists, the page shows only the totals."""
+    del store.dispatches[1]["list_id"]
+    eventually(lambda: "All time, as of" in visitor.shows("/lists"))
+    page = visitor.shows("/lists")
+    assert "<dt>Sent</dt><dd>1</dd>" in page
+    assert "By list" not in page
 
 
 def test_lists_before_the_first_count(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -429,3 +546,5 @@ def test_without_a_log(store: MemoryStore) -> None:
     visitor.send("/subscriber", {"action": "suppress", "reason": "x"}, email=ADA)
     assert store.subscribers[1]["suppression_reason"] == "x"
     assert visitor.get("/notification", id=1).status == 404
+    assert visitor.get("/search", q=ADAS).status == 303
+    assert "Nothing found" in visitor.shows("/search", q="1")

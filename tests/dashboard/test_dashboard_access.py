@@ -66,7 +66,7 @@ def test_configuration() -> None:
     with pytest.raises(ConfigurationError, match="never open by default"):
         Dashboard(MemoryStore())
     for user, password in (("", "x"), ("x", ""), ("a:b", "x")):
-        with pytest.raises(ConfigurationError, match="neither of them empty"):
+        with pytest.raises(ConfigurationError, match="neither may be empty"):
             basic(user, password)
 
 

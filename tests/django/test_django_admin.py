@@ -79,8 +79,9 @@ class TestLog:
         pages = [any_site.get(LOG), *(any_site.get(f"{LOG}{pk}/change/") for pk in ids())]
         assert not [page for page in pages for text in (script, reverse, "\0") if text in page]
         assert sum(escape(script) in page for page in pages) >= 5
-        [cut] = [page for page in pages if "... (cut: the body has 19,999 characters)" in page]
-        assert len(cut) < 50_000
+        note = "... (truncated: the body has 19,999 characters)"
+        [truncated] = [page for page in pages if note in page]
+        assert len(truncated) < 50_000
 
     def test_replay(self, sqlite_site: Site) -> None:
         """A replay records an early notification, and the message counts the outcomes."""

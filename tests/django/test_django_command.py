@@ -61,7 +61,7 @@ def test_the_log(sqlite_site: Site, run: Run, monkeypatch: pytest.MonkeyPatch) -
     assert (entry["recipient"], entry["message_id"]) == (ADA, "not-sent-yet")
     described = run("log", "show", entry["id"])
     assert "no dispatch had the message ID not-sent-yet" in described.out
-    assert "1 of the last 2 was refused, for dispatches not yet saved." in run("stats").out
+    assert "1 of the last 2 was refused, because the dispatch was not yet" in run("stats").out
     Dispatch.objects.filter(pk=1).update(provider_message_id="not-sent-yet")
     dry = run("replay", entry["id"], "--dry-run")
     assert "dispatch 1: opened_at null -> 2026-03-04 05:06:07Z" in dry.out
@@ -70,7 +70,18 @@ def test_the_log(sqlite_site: Site, run: Run, monkeypatch: pytest.MonkeyPatch) -
     assert Dispatch.objects.get(pk=1).opened_at == AT
     assert run("log", "forget", ADA).out == "Erased from 2 notifications.\n"
     monkeypatch.setenv("HOOKROW_KEEP", "forever")
-    assert run("prune").out == "Pruned: 0.\n"
+    assert run("prune").out == "Pruned 0 entries and bodies.\n"
+
+
+def test_replay_under_another_mapping(sqlite_site: Site, run: Run) -> None:
+    """A replay needs the tables that the log was written for, or --accept-mapping."""
+    sqlite_site.receive(DELIVERY)
+    connection.cursor().execute("UPDATE hookrow_meta SET value = '{}' WHERE name = 'mapping'")
+    refused = run("replay", 1)
+    assert (refused.status, refused.out) == (1, "")
+    assert refused.err.endswith("run: manage.py hookrow replay --accept-mapping\n")
+    assert run("replay", "--accept-mapping").status == 0
+    assert run("replay", 1).out == "1 notification replayed: 1 recorded.\n"
 
 
 def test_help(run: Run) -> None:
@@ -84,7 +95,7 @@ def test_help(run: Run) -> None:
     [
         ("log --database-url x", {}, 2, "No such option"),
         ("log show 77", {}, 1, "Error: The log has no notification 77.\n"),
-        ("log", {"HOOKROW": {"SECRET": SECRET, "LOG": False}}, 1, "There is no log: the settings"),
+        ("log", {"HOOKROW": {"SECRET": SECRET, "LOG": False}}, 1, "The log is disabled: remove"),
         ("log", {"HOOKROW": {"SECRET": SECRET, "TABLES": {"log": 1}}}, 1, "HOOKROW['TABLES']"),
         ("simulate open x", {"ROOT_URLCONF": ()}, 1, "do not include hookrow.django.urls"),
         (

@@ -1,18 +1,22 @@
 """The dashboard in a Django project: permissions for its pages and forms."""
 
+import asyncio
 import re
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from django.contrib.auth import get_user_model
+from django.test import AsyncClient
 
 from django_project.site import Site
+from hookrow import testing
 from hookrow.dashboard.app import SECURITY
 from hookrow.django import store
 from hookrow.django.dashboard import _dashboard
 from hookrow.django.tables.models import Subscriber
-from wire import ADA, DELIVERY
+from wire import ADA, AT, DELIVERY
 
 pytest_plugins = ["django_project.databases"]
 
@@ -58,7 +62,7 @@ def test_permissions(project: Site) -> None:
     project.log_in("view_notification")
     assert get(project).status_code == 200
     for page, query in (("subscriber", {"email": ADA}), ("notification", {"id": "1"})):
-        assert b"<form" not in get(project, page, **query).content
+        assert b'method="post"' not in get(project, page, **query).content
         assert project.client.post(f"{MOUNT}{page}").status_code == 403
     project.log_in("view_notification", "replay_notification", "change_subscriber")
     page = get(project, "subscriber", email=ADA)
@@ -72,3 +76,31 @@ def test_permissions(project: Site) -> None:
     assert Subscriber.objects.get(email=ADA).suppression_reason == "asked"
     assert "staff-3" in get(project, "notification", id="2").content.decode()
     assert project.client.post(f"{MOUNT}notification?id=1").status_code == 403  # without a token
+
+
+def test_a_download(project: Site) -> None:
+    """Suppressions are streamed on WSGI and ASGI, to users who may view the log."""
+    project.receive(testing.suppression(ADA, None, at=AT))
+    project.log_in()
+    assert get(project, "suppressions.csv").status_code == 403
+    project.log_in("view_notification")
+    response = get(project, "suppressions.csv")
+    assert (response.streaming, response.headers["Content-Type"]) == (
+        True,
+        "text/csv; charset=utf-8",
+    )
+    text = response.getvalue().decode()
+    assert f"{ADA},HardBounce,2026-03-04T05:06:07" in text
+    assert project.client.head(f"{MOUNT}suppressions.csv").getvalue() == b""
+    assert ADA in get(project, "suppressions").content.decode()
+    user = get_user_model()._default_manager.get(username="staff-1")
+    assert asyncio.run(downloaded(user)) == text
+
+
+async def downloaded(user: Any) -> str:  # noqa: ANN401 - of the project's user model
+    """Download with ASGI, for which Django needs an asynchronous iterator."""
+    client = AsyncClient()
+    await client.aforce_login(user)
+    response: Any = await client.get(f"{MOUNT}suppressions.csv")
+    assert response.is_async
+    return b"".join([chunk async for chunk in response]).decode()

@@ -5,10 +5,13 @@ from django.core.management import call_command
 
 import django_host
 import own_tables
+from django_project.site import post
 from engines import opened
-from hookrow import Schema
+from hookrow import ConfigurationError, Schema
+from hookrow.django.store import DjangoStore
 from hookrow.migrations import upgrade
 from structure import structure, without_names
+from wire import STRANGER, eventually
 
 NAMES = own_tables.metadata.tables.keys()
 
@@ -24,6 +27,21 @@ def test_both_migrations_create_the_same_tables(empty_database_url: str) -> None
         expected = {name: table for name, table in structure(engine).items() if name in NAMES}
     assert len(expected) == len(NAMES)
     assert without_names(from_django) == without_names(expected)
+
+
+def test_migrate_while_the_endpoint_serves(empty_database_url: str) -> None:
+    """It responds with 503 until the tables exist, and then records without a restart."""
+    with django_host.default(empty_database_url):
+        assert post(STRANGER).status_code == 503
+        call_command("migrate", verbosity=0)
+        eventually(lambda: post(STRANGER).status_code == 404)
+
+
+def test_hookrow_does_not_upgrade_a_project(sqlite_url: str) -> None:
+    with django_host.alias(sqlite_url) as alias:
+        store = DjangoStore(using=alias)
+        with pytest.raises(ConfigurationError, match=r"run manage\.py migrate"):
+            upgrade(store.database, store.schema)
 
 
 def test_no_migration_is_missing(empty_sqlite_url: str, capsys: pytest.CaptureFixture[str]) -> None:

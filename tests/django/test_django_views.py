@@ -1,5 +1,6 @@
 """The endpoint in a Django project keeps the contract, regardless of the project's settings."""
 
+import asyncio
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -27,7 +28,7 @@ from hookrow.diagnostics.probe import BODY as PROBE
 from hookrow.django import receiver
 from hookrow.django.signals import notification_recorded, notification_refused
 from hookrow.django.views import webhooks
-from hookrow.http import LARGEST_BODY
+from hookrow.http import MAX_BODY
 from hookrow.metrics import Metrics
 from postgres import Databases
 from wire import ADA, ADAS, AT, DELIVERY, ENDPOINT, SECRET, STRANGER, TEXT, eventually
@@ -75,8 +76,8 @@ class TestResponses:
         middleware = [*settings.MIDDLEWARE, login]
         with override_settings(DATA_UPLOAD_MAX_MEMORY_SIZE=10, MIDDLEWARE=middleware):
             assert post(DELIVERY).status_code == 200
-            assert post(b" " * LARGEST_BODY).status_code == 422
-            response = post(b" " * (LARGEST_BODY + 1))
+            assert post(b" " * MAX_BODY).status_code == 422
+            response = post(b" " * (MAX_BODY + 1))
         assert (response.status_code, response.content) == (413, b"Webhook payload too large")
         assert delivered(sqlite_url) == AT
 
@@ -99,7 +100,7 @@ class TestResponses:
         with override_settings(HOOKROW={**settings.HOOKROW, "OBSERVER": Metrics(registry)}):
             response = post(DELIVERY, headers={"X-Request-Id": "r-1"})
             assert (response.status_code, response["X-Request-Id"]) == (200, "r-1")
-            assert post(b"x" * (LARGEST_BODY + 1)).status_code == 413
+            assert post(b"x" * (MAX_BODY + 1)).status_code == 413
             eventually(lambda: registry.get_sample_value("hookrow_parked") == 1)
         ended = {"type": "delivered", "outcome": "recorded"}
         assert registry.get_sample_value("hookrow_notifications_total", ended) == 1
@@ -128,7 +129,7 @@ DECLARED = {"CONTENT_LENGTH": "99"}
         # Without the secret, no byte of the body is read.
         *((wrong, _Untouched(), DECLARED, 401) for wrong in ("", f"{SECRET},{SECRET}", "\u20ac")),
         (SECRET, BytesIO(DELIVERY), CHUNKED, 200),
-        (SECRET, BytesIO(b" " * 2 * LARGEST_BODY), CHUNKED, 413),
+        (SECRET, BytesIO(b" " * 2 * MAX_BODY), CHUNKED, 413),
         (SECRET, _Untouched(), {**CHUNKED, "wsgi.input_terminated": False}, 411),
         (SECRET, _Untouched(), {"CONTENT_LENGTH": "1048577"}, 413),
         (SECRET, _Gone(), DECLARED, 408),
@@ -184,7 +185,24 @@ class TestSignals:
             (True, DELIVERY),
         ]
         assert delivered(sqlite_url) == AT
-        assert "A listener of a signal raised" in caplog.text
+        assert "A signal listener raised" in caplog.text
+
+    @pytest.mark.parametrize("group_commit", [False, True])
+    def test_async_listener(self, sqlite_url: str, *, group_commit: bool) -> None:
+        bodies = []
+
+        async def listen(arrival: Arrival, **_: object) -> None:
+            await asyncio.sleep(0)
+            bodies.append(arrival.body)
+
+        notification_recorded.connect(listen)
+        world.fill(sqlite_url)
+        with django_host.project(sqlite_url, GROUP_COMMIT=group_commit):
+            assert post(DELIVERY).status_code == 200
+            receiver().close()
+        notification_recorded.disconnect(listen)
+        gc.collect()  # the connection of the thread, which would warn in another test
+        assert bodies == [DELIVERY]
 
     @pytest.mark.parametrize("threads", [False, True])
     def test_a_transaction_of_the_project(self, database_url: str, *, threads: bool) -> None:

@@ -22,7 +22,7 @@ _SETTINGS = """
 import json
 import hookrow.http
 from project.settings import *
-hookrow.http.SLOWEST_BODY = 1.0
+hookrow.http.BODY_TIMEOUT = 1.0
 globals().update(json.loads({!r}))
 """
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from command import Command
 from session import ROOT
 
-PAGE = "docs/hosts/django.md"
+PAGE = "docs/how-to/hosts/django.md"
 
 TEXT = (ROOT / PAGE).read_text(encoding="utf-8")
 

@@ -19,9 +19,9 @@ from hookrow.server.settings import Settings
 from session import ROOT, read_blocks
 from wire import PATIENCE, SECRET
 
-PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
-RULES = ROOT / "docs" / "metrics" / "alerts.yml"
-PANELS = json.loads((ROOT / "docs" / "metrics" / "grafana.json").read_text())["panels"]
+PAGE = (ROOT / "docs/how-to/metrics.md").read_text(encoding="utf-8")
+RULES = ROOT / "docs/how-to/metrics/alerts.yml"
+PANELS = json.loads((ROOT / "docs/how-to/metrics/grafana.json").read_text())["panels"]
 ASKED = Request(RequestHead("GET", "/metrics", ()), b"")
 PROMTOOL = shutil.which("promtool")
 
@@ -85,7 +85,7 @@ def test_promtool_accepts_the_rules_and_alerts_fire(text: str, tmp_path: Path) -
 def test_every_python_block_runs(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOOKROW_SECRET", SECRET)
     monkeypatch.setenv("HOOKROW_DATABASE_URL", sqlite_url)
-    for block in read_blocks("docs/metrics.md", "python"):
+    for block in read_blocks("docs/how-to/metrics.md", "python"):
         names: dict[str, Any] = {}
         exec(block, names)
         if "app" in names:

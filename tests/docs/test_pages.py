@@ -38,7 +38,7 @@ def _untimed(text: str) -> str:
 
 class TestCheck:
     def test_the_session_prints_the_documented_output(self, tmp_path: Path) -> None:
-        [session] = read_blocks("docs/check.md", "console")
+        [session] = read_blocks("docs/reference/check.md", "console")
         receiver = Receiver(Postmark(SECRET), MemoryStore(), mount_path="/mail")
         with closing(receiver), loopback(WSGI(receiver)) as port:
             serve, *checks = read_commands(session.replace("8000", str(port)))
@@ -51,11 +51,11 @@ class TestCheck:
         files = Path(diagnosis.__file__).parent.glob("*.py")
         text = "".join(file.read_text(encoding="utf-8") for file in files)
         subjects = re.findall(r'CheckResult\(\s*Level\.\w+,\s*"(\w+)"', text)
-        _, keys, tables = read("check.md").split("| --- | --- |\n", 2)
+        _, keys, tables = read("reference/check.md").split("| --- | --- |\n", 2)
         rows = re.findall(r"^\| (`.*`) \|", tables, re.MULTILINE)
         explained = set(re.findall(r"`(\w+)`", "".join(rows)))
         diagnosed = {each.subject for each in diagnosis.DIAGNOSES}
-        assert explained == {*subjects, *diagnosed, *WEAKNESSES, "setting"}
+        assert explained == {*subjects, *diagnosed, *WEAKNESSES, "app", "setting"}
         fields = [each.name for each in dataclasses.fields(CheckResult)]
         assert re.findall(r"^\| `(\w+)` \|", keys, re.MULTILINE) == fields
 
@@ -65,7 +65,7 @@ class TestDashboard:
     def execute(name: str) -> dict[str, Any]:
         """Run a file of the page; return its names."""
         names: dict[str, Any] = {}
-        exec(read_files("docs/dashboard.md")[name], names)
+        exec(read_files("docs/how-to/dashboard.md")[name], names)
         return names
 
     @pytest.mark.usefixtures("sqlite_url")
@@ -101,9 +101,9 @@ class TestDashboard:
         assert answer.headers["Location"] == "/admin/login/?next=/mail/dashboard/"
 
     def test_images_exist(self) -> None:
-        pictures = re.findall(r"\]\((dashboard/\S+\.png)\)", read("dashboard.md"))
+        pictures = re.findall(r"\]\((dashboard/\S+\.png)\)", read("how-to/dashboard.md"))
         assert pictures
-        assert all((ROOT / "docs" / picture).is_file() for picture in pictures)
+        assert all((ROOT / "docs" / "how-to" / picture).is_file() for picture in pictures)
 
 
 class TestHosts:
@@ -111,7 +111,7 @@ class TestHosts:
     def test_a_page_shows_the_example_and_its_commands(self, page: str) -> None:
         example = (EXAMPLES / f"{page}_app.py").read_text(encoding="utf-8")
         languages = ("python", "sh", "console")
-        blocks = [read_blocks(f"docs/hosts/{page}.md", name) for name in languages]
+        blocks = [read_blocks(f"docs/how-to/hosts/{page}.md", name) for name in languages]
         [code], [install], [session] = blocks
         assert example.endswith(f'"""\n\n{code}')
         assert install in example
@@ -122,4 +122,4 @@ class TestHosts:
         examples = {each.stem.removesuffix("_app") for each in EXAMPLES.glob("*_app.py")}
         assert examples == {*HOSTS}
         for page in (*HOSTS, "django"):
-            assert f"]({page}.md) |" in read("hosts/README.md")
+            assert f"]({page}.md) |" in read("how-to/hosts/index.md")

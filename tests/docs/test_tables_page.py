@@ -16,13 +16,13 @@ from hookrow.core.schema import Fold
 from hookrow.receiver.recorder import record
 from session import ROOT, read_blocks
 
-PAGE = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/how-to/tables.md").read_text(encoding="utf-8")
 
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 
 
 def blocks(language: str) -> list[str]:
-    return read_blocks("docs/tables.md", language)
+    return read_blocks("docs/how-to/tables.md", language)
 
 
 PYTHON = blocks("python")[:-5]  # those about Alembic run in tests/stores/test_alembic.py

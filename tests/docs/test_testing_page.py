@@ -27,8 +27,8 @@ from hookrow.testing import SECRET, StoreContract
 from session import ROOT, read_blocks, read_commands, read_files
 from wire import ENDPOINT, uvicorn_serving
 
-PAGE = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
-FILES = read_files("docs/testing.md")
+PAGE = (ROOT / "docs/how-to/testing.md").read_text(encoding="utf-8")
+FILES = read_files("docs/how-to/testing.md")
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_session(host: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     names: dict[str, Any] = {}
     exec(FILES["main.py"], names)
     names["save"]("ada@example.com", "m-1")
-    [session] = read_blocks("docs/testing.md", "console")
+    [session] = read_blocks("docs/how-to/testing.md", "console")
     with closing(names["receiver"]), uvicorn_serving(names["app"]) as port:
         for line, printed in read_commands(session.replace(":8000", f":{port}")):
             done = host.call(*shlex.split(line)[1:], HOOKROW_SECRET=SECRET)

@@ -1,10 +1,13 @@
-"""What the tests of hosts share: a store that waits, its receiver, and a server for WSGI."""
+"""Support for the tests of hosts: a store that waits, its receiver, and a server for WSGI."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from threading import Event, Thread
 from wsgiref.types import WSGIApplication
 
+import pytest
 from werkzeug.serving import make_server
 
 import world
@@ -12,7 +15,8 @@ from hookrow import Postmark, Receiver
 from hookrow.asgi import ASGI, Receive, Scope, Send
 from hookrow.server import RECEIVER
 from hookrow.stores.memory import MemoryStore, MemoryTransaction
-from wire import PATIENCE, SECRET
+from process import EXAMPLES
+from wire import PATIENCE, SECRET, uvicorn_serving
 
 
 class GatedStore(MemoryStore):
@@ -79,3 +83,27 @@ def werkzeug_serving(app: WSGIApplication) -> Iterator[int]:
         server.shutdown()
         thread.join(PATIENCE)
         server.server_close()
+
+
+@contextmanager
+def example_serving(host: str, url: str) -> Iterator[int]:
+    """Serve the example of a host, with a database; yield the port."""
+    name = f"{host}_app"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(EXAMPLES)
+        patch.setenv("HOOKROW_SECRET", SECRET)
+        patch.delenv("HOOKROW_PREVIOUS_SECRET", raising=False)
+        patch.setenv("HOOKROW_DATABASE_URL", url)
+        example = import_module(name)
+        app = example.create_app() if hasattr(example, "create_app") else example.app
+        with werkzeug_serving(app) if host in {"wsgi", "flask"} else uvicorn_serving(app) as port:
+            yield port
+    sys.modules.pop(name, None)
+    if host == "fastapi":
+        return  # it closes its receiver and its engine at the end of its lifespan
+    if host == "flask":
+        receiver, engine = app.extensions["hookrow"], app.extensions["engine"]
+    else:
+        receiver, engine = example.receiver, example.engine
+    receiver.close(PATIENCE)
+    engine.dispose()

@@ -1,4 +1,4 @@
-"""ASGI by itself: its messages, its event loops, and handlers that block."""
+"""ASGI alone: its messages, its event loops, and handlers that block."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -9,8 +9,8 @@ import pytest
 from drivers import GatedStore, receiving
 
 from hookrow import Request, RequestHead, Response
-from hookrow.asgi import ASGI, LARGEST_REST, Message, Scope
-from hookrow.http import LARGEST_BODY
+from hookrow.asgi import ASGI, MAX_DISCARDED, Message, Scope
+from hookrow.http import MAX_BODY
 from wire import DELIVERY, ENDPOINT, PATIENCE, SECRET
 
 DONE = Response(200, b"done", {})
@@ -49,7 +49,7 @@ async def call_asgi(
 
     async with asyncio.timeout(PATIENCE):
         await app({**SCOPE, **more}, receive, send)
-    assert all(name.islower() for name, _ in sent[0]["headers"])  # as the specification says
+    assert all(name.islower() for name, _ in sent[0]["headers"])  # as the specification requires
     return sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:])
 
 
@@ -89,7 +89,7 @@ class TestMessages:
         [({}, b"False "), ({"scheme": "https", "query_string": b"a=%2F"}, b"True a=%2F")],
     )
     async def test_optional_keys(self, more: dict[str, object], text: bytes) -> None:
-        """Root path, scheme and query are optional; the query is passed on undecoded."""
+        """Root path, scheme and query are optional; the query is not decoded."""
 
         def echo(request: Request) -> Response:
             return Response(200, f"{request.head.secure} {request.head.query}".encode(), {})
@@ -97,11 +97,11 @@ class TestMessages:
         assert await call_asgi(ASGI(Responding(echo)), asgi_body(b""), more) == (200, text)
 
     async def test_rest_of_a_large_body(self, app: ASGI) -> None:
-        """Some of the rest of a body that is too large is read before the end of the response.
+        """Part of the rest of a body that is too large is read before the end of the response.
 
         A proxy that is still sending would otherwise lose the response.
         """
-        rest = iter(asgi_body(b" " * LARGEST_BODY, b" ", *[b" " * (LARGEST_REST // 4)] * 6))
+        rest = iter(asgi_body(b" " * MAX_BODY, b" ", *[b" " * (MAX_DISCARDED // 4)] * 6))
         status, _ = await call_asgi(app, rest)
         assert (status, len([*rest])) == (413, 2)
 
@@ -162,7 +162,7 @@ class TestBlocking:
     @pytest.mark.parametrize("name", ["admit", "__call__"])
     async def test_runs_in_a_thread(self, name: str) -> None:
         """A handler that blocks in one of its methods does not delay other requests."""
-        barrier = Barrier(2)  # neither request passes it before the other arrives
+        barrier = Barrier(2)  # neither request passes it until the other arrives
 
         def wait(self: Responding, _: object) -> Response:
             del self
@@ -174,7 +174,7 @@ class TestBlocking:
 
     @pytest.mark.parametrize("error", [RuntimeError("a fault"), TimeoutError("a fault")])
     async def test_error(self, error: Exception, caplog: pytest.LogCaptureFixture) -> None:
-        """An error of the handler is raised; it does not mean that time or threads are lacking."""
+        """An error of the handler is raised, and not mistaken for a lack of time or threads."""
 
         def fail(_: Request) -> Response:
             raise error
@@ -201,7 +201,7 @@ class TestBlocking:
         The threads of the host's event loop are not used.
         """
         monkeypatch.setattr("hookrow.asgi.THREADS", 2)
-        monkeypatch.setattr("hookrow.asgi.SLOWEST_CALL", 0.2)
+        monkeypatch.setattr("hookrow.asgi.CALL_TIMEOUT", 0.2)
         go_on = Event()
 
         class Stuck(Responding):

@@ -1,26 +1,24 @@
 """The examples in this process, and the receiver with the features of FastAPI and Flask."""
 
 import json
-import sys
 from collections.abc import Iterator
-from importlib import import_module
 from io import BytesIO
 from typing import Any
 
 import fastapi
 import flask
 import pytest
-from drivers import GatedStore, receiving, werkzeug_serving
+from drivers import GatedStore, example_serving, receiving
 from starlette.middleware.base import RequestResponseEndpoint
 from werkzeug.test import TestResponse
 
 import wire
-from hookrow import Receiver, Refusal
+from hookrow import Receiver, Refusal, Schema
 from hookrow.fastapi import router
 from hookrow.flask import blueprint
-from hookrow.http import LARGEST_BODY
-from process import EXAMPLES
-from wire import ADAS, DELIVERY, ENDPOINT, PATIENCE, SECRET, STRANGER
+from hookrow.http import MAX_BODY
+from hookrow.migrations import upgrade
+from wire import ADAS, DELIVERY, ENDPOINT, SECRET, STRANGER
 
 TERMINATED = {"wsgi.input_terminated": True}
 DELIVERED = DELIVERY.replace(ADAS.encode(), b"m-1").replace(b"ada@", b"Ada@")
@@ -43,32 +41,19 @@ class TestExamples:
     def port(
         cls, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     ) -> Iterator[int]:
-        """Import an example as a server does, with its own database."""
-        name = f"{request.param}_app"
-        with pytest.MonkeyPatch.context() as patch:
-            patch.syspath_prepend(EXAMPLES)
-            patch.setenv("HOOKROW_SECRET", SECRET)
-            patch.delenv("HOOKROW_PREVIOUS_SECRET", raising=False)
-            file = tmp_path_factory.mktemp(name) / "hookrow.db"
-            patch.setenv("HOOKROW_DATABASE_URL", f"sqlite:///{file}")
-            example = import_module(name)
-        if request.param in {"wsgi", "flask"}:
-            serving = werkzeug_serving(example.app)
-        else:
-            serving = wire.uvicorn_serving(example.app, lifespan="off")
-        with serving as port:
+        """Serve an example, with its own database."""
+        url = f"sqlite:///{tmp_path_factory.mktemp(request.param)}/hookrow.db"
+        upgrade(url, Schema())
+        with example_serving(request.param, url) as port:
             yield port
-        example.receiver.close(PATIENCE)
-        example.engine.dispose()
-        del sys.modules[name]
 
     def test_recorded(self, port: int) -> None:
         """The application saves a dispatch, and returns what the receiver has recorded on it."""
         save = wire.head("/dispatches?email=ada@example.com&message_id=m-1", length=0)
         assert wire.ask(port, save).status == 201
         assert wire.ask(port, wire.request(DELIVERED, f"/mail{ENDPOINT}")).status == 200
-        shown = wire.get(port, "/dispatches/m-1")
-        assert json.loads(shown.body)["delivered_at"].startswith("2026-03-04")
+        found = wire.get(port, "/dispatches/m-1")
+        assert json.loads(found.body)["delivered_at"].startswith("2026-03-04")
         assert wire.get(port, "/dispatches/m-2").status == 404
 
     @pytest.mark.parametrize(
@@ -93,7 +78,7 @@ class TestFastAPI:
         app = fastapi.FastAPI()
         app.include_router(router(receiver), prefix="/mail")
         paths: dict[str, Any] = app.openapi()["paths"]
-        assert {path: [*shown] for path, shown in paths.items()} == {f"/mail{ENDPOINT}": ["post"]}
+        assert {path: [*verbs] for path, verbs in paths.items()} == {f"/mail{ENDPOINT}": ["post"]}
         operation = paths[f"/mail{ENDPOINT}"]["post"]
         (header,) = operation["parameters"]
         assert (header["name"], header["required"]) == ("X-Provider-Secret", True)
@@ -140,7 +125,7 @@ class TestFastAPI:
         with wire.uvicorn_serving(app) as port:
             for body, secret, status in (
                 *((STRANGER, SECRET, 404), (b"{}", "wrong", 401), (b"", SECRET, 422)),
-                (b" " * (LARGEST_BODY + 1), SECRET, 413),
+                (b" " * (MAX_BODY + 1), SECRET, 413),
             ):
                 posted = wire.request(body, f"/mail{ENDPOINT}", secret=secret)
                 assert wire.ask(port, posted).status == status
@@ -193,9 +178,9 @@ class TestFlask:
         assert self.post(app, b"{", headers={}, environ_overrides=terminated).status_code == 401
         assert seen == [b"{"] * 4
 
-    @pytest.mark.parametrize("length", [LARGEST_BODY + 1, None])
+    @pytest.mark.parametrize("length", [MAX_BODY + 1, None])
     def test_large_body_that_the_host_reads(self, app: flask.Flask, length: int | None) -> None:
         app.before_request(lambda: flask.request.get_data() and None)
-        body = b" " * (LARGEST_BODY + 1)
+        body = b" " * (MAX_BODY + 1)
         answer = self.post(app, body, content_length=length, environ_overrides=TERMINATED)
         assert answer.status_code == 413

@@ -1,6 +1,6 @@
 """The contract of all hosts, in this process: ASGI, WSGI and the protocol of `hookrow serve`.
 
-`acceptance/test_servers.py` runs the core of it under the servers that people use.
+`acceptance/test_servers.py` runs the core of it under common servers.
 """
 
 import json
@@ -24,7 +24,7 @@ from hookrow import Postmark, Receiver, testing
 from hookrow.asgi import ASGI
 from hookrow.fastapi import router
 from hookrow.flask import blueprint
-from hookrow.http import LARGEST_BODY
+from hookrow.http import MAX_BODY
 from hookrow.server.protocol import NotificationProtocol
 from hookrow.wsgi import WSGI
 from wire import ADA, ADAS, AT, DELIVERY, ENDPOINT, SECRET, TEXT
@@ -33,7 +33,7 @@ MOUNT = "/mail"
 PATH = MOUNT + ENDPOINT
 PREVIOUS = "the-secret-of-last-year"
 ZOE = "zoë.müller@example.net"
-LARGEST = DELIVERY.ljust(LARGEST_BODY)
+LARGEST = DELIVERY.ljust(MAX_BODY)
 
 
 def mounted(kind: str, receiver: Receiver) -> AbstractContextManager[int]:
@@ -71,16 +71,16 @@ def running(request: pytest.FixtureRequest, store: GatedStore) -> Iterator[int]:
 
 @pytest.fixture
 def port(running: int, store: GatedStore, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Return the port, with a fresh world; the rest of a large body is not waited for."""
+    """Return the port, with a fresh world, and without a wait for the rest of a large body."""
     store.reset()
-    monkeypatch.setattr("hookrow.asgi.SLOWEST_REST", 0.05)
+    monkeypatch.setattr("hookrow.asgi.DISCARD_TIMEOUT", 0.05)
     return running
 
 
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("asgi", "wsgi"):
-        monkeypatch.setattr(f"hookrow.{module}.SLOWEST_BODY", 0.05)
+        monkeypatch.setattr(f"hookrow.{module}.BODY_TIMEOUT", 0.05)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_cases(port: int, store: GatedStore) -> None:
 
 @pytest.mark.parametrize("end", ["", "?", "/?a=b"])
 def test_path(port: int, end: str) -> None:
-    """A slash at the end is no redirect; query and content type are ignored."""
+    """A trailing slash causes no redirect; query and content type are ignored."""
     answer = wire.ask(port, wire.request(DELIVERY, PATH + end, extra=[b"Content-Type: \xff"]))
     assert (answer.status, answer.header("location")) == (200, None)
 
@@ -148,7 +148,7 @@ def test_another_method(port: int, method: str, secret: str | None) -> None:
 def test_wrong_secret(
     port: int, store: GatedStore, secret: str | bytes | None, challenge: str
 ) -> None:
-    """A 401 says whether there was a secret, and nothing is changed."""
+    """A 401 distinguishes a missing secret from a wrong one, and nothing is changed."""
     answer = wire.ask(port, wire.request(DELIVERY, PATH, secret=secret))
     assert (answer.status, answer.body) == (401, b"Cannot verify webhook")
     assert answer.header("www-authenticate") == f'Secret error="{challenge}"'
@@ -175,11 +175,11 @@ def test_previous_secret_but_not_two_at_once(port: int) -> None:
 @pytest.mark.usefixtures("_impatient")
 def test_order(port: int, path: str, method: str, secret: str, status: int, begin: bytes) -> None:
     """Path, method, secret and declared size are checked in this order, before the body is read."""
-    declared = wire.head(MOUNT + path, method=method, secret=secret, length=LARGEST_BODY + 1)
+    declared = wire.head(MOUNT + path, method=method, secret=secret, length=MAX_BODY + 1)
     assert wire.ask(port, declared + begin).status == status
 
 
-@pytest.mark.parametrize(("size", "status"), [(2, 422), (LARGEST_BODY + 1, 413)])
+@pytest.mark.parametrize(("size", "status"), [(2, 422), (MAX_BODY + 1, 413)])
 def test_request_id(port: int, size: int, status: int) -> None:
     """The response has the id of its request if that is harmless, or else a new one."""
     for given, expected in ((b"r-1", "r-1"), (b"ada@example.com", "[0-9a-f]{16}")):
@@ -198,7 +198,7 @@ def chunked(*pieces: bytes) -> bytes:
     [
         (wire.request(LARGEST, PATH), 200),
         (wire.request(LARGEST + b" ", PATH), 413),
-        (chunked(*(LARGEST[at : at + 65536] for at in range(0, LARGEST_BODY, 65536))), 200),
+        (chunked(*(LARGEST[at : at + 65536] for at in range(0, MAX_BODY, 65536))), 200),
         (chunked(LARGEST, b" "), 413),
         (chunked(), 422),
     ],

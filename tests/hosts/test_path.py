@@ -64,7 +64,7 @@ def test_one_delivery_passes_few_modules_in_few_calls(sqlite_url: str) -> None:
         if event == "call" and frame.f_code.co_filename.startswith(SOURCE):
             calls.append(frame.f_code.co_filename.removeprefix(SOURCE))
 
-    async def talk(app: ASGI) -> list[str]:
+    async def deliver_all(app: ASGI) -> list[str]:
         for body in BODIES:
             calls.clear()
             await deliver(app, body)
@@ -76,7 +76,7 @@ def test_one_delivery_passes_few_modules_in_few_calls(sqlite_url: str) -> None:
         threading.setprofile(count)
         sys.setprofile(count)
         try:
-            counted = asyncio.run(talk(ASGI(receiver)))
+            counted = asyncio.run(deliver_all(ASGI(receiver)))
         finally:
             sys.setprofile(before)
             threading.setprofile(before)

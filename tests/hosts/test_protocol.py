@@ -1,4 +1,4 @@
-"""HTTP as `hookrow serve` speaks it: limits, and data before and after a notification."""
+"""The HTTP of `hookrow serve`: limits, and data before and after a notification."""
 
 import asyncio
 import inspect
@@ -18,14 +18,14 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 import streams
 import wire
 from hookrow import Postmark, Receiver, Request, RequestHead, Response
-from hookrow.http import LARGEST_BODY, LoopHandler, plain
+from hookrow.http import MAX_BODY, LoopHandler, plain
 from hookrow.server import limits
 from hookrow.server.limits import (
-    LARGEST_HEAD,
-    LARGEST_REST,
-    LAST_REQUEST,
-    PIECE,
-    SLOWEST,
+    CHUNK_SIZE,
+    CLIENT_TIMEOUT,
+    GRACE_PERIOD,
+    MAX_DISCARDED,
+    MAX_HEAD,
     LimitedProtocol,
 )
 from hookrow.server.protocol import UVICORN, NotificationProtocol
@@ -33,7 +33,7 @@ from hookrow.server.run import choose_protocol
 from hookrow.stores.memory import MemoryStore
 from wire import DELIVERY, PATIENCE, SECRET, STRANGER, Connection
 
-BUFFERED = 48 * 1024 * 1024  # in bytes; more than two sockets hold of unread data
+BUFFERED = 48 * 1024 * 1024  # in bytes; more unread data than two sockets can hold
 KEEP_ALIVE = 5.0  # in seconds; uvicorn's default, for an idle connection
 
 BOUNCE = json.dumps({"RecordType": "Bounce"}).encode()
@@ -55,7 +55,7 @@ CLOSING = b"connection: close\r\n\r\n"
 
 
 class Failing(Receiver):
-    """Raises for requests that ask for it."""
+    """Raises an exception for requests that have a certain header."""
 
     def admit(self, head: RequestHead) -> Response | None:
         if head.header("x-fail"):
@@ -196,7 +196,7 @@ class TestHead:
         """A head of 60 kB is accepted; a longer one gets 431 and ends the connection."""
         extra = [b"X-%d: %s" % (number, b"x" * 1000) for number in range(60)]
         assert wire.ask(port, wire.request(BOUNCE, extra=extra)).status == 422
-        begin, long = b"GET / HTTP/1.1\r\nX: ", b"x" * (LARGEST_HEAD + 1)
+        begin, long = b"GET / HTTP/1.1\r\nX: ", b"x" * (MAX_HEAD + 1)
         with_secret = wire.head(length=2)[:-2] + b"X: " + long
         for sent in (begin + long, begin + long + b"\r\n\r\n", with_secret):
             with Connection(port) as connection:
@@ -215,15 +215,15 @@ class TestHead:
         ids=["header", "trailer", "trailers"],
     )
     @pytest.mark.anyio
-    async def test_endless_headers_are_cut_off(self, begin: bytes, piece: bytes) -> None:
+    async def test_endless_headers_end_the_connection(self, begin: bytes, piece: bytes) -> None:
         connection, transport = connect(streams.Echo())
         connection.data_received(begin)
-        for _ in range(2 * LARGEST_HEAD // len(piece)):
+        for _ in range(2 * MAX_HEAD // len(piece)):
             connection.data_received(piece)
         assert transport.is_closing()
 
     def test_trailers(self, port: int) -> None:
-        """Trailers do not end the connection, and are no headers: a secret in one is ignored."""
+        """Trailers do not end the connection and are not headers: a secret in one is ignored."""
         trailer = b"0\r\nX-Provider-Secret: %s\r\n\r\n" % SECRET.encode()
         without = wire.head(secret=None, extra=[CHUNKED]) + trailer
         with Connection(port) as connection:
@@ -256,7 +256,7 @@ class TestRest:
 
     @pytest.mark.parametrize(
         ("secret", "length", "status"),
-        [("wrong", LARGEST_REST - 1, 401), (SECRET, LARGEST_BODY + 1, 413)],
+        [("wrong", MAX_DISCARDED - 1, 401), (SECRET, MAX_BODY + 1, 413)],
     )
     def test_response_is_read_late(self, port: int, secret: str, length: int, status: int) -> None:
         """A client that reads only after it has sent everything gets its response."""
@@ -267,8 +267,9 @@ class TestRest:
             assert connection.answer().status == status
 
     def test_next_request(self, port: int) -> None:
-        """After the rest the connection serves the next request, also if a read ends within it."""
-        body, after = wire.request(b"x" * (LARGEST_REST // 2), secret="wrong"), wire.request(BOUNCE)
+        """After the rest, the connection serves the next request, even if a read ends within it."""
+        body = wire.request(b"x" * (MAX_DISCARDED // 2), secret="wrong")
+        after = wire.request(BOUNCE)
         with Connection(port) as connection:
             for _ in range(3):
                 connection.send(body + after[:20])
@@ -281,7 +282,7 @@ class TestRest:
             connection.send(wire.head(secret="wrong", extra=[CHUNKED]))
             assert connection.answer().status == 401
             with suppress(ConnectionError):
-                connection.send(wire.chunk(b"x" * (LARGEST_REST + 1)))
+                connection.send(wire.chunk(b"x" * (MAX_DISCARDED + 1)))
             assert connection.is_over()
 
 
@@ -289,7 +290,7 @@ class TestTime:
     @pytest.mark.parametrize("begin", [b"", wire.head(length=2)[:-2]])
     def test_first_head(self, port: int, monkeypatch: pytest.MonkeyPatch, begin: bytes) -> None:
         """A connection whose head is not complete in time is closed."""
-        monkeypatch.setattr(limits, "SLOWEST", 0.02)
+        monkeypatch.setattr(limits, "CLIENT_TIMEOUT", 0.02)
         with Connection(port) as connection:
             connection.send(begin)
             assert connection.is_over()
@@ -299,8 +300,8 @@ class TestTime:
         [
             ((), KEEP_ALIVE),
             # The time begins with the first byte, even of an empty line, and is not extended.
-            *(((b"\r\n",), SLOWEST), ((b"P", b"OST"), SLOWEST)),
-            ((wire.head(secret="wrong", length=100) + b"{",), SLOWEST),
+            *(((b"\r\n",), CLIENT_TIMEOUT), ((b"P", b"OST"), CLIENT_TIMEOUT)),
+            ((wire.head(secret="wrong", length=100) + b"{",), CLIENT_TIMEOUT),
             # A body has a time limit of its own, even if its head was sent before its turn.
             *(((POST[:-1],), inf), ((GET + POST[:-1],), inf)),
         ],
@@ -316,7 +317,7 @@ class TestTime:
         for piece in pieces:
             connection.data_received(piece)
             await streams.settle()
-            monkeypatch.setattr(limits, "SLOWEST", 99.0)
+            monkeypatch.setattr(limits, "CLIENT_TIMEOUT", 99.0)
         connection.check(begin + min(seconds, 1e6) - 1)
         assert not transport.is_closing()
         if seconds < inf:
@@ -346,7 +347,7 @@ class TestPending:
         assert len(receiver.replies) == 1
 
     async def test_half_closed(self, receiver: Waiting) -> None:
-        """A client that sends no more gets the response, and the connection is closed after it."""
+        """A client that has closed its half gets the response; then the connection is closed."""
         connection, transport = connect(receiver)
         connection.data_received(POST)
         assert connection.eof_received()
@@ -365,7 +366,7 @@ class TestPending:
         assert transport.sent == b""
 
     async def test_reading_is_paused(self, receiver: Waiting) -> None:
-        """No more data is read than arrives with the next request, until the response."""
+        """Until the response, nothing is read except the data that contains the next request."""
         connection, transport = connect(receiver)
         connection.data_received(POST)
         assert not transport.is_paused
@@ -407,7 +408,7 @@ class TestPending:
 
 
 class TestPipeline:
-    """Requests that arrive before the responses to others."""
+    """Requests that arrive before the responses to earlier ones."""
 
     @pytest.mark.parametrize("each", [GET, wire.request(b"x")])
     @pytest.mark.anyio
@@ -416,7 +417,7 @@ class TestPipeline:
         connection, transport = connect(streams.Echo())
         connection.data_received(each * 2000)
         while transport.sent.count(b"HTTP/1.1 ") < 2000:
-            assert len(connection.pipeline) <= PIECE // len(each) + 1
+            assert len(connection.pipeline) <= CHUNK_SIZE // len(each) + 1
             assert transport.is_paused == bool(connection.pipeline)
             await asyncio.sleep(0)
         assert not transport.is_paused
@@ -424,11 +425,11 @@ class TestPipeline:
     def test_client_that_does_not_read(
         self, port: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """It is cut off, after the server has read no more than sockets and its buffers hold.
+        """It is disconnected; until then, the server reads no more than sockets and buffers hold.
 
         The request whose response waits then ends without an error.
         """
-        monkeypatch.setattr(limits, "SLOWEST", 0.5)
+        monkeypatch.setattr(limits, "CLIENT_TIMEOUT", 0.5)
         sent = 0
         with Connection(port) as connection, suppress(ConnectionError):
             while sent < BUFFERED:
@@ -440,7 +441,7 @@ class TestPipeline:
 
     @pytest.mark.anyio
     async def test_unread_responses(self) -> None:
-        """A client that reads nothing for 15 seconds is cut off, even if it was closed."""
+        """A connection is aborted after 15 seconds without a read, even if it is closing."""
         connection, transport = connect(streams.Echo())
         now = connection.loop.time()
         for seconds, unread in ((0, 9), (14, 8), (28, 7), (42, 7)):
@@ -448,7 +449,7 @@ class TestPipeline:
             connection.check(now + seconds)
             assert not transport.is_aborted
         assert transport.is_closing()
-        connection.check(now + 28 + SLOWEST)
+        connection.check(now + 28 + CLIENT_TIMEOUT)
         assert transport.is_aborted
 
 
@@ -465,9 +466,9 @@ class TestStop:
         transport.unread = unread
         connection.shutdown()
         now = connection.loop.time()
-        connection.check(now + LAST_REQUEST - 1)
+        connection.check(now + GRACE_PERIOD - 1)
         assert not (transport.is_aborted if unread else transport.is_closing())
-        connection.check(now + LAST_REQUEST)
+        connection.check(now + GRACE_PERIOD)
         assert transport.is_aborted if unread else transport.is_closing()
 
     @pytest.mark.parametrize(("seconds", "number"), [(60.0, 3), (0.0, 1)])
@@ -475,7 +476,7 @@ class TestStop:
         self, seconds: float, number: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Pipelined requests have their responses, except those that begin too late."""
-        monkeypatch.setattr(limits, "LAST_REQUEST", seconds)
+        monkeypatch.setattr(limits, "GRACE_PERIOD", seconds)
         connection, transport = connect(streams.Echo())
         connection.data_received(GET * 3)
         connection.shutdown()
@@ -494,13 +495,13 @@ class TestUvicorn:
 
     @pytest.mark.anyio
     async def test_attributes(self) -> None:
-        """UVICORN names everything of uvicorn's that hookrow's classes read, call or override."""
+        """UVICORN lists the attributes of uvicorn that hookrow reads, calls or overrides."""
         connection, _ = streams.connect(HttpToolsProtocol, streams.Echo())
         theirs = {*dir(connection)} - {*dir(asyncio.Protocol)} - HTTPTOOLS
         used: set[str] = set()
         for each in (LimitedProtocol, NotificationProtocol):
             used |= {*vars(each)}
-            source = inspect.getsource(each)
+            source = inspect.getsource(each).replace("self._running", "self.cycle")
             for path in re.findall(r"\b(?:self|super\(\)|connection)\.([\w.]*\w)", source):
                 first, _, rest = path.partition(".")
                 used.add(first)
@@ -513,7 +514,7 @@ class TestUvicorn:
     def test_another_uvicorn(
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """If something is missing, uvicorn serves alone, and one warning names it."""
+        """If an attribute is missing, uvicorn serves alone, and one warning names it."""
         assert choose_protocol() is NotificationProtocol
         assert not caplog.records
         monkeypatch.delattr(HttpToolsProtocol, "timeout_keep_alive_handler")
@@ -526,7 +527,7 @@ class TestUvicorn:
     def test_another_cycle(
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """The same if an object that uvicorn creates for each request lacks something."""
+        """The same applies if an object that uvicorn creates for each request lacks one."""
         init = RequestResponseCycle.__init__
 
         @wraps(init)

@@ -24,6 +24,7 @@ from hookrow.server.app import Server
 from hookrow.server.preflight import check_and_prepare
 from hookrow.server.protocol import NotificationProtocol
 from hookrow.server.settings import Settings
+from hookrow.server.summary import MinuteSummary
 from wire import ADAS, AT, DELIVERY, ENDPOINT, SECRET, STRANGER, TEXT, Answer
 
 MISSING = DELIVERY.replace(ADAS.encode(), b"m-1")
@@ -61,6 +62,45 @@ def execute(url: str, statement: str) -> None:
         connection.exec_driver_sql(statement)
 
 
+def test_summary(
+    sqlite_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each minute, a line has the number of notifications by outcome, and of wrong secrets."""
+    summary = MinuteSummary()
+    monkeypatch.setattr("hookrow.server.app.MinuteSummary", lambda: summary)
+    world.fill(sqlite_url)
+    with serving(sqlite_url) as server:
+        summary.log_counts()
+        for body in (DELIVERY, DELIVERY, MISSING, STRANGER, b"{}"):
+            server.post(body)
+        server.post(secret="wrong")
+        server.get("/healthz")
+        summary.log_counts()
+        summary.log_counts()
+        server.post(secret="wrong")
+        server.post(secret="wrong")
+        summary.log_counts()
+    first, second = (line for line in caplog.messages if line.startswith("Received "))
+    assert first == (
+        "Received 5 notifications in the last minute: 2 recorded, 1 dispatch_not_found, "
+        "1 subscriber_not_found, 1 unsupported; 1 request without a valid secret."
+    )
+    assert second == (
+        "Received 0 notifications in the last minute; 2 requests without a valid secret."
+    )
+
+
+def test_the_summary_is_logged_each_minute(
+    sqlite_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hookrow.server.app.MINUTE", 0.1)
+    world.fill(sqlite_url)
+    with serving(sqlite_url) as server:
+        server.post()
+        line = "Received 1 notification in the last minute: 1 recorded."
+        wire.eventually(lambda: caplog.messages.count(line) == 1)
+
+
 def test_new_file(empty_sqlite_url: str) -> None:
     """A new file gets its tables; the endpoint is at the mount path, health checks at the root.
 
@@ -81,7 +121,7 @@ def test_new_file(empty_sqlite_url: str) -> None:
 
 
 def test_dashboard(sqlite_url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The dashboard is below the mount path; a weak password results in a warning without it."""
+    """The dashboard is below the mount path; the warning of a weak password does not contain it."""
     with serving(
         sqlite_url, dashboard=True, dashboard_password="word", mount_path="/mail"
     ) as server:
@@ -178,8 +218,8 @@ def test_retention(sqlite_url: str, caplog: pytest.LogCaptureFixture) -> None:
     assert kept() == [(True, False)] * 2
     with serving(sqlite_url, keep_bodies=timedelta(0)) as server:
         assert server.post(MISSING.replace(b"m-1", b"m-2")).status == 404
-        wire.eventually(lambda: "Pruned 2 entries and bodies from the log." in caplog.text)
-    assert "No body is kept" in caplog.text
+        wire.eventually(lambda: "Pruned from the log: 2." in caplog.text)
+    assert "The log keeps no bodies" in caplog.text
     assert kept() == [(False, False)] * 2
 
 

@@ -1,4 +1,4 @@
-"""WSGI by itself: environments, and the limits on reading a body."""
+"""WSGI alone: environments, and the limits on reading a body."""
 
 import io
 import socket
@@ -11,7 +11,7 @@ from drivers import GatedStore, receiving
 from werkzeug.test import create_environ, run_wsgi_app
 
 from hookrow import wsgi
-from hookrow.http import LARGEST_BODY
+from hookrow.http import MAX_BODY
 from hookrow.wsgi import WSGI, request_head
 from wire import DELIVERY, ENDPOINT, SECRET
 
@@ -54,7 +54,7 @@ def call(app: Any, environ: dict[str, Any]) -> int:  # noqa: ANN401 - any applic
 
 
 def test_text_of_the_environment() -> None:
-    """Its characters represent bytes: paths are decoded as UTF-8, headers stay bytes."""
+    """Its characters represent bytes: paths are decoded as UTF-8, and headers stay bytes."""
     environ = environment() | {
         "HTTP_X_PROVIDER_SECRET": "\xff",
         "SCRIPT_NAME": "/grö".encode().decode("latin-1"),
@@ -73,7 +73,7 @@ def test_text_of_the_environment() -> None:
     [("HTTP_X_PROVIDER_SECRET", 401), ("PATH_INFO", 404), ("CONTENT_LENGTH", 422)],
 )
 def test_characters_that_represent_no_bytes(app: WSGI, name: str, status: int) -> None:
-    """Text that a middleware wrote against the specification raises nothing."""
+    """Text that a middleware sets in violation of the specification raises no exception."""
     assert ask(app, io.BytesIO(), {name: "/€\ud800"}) == status
 
 
@@ -101,16 +101,16 @@ class TestBody:
         ],
     )
     def test_not_read(self, app: WSGI, more: dict[str, str], status: int) -> None:
-        """The body is not read if the head decides, or if neither head nor server knows its end."""
+        """The body is not read if the head is refused, or if nothing determines its end."""
         stream = io.BytesIO(DELIVERY)
         assert ask(app, stream, more) == status
         assert stream.tell() == 0
 
     def test_without_a_length(self, app: WSGI) -> None:
         """If the server knows the end, 1 MiB and a byte are read of a body without a length."""
-        stream = io.BytesIO(b" " * 2 * LARGEST_BODY)
+        stream = io.BytesIO(b" " * 2 * MAX_BODY)
         assert ask(app, stream, {"wsgi.input_terminated": True, "CONTENT_LENGTH": ""}) == 413
-        assert stream.tell() == LARGEST_BODY + 1
+        assert stream.tell() == MAX_BODY + 1
 
     def test_no_more_than_declared(self, app: WSGI) -> None:
         """Data after a body with a length is not read: it may be the next request."""
@@ -137,7 +137,7 @@ class TestBody:
         self, app: WSGI, monkeypatch: pytest.MonkeyPatch, name: str, before: float | None
     ) -> None:
         """If the server provides its connection, reading times out; the timeout is then reset."""
-        monkeypatch.setattr(wsgi, "SLOWEST_BODY", 0.05)
+        monkeypatch.setattr(wsgi, "BODY_TIMEOUT", 0.05)
         ours, theirs = socket.socketpair()
         with ours, theirs, ours.makefile("rb") as stream:
             ours.settimeout(before)

@@ -27,11 +27,12 @@ from hookrow.core.notification import (
     Suppressible,
 )
 from hookrow.core.notification import Rows as Found
-from hookrow.core.rules import lookup_keys
+from hookrow.core.rules import fold, lookup_keys
 from hookrow.core.schema import OTHERWISE
 from hookrow.receiver.recorder import GroupRecorder, record
 from hookrow.stores import Store
 from hookrow.stores.census import ListCount
+from hookrow.stores.suppressions import Filter, Position, Span, find_causes
 
 NOON = datetime(2026, 3, 4, 12, 0, 0, 123456, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -95,14 +96,14 @@ def find(home: Home, *notifications: Notification) -> Found:
 
 
 def save(home: Home, change: Change) -> None:
-    """Lock a row that nobody else holds, and save a change of it."""
+    """Lock a row that no other transaction holds, and save a change to it."""
     with home.store.transaction() as transaction:
         assert not transaction.lock([change.row])
         transaction.write([change])
 
 
 def insistent(store: Store, *, seconds: float = 5.0) -> GroupRecorder:
-    """Return what records as a receiver without a spool does, with its error handling."""
+    """Return a function that records as a receiver without a spool does, errors included."""
     return GroupRecorder(store, bodies=True, seconds=seconds, spool=len)
 
 
@@ -135,7 +136,7 @@ class FindContract:
         assert [(email, len(rows)) for email, rows in both.items()] == [(ZOE, 1)]
 
     def test_texts_that_match_no_row(self, home: Home) -> None:
-        """No text is trimmed, treated as a pattern or as SQL, or equal to null."""
+        """No text is trimmed, interpreted as a pattern or as SQL, or equal to null."""
         fill(home)
         before = home.rows()
         for recipient in (
@@ -186,7 +187,7 @@ class FindContract:
 
 class TransactionContract:
     def test_rollback(self, home: Home) -> None:
-        """An error in the block is raised unchanged and undoes all changes; the store works on."""
+        """An error in the block is raised unchanged and undoes all changes; the next one works."""
         fill(home)
         before = home.rows()
         change = SetTime(home.key(1), EventTime.OPENED, NOON, guarded=False)
@@ -273,7 +274,7 @@ def suppress(
     numbers: Mapping[str, int],
     state: Sequence[Any] = (NOON, "HardBounce", NOON),
 ) -> None:
-    """Set the state of suppression in rows that were read: of each role the row of that number."""
+    """Suppress rows that were read: in each role, the row with the given number."""
     for name, number in numbers.items():
         if name in rows:
             columns = columns_of(home.schema, name)
@@ -305,7 +306,7 @@ class ZoneContract:
 
 
 class SuppressionContract:
-    """Suppressing rows that store when they last changed."""
+    """Suppressing rows that store the date of their last change."""
 
     @pytest.mark.parametrize("reason", ["HardBounce", None])
     @pytest.mark.parametrize(
@@ -316,7 +317,7 @@ class SuppressionContract:
     def test_suppression_guard(
         self, home: Home, changed_at: datetime | None, reason: str | None, *, applies: bool
     ) -> None:
-        """A change applies if the last one is unknown, older, or of the same time."""
+        """A change applies if the time of the last one is unknown, earlier or the same."""
         for present in ((NOON - SECOND, "ManualSuppression"), (None, None)):
             fill(home, (*present, changed_at))
             expected = home.rows()
@@ -352,7 +353,7 @@ class SuppressionContract:
     def test_suppress_and_lift(
         self, home: Home, recipient: str, message_id: str, rows: dict[str, int]
     ) -> None:
-        """Existing rows change; lifting removes time and reason, and records its own time."""
+        """Existing rows change; lifting removes time and reason, and stores its own time."""
         fill(home)
         expected = home.rows()
         assert respond(home, Suppressed(recipient, message_id, NOON, "HardBounce")) == [200]
@@ -403,7 +404,7 @@ class LateContract:
 
     @pytest.mark.parametrize("live", [True, False], ids=["live", "late"])
     def test_older_change(self, home: Home, *, live: bool) -> None:
-        """A change applies unless the last one is newer, also if it is recorded late."""
+        """A change applies unless the last one is newer, even if it is recorded late."""
         fill(home, (NOON, "ManualSuppression", None))
         expected = home.rows()
         for at, reason, applies in (
@@ -446,7 +447,7 @@ class UndatedContract:
     """Suppressing rows without a date of their last change, because there is no log."""
 
     def test_last_change_to_arrive_wins(self, home: Home) -> None:
-        """However old it is, and also from the spool: without a date, no change is late."""
+        """However old it is, even if it comes from the spool: without a date, no change is late."""
         fill(home)
         expected = home.rows()
         for seconds, reason, live in (
@@ -551,3 +552,101 @@ class CensusContract:
         assert set(sent) == ({"m-ada", "m-bea"} if in_database else set())
         assert all(begin < at <= datetime.now(UTC) for at in sent.values())
         assert home.store.census.sent([]) == {}
+
+    def test_undelivered(self, home: Home) -> None:
+        """Dispatches that were sent and not delivered are counted by the time of sending."""
+        fill(home)
+        now, day = datetime.now(UTC), timedelta(days=1)
+        undelivered = home.store.census.undelivered
+        in_database = isinstance(home, SQLHome) and home.schema == OURS
+        if not in_database:
+            assert undelivered(now - day, now + day) is None
+            return
+        before = undelivered(now - day, now + day) or 0
+        assert respond(home, Delivered(ADA, "m-ada", NOON)) == [200]
+        assert undelivered(now - day, now + day) == before - 1 > 0
+        assert undelivered(now - 2 * day, now - day) == undelivered(now + day, now + day) == 0
+
+
+class ReadSuppressionsContract:
+    """Reading the suppressed subscribers that the schema does not exclude."""
+
+    def test_order(self, home: Home) -> None:
+        """The order is that of time and key, in both directions, and continues after any row."""
+        reader = suppressed(home).store.suppressions
+        for oldest in (False, True):
+            whole = reader.read(Span(oldest=oldest), Filter(), limit=9)
+            emails = [each.email.lower() for each in whole]
+            assert sorted(emails[:2] if oldest else emails[1:]) == [ADA, BEA]
+            assert emails[2 if oldest else 0] == ZOE
+            assert {each.suppressed_at for each in whole} == {NOON, NOON + TICK}
+            span = Span(oldest=oldest)
+            for number, each in enumerate(whole, 1):
+                assert reader.read(span, Filter(), limit=1) == [each]
+                assert reader.step(span, 1, None) == each.position
+                assert reader.step(Span(oldest=oldest), number, None) == each.position
+                until = span._replace(end=each.position)
+                assert reader.read(until, Filter(), limit=9) == [each]
+                span = span._replace(after=Position.parse(str(each.position)))
+            assert reader.step(span, 1, None) is reader.step(Span(), 4, None) is None
+            assert reader.read(span, Filter(), limit=9) == []
+
+    def test_filters(self, home: Home) -> None:
+        """Subscribers are filtered and counted by reason, list and time."""
+        reader = suppressed(home).store.suppressions
+        has_reasons = "suppression_reason" in home.schema.columns("subscribers")
+        stored = str(home.schema.reason("HardBounce")) if has_reasons else ""
+        assert reader.reason_name(stored) == ("HardBounce" if has_reasons else "")
+        lists = reader.lists(limit=9)
+        assert list(lists) == ([home.key(1), home.key(2)] if has_lists(home) else [])
+        expected = [
+            (Filter(), [ADA, BEA, ZOE]),
+            (Filter(since=NOON + TICK), [ZOE]),
+            (Filter(reason="no such"), []),
+            (Filter(reason=stored), [ADA, ZOE] if has_reasons else [ADA, BEA, ZOE]),
+            (Filter(reason=""), [] if has_reasons else [ADA, BEA, ZOE]),
+        ]
+        if lists:
+            both = Filter(list=home.key(1), reason=stored)
+            expected += [
+                (Filter(list=home.key(1)), [ADA, BEA]),
+                (Filter(list=home.key(2)), [ADA]),
+                (both, [ADA] if has_reasons else [ADA, BEA]),
+            ]
+        for selected, emails in expected:
+            found = reader.read(Span(), selected, limit=9)
+            assert sorted(each.email.lower() for each in found) == emails
+            assert reader.count(Span(), selected, limit=9) == len(emails)
+            assert reader.count(Span(), selected, limit=1) == min(len(emails), 1)
+        reasons = {each.email: each.reason for each in reader.read(Span(), Filter(), limit=9)}
+        assert reasons[ADA] == ("HardBounce" if has_reasons else "")
+
+    def test_causes(self, home: Home) -> None:
+        """The log has the notification that suppressed a subscriber."""
+        reader = suppressed(home).store.suppressions
+        found = reader.read(Span(oldest=True), Filter(), limit=9)
+        causes = find_causes(reader, found)
+        if home.schema.log is None:
+            assert causes == {}
+            return
+        logged = {row["recipient"]: row["id"] for row in home.logged()}
+        assert [causes[each.position].id for each in found] == [
+            logged[fold(each.email)] for each in found
+        ]
+        assert {each.message_id for each in causes.values()} == {"m-ada", None}
+        later = [each._replace(suppressed_at=NOON + SECOND) for each in found]
+        assert find_causes(reader, later) == find_causes(reader, []) == {}
+
+
+def suppressed(home: Home) -> Home:
+    """Suppress all three subscribers, two of them at the same time."""
+    fill(home)
+    for number, each in enumerate(
+        [
+            Suppressed(ADA, "m-ada", NOON, "HardBounce"),
+            Suppressed(BEA, None, None, "SpamComplaint"),
+            Suppressed(ZOE, None, NOON + TICK, "HardBounce"),
+        ]
+    ):
+        record(home.store, [Arrival(each, b"%d" % number, NOON)])
+    return home

@@ -141,10 +141,10 @@ class MemoryHome:
 class SQLHome:
     """A home in an empty database, in which it creates the tables of the schema.
 
-    The store opens its own connections or, if `lent`, uses an engine as a host supplies it.
+    The store opens its own connections or, if `supplied`, uses an engine as a host supplies it.
     """
 
-    def __init__(self, url: str, schema: Schema, *, lent: bool = False) -> None:
+    def __init__(self, url: str, schema: Schema, *, supplied: bool = False) -> None:
         self.url, self.schema = url, schema
         self._engine = connect(url)
         self._ours = schema.subscribers == OURS.subscribers
@@ -163,7 +163,7 @@ class SQLHome:
             upgrade(self._engine, schema)
         elif schema.log:
             attached(schema).create_all(self._engine)
-        self.store = SQLStore(self._engine if lent else url, schema)
+        self.store = SQLStore(self._engine if supplied else url, schema)
 
     def key(self, number: int) -> Key:
         """Return a key of the type that these tables have; keys sort like their numbers.

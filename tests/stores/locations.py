@@ -16,8 +16,8 @@ from sqlalchemy import Engine
 from hookrow import Schema
 
 DATABASES = ("sqlite", "postgres")
-PLACES = (*DATABASES, *(f"{way}-{each}" for way in ("lent", "django") for each in DATABASES))
-"""The store uses its own connections, an engine that a host supplies (`lent`), or Django."""
+PLACES = (*DATABASES, *(f"{way}-{each}" for way in ("supplied", "django") for each in DATABASES))
+"""The store uses its own connections, an engine supplied by the host, or Django."""
 
 ON_POSTGRES = pytest.mark.parametrize("home", ["postgres"], indirect=True)
 ON_SQLITE = pytest.mark.parametrize("home", ["sqlite"], indirect=True)
@@ -32,8 +32,8 @@ def open_home(place: str, schema: Schema, new_database: Callable[[str], str]) ->
     if through == "django":
         return DjangoHome(url, schema)
     if schema is FITTED:
-        return FittedHome(url, lent=through == "lent")
-    return SQLHome(url, schema, lent=through == "lent")
+        return FittedHome(url, supplied=through == "supplied")
+    return SQLHome(url, schema, supplied=through == "supplied")
 
 
 def own_home(request: pytest.FixtureRequest) -> Iterator[SQLHome]:

@@ -27,19 +27,12 @@ from hookrow.core.notification import (
     Unsupported,
 )
 from hookrow.core.rules import fail
-from hookrow.core.sizes import LARGEST_GROUP
+from hookrow.core.sizes import LARGEST_GROUP, WIDEST_CHARACTER
 from hookrow.receiver.recorder import keep_failed, record
 from hookrow.receiver.replay import GROUP, dry_run, matching_entries, replay, replay_ready
 from hookrow.receiver.retry import ParkedRetry
 from hookrow.stores import Rejected
-from hookrow.stores.log import (
-    PORTION,
-    WIDEST_CHARACTER,
-    Count,
-    LogReader,
-    Query,
-    with_bodies,
-)
+from hookrow.stores.log import PORTION, Count, LogReader, Query, with_bodies
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -187,7 +180,7 @@ class KeepContract:
         assert logged(home) == both
 
     def test_time_of_recording_is_kept(self, home: Home) -> None:
-        """An entry that was recorded keeps the time of that, however often it arrives again."""
+        """A recorded entry keeps its time of recording, however often it arrives again."""
         keep(home, entry(ended_at=NOON))
         keep(home, entry(ended_at=NOON + HOUR))
         [row] = logged(home)
@@ -253,7 +246,7 @@ class KeepContract:
 
     @pytest.mark.parametrize("bodies", [True, False])
     def test_hostile_notifications_are_kept(self, home: Home, *, bodies: bool) -> None:
-        """NUL, invalid UTF-8, lone surrogates, a mebibyte of them: escaped and cut, all are kept.
+        """NUL, invalid UTF-8 and lone surrogates, even a mebibyte, are kept, escaped and truncated.
 
         Those that can match no row are not retried.
         """
@@ -320,7 +313,7 @@ class ReadContract:
         for each in (  # ids follow arrival, not the fingerprint
             entry(9),
             parked(2, minutes=1),
-            entry(3, record_type="Delivery", **minute),
+            entry(3, record_type="Delivery", reason="HardBounce", **minute),
             entry(4, outcome=Result.UNSUPPORTED, **late),
         ):
             keep(home, each)
@@ -328,6 +321,8 @@ class ReadContract:
         for query, expected in (
             (Query(), [9, 2, 3, 4]),
             (Query(outcome=Result.RECORDED), [9, 3]),
+            (Query(first_outcome=Result.UNSUPPORTED), [4]),
+            (Query(reason="HardBounce"), [3]),
             (Query(record_type="Delivery"), [3]),
             (Query(recipient="S2@EXAMPLE.com"), [2]),
             (Query(recipient="s2@example.co_"), []),
@@ -350,6 +345,8 @@ class ReadContract:
             (Query(ids=range(there[0], there[3], 2)), [9, 3]),
             (Query(ids=range(5, 5)), []),
         ):
+            assert log.count(query, limit=9) == len(expected), query
+            assert log.count(query, limit=1) == min(len(expected), 1)
             for read, start, order in ((log.oldest, "after", 1), (log.newest, "before", -1)):
                 assert numbers(read(query, limit=9)) == expected[::order], query
                 page = read(query, limit=2)
@@ -369,9 +366,9 @@ class ReadContract:
         assert numbers(log.newest(since, limit=99)) == found[::-1]
         assert numbers(log.newest(Query(until=NOON), limit=99)) == [*range(29, 9, -1)]
 
-    def test_reached(self, home: Home, log: LogReader) -> None:
-        """`reached` is at most the lowest id that arrived then or later, with gaps in the ids."""
-        assert (log.bounds(), log.reached(NOON)) == (None, 1)
+    def test_first_id_since(self, home: Home, log: LogReader) -> None:
+        """It is at most the lowest id of the entries that arrived then or later, despite gaps."""
+        assert (log.bounds(), log.first_id_since(NOON)) == (None, 1)
         for number in range(33):
             at = NOON + number * MINUTE
             keep(home, entry(number, received_at=at, ended_at=at + SECOND))
@@ -382,21 +379,21 @@ class ReadContract:
         for minutes in (-1, 0, 1, 1.5, 10, 32, 2000):
             at = NOON + minutes * MINUTE
             later = [row["id"] for row in rows if max(row["received_at"], row["ended_at"]) >= at]
-            assert log.reached(at) <= min(later, default=rows[-1]["id"] + 1), minutes
+            assert log.first_id_since(at) <= min(later, default=rows[-1]["id"] + 1), minutes
 
-    def test_happened(self, home: Home, log: LogReader) -> None:
+    def test_events_at(self, home: Home, log: LogReader) -> None:
         """Entries are found by the second of the time that they set, and by a query."""
         notifications = [
             *(Opened(ADA, "m-ada", NOON + n * SECOND / 2) for n in range(-1, 3)),
             Opened(ADA, "m-none", NOON),
         ]
         record(home.store, _live(_late(*notifications)))
-        found = log.happened(NOON, Query(message_id="m-ada"), limit=9)
+        found = log.events_at(NOON, Query(message_id="m-ada"), limit=9)
         times = sorted(each.occurred_at for each in found if each.occurred_at)
         assert times == [NOON, NOON + SECOND / 2]
-        assert len(log.happened(NOON, Query(), limit=9)) == 3
-        assert len(log.happened(NOON, Query(), limit=1)) == 1
-        assert log.happened(NOON - HOUR, Query(), limit=9) == []
+        assert len(log.events_at(NOON, Query(), limit=9)) == 3
+        assert len(log.events_at(NOON, Query(), limit=1)) == 1
+        assert log.events_at(NOON - HOUR, Query(), limit=9) == []
 
     @pytest.mark.parametrize("counted", [False, True])
     def test_counts(self, home: Home, log: LogReader, *, counted: bool) -> None:
@@ -435,6 +432,47 @@ class ReadContract:
                 Count(sharp, "SubscriptionChange", "other", Result.RECORDED, 1, 0),
                 Count(sharp, "SubscriptionChange", "", Result.RECORDED, 1, 0),
             }
+
+    def test_unauthentic(self, home: Home, log: LogReader) -> None:
+        """Requests without a valid secret are added up by hour, apart from the notifications."""
+        hour = NOON.replace(minute=0, microsecond=0)
+        assert log.unauthentic(hour) == (0, None)
+        keep(home, entry(1))
+        log.add_unauthentic({hour: 2, hour - HOUR: 1, hour - 2 * HOUR: 4})
+        log.add_unauthentic({hour: 5})
+        count_hours(home)
+        log.add_unauthentic({})
+        assert log.unauthentic(hour) == (7, hour)
+        assert log.unauthentic(hour - HOUR - MINUTE) == (8, hour - HOUR)
+        assert log.unauthentic(hour + MINUTE) == (0, None)
+        found = log.counts(hour - 3 * HOUR, HOUR).counts
+        assert [(each.record_type, each.entries) for each in found] == [("Open", 1)]
+
+    def test_recent(self, home: Home, log: LogReader) -> None:
+        """The newest entries are counted by their present outcome, whenever they arrived."""
+        assert log.recent(9) == (None, {}, set())
+        keep(home, *(parked(number, minutes=1) for number in range(1, 5)))
+        keep(home, entry(5, last_received_at=NOON + MINUTE), entry(6), entry(3))
+        recorded, refused = Result.RECORDED, Result.DISPATCH_NOT_FOUND
+        assert log.recent(5) == (NOON + MINUTE, {recorded: 3, refused: 2}, {"Open"})
+        assert log.recent(1) == (NOON, {recorded: 1}, {"Open"})
+
+    def test_deliveries(self, home: Home, log: LogReader) -> None:
+        """The newest recorded deliveries of a message are found by their time of arrival."""
+        delivery = {"record_type": "Delivery"}
+        assert log.deliveries(NOON, limit=9) == {}
+        keep(home, *(entry(n, **delivery, occurred_at=NOON + n * SECOND) for n in range(1, 5)))
+        keep(
+            home,
+            entry(5),
+            parked(6, minutes=1, **delivery),
+            entry(7, **delivery, message_id=None),
+            entry(8, **delivery, occurred_at=None),
+            entry(9, **delivery, received_at=NOON - SECOND),
+        )
+        found = {f"m-{number}": NOON + number * SECOND for number in range(1, 5)}
+        assert log.deliveries(NOON, limit=9) == found
+        assert log.deliveries(NOON, limit=2) == {each: found[each] for each in ("m-4", "m-3")}
 
     def test_parked(self, home: Home, log: LogReader) -> None:
         """Parked entries are counted, and found by message, whether they are due or not."""
@@ -515,7 +553,7 @@ class ReadContract:
         bodiless = [replace(each, body=None) for each in found]
         assert log.oldest(Query(), limit=9, bodies=False) == bodiless
         assert log.newest(Query(), limit=9, bodies=False) == bodiless[::-1]
-        assert log.happened(NOON, Query(), limit=9) == bodiless
+        assert log.events_at(NOON, Query(), limit=9) == bodiless
 
     def test_bodies_are_added_to_a_list(self, home: Home, log: LogReader) -> None:
         """Entries get their bodies in the order of the list, except those deleted meanwhile."""
@@ -530,7 +568,7 @@ class ReadContract:
 
     @pytest.mark.parametrize("bodies_only", [True, False])
     def test_prune(self, home: Home, log: LogReader, *, bodies_only: bool) -> None:
-        """Old entries, or only their bodies, are deleted; parked ones once they are given up."""
+        """Old entries, or only their bodies, are deleted; parked ones after their last retry."""
         over = {"before": NOON - 36 * HOUR, "parked_before": GIVEN_UP}
         assert sum(log.prune(**over, bodies_only=bodies_only)) == 0
         # Of which 1 to 3 are old enough.
@@ -591,12 +629,12 @@ def _late(*notifications: Notification) -> list[Arrival]:
 
 
 def _live(arrivals: Sequence[Arrival]) -> list[Arrival]:
-    """Return the same arrivals as they were when the notifications arrived first."""
+    """Return the same arrivals as they were when the notifications first arrived."""
     return [replace(each, source=Source.LIVE, attempts=1) for each in arrivals]
 
 
 class ReplayContract:
-    """Recording earlier notifications, and dry runs of it."""
+    """Recording earlier notifications, and dry runs."""
 
     @pytest.fixture(autouse=True)
     def _filled(self, home: Home) -> None:
@@ -604,7 +642,7 @@ class ReplayContract:
         fill(home)
 
     def test_read_rows(self, home: Home) -> None:
-        """A transaction reads what notifications set, its own uncommitted changes included."""
+        """A transaction reads the columns that notifications set, including its own changes."""
         ada: RowId = (Suppressible.SUBSCRIBER, home.key(1))
         sent: RowId = (Suppressible.DISPATCH, home.key(1))
         with home.store.transaction() as transaction:
@@ -620,7 +658,7 @@ class ReplayContract:
             assert {found[row][each] for each in there} <= {None}
 
     def test_dry_run(self, home: Home) -> None:
-        """A dry run returns the rows before and after, which a newer time keeps, and saves none."""
+        """A dry run returns the rows before and after, respects a newer time, and saves nothing."""
         record(home.store, [arrival(Opened(ADA, "m-none", NOON + SECOND))])
         before = home.rows(), home.logged()
         [late] = _late(opens(ADA, "m-ada"))

@@ -1,8 +1,9 @@
 """A host's Alembic creates hookrow's tables, brings them up to date, or leaves them alone.
 
-`docs/tables.md` describes how; its code about Alembic runs here.
+`docs/how-to/tables.md` describes how; its code about Alembic runs here.
 """
 
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -13,7 +14,8 @@ from typing import Any
 import pytest
 import sqlalchemy
 from homes import run
-from sqlalchemy import Engine, inspect
+from sqlalchemy import Engine, MetaData, inspect
+from sqlalchemy.schema import CreateTable
 
 from alembic_host import AlembicHost
 from engines import opened
@@ -24,6 +26,7 @@ from hookrow.migrations import upgrade
 from hookrow.receiver.recorder import record
 from hookrow.server.settings import Settings
 from hookrow.stores.sql import SQLStore
+from hookrow.stores.tables import attach
 from own_tables import metadata
 from postgres import Databases
 from session import read_blocks
@@ -31,12 +34,13 @@ from structure import structure
 from wire import ADA, AT
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*expression-based index"  # SQLite's are not compared, as the page says
+    "ignore:.*expression-based index"  # SQLite's are not compared, according to the page
 )
 
 FIRST_EDITION = Path(__file__).parents[1] / "fixtures" / "first_edition"
 
-*_, LEAVE, ATTACH, ATTACH_ANOTHER, INDEX, FREE_SPACE = read_blocks("docs/tables.md", "python")
+PAGE = "docs/how-to/tables.md"
+*_, LEAVE, ATTACH, ATTACH_ANOTHER, INDEX, FREE_SPACE = read_blocks(PAGE, "python")
 
 ATTACH_LOG = ATTACH.replace(
     "Schema()", "Schema(subscriptions=None, log='crm.hookrow_notifications')"
@@ -74,6 +78,16 @@ def prove(url: str) -> None:
         arrival = Arrival(Suppressed(ADA, None, AT, "HardBounce"), b"{}", AT)
         [outcome] = record(store, [arrival])
     assert isinstance(outcome, Recorded)
+
+
+def test_foreign_keys_have_the_order_of_their_columns() -> None:
+    """The statements are the same in each process."""
+    tables = {table.name: str(CreateTable(table)) for table in attach(MetaData())}
+    for name, columns in (
+        ("hookrow_subscriptions", ["list_id", "subscriber_id"]),
+        ("hookrow_dispatches", ["subscriber_id", "list_id"]),
+    ):
+        assert re.findall(r"FOREIGN KEY\((\w+)\)", tables[name]) == columns
 
 
 def constraints(engine: Engine) -> Mapping[str, Any]:
@@ -120,9 +134,9 @@ class TestOwnMigrations:
         scripted = new_database(backend)
         upgrade(scripted, Schema())
         with opened(url) as engine, opened(scripted) as other:
-            made, wanted = structure(engine), structure(other)
+            made, expected = structure(engine), structure(other)
             assert {name: made[name] for name in metadata.tables} == {
-                name: wanted[name] for name in metadata.tables
+                name: expected[name] for name in metadata.tables
             }
             if backend == "postgres":
                 assert constraints(engine) == constraints(other)
@@ -155,7 +169,7 @@ class TestOwnMigrations:
             run(engine, "DROP TABLE hookrow_version")  # of `hookrow db upgrade`
         setup = f"from sqlalchemy import MetaData\ntarget_metadata = MetaData()\n{ATTACH}"
         host = AlembicHost(tmp_path, url, setup, CONFIGURE.format(options))
-        assert Counter(host.revise()) == {"create_table": 3, "add_column": 10, "create_index": 3}
+        assert Counter(host.revise()) == {"create_table": 3, "add_column": 10, "create_index": 4}
         host.upgrade()
         host.check()
         prove(url)

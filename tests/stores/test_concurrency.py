@@ -68,7 +68,7 @@ ON_POSTGRES = ["postgres", "django-postgres"]
 
 
 def in_threads(work: Callable[[int], Any], home: SQLHome) -> list[Any]:
-    """Do the work in several threads at once, with the number of each; return the results."""
+    """Run `work` in several threads at once, each with its number; return the results."""
     together = threading.Barrier(WORKERS)
 
     def run(number: int) -> Any:  # noqa: ANN401 - of any work
@@ -110,7 +110,7 @@ def test_deadlocks(home: SQLHome) -> None:
         save = insistent(home.store, seconds=PATIENCE)
 
     def record_groups(worker: int) -> None:
-        """Begin at the worker's own row, go up or down, with later or with earlier times."""
+        """Begin at the worker's own row; go up or down, with increasing or decreasing times."""
         for group in range(groups):
             order = list(rows)[:: 1 if worker % 2 else -1]
             order = order[worker * 5 :] + order[: worker * 5]
@@ -326,7 +326,7 @@ class TestLockedRows:
 
 
 def write(transaction: Transaction, sent: Arrival) -> None:
-    """Write what a notification changes, and keep the transaction open."""
+    """Write the changes of a notification, and keep the transaction open."""
     outcome = decide(sent, transaction.find(lookup_keys([sent])))
     transaction.lock(affected_rows([outcome]))
     transaction.write(merge([outcome]))
@@ -334,7 +334,7 @@ def write(transaction: Transaction, sent: Arrival) -> None:
 
 UNDATED_PLACES = [
     (place, BARE if place.startswith("django") else UNDATED)
-    for place in (*PLACES, "lent-sqlite", "lent-postgres")
+    for place in (*PLACES, "supplied-sqlite", "supplied-postgres")
 ]
 REACTIVATED = arrival(Reactivated(ADA, "m-ada", NOON))
 ORDERS = pytest.mark.parametrize(

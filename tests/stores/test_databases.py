@@ -18,7 +18,7 @@ import pytest
 from contract import ADA, NOON, arrival, statuses
 from homes import OURS, connect, run
 from psycopg import OperationalError
-from sqlalchemy import Engine, StaticPool, create_engine, event, insert, make_url, select, text
+from sqlalchemy import Engine, StaticPool, create_engine, event, make_url, text
 
 from hookrow import ConfigurationError, Delivered, Schema, Suppressed
 from hookrow.core.notification import RowId, SetSuppression, Suppressible
@@ -32,7 +32,7 @@ from hookrow.stores.sql.postgres import PostgresDatabase
 from hookrow.stores.sql.urls import open_database
 from hookrow.stores.sql.verify import verify
 from hookrow.stores.timeouts import LOCK_TIMEOUT, limited_to
-from own_tables import subscribers
+from own_tables import add_ada, suppressed_at
 from postgres import Databases
 from wire import PATIENCE
 
@@ -99,17 +99,6 @@ def committed(url: str) -> list[Any]:
         return other.execute(NAMES).fetchall()
 
 
-def add_ada(engine: Engine) -> None:
-    with engine.begin() as connection:
-        connection.execute(insert(subscribers), {"email": ADA})
-
-
-def suppressed_at(engine: Engine) -> object:
-    """Read the state of the only subscriber."""
-    with engine.connect() as connection:
-        return connection.scalar(select(subscribers.c.suppressed_at))
-
-
 class TestURL:
     @pytest.mark.parametrize(
         ("url", "remedy"),
@@ -119,15 +108,15 @@ class TestURL:
             (f"postgresql://ada:p@ss:{PASSWORD}@localhost/mail", "or postgresql://"),
             (f"postgresql://ada:{PASSWORD}@localhost/mail%ff", "or postgresql://"),
             (f"postgresql://ada:{PASSWORD}@localhost/mail\ud800", "or postgresql://"),
-            (f"postgresql+nodriver://ada:{PASSWORD}@localhost/mail", "write postgresql://"),
+            (f"postgresql+nodriver://ada:{PASSWORD}@localhost/mail", "use postgresql://"),
             (f"mysql://ada:{PASSWORD}@localhost/mail", "SQLite, not on mysql"),
             (f"mssql+pyodbc://ada:{PASSWORD}@localhost/mail", "SQLite, not on mssql"),
-            ("postgresql+pg8000://ada@localhost/mail", "with pg8000: write postgresql:// instead"),
+            ("postgresql+pg8000://ada@localhost/mail", "with pg8000: use postgresql:// instead"),
             (f"postgresql://ada:{PASSWORD}@localhost/mail?pool=9", "no option 'pool'"),
             ("postgresql+asyncpg://localhost/mail?command_timeout=9", "option 'command_timeout'"),
             ("sqlite://", "name a file"),
             ("sqlite:///:memory:", "name a file"),
-            ("sqlite://hookrow.db", "write sqlite:///hookrow.db"),
+            ("sqlite://hookrow.db", "use sqlite:///hookrow.db"),
             ("sqlite:///hookrow.db?mode=ro", "remove 'mode=ro'"),
         ],
     )
@@ -157,7 +146,7 @@ class TestURL:
             assert fetch(database, NAMES) == []
 
     @pytest.mark.parametrize(
-        ("url", "shown"),
+        ("url", "printed"),
         [
             (f"postgresql://ada:{PASSWORD}@db/mail?password={PASSWORD}", "ada:***@db/mail"),
             (f"postgresql://ada:p?{PASSWORD}#x@db:5433/mail", "ada:***@db:5433/mail"),
@@ -165,8 +154,8 @@ class TestURL:
             ("postgresql:///mail?host=a:5433&host=b", "a,b:5433,5432/mail"),
         ],
     )
-    def test_string_without_password(self, url: str, shown: str) -> None:
-        assert str(open_database(url)) == f"postgresql://{shown}"
+    def test_string_without_password(self, url: str, printed: str) -> None:
+        assert str(open_database(url)) == f"postgresql://{printed}"
 
     def test_options_of_asyncpg(self) -> None:
         database = open_database("postgresql+asyncpg://db/mail?application_name=my%20app&ssl=")
@@ -217,13 +206,13 @@ class TestSQLite:
     @OWN_LITE
     def test_settings(self, lite: Database) -> None:
         """SQLite uses a WAL, syncs commits, checks foreign keys and waits for a locked file."""
-        wanted = {
+        expected = {
             "journal_mode": "wal",
             "synchronous": 2,
             "foreign_keys": 1,
             "busy_timeout": LOCK_TIMEOUT * 1000,
         }
-        assert {name: fetch(lite, f"PRAGMA {name}")[0][0] for name in wanted} == wanted
+        assert {name: fetch(lite, f"PRAGMA {name}")[0][0] for name in expected} == expected
 
     def test_switch_to_a_wal(self, tmp_path: Path) -> None:
         """Connections that open a new file at the same time wait for each other."""
@@ -293,17 +282,21 @@ class TestSQLite:
         assert fetch(lite, f"{numbers} SELECT i FROM n LIMIT 2") == [(1,), (2,)]
 
     @OWN_LITE
-    def test_time_limit_of_waiting_for_the_file(self, lite: Database, sqlite_url: str) -> None:
+    def test_time_limit_of_waiting_for_the_file(
+        self, lite: Database, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """If less time is left than the lock timeout, only this wait is shorter."""
+        timeout = int(2 * PATIENCE)
+        monkeypatch.setattr("hookrow.stores.sql.sqlite.LOCK_TIMEOUT", timeout)
         with closing(sqlite3.connect(file_of(sqlite_url), isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             began = monotonic()
             with pytest.raises(Conflict), limited_to(0.05), lite.transaction():
                 pass
-            assert monotonic() - began < LOCK_TIMEOUT / 2
+            assert monotonic() - began < PATIENCE
             other.execute("COMMIT")
             with lite.transaction() as connection:
-                assert connection.fetch("PRAGMA busy_timeout") == [(LOCK_TIMEOUT * 1000,)]
+                assert connection.fetch("PRAGMA busy_timeout") == [(timeout * 1000,)]
 
     def test_write_lock(self, lite: Database, sqlite_url: str) -> None:
         """No other connection can write until the end of a transaction, on any engine."""
@@ -387,8 +380,11 @@ class TestPostgreSQL:
         assert fetch(database, LIMITS) == [("0", "0")]
 
     @OWN_PG
-    def test_time_limit_of_waiting_for_a_connection(self, pg: Database) -> None:
+    def test_time_limit_of_waiting_for_a_connection(
+        self, pg: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """If less time is left than the connection timeout, the wait is shorter."""
+        monkeypatch.setattr("hookrow.stores.sql.connections.CONNECT_TIMEOUT", 2 * PATIENCE)
         with ExitStack() as writers:
             for _ in range(SESSIONS):
                 writers.enter_context(pg.transaction())
@@ -400,7 +396,7 @@ class TestPostgreSQL:
                     block(),
                 ):
                     pass
-            assert monotonic() - began < 1
+            assert monotonic() - began < PATIENCE
 
     def test_no_server(self, tmp_path: Path) -> None:
         """A server that cannot be reached is unavailable; the text contains no password."""
@@ -424,7 +420,7 @@ class TestPostgreSQL:
         """Verification raises `AccessDenied`, and an unverified store `Unavailable`."""
         url = make_url(postgres_url).set(**wrong)  # type: ignore[arg-type] # of a name
         database = open_database(url if own else connect(str(url)))
-        message = f"refuses the connection: {message}"
+        message = f"refuses the connection: {message}.* in its URL: HOOKROW_DATABASE_URL, or"
         with pytest.raises(AccessDenied, match=message):
             SQLStore(database, verify=True)
         with pytest.raises(Unavailable, match=message), SQLStore(database).transaction():
@@ -489,7 +485,7 @@ class TestConnections:
             with ExitStack() as readers:
                 for _ in range(READERS):
                     readers.enter_context(database.reading())
-                with pytest.raises(Unavailable, match="All 6 connections of readers are in use"):
+                with pytest.raises(Unavailable, match="All 6 connections for readers are in use"):
                     readers.enter_context(database.reading())
                 with database.transaction() as connection:
                     assert connection.fetch("SELECT 1") == [(1,)]

@@ -45,7 +45,12 @@ class TestTransactions:
         postgres.terminate(pg.url)
         assert statuses(record(pg.store, [OPENED])) == [200]
         census, log = pg.store.census, reader(pg)
-        for read in (census.lists, census.suppressed, log.bounds, partial(log.reached, NOON)):
+        for read in (
+            census.lists,
+            census.suppressed,
+            log.bounds,
+            partial(log.first_id_since, NOON),
+        ):
             read()
             postgres.terminate(pg.url)
             with pytest.raises(Unavailable):

@@ -1,11 +1,11 @@
-"""Columns that hold their values in another form than hookrow's own tables, in every store.
+"""Columns whose values have another form than in hookrow's own tables, in every store.
 
 These are UUIDs for the provider's message ids, and the empty text for no reason.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import pytest
@@ -17,10 +17,11 @@ from sqlalchemy import Engine, text
 import django_host
 from copying import replace
 from hookrow import Delivered, Reactivated, Refused, Role, Schema, Suppressed
-from hookrow.core.notification import Notification, Outcome, Suppressible
+from hookrow.core.notification import Key, Notification, Outcome, Suppressible
 from hookrow.django.store import DjangoStore
 from hookrow.receiver.recorder import record
 from hookrow.stores.sql import SQLStore
+from hookrow.testing import StoreContract
 
 GUID = "B7BC2f4a-e38e-4336-af7d-e6c392c2f817"
 OTHER = "00000000-0000-4000-8000-000000000002"
@@ -136,14 +137,42 @@ def test_message_ids_that_match_no_row(host: Host) -> None:
         assert middle.text == "Engine::Dispatch not found"
 
 
+class _Mapping(StoreContract):
+    """The contract of a host's mapping, over these tables."""
+
+    def __init__(self, host: Host) -> None:
+        self.store, self.host = host.store, host
+
+    def add_subscriber(self, email: str) -> Key:
+        return self._add("guests", "email", f"'{email}'")
+
+    def add_dispatch(self, message_id: str | None, subscriber: Key, _: Key | None) -> Key:
+        if message_id and self.host.engine.dialect.name == "sqlite":
+            message_id = message_id.replace("-", "")
+        return self._add("parcels", "message_id, subscriber_id", f"'{message_id}', {subscriber}")
+
+    def _add(self, table: str, columns: str, values: str) -> int:
+        [last] = self.host.column(f"SELECT max(id) FROM {table}")
+        run(self.host.engine, f"INSERT INTO {table} (id, {columns}) VALUES ({last + 1}, {values})")
+        return int(last) + 1
+
+
+def test_contract_of_a_mapping(host: Host) -> None:
+    """It does not expect a UUID in upper case to match no row."""
+    _Mapping(host).test_unknown_message_id()
+
+
 def test_times_of_sending(host: Host) -> None:
     """Times are returned by the requested spelling of each id."""
     sent = datetime(2026, 3, 4, 12, tzinfo=UTC)
     assert dict(host.store.census.sent([GUID, OTHER, "m-ada"])) == {GUID: sent}
+    second = timedelta(seconds=1)
+    assert host.store.census.undelivered(sent, sent + second) == 1
+    assert host.store.census.undelivered(sent - second, sent) == 0
 
 
 def test_no_reason(host: Host) -> None:
-    """No reason is the empty text in the column, and null when hookrow reads it."""
+    """A missing reason is an empty text in the column, and null when hookrow reads it."""
     guest, stay = (Suppressible.SUBSCRIBER, 1), (Suppressible.SUBSCRIPTION, (7, 1))
 
     def reasons() -> list[Any]:

@@ -10,7 +10,7 @@ import pytest
 
 from copying import replace
 from hookrow.core.log_entry import LogEntry
-from hookrow.core.notification import Change, Key, Suppressible
+from hookrow.core.notification import Change, Key, LookupKeys, Rows, Suppressible
 from hookrow.stores.memory import MemoryStore, MemoryTransaction
 from hookrow.testing import StoreContract
 
@@ -78,9 +78,9 @@ def _failures(mistaken: Mapping[str, Key]) -> str:
 @pytest.mark.parametrize(
     ("column", "value", "message"),
     [
-        ("email", "a login", "Is the email of the subscribers the column"),
-        ("provider_message_id", "a ticket", "Is the provider_message_id of the"),
-        ("subscriber_id", 99, "Is the subscriber_id of the dispatches"),
+        ("email", "a login", "Is the email mapped to the column"),
+        ("provider_message_id", "a ticket", "Is provider_message_id mapped to the"),
+        ("subscriber_id", 99, "Is subscriber_id mapped to the column"),
         ("list_id", 9, "suppressed_at of the row (1, 1"),
         ("id", 0, "The store finds no row with the key 0 in subscribers"),
     ],
@@ -91,7 +91,7 @@ def test_a_wrong_column(column: str, value: Key, message: str) -> None:
 
 
 def test_nothing_defined() -> None:
-    """The errors of an incomplete subclass name what it has to define."""
+    """The errors of an incomplete subclass name the missing definitions."""
     contract = StoreContract()
     with pytest.raises(NotImplementedError, match=r"Set self\.store, in a fixture"):
         _ = contract.store
@@ -109,8 +109,19 @@ WRITE = MemoryTransaction.write
 def _unguarded(
     transaction: MemoryTransaction, changes: list[Change], entries: Sequence[LogEntry] = ()
 ) -> None:
-    """Write changes whatever is there already."""
+    """Write changes regardless of the present values."""
     WRITE(transaction, [replace(change, guarded=False) for change in changes], entries)
+
+
+FIND = MemoryTransaction.find
+
+
+def _find_in_any_case(transaction: MemoryTransaction, lookup: LookupKeys) -> Rows:
+    """Find message ids regardless of their case, as a collation of text may."""
+    spellings = {each.lower(): each for each in lookup.message_ids}
+    rows = FIND(transaction, replace(lookup, message_ids=[*spellings]))
+    found = {spellings[message_id]: each for message_id, each in rows.dispatches.items()}
+    return replace(rows, dispatches=found)
 
 
 @pytest.mark.parametrize(
@@ -118,9 +129,10 @@ def _unguarded(
     [
         ("rollback", lambda _: None, "After a transaction that failed, suppressed_at"),
         ("write", _unguarded, "After a replay of older notifications"),
-        ("write", None, "The logger `hookrow` has the reason"),
+        ("find", _find_in_any_case, "is (200, ''); expected (404, 'Engine::Dispatch not found')"),
+        ("write", None, "The logger `hookrow` reports the reason"),
     ],
-    ids=["no-rollback", "no-guards", "error"],
+    ids=["no-rollback", "no-guards", "any-case", "error"],
 )
 def test_a_faulty_store(
     monkeypatch: pytest.MonkeyPatch, method: str, mistake: object, message: str

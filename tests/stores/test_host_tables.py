@@ -17,13 +17,15 @@ from copying import replace
 from hookrow import ConfigurationError, Reactivated, Role, Schema, SchemaMismatch, Suppressed
 from hookrow.core.notification import EventTime, Notification, SetTime, Suppressible
 from hookrow.core.schema import SUPPRESSION, Fold
-from hookrow.diagnostics.advice import missing_indexes, repeated_emails
+from hookrow.diagnostics import indexes
+from hookrow.diagnostics.advice import repeated_emails
+from hookrow.diagnostics.indexes import missing_indexes
 from hookrow.receiver.recorder import record
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.urls import open_database
 from hookrow.stores.sql.verify import verify
 from hookrow.stores.tables import attach, folded
-from own_tables import metadata, subscribers
+from own_tables import add_ada, metadata, subscribers, suppressed_at
 from postgres import Databases
 
 engine = pytest.fixture(empty_engine)
@@ -69,9 +71,9 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize("lent", [False, True], ids=["own", "supplied"])
+@pytest.mark.parametrize("supplied", [False, True], ids=["own", "supplied"])
 @pytest.mark.parametrize("first", range(0, len(NAMES), 7))
-def test_every_name(empty_database_url: str, first: int, *, lent: bool) -> None:
+def test_every_name(empty_database_url: str, first: int, *, supplied: bool) -> None:
     """Tables and columns may have any name that the database accepts."""
     names = cycle(NAMES[first:] + NAMES[:first])
     roles = {
@@ -79,7 +81,7 @@ def test_every_name(empty_database_url: str, first: int, *, lent: bool) -> None:
         for role, columns in COLUMNS.items()
     }
     schema = Schema(**roles, log=next(names))  # type: ignore[arg-type] # has other arguments, too
-    with closing(SQLHome(empty_database_url, schema, lent=lent)) as home:
+    with closing(SQLHome(empty_database_url, schema, supplied=supplied)) as home:
         fill(home)
         assert statuses(record(home.store, [arrival(opens(ADA, "m-ada")), SUPPRESSED])) == [200] * 2
         rows = home.rows()
@@ -183,21 +185,14 @@ def test_sent_at(engine: Engine) -> None:
         sends = Role("sends", {"sent_at": name, **BARE}, where={"state": 1})
         return replace(WITHOUT_LISTS, dispatches=sends)
 
-    for name, error in (("mode", "Did you mean 'made'"), ("state", "which holds no date-ti")):
+    for name, error in (("mode", "Did you mean 'made'"), ("state", "which cannot hold a date")):
         with pytest.raises(SchemaMismatch, match=error):
             SQLStore(engine, schema(name), verify=True)
-    assert SQLStore(engine, schema("made")).census.sent(["m-1", "m-2", "m-3"]) == {"m-1": NOON}
-
-
-def add_ada(engine: Engine) -> None:
-    with engine.begin() as connection:
-        connection.execute(insert(subscribers), {"email": ADA})
-
-
-def suppressed_at(engine: Engine) -> object:
-    """Read the state of the only subscriber."""
-    with engine.connect() as connection:
-        return connection.scalar(select(subscribers.c.suppressed_at))
+    census = SQLStore(engine, schema("made")).census
+    assert census.sent(["m-1", "m-2", "m-3"]) == {"m-1": NOON}
+    second = timedelta(seconds=1)
+    assert census.undelivered(NOON, NOON + second) == 1
+    assert census.undelivered(NOON - second, NOON) == 0
 
 
 def test_view(ours: Engine) -> None:
@@ -398,6 +393,35 @@ class TestIndexes:
             run(engine, statement)
             assert statement not in missing(engine, self.SCHEMA)
         assert missing(engine, self.SCHEMA) == []
+
+    def test_missing_indexes_for_suppressions(
+        self, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A table of many subscribers needs one for their order, and one for that of a reason."""
+        schema, columns = WITHOUT_LISTS, WITHOUT_LISTS.subscribers.columns
+        run(make(engine, KEYED), "INSERT INTO people (id) VALUES (1), (2)")
+        lookups = missing(engine, schema)
+        monkeypatch.setattr(indexes, "MANY", 3)
+        assert missing(engine, schema) == lookups
+        monkeypatch.setattr(indexes, "MANY", 2)
+        *others, order, reason = missing(engine, schema)
+        assert others == lookups
+        assert order.replace('"', "").endswith(
+            "hookrow_people_suppressed_at ON people (suppressed_at, id) "
+            "WHERE suppressed_at IS NOT NULL"
+        )
+        assert reason.replace('"', "").endswith(
+            "hookrow_people_suppression_reason ON people (suppression_reason, suppressed_at, id) "
+            "WHERE suppressed_at IS NOT NULL AND length(suppression_reason) <= 64"
+        )
+        hidden = Role("people", columns, where={"deleted_at": None})
+        assert missing(engine, replace(schema, subscribers=hidden)) == [*lookups, order]
+        no_reasons = Role("people", UNDATED)
+        assert missing(engine, replace(schema, subscribers=no_reasons)) == [*lookups, order]
+        run(engine, reason)
+        assert missing(engine, schema) == [*lookups, order]
+        run(engine, order)
+        assert missing(engine, schema) == lookups
 
     @pytest.mark.parametrize("columns", ["subscriber_id, list_id", "subscriber_id"])
     def test_another_index_for_pairs(self, engine: Engine, columns: str) -> None:

@@ -59,7 +59,7 @@ def total(home: SQLHome) -> int:
 
 
 def counted(home: SQLHome) -> int:
-    """Count what can be counted now; return the number of all entries that were counted."""
+    """Count all entries that can be counted now; return the number of all counted so far."""
     count_hours(home)
     return total(home)
 
@@ -141,7 +141,7 @@ class TestOpenTransactions:
         assert counted(home) == 3
 
     def test_restart_of_the_server(self, home: SQLHome, other: psycopg.Connection) -> None:
-        """Afterwards the same names denote other transactions; a prepared one may still be open."""
+        """Afterwards, the same ids denote other transactions; a prepared one may still be open."""
         keep(home, entry(1))
         other.execute(insert(2))
         count_hours(home)
@@ -234,7 +234,7 @@ class TestIds:
 
     @ON_POSTGRES
     def test_truncate_restarts_the_ids(self, home: SQLHome) -> None:
-        """Ids from 1 are counted again; the counts of before remain."""
+        """Ids from 1 are counted again; the earlier counts remain."""
         keep(home, *map(entry, range(1, 6)))
         count_hours(home)
         fetch(home, TRUNCATE)
@@ -283,7 +283,7 @@ class TestIds:
 
     @ON_SQLITE
     def test_reused_ids(self, home: SQLHome) -> None:
-        """If all are deleted by hand, ids from 1 on are assigned again, and counted again."""
+        """If all are deleted by hand, ids are assigned and counted again from 1."""
         keep(home, *map(entry, range(1, 6)))
         count_hours(home)
         for new in (2, 20):
@@ -294,7 +294,7 @@ class TestIds:
 
     @pytest.mark.usefixtures("_small_chunks")
     def test_many_uncounted_entries(self, home: SQLHome) -> None:
-        """They are counted in chunks, from the first id that is there, however high."""
+        """They are counted in chunks, from the first existing id, however high it is."""
         keep(home, *map(entry, range(1, 10)))
         fetch(home, "UPDATE hookrow_notifications SET id = id + 3000000000")
         ceilings = 1 if "postgres" in home.url else 0
@@ -302,7 +302,7 @@ class TestIds:
         assert total(home) == 9
 
     def test_rollback(self, home: SQLHome) -> None:
-        """A transaction that is rolled back is not counted, and the ids that it took do no harm."""
+        """A transaction that is rolled back is not counted; the gap in the ids has no effect."""
         keep(home, parked(1, minutes=1))
         with pytest.raises(ZeroDivisionError), home.store.transaction() as transaction:  # noqa: PT012 - in one transaction
             transaction.write((), [entry(2)])
@@ -371,7 +371,7 @@ def test_counts_while_hours_are_counted(home: SQLHome) -> None:
 
 
 def test_missing_tables(home: SQLHome, caplog: pytest.LogCaptureFixture) -> None:
-    """Recording, retries and pruning go on without them, and one warning names the remedy."""
+    """Recording, retries and pruning continue without them, and one warning names the remedy."""
     for table in ("hookrow_hours", "hookrow_meta"):
         fetch(home, f"ALTER TABLE {table} RENAME TO {table}_away")
     keep(home, parked(1, minutes=1))
@@ -379,9 +379,11 @@ def test_missing_tables(home: SQLHome, caplog: pytest.LogCaptureFixture) -> None
     caplog.set_level(logging.WARNING)
     assert [count_hours(home), count_hours(home)] == [1, 1]
     [warning] = [each for each in caplog.messages if "by hour" in each]
-    assert "A column of hookrow_hours, hookrow_meta, hookrow_notifications is missing" in warning
+    assert "hookrow_hours, hookrow_meta, hookrow_notifications is missing or lacks" in warning
     assert "hookrow db upgrade" in warning
     assert prune(home) == 2
+    reader(home).add_unauthentic({SHARP: 1})
+    assert reader(home).unauthentic(TODAY) == (0, None)
     keep(home, entry(3))
     for table in ("hookrow_hours", "hookrow_meta"):
         fetch(home, f"ALTER TABLE {table}_away RENAME TO {table}")
@@ -397,7 +399,7 @@ def test_missing_tables(home: SQLHome, caplog: pytest.LogCaptureFixture) -> None
     ids=["table", "column"],
 )
 def test_missing_hourly_counts(home: SQLHome, missing: str) -> None:
-    """Without the table, or without a column, the entries that are there are counted."""
+    """Without the table, or without a column, the existing entries are counted."""
     keep(home, entry(1), parked(2, minutes=1))
     count_hours(home)
     keep(home, entry(2), entry(3))
@@ -420,9 +422,9 @@ def test_privileges(home: SQLHome) -> None:
 
 @IN_EVERY_PLACE
 def test_recovered(home: SQLHome, request: pytest.FixtureRequest) -> None:
-    """It is the number of entries that were refused at first and found recorded by a count.
+    """The number of entries that were first refused, and had been recorded when counted.
 
-    Entries count once, however they end later, and whichever of several writes recorded them.
+    Each entry counts once, whatever its later results, and whichever write recorded it.
     """
     chance = random.Random(request.node.callspec.params["home"])
     outcomes = [Result.RECORDED, Result.RECORDED, Result.DISPATCH_NOT_FOUND, Result.FAILED]
@@ -464,8 +466,8 @@ def test_a_group_in_which_one_recovers(home: SQLHome) -> None:
 
 @pytest.mark.parametrize("home", ["sqlite", "postgres", "django-postgres"], indirect=True)
 def test_a_receiver_counts(home: SQLHome, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It counts repeatedly in a separate thread, until it is closed."""
-    monkeypatch.setattr("hookrow.receiver.receiver.COUNT_EVERY", 0.01)
+    """The receiver counts repeatedly in a separate thread, until it is closed."""
+    monkeypatch.setattr("hookrow.receiver.hourly.COUNT_EVERY", 0.01)
     with closing(Receiver(Postmark("a-secret-of-the-tests"), home.store)) as receiver:
         receiver.start()
         for number in (1, 2):
@@ -477,7 +479,7 @@ def test_a_receiver_counts(home: SQLHome, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("bucket", [MINUTE, HOUR])
 def test_limit(home: SQLHome, monkeypatch: pytest.MonkeyPatch, bucket: timedelta) -> None:
-    """The newest are counted, up to a limit, and the counts say since when they are complete."""
+    """The newest are counted, up to a limit; the result has the time since when it is complete."""
     monkeypatch.setattr("hookrow.stores.log.MOST_COUNTED", 4)
     times = [SHARP + n * 10 * SECOND for n in range(9)]
     for number, at in enumerate(times):

@@ -167,7 +167,7 @@ def _with_keys(home: Home, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _results(home: Home, world: World, group: Group, *, size: int) -> Results:
-    """Record the group in groups of that size; return the outcomes, all rows, and the log."""
+    """Record the group in parts of this size; return the outcomes, all rows, and the log."""
     home.fill(**{name: [_with_keys(home, row) for row in rows] for name, rows in world.items()})
     outcomes: list[Outcome] = []
     for start in range(0, len(group), size):
@@ -176,7 +176,7 @@ def _results(home: Home, world: World, group: Group, *, size: int) -> Results:
 
 
 def _without_keys(results: Results) -> object:
-    """Return what is the same in tables with keys of other types."""
+    """Return the parts that are the same in tables whose keys have other types."""
     outcomes, tables, logged = results
     return (
         logged,

@@ -31,7 +31,7 @@ FOUR = {"hookrow_subscribers", "hookrow_lists", "hookrow_subscriptions", "hookro
 LOG = "hookrow_notifications"
 LOGS = {LOG, "hookrow_hours", "hookrow_meta", "hookrow_suppression_changes"}
 NAMES = FOUR | LOGS
-REVISIONS = ["0001", "0002", "0003", "0004", "0005", "0006", "0007"]
+REVISIONS = ["0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008"]
 OF_LOG = ["0002", "0005", "0006", "0007"]
 INSERT = "INSERT INTO hookrow_lists (name) VALUES ('news')"
 
@@ -241,7 +241,7 @@ INSERTS = (
     "INSERT INTO hookrow_subscriptions (list_id, subscriber_id) VALUES (1, 1)",
     "INSERT INTO hookrow_dispatches (provider_message_id, subscriber_id) VALUES ('m', 1)",
     "INSERT INTO hookrow_dispatches (subscriber_id) VALUES (1), (1)",
-    # Beyond ASCII two cases are two emails, and a message id is compared to the letter.
+    # The case of non-ASCII letters distinguishes emails; message ids are compared exactly.
     "INSERT INTO hookrow_subscribers (email) VALUES ('ZOË@example.com'), ('ZOë@example.com')",
     "INSERT INTO hookrow_dispatches (provider_message_id, subscriber_id) VALUES ('M', 1)",
 )

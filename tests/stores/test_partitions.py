@@ -16,7 +16,7 @@ from log_contract import LogContract, entry, keep, reader
 from hookrow.stores.log import Query
 from postgres import Databases, find_binaries
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs" / "explanation"
 PAGE = (DOCS / "performance.md").read_text(encoding="utf-8")
 *SETTINGS, BACK, MONTHLY = re.findall(r"^ *```sql\n(.*?)^ *```", PAGE, re.DOTALL | re.MULTILINE)
 
@@ -48,14 +48,14 @@ def partition(url: str, script: str = SCRIPT, *, role: str = "postgres") -> str:
 
 
 def first(after: int) -> date:
-    """Return the first day of so many months after this one."""
+    """Return the first day of a month: of this one for 0, of the next one for 1."""
     today = datetime.now(UTC)
     years, month = divmod(today.year * 12 + today.month - 1 + after, 12)
     return date(years, month + 1, 1)
 
 
 def month(after: int) -> str:
-    """Return the name of the partition of so many months after this one."""
+    """Return the name of a month's partition: of this month for 0, of the next one for 1."""
     return f"hookrow_notifications_{first(after):%Y_%m}"
 
 

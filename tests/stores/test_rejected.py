@@ -136,7 +136,7 @@ def test_another_thread_verifies(home: SQLHome) -> None:
             assert statuses(record(changing, [arrival(opens(ADA, "m-ada"))])) == [200]
 
 
-@pytest.mark.parametrize("home", ["postgres", "lent-postgres"], indirect=True)
+@pytest.mark.parametrize("home", ["postgres", "supplied-postgres"], indirect=True)
 @pytest.mark.parametrize("first", [True, False], ids=["begun", "pending"])
 def test_ignored_error(home: SQLHome, *, first: bool) -> None:
     """A transaction raises an error at its end if the caller ignored an earlier one."""

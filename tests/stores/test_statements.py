@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -76,7 +75,7 @@ def fill(home: SQLHome) -> None:
 
 
 def group(size: int) -> list[Arrival]:
-    """Return arrivals of every kind, each for rows of its own."""
+    """Return arrivals of every kind, each for different rows."""
     sent: list[Notification] = []
     for number in range(1, size + 1):
         names = f"s{number}@example.com", f"m{number}"
@@ -116,7 +115,7 @@ def test_group(home: SQLHome) -> None:
         others = ("BEGIN", "COMMIT", "SELECT set_config", "PRAGMA")
         count = len([text for text, _ in executed if not text.startswith(others)])
         assert count <= most
-        if size < MANY:  # all rows are quickest found by a scan
+        if size < MANY:  # a scan finds all rows fastest
             found = plan(home, executed, scans=False)
             assert "Index" in found or "INDEX" in found
             assert "Seq Scan on hookrow" not in found
@@ -137,7 +136,7 @@ def test_group(home: SQLHome) -> None:
 def test_notification_in_django(home: SQLHome, sent: Notification, most: int) -> None:
     """A request's notification takes few queries, those that set the time limits included.
 
-    Inside a transaction of the project's, a savepoint and its limits come on top.
+    In a transaction of the project, a savepoint and its limits are added.
     """
     boundaries = ("BEGIN", "COMMIT")
     with statements(home) as executed:
@@ -163,12 +162,18 @@ def test_parked(home: SQLHome, read: Callable[[LogReader], object], index: str) 
 
 
 @pytest.mark.parametrize(
-    ("bucket", "index"), [(MINUTE, ""), (DAY, "hookrow_recoveries")], ids=["entries", "hours"]
+    ("read", "index"),
+    [
+        (lambda log: log.counts(NOON, MINUTE), ""),
+        (lambda log: log.counts(NOON, DAY), "hookrow_recoveries"),
+        (lambda log: log.deliveries(NOON, limit=1000), ""),
+    ],
+    ids=["entries", "hours", "deliveries"],
 )
-def test_counts(home: SQLHome, bucket: timedelta, index: str) -> None:
+def test_counts(home: SQLHome, read: Callable[[LogReader], object], index: str) -> None:
     """The entries that the hourly counts lack are found by their ids, and no table is scanned."""
     with statements(home) as executed:
-        reader(home).counts(NOON, bucket)
+        read(reader(home))
     of_log = [each for each in executed if "hookrow_notifications" in each[0]]
     found = plan(home, of_log, scans=False)
     assert index in found

@@ -10,6 +10,7 @@ from contract import (
     HostContract,
     LargeContract,
     LateContract,
+    ReadSuppressionsContract,
     StoreContract,
     SuppressionContract,
     TimeContract,
@@ -42,7 +43,7 @@ def over(**schemas: Schema) -> pytest.MarkDecorator:
     places = {
         "memory": ["memory"],
         "own": ["sqlite", "postgres"],
-        "lent": ["lent-sqlite", "lent-postgres"],
+        "supplied": ["supplied-sqlite", "supplied-postgres"],
         "django": ["django-sqlite", "django-postgres"],
     }
     params = [(place, schemas[kind]) for kind in schemas for place in places[kind]]
@@ -51,12 +52,16 @@ def over(**schemas: Schema) -> pytest.MarkDecorator:
 
 
 @over(memory=OURS, own=OURS, django=OURS)
-class TestHookrowsTables(StoreContract, LargeContract, LogContract, CensusContract):
+class TestHookrowsTables(
+    StoreContract, LargeContract, LogContract, CensusContract, ReadSuppressionsContract
+):
     """The whole contract."""
 
 
-@over(own=FITTED, lent=FITTED, django=CRM)
-class TestTablesOfAHost(StoreContract, HostContract, ReplayContract, CensusContract):
+@over(own=FITTED, supplied=FITTED, django=CRM)
+class TestTablesOfAHost(
+    StoreContract, HostContract, ReplayContract, CensusContract, ReadSuppressionsContract
+):
     """Other names and types, through a host's engine; conditions and reasons; Django models."""
 
 
@@ -65,12 +70,12 @@ class TestMemory(HostContract):
     """The memory store allows the rows that a host's tables may contain."""
 
 
-@over(lent=OURS)
+@over(supplied=OURS)
 class TestSuppliedEngine(LargeContract, KeepContract):
     """A host's engine writes the log in transactions, without hookrow's sessions."""
 
 
-@over(memory=UNDATED, own=UNDATED, lent=UNDATED, django=BARE)
+@over(memory=UNDATED, own=UNDATED, supplied=UNDATED, django=BARE)
 class TestDatesBesideTheLog(LateContract, TransactionContract, TimeContract):
     """No table stores when a suppression last changed, so hookrow does."""
 
@@ -91,8 +96,8 @@ class TestSparseTables(SuppressionContract, NoLogContract):
 
 
 @over(own=SPARSE, django=LEAN)
-class TestSparseCensus(CensusContract):
-    """There are no lists and no reasons to count by."""
+class TestSparseCensus(CensusContract, ReadSuppressionsContract):
+    """There are no lists and no reasons to count or filter by, and no log."""
 
 
 @pytest.mark.parametrize(

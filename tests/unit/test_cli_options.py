@@ -26,7 +26,7 @@ def test_a_duration_is_a_number_and_a_unit_or_forever_or_none() -> None:
 
 @pytest.mark.parametrize("text", ["", "0d", "-1d", "1.5d", "1y", "٣d", "none", "999999w", "90d\n"])
 def test_any_other_duration_is_rejected_with_an_example(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="is not a duration: write 90d, 12h"):
+    with pytest.raises(click.BadParameter, match="is not a duration: use 90d, 12h"):
         duration(text)
 
 
@@ -45,7 +45,7 @@ def test_a_time_is_in_iso_8601_or_a_duration_before_now(text: str, time: datetim
 
 @pytest.mark.parametrize("text", ["", "999999w", "0001-01-01T00:00+05:00"])
 def test_any_other_time_is_rejected_with_an_example(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="is not a time: write 2h for two hours ago"):
+    with pytest.raises(click.BadParameter, match="is not a time: use 2h for two hours ago"):
         moment(text)
 
 

@@ -13,7 +13,7 @@ from hookrow import Arrival, Opened, Reactivated, Recorded, Suppressed, testing
 from hookrow.core.log_entry import Result, StoredEntry, entries
 from hookrow.core.notification import Notification
 from hookrow.describe import (
-    LONGEST_BODY,
+    MAX_BODY_LENGTH,
     describe_change,
     describe_outcome,
     format_body,
@@ -82,7 +82,7 @@ def _change(id_: int, at: datetime | None, reason: str | None = None, **fields: 
     ("times", "newest"),
     [
         *(({1: NOON}, None), ({1: NOON, 2: NOON - HOUR}, None)),
-        ({1: NOON, 2: NOON}, None),  # the last to arrive wins: either of them
+        ({1: NOON, 2: NOON}, None),  # the last to arrive wins, which may be either
         *(({1: NOON, 2: NOON + HOUR, 3: NOON + DAY}, 3), ({1: NOON, 2: NOON + DAY, 3: NOON}, 2)),
         # The time of arrival counts if there is no event time, or if it is days ahead.
         *(({1: NOON - HOUR, 2: None}, 2), ({1: NOON - HOUR, 2: NOON + 2 * DAY}, 2)),
@@ -142,11 +142,11 @@ def test_json_is_indented(value: object) -> None:
         assert format_body(body) == msgspec.json.format(json.dumps(value), indent=2)
 
 
-NESTED = "[" * (LONGEST_BODY // 2) + "]" * (LONGEST_BODY // 2)
+NESTED = "[" * (MAX_BODY_LENGTH // 2) + "]" * (MAX_BODY_LENGTH // 2)
 
 
 @pytest.mark.parametrize(
-    ("body", "shown"),
+    ("body", "formatted"),
     [
         *(("not JSON\n{", "not JSON\n{"), ('{"a":\u202e1}', '{"a":\\u202e1}')),
         *(("", ""), ("\0", "\\x00")),
@@ -154,21 +154,21 @@ NESTED = "[" * (LONGEST_BODY // 2) + "]" * (LONGEST_BODY // 2)
     ],
     ids=["text", "override", "empty", "NUL", "nested"],
 )
-def test_other_bodies_are_escaped_but_not_indented(body: str, shown: str) -> None:
+def test_other_bodies_are_escaped_but_not_indented(body: str, formatted: str) -> None:
     """Characters that hide or reorder text are escaped."""
-    assert format_body(body) == shown
+    assert format_body(body) == formatted
 
 
-@pytest.mark.parametrize(("length", "indented"), [(LONGEST_BODY, True), (2**20, False)])
+@pytest.mark.parametrize(("length", "indented"), [(MAX_BODY_LENGTH, True), (2**20, False)])
 def test_large_bodies_are_cut(length: int, *, indented: bool) -> None:
     """Bodies are cut if they are long, or if the indentation makes them long."""
     depth = 900
     body = "[" * depth + "1," * (length // 2 - depth - 1) + "1 " + "]" * depth
     assert len(body) == length
-    shown, _, end = format_body(body).rpartition("\n")
-    assert len(shown) <= LONGEST_BODY
-    assert shown.startswith("[\n  [\n    [") is indented
-    assert end == f"... (cut: the body has {length:,} characters)"
+    formatted, _, end = format_body(body).rpartition("\n")
+    assert len(formatted) <= MAX_BODY_LENGTH
+    assert formatted.startswith("[\n  [\n    [") is indented
+    assert end == f"... (truncated: the body has {length:,} characters)"
 
 
 @pytest.mark.parametrize(

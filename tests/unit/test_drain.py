@@ -13,6 +13,7 @@ from receiving import NOON, delivery, dispatch, encode, people, receive, request
 from hookrow import Arrival, Outcome, testing
 from hookrow.core.log_entry import LogEntry, Result
 from hookrow.core.notification import Change, SetTime
+from hookrow.core.rules import PROBE
 from hookrow.providers.postmark import parse
 from hookrow.receiver.drain import FAILED_AFTER, Drain
 from hookrow.receiver.spool import Spool
@@ -25,6 +26,7 @@ BROKEN = Unavailable("InternalError_ XX000")
 ADA = encode(delivery("ada"))
 BEA = encode(testing.opening("bea@example.com", "m-bea", at=NOON))
 STRANGER = encode(delivery("eve"))
+PROBED = encode(testing.reactivation(PROBE, None, at=NOON))
 CLICK = encode({"RecordType": "Click", "Recipient": "ada@example.com"})
 
 
@@ -114,8 +116,9 @@ def test_notifications_of_an_outage_are_recorded_by_the_next_process(site: Site)
 
 
 def test_refusal_without_a_log_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A probe of `hookrow check` is not: its refusal is its purpose."""
     site = Site(tmp_path / "spool.db", log=False)
-    site.put(STRANGER, ADA)
+    site.put(STRANGER, PROBED, ADA)
     site.drain()()
     assert not site.waiting()
     assert site.database.dispatches[1]["delivered_at"] == NOON

@@ -19,7 +19,7 @@ from hookrow.stores import (
     StoreError,
     Unavailable,
 )
-from hookrow.stores.errors import store_error
+from hookrow.stores.errors import message, store_error
 
 
 def test_each_error_is_one_of_the_configuration_or_of_a_store() -> None:
@@ -100,6 +100,22 @@ def test_errors_with_a_code(
         error = store_error(make(code))
         assert type(error) is kind
         assert make is sqlite or str(error) == f"Exception {code}"
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        ("CANTOPEN", "Create its directory, and let this user write there."),
+        ("READONLY", "Let this user write the file and its directory."),
+        ("FULL", "Free space on the disk."),
+    ],
+)
+def test_remedies_of_errors_of_a_file(code: str, remedy: str) -> None:
+    cause = sqlite(code)
+    error = store_error(cause)
+    assert str(error) == f"OperationalError: disk I/O error. {remedy}"
+    error.__cause__ = cause
+    assert message(error) == str(error)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ GONE = Unavailable("gone")
 
 
 class Clock:
-    """A clock that only `sleep` and attempts advance."""
+    """A clock that is advanced only by `sleep` and by attempts."""
 
     now = 1000.0
 
@@ -62,8 +62,8 @@ class Rig:
     """Retries attempts that raise the given faults, one each time, and then succeed.
 
     With `poisoned`, an attempt raises the first fault if its group has one of these letters.
-    `asked` lists the attempts ("+" stands for `skip_locked`), `failed` the letters that were
-    logged as failed, and `spooled` the groups that were spooled.
+    `attempts` lists the groups that were tried ("+" stands for `skip_locked`), `failed` the letters
+    that were logged as failed, and `spooled` the groups that were spooled.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Rig:
         takes: Callable[[], object] = lambda: None,
         log_fault: Exception | None = None,
     ) -> None:
-        self.asked, self.failed, self.spooled = list[str](), "", list[str]()
+        self.attempts, self.failed, self.spooled = list[str](), "", list[str]()
         self._faults = repeat(faults[0]) if poisoned else iter(faults)
         self._poisoned, self._takes, self._log_fault = poisoned, takes, log_fault
         self.reachable = reachable
@@ -94,7 +94,7 @@ class Rig:
     ) -> list[Outcome]:
         assert bodies
         names = _names(arrivals)
-        self.asked.append(names + ("+" if skip_locked else ""))
+        self.attempts.append(names + ("+" if skip_locked else ""))
         self._takes()
         if not self._poisoned or set(self._poisoned) & set(names):
             for fault in self._faults:
@@ -118,7 +118,7 @@ def _names(arrivals: Sequence[Arrival]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("faults", "asked", "ended"),
+    ("faults", "attempts", "ended"),
     [
         ([], "abc", "RRR"),
         # A conflict with another transaction: the group is retried four times.
@@ -138,9 +138,9 @@ def _names(arrivals: Sequence[Arrival]) -> str:
         ([ValueError("what")], "abc", "FFF"),
     ],
 )
-def test_the_attempts_after_each_fault(faults: list[Exception], asked: str, ended: str) -> None:
+def test_the_attempts_after_each_fault(faults: list[Exception], attempts: str, ended: str) -> None:
     rig = Rig(*faults)
-    assert (rig("abc"), " ".join(rig.asked)) == (ended, asked)
+    assert (rig("abc"), " ".join(rig.attempts)) == (ended, attempts)
     letters = list(zip("abc", ended, strict=True))
     assert rig.failed == "".join(name for name, letter in letters if letter == "F")
     assert "".join(rig.spooled) == "".join(name for name, letter in letters if letter == "L")
@@ -155,7 +155,7 @@ def test_if_a_reachable_store_fails_for_one_notification_only_that_one_is_spoole
 def test_after_three_failures_in_succession_the_others_are_spooled_together() -> None:
     rig = Rig(*[Unavailable("DiskFull 53100")] * 99, reachable=True)
     assert rig("abcdefghij") == "L" * 10
-    assert rig.asked == ["abcdefghij", "a", "b", "c"]
+    assert rig.attempts == ["abcdefghij", "a", "b", "c"]
     assert rig.spooled == ["a", "b", "c", "defghij"]
 
 
@@ -167,9 +167,9 @@ def test_after_an_outage_no_attempt_is_made_for_a_second(
 ) -> None:
     rig = Rig(fault)
     rig("a")
-    asked = len(rig.asked)
+    attempts = len(rig.attempts)
     assert rig("bc") == ("LL" if pauses else "RR")
-    assert len(rig.asked) == asked + (not pauses)
+    assert len(rig.attempts) == attempts + (not pauses)
     clock.now += PAUSE_AFTER_OUTAGE
     assert rig("a") == "R"
 
@@ -180,7 +180,7 @@ def test_after_the_deadline_no_attempt_is_made(clock: Clock, seconds: tuple[floa
         rig = Rig(*[fault] * 99, takes=lambda: clock.sleep(1.0), seconds=seconds[0])
         with limited_to(seconds[1]):
             assert rig("abc") == "LLL"
-        assert (rig.asked, rig.failed, "".join(rig.spooled)) == (["abc"], "", "abc")
+        assert (rig.attempts, rig.failed, "".join(rig.spooled)) == (["abc"], "", "abc")
 
 
 @pytest.mark.parametrize("fault", [GONE, TypeError(ADA)], ids=repr)
@@ -226,5 +226,5 @@ def test_log_lines_contain_no_full_address(
     notification: Notification | None, named: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     Rig(REJECTED).run([Arrival(notification, b"", NOON)])
-    assert caplog.messages == [f"The database rejects {named}: NotNullViolation 23502"]
+    assert caplog.messages == [f"The database rejected {named}: NotNullViolation 23502"]
     assert caplog.records[0].exc_info is None

@@ -1,19 +1,23 @@
 """Hooks: functions of the host are called after the commit, and affect no response."""
 
+import asyncio
 import gc
 import threading
-from collections.abc import Callable
+from asyncio import AbstractEventLoop, current_task, get_running_loop
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import closing
 from functools import partial
 from threading import Event, Thread
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from receiving import NOON, delivery, encode, people, receive, request, suppression
 
 from hookrow import Arrival, ConfigurationError, Recorded, Refusal, Refused, Suppressed
-from hookrow.receiver.hooks import Hook
-from wire import PATIENCE
+from hookrow.receiver.event_loop import EventLoop
+from hookrow.receiver.hooks import Hook, Hooks
+from wire import PATIENCE, eventually
 
 ADA = "ada@example.com"
 
@@ -35,13 +39,20 @@ class RecordingHook:
         self.calls.append((arrival, outcome))
 
 
-def call(hook: Hook[Any], times: int) -> None:
+def hooks(on_recorded: Hook) -> Hooks:
+    return Hooks({Recorded: on_recorded})
+
+
+def call(hooks: Hooks, times: int) -> None:
     for number in range(times):
-        hook(Arrival(None, b"%d" % number, NOON), Recorded(()))
+        hooks(Arrival(None, b"%d" % number, NOON), Recorded(()))
 
 
+@pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("fault", [ValueError(ADA), SystemExit(ADA)], ids=repr)
-def test_hook_that_raises(fault: BaseException, caplog: pytest.LogCaptureFixture) -> None:
+def test_hook_that_raises(
+    fault: BaseException, caplog: pytest.LogCaptureFixture, *, is_async: bool
+) -> None:
     recording = RecordingHook()
 
     def fail(arrival: Arrival, outcome: Recorded) -> None:
@@ -49,38 +60,210 @@ def test_hook_that_raises(fault: BaseException, caplog: pytest.LogCaptureFixture
         if len(recording.calls) % 2:
             raise fault
 
-    with closing(Hook(fail, "on_recorded")) as hook:
-        call(hook, 10)
+    async def fail_in_the_loop(arrival: Arrival, outcome: Recorded) -> None:
+        await asyncio.sleep(0)
+        fail(arrival, outcome)
+
+    with closing(hooks(fail_in_the_loop if is_async else fail)) as calls:
+        call(calls, 10)
     assert [each.body for each, _ in recording.calls] == [b"%d" % number for number in range(10)]
     assert caplog.messages == [f"on_recorded raised {type(fault).__name__}."]
     assert all(record.exc_info is None for record in caplog.records)
 
 
-async def _notify(*_: object) -> None:
-    pass
+class Loops:
+    """Async hooks of several kinds, which store the body and the event loop of each call."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+        self.loops: set[AbstractEventLoop] = set()
+
+    async def method(self, arrival: Arrival, _: object) -> None:
+        await asyncio.sleep(0.001)
+        self.bodies.append(arrival.body)
+        self.loops.add(get_running_loop())
+
+    async def __call__(self, arrival: Arrival, outcome: object) -> None:
+        await self.method(arrival, outcome)
+
+    def returned(self, arrival: Arrival, outcome: object) -> Awaitable[None]:
+        return self.method(arrival, outcome)
+
+    def awaitable(self, arrival: Arrival, outcome: object) -> Awaitable[None]:
+        return _Awaitable(self.method(arrival, outcome))
+
+    def plain(self, arrival: Arrival, _: object) -> None:
+        with pytest.raises(RuntimeError):
+            get_running_loop()  # it may therefore call asyncio.run()
+        self.bodies.append(arrival.body)
 
 
-class _Notifier:
-    async def __call__(self, *_: object) -> None:
-        pass
+class _Awaitable:
+    """An awaitable that is no coroutine."""
+
+    def __init__(self, awaitable: Awaitable[None]) -> None:
+        self._awaitable = awaitable
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self._awaitable.__await__()
 
 
-def test_async_result(caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder) -> None:
-    hook: Hook[Recorded] = Hook(lambda *_: _notify(), "on_recorded")
-    with closing(hook):
-        call(hook, 4)
+@pytest.mark.parametrize(
+    "choose",
+    [
+        lambda loops: loops.method,
+        lambda loops: loops,
+        lambda loops: loops.returned,
+        lambda loops: loops.awaitable,
+        lambda loops: partial(Loops.method, loops),
+    ],
+    ids=["method", "object", "returned", "awaitable", "partial"],
+)
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_async_hooks(choose: Callable[[Loops], Hook], *, is_mixed: bool) -> None:
+    """All calls of both hooks run in one event loop, in the order of the outcomes."""
+    loops = Loops()
+    on_refused = loops.plain if is_mixed else choose(loops)
+    receiver = receive(people("ada"), on_recorded=choose(loops), on_refused=on_refused)
+    bodies = [encode(delivery("eve" if number % 3 else "ada", n=number)) for number in range(12)]
+    statuses = [receiver.record_directly(request(body)).status for body in bodies]
+    assert statuses == [200, 404, 404] * 4
+    receiver.close(PATIENCE)
+    assert loops.bodies == bodies
+    [loop] = loops.loops
+    assert loop.is_closed()
+
+
+def test_the_event_loop_runs_between_calls_and_ends_with_its_tasks() -> None:
+    """A hook can leave tasks and asynchronous generators, which `close` ends."""
+    events: list[str] = []
+    tasks = []
+    ticked = Event()
+
+    async def tick() -> None:
+        try:
+            while True:
+                await asyncio.sleep(0.001)
+                ticked.set()
+        finally:
+            await asyncio.sleep(0)
+            events.append("cancelled")
+
+    async def generate() -> AsyncIterator[int]:
+        try:
+            yield 1
+        finally:
+            await asyncio.sleep(0)
+            events.append("finalized")
+
+    generator = generate()
+
+    async def start(*_: object) -> None:
+        tasks.append(asyncio.create_task(tick()))
+        await anext(generator)
+
+    with closing(hooks(start)) as calls:
+        before = set(threading.enumerate())
+        call(calls, 1)
+        eventually(lambda: tasks and calls._current is None)
+        ticked.clear()
+        assert ticked.wait(PATIENCE)
+        assert events == []
+    assert events == ["cancelled", "finalized"]
+    assert set(threading.enumerate()) <= before
+
+
+def test_close_cancels_an_async_hook_that_hangs(caplog: pytest.LogCaptureFixture) -> None:
+    """It drops the calls that have not begun."""
+    started, ended = Event(), Event()
+    bodies = []
+
+    async def hang(arrival: Arrival, _: Recorded) -> None:
+        bodies.append(arrival.body)
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.set()
+
+    before = set(threading.enumerate())
+    calls = hooks(hang)
+    call(calls, 3)
+    assert started.wait(PATIENCE)
+    calls.close(0.01)
+    assert ended.is_set()
+    eventually(lambda: set(threading.enumerate()) <= before)
+    assert bodies == [b"0"]
+    assert caplog.messages == [
+        "Stopped before all hooks had ended; dropped calls: 3.",
+        "on_recorded raised CancelledError.",
+    ]
+    calls.close()  # again
+    call(calls, 1)
+    assert "closed: calls are dropped" in caplog.text
+
+
+def test_close_ends_although_a_hook_suppresses_its_cancellation() -> None:
+    started, opened = Event(), Event()
+
+    async def persist(*_: object) -> None:
+        while not opened.is_set():
+            started.set()
+            try:
+                await asyncio.sleep(0.01)
+            except asyncio.CancelledError:
+                task = current_task()
+                assert task is not None
+                task.uncancel()
+
+    before = set(threading.enumerate())
+    calls = hooks(persist)
+    call(calls, 1)
+    assert started.wait(PATIENCE)
+    calls.close(0.01)
+    opened.set()
+    eventually(lambda: set(threading.enumerate()) <= before)
+
+
+def test_no_thread_can_be_started_for_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop is closed, without a warning, and the next awaitable starts another one."""
+    monkeypatch.setattr(Thread, "start", Mock(side_effect=RuntimeError))
+    with pytest.raises(RuntimeError):
+        EventLoop()
     gc.collect()
-    [message] = caplog.messages
-    assert message.startswith("on_recorded returned an async result (coroutine)")
-    assert "Pass a plain function" in message
-    assert not recwarn.list  # no warning that a coroutine was never awaited
 
 
-@pytest.mark.parametrize("hook", [_notify, _Notifier(), _Notifier, partial(_Notifier(), 1)])
-def test_an_async_function_is_rejected(hook: Callable[..., Any]) -> None:
-    advice = "^on_refused is an async function.*run_coroutine_threadsafe"
-    with pytest.raises(ConfigurationError, match=advice):
+async def _generate(*_: object) -> AsyncIterator[int]:
+    yield 1
+
+
+class _Generator:
+    async def __call__(self, *_: object) -> AsyncIterator[int]:
+        yield 1
+
+
+@pytest.mark.parametrize(
+    ("hook", "error"),
+    [
+        (_generate, "^on_refused is an async generator function.*`await`"),
+        (_Generator(), "^on_refused is an async generator function"),
+        (partial(_generate, 1), "^on_refused is an async generator function"),
+        (Loops, "^on_refused must be a function, not <class .*Loops'>"),
+        ("hook", "^on_refused must be a function, not 'hook'"),
+    ],
+)
+def test_a_hook_that_would_never_run_is_rejected(hook: Any, error: str) -> None:  # noqa: ANN401
+    with pytest.raises(ConfigurationError, match=error):
         receive(people(), on_refused=hook)
+
+
+def test_an_async_generator_that_is_returned(caplog: pytest.LogCaptureFixture) -> None:
+    with closing(hooks(lambda *_: _generate())) as calls:
+        call(calls, 2)
+    assert caplog.messages == [
+        "on_recorded returned an async generator, which nothing iterates over."
+    ]
 
 
 @pytest.mark.parametrize(
@@ -93,31 +276,44 @@ def test_too_many_or_too_large_calls_are_dropped(
     monkeypatch.setattr("hookrow.receiver.hooks.BACKLOG", 10 if not reason else 100)
     arrival = Arrival(Suppressed(ADA, "m-ada", NOON, reason), reason.encode(), NOON)
     recording = RecordingHook(opened=False)
-    with closing(Hook(recording, "on_refused")) as hook:
-        call(hook, 1)
+    with closing(hooks(recording)) as calls:
+        call(calls, 1)
         assert recording.reached.wait(PATIENCE)
         for _ in range(20):
-            hook(arrival, Recorded(()))
+            calls(arrival, Recorded(()))
         recording.opened.set()
     assert len(recording.calls) == 1 + room
-    assert caplog.messages == ["on_refused is too slow, or closed: calls are dropped."]
+    assert caplog.messages == ["The hooks are too slow, or closed: calls are dropped."]
 
 
-def test_call_that_hangs(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_async", [False, True])
+def test_call_that_hangs(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, *, is_async: bool
+) -> None:
     recording, now = RecordingHook(opened=False), 1000.0
+
+    async def wait(arrival: Arrival, outcome: Recorded) -> None:
+        await asyncio.to_thread(recording, arrival, outcome)
+
+    hook: Hook = wait if is_async else recording
     monkeypatch.setattr("hookrow.receiver.hooks.monotonic", lambda: now)
-    with closing(Hook(recording, "on_recorded")) as hook:
-        call(hook, 1)
+    with closing(hooks(hook)) as calls:
+        call(calls, 1)
         assert recording.reached.wait(PATIENCE)
         for now in (1030.0, 1030.1, 1099.0):  # noqa: B007 - the clock
-            call(hook, 1)
+            call(calls, 1)
         recording.opened.set()
-    assert caplog.messages == ["A call of on_recorded takes more than 30.0 s."]
+    assert caplog.messages == ["A call to on_recorded has taken more than 30.0 s."]
 
 
-def test_no_response_waits_for_a_hook() -> None:
+@pytest.mark.parametrize("is_async", [False, True])
+def test_no_response_waits_for_a_hook(*, is_async: bool) -> None:
     database, hanging = people("ada", "bea"), RecordingHook(opened=False)
-    receiver = receive(database, on_recorded=hanging)
+
+    async def hang(arrival: Arrival, outcome: Recorded) -> None:
+        await asyncio.to_thread(hanging, arrival, outcome)
+
+    receiver = receive(database, on_recorded=hang if is_async else hanging)
     assert receiver(request(delivery("ada"))).status == 200
     assert hanging.reached.wait(PATIENCE)
     answers = [receiver(request(delivery("ada"))).status for _ in range(40)]
@@ -148,4 +344,4 @@ def test_each_outcome_is_reported_once_in_order_after_the_commit(*, queue: bool)
     refusals = [Refusal.SUBSCRIBER_NOT_FOUND, Refusal.UNSUPPORTED]
     assert [outcome.refusal for _, outcome in refused.calls] == refusals
     assert seen == [NOON] * 3
-    assert len({*recorded.threads, *refused.threads, threading.current_thread()}) == 3
+    assert len({*recorded.threads, *refused.threads, threading.current_thread()}) == 2

@@ -5,8 +5,8 @@ import pytest
 from hookrow import ConfigurationError
 from hookrow.core.notification import Recorded, Refusal
 from hookrow.http import (
-    LARGEST_BODY,
-    SLOWEST_BODY,
+    BODY_TIMEOUT,
+    MAX_BODY,
     Request,
     RequestHead,
     Response,
@@ -43,7 +43,7 @@ def test_the_endpoint_below_any_mount(path: str, root: str, *, found: bool) -> N
 
 @pytest.mark.parametrize("text", ["/a?b", "/a%20b", "a\n", " "])
 def test_an_impossible_mount_path_is_rejected(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="write for example /mail"):
+    with pytest.raises(ConfigurationError, match="use a path such as /mail"):
         endpoint_path(text)
 
 
@@ -65,7 +65,7 @@ def test_header(headers: list[tuple[bytes, bytes]], value: bytes | None, name: s
     ("value", "length"),
     [
         *((b"0", 0), (b" 12 ", 12), (b"0" * 5000 + b"7", 7), (b"9" * 5000, 10**20 - 1)),
-        *((b"1048576", LARGEST_BODY), (b"1048577", LARGEST_BODY + 1)),
+        *((b"1048576", MAX_BODY), (b"1048577", MAX_BODY + 1)),
         *((each, None) for each in (b"", b"x", b"-1", b"1, 1", b"1_0", b"0x1", b"\xd9\xa1")),
     ],
     ids=lambda value: str(value)[:9],
@@ -75,7 +75,7 @@ def test_a_length_is_ascii_digits_and_may_be_1_mib(value: bytes, length: int | N
     assert declared_length(head) == length
     assert oversized(head) is (length is not None and length > 1024 * 1024)
     assert declared_length(RequestHead("POST", "/", ())) is None
-    assert SLOWEST_BODY == 15.0
+    assert BODY_TIMEOUT == 15.0
 
 
 def _plain(status: int, text: str, **headers: str) -> Response:
@@ -102,7 +102,7 @@ RESPONSES = {
 
 def test_every_outcome_has_the_contracts_status_text_and_headers() -> None:
     assert respond(Recorded(())) == _plain(200, "")
-    assert [*Refusal.__members__.values()] == [*RESPONSES]  # none is an alias
+    assert [*Refusal.__members__.values()] == [*RESPONSES]  # no refusal is an alias of another
     for refusal, expected in RESPONSES.items():
         assert respond(refusal.refused(owner="zoë@x", recipient="{x}@b")) == expected
 

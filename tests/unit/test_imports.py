@@ -185,7 +185,7 @@ def _packages(modules: Collection[str]) -> set[str]:
 
 
 def test_little_is_loaded_and_public_names_need_no_extra(loaded: dict[str, set[str]]) -> None:
-    """The command line starts without SQLAlchemy and a server: Django projects lack them."""
+    """The command line starts without SQLAlchemy and uvicorn, which Django projects lack."""
     package, script, names, hosts, cli, _ = loaded.values()
     assert _foreign(package) == {"hookrow"}
     ours = ("__main__", "errors", "server")

@@ -213,7 +213,7 @@ def test_fingerprint_is_the_second_and_a_digest(at: datetime | None, second: int
     assert fingerprint(arrival(None))[:4] == bytes(4)
     if at is not None:  # all fingerprints of a second lie between these
         begin = rules.second_of(at)
-        assert rules.fingerprints(at) == (begin + bytes(12), begin + b"\xff" * 12)
+        assert rules.fingerprint_range(at) == (begin + bytes(12), begin + b"\xff" * 12)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_a_size_is_that_of_the_longest_possible_text(body: bytes, size: int) -> 
     assert written_size(opened) == size
     assert written_size(suppressed) == size + 60  # in three rows
     assert largest_written_size(body) == size + 12 * len(body)
-    assert (rules.held_size(opened), rules.held_size(suppressed)) == (len(body), len(body) + 20)
+    assert (rules.memory_size(opened), rules.memory_size(suppressed)) == (len(body), len(body) + 20)
 
 
 # -- retries and texts -----------------------------------------------------------------

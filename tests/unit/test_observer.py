@@ -15,7 +15,7 @@ import asgi_client
 from hookrow import Refusal, testing
 from hookrow.asgi import ASGI
 from hookrow.core.notification import Recorded
-from hookrow.http import ENDPOINT, LARGEST_BODY
+from hookrow.http import ENDPOINT, MAX_BODY
 from hookrow.observability.observer import Observer, Observers
 from hookrow.wsgi import WSGI
 from wire import SECRET, eventually
@@ -42,7 +42,7 @@ def test_requests_refused_by_head_or_length(observer: Mock) -> None:
     receiver = receive(people("ada"), observer=observer)
     for each in (head("/x"), head(method="GET"), head(secret="x"), head()):
         receiver.admit(each)
-    sent: dict[str, Any] = {"json": "x" * LARGEST_BODY, "headers": testing.headers(secret=SECRET)}
+    sent: dict[str, Any] = {"json": "x" * MAX_BODY, "headers": testing.headers(secret=SECRET)}
     assert asgi_client.request(ASGI(receiver), "POST", ENDPOINT, **sent).status_code == 413
     assert Client(WSGI(receiver)).post(ENDPOINT, **sent).status_code == 413
     assert refused(observer) == [

@@ -23,6 +23,7 @@ from hookrow.core.notification import (
     Unsupported,
 )
 from hookrow.providers import Provider, secret_matches
+from hookrow.providers.postmark import explain
 
 SECRET = "S3cret-of_the~provider"
 ADA, MESSAGE = "ada@example.com", "6f1d0a4e-3b52-4c8e-9a17-0c5be2d4f901"
@@ -42,10 +43,14 @@ TEXT = json.dumps(DELIVERY)
 
 def _parse(payload: dict[str, Any] | bytes, **fields: object) -> Notification | None:
     """Parse a payload with some fields changed, or omitted if they are `...`."""
-    if isinstance(payload, dict):
-        changed = {name: value for name, value in (payload | fields).items() if value is not ...}
-        payload = json.dumps(changed).encode()
-    return Postmark(SECRET).parse(payload)
+    return Postmark(SECRET).parse(_encode(payload, **fields))
+
+
+def _encode(payload: dict[str, Any] | bytes, **fields: object) -> bytes:
+    if isinstance(payload, bytes):
+        return payload
+    changed = {name: value for name, value in (payload | fields).items() if value is not ...}
+    return json.dumps(changed).encode()
 
 
 def _head(*values: bytes, name: bytes = b"x-provider-secret") -> RequestHead:
@@ -128,6 +133,32 @@ def test_the_readable_fields_of_an_unsupported_body_are_returned() -> None:
         *((body, ()) for body in ("[]", "", '{"RecordType":"Click"', "[" * 100_000)),
     ):
         assert Postmark(SECRET).describe(body.encode()) == Unsupported(*readable)
+
+
+@pytest.mark.parametrize(
+    ("payload", "fields", "problem"),
+    [
+        (DELIVERY, {"DeliveredAt": ...}, "DeliveredAt is missing or null."),
+        (DELIVERY, {"DeliveredAt": None}, "DeliveredAt is missing or null."),
+        (DELIVERY, {"DeliveredAt": 1}, "DeliveredAt is not an RFC 3339 time that fits the years"),
+        (OPEN, {"ReceivedAt": "0001-01-01T00:00:00+14:00"}, "ReceivedAt is not an RFC 3339 time"),
+        (REACTIVATION, {"SuppressSending": ...}, "SuppressSending is missing or null."),
+        (SUPPRESSION, {"SuppressSending": "true"}, "SuppressSending is not a boolean."),
+        (SUPPRESSION, {"SuppressionReason": ...}, "SuppressionReason is missing or null."),
+        (SUPPRESSION, {"SuppressionReason": " "}, "SuppressionReason is not a string with visible"),
+        (DELIVERY, {"RecordType": "Bounce"}, "RecordType Bounce is not supported."),
+        (DELIVERY, {"RecordType": ...}, "RecordType is missing or null."),
+        (DELIVERY, {"RecordType": 1}, "RecordType is not a string."),
+        (b"[]", {}, "The body is not a JSON object."),
+        (b"{", {}, "The body is not JSON in UTF-8."),
+        (b'{"Tag": "\xff"}', {}, "The body is not JSON in UTF-8."),
+        (b'{"Tag":' + b"[" * 100_000, {}, "The body is nested too deeply."),
+    ],
+)
+def test_the_problem_of_an_unsupported_body_is_explained(
+    payload: dict[str, Any] | bytes, fields: dict[str, Any], problem: str
+) -> None:
+    assert (explain(_encode(payload, **fields)) or "").startswith(problem)
 
 
 @pytest.mark.parametrize("value", [..., None, 0, True, [ADA], {"Email": ADA}, ""])
@@ -220,6 +251,7 @@ def _check(body: bytes) -> None:
     """Parse a body, and check the properties that all users of a notification rely on."""
     assert isinstance(Postmark(SECRET).describe(body), Unsupported)
     notification = _parse(body)
+    assert (explain(body) is None) is (notification is not None)
     if notification is not None:
         assert {type(notification.recipient), type(notification.message_id)} <= {str, type(None)}
         assert notification.at is None or notification.at.tzinfo is UTC

@@ -134,7 +134,7 @@ def test_close_spools_the_notifications_that_are_not_recorded(
         queue(receiver, each)
     receiver.close(0.01)
     assert [each.body for each in Spool(spool).after(0, limit=9)] == [*map(encode, waiting)]
-    assert caplog.messages == ["Stopped before 3 notifications were recorded."]
+    assert caplog.messages == ["Stopped; notifications that were not recorded: 3."]
     database.opened.set()
     assert [*map(status, answers)] == [200]
 
@@ -179,7 +179,7 @@ def test_an_exception_in_on_outcome_affects_no_response(
     receiver = Host(Postmark(SECRET), people("ada"))
     assert receiver.record_directly(request(delivery("ada"))).status == 200
     [message] = caplog.messages
-    assert message.startswith("Receiver.on_outcome failed; responses are not affected: ValueError")
+    assert message.startswith("Receiver.on_outcome failed; responses are not affected: a bug")
     assert ADA not in message
 
 

@@ -16,7 +16,7 @@ PRIVATE = {
             "expect_100_continue flow headers loop parser server_state transport url"
         ),
         "uvicorn.protocols.http.httptools_impl:RequestResponseCycle": (
-            "keep_alive message_event response_complete"
+            "keep_alive message_event response_complete response_started"
         ),
         "uvicorn.protocols.http.httptools_impl:STATUS_LINE": "",
         "uvicorn.server:ServerState": "default_headers",

@@ -341,8 +341,8 @@ def test_changes_of_different_targets_are_not_merged() -> None:
 def test_pairs_are_of_changed_subscribers_and_of_dispatches_with_a_list() -> None:
     group = lookup_keys([_arrival(Suppressed(ADA, each, NOW, "x")) for each in ("m-2", "no-list")])
     opened = lookup_keys([_arrival(Opened(ADA, "m-1", NOW))])
-    assert rules.pairs(group, ROWS.subscribers, ROWS.dispatches) == {(7, 1)}
-    assert rules.pairs(opened, ROWS.subscribers, ROWS.dispatches) == set()
+    assert rules.subscription_keys(group, ROWS.subscribers, ROWS.dispatches) == {(7, 1)}
+    assert rules.subscription_keys(opened, ROWS.subscribers, ROWS.dispatches) == set()
 
 
 def test_each_affected_row_is_listed_once() -> None:

@@ -150,7 +150,7 @@ def members(*columns: Mapping[str, str | None], **options: Any) -> dict[str, Any
         (members({"suppression_reason": ""}), "column 'suppression_reason'"),
         (
             sends({"list_id": "audience"}, messages=MAILS),
-            "mapped in the dispatches and in the messages",
+            "mapped in both the dispatches and the messages",
         ),
         (
             sends({"message_id": None}, messages=MAILS),

@@ -59,10 +59,10 @@ def test_the_file_has_a_schema_in_which_false_means_no_column_or_role(file: Path
         (b"\xff\xfe", "cannot be read: 'utf-8'"),
         ("prot = 1", "no setting 'prot'. Did you mean 'port'?"),
         ("x = 1", "there is no setting 'x'."),
-        ("port = 1.5", "port: write text or a whole number"),
-        ("secret = ['hunter2']", "secret: write text or"),
-        ("keep = false", "keep: write text or a whole number."),
-        ("sweep = 0.5", "sweep: write true or false."),
+        ("port = 1.5", "port: must be text or a whole number"),
+        ("secret = ['hunter2']", "secret: must be text or"),
+        ("keep = false", "keep: must be text or a whole number."),
+        ("sweep = 0.5", "sweep: must be true or false."),
         ("sweep = 'maybe'", "sweep: 'maybe' is not a valid boolean"),
         ("secret = hunter2", "cannot be read"),
         ("tables = 5", "[tables]: Expected `object`, got `int`"),
@@ -70,13 +70,13 @@ def test_the_file_has_a_schema_in_which_false_means_no_column_or_role(file: Path
         ("[tables]\ndispatches = false", "`$.dispatches`"),
         ("[tables.subscribers]\ntabel = 'people'", "'tabel'. Did you mean 'table'?"),
         (f"{PEOPLE}columns = {{ emial = 'x' }}", "no column 'emial'. Did you mean 'email'?"),
-        (f"{PEOPLE}fold = 'lowr'", "no fold 'lowr'. Did you mean 'lower'?"),
+        (f"{PEOPLE}fold = 'lowr'", "unknown fold 'lowr'. Did you mean 'lower'?"),
         (f"{PEOPLE}empty = 'none'", "has empty='none', which is not an empty string"),
         (f"{PEOPLE}empty = 0", "`$.subscribers.empty`"),
         (f"{PEOPLE}where = {{ state = 1.5 }}", "$.subscribers.where"),
         (
             "[tables.messages]\ncolumns = { list_id = 'x' }",
-            "the role 'messages' has no table: set 'messages.table' to its name",
+            "the role 'messages' has no table: set 'messages.table' to the table's name",
         ),
     ],
 )
@@ -96,10 +96,18 @@ def test_the_secret_file_has_one_secret_per_line_and_is_read_each_time(file: Pat
     for content, secrets in (
         (b"one", ["one"]),
         (b"\r\n new \r\n\r\n\told\r\n\n", ["new", "old"]),
-        (b" \n\n", []),
     ):
         file.write_bytes(content)
         assert settings.accepted() == secrets
+    file.write_bytes(b" \n\n")
+    with pytest.raises(ConfigurationError, match=r"hookrow.toml is empty: write one secret per li"):
+        settings.accepted()
+
+
+@pytest.mark.parametrize("secrets", [(), ("",), ("a", "")])
+def test_a_missing_secret_names_its_settings(secrets: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigurationError, match="HOOKROW_SECRET, --secret or --secret-file"):
+        Settings(database_url="sqlite://", secrets=secrets).accepted()
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ def test_an_entry_that_does_not_fit_does_not_affect_the_others(
     spool.put([_arrival(name, size=300_000 if name == "huge" else 10) for name in names])
     assert _bodies(spool) == ["ada", "bea", "carl"]
     [message] = caplog.messages
-    assert "1 notifications" in message
+    assert message.startswith("Not spooled, so that only the provider can send them again: 1.")
 
 
 def test_the_spool_works_after_a_fault(
@@ -200,11 +200,11 @@ def test_the_spool_works_after_a_fault(
         spool.put([_arrival("bea"), _arrival("carl")])
     assert path.read_bytes() == b"nothing of the kind" * 1000
     away.rename(path)
-    with closing(sqlite3.connect(path)) as other, limited_to(0):  # no longer than necessary
+    with closing(sqlite3.connect(path)) as other, limited_to(0):  # waits no longer than necessary
         other.execute("BEGIN EXCLUSIVE")
         spool.put([_arrival("bea"), _arrival("carl")])
     [record] = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert "2 notifications" in record.message
+    assert "can send them again: 2." in record.message
     assert "not a database" in record.message
     spool.put([_arrival("bea")])
     assert _bodies(spool) == ["ada", "bea"]

@@ -17,18 +17,21 @@ from hookrow.core.log_entry import LogEntry, Result, entries
 from hookrow.statistics import (
     Overview,
     Period,
+    Present,
     Statistics,
     TableCounts,
     cache,
+    count,
     count_tables,
     read_overview,
+    read_present,
     search,
 )
-from hookrow.statistics.overview import RECENT, ago
+from hookrow.statistics.overview import RECENT
 from hookrow.statistics.tables import OTHERS, REASONS
 from hookrow.stores import Locked, StoreError, Unavailable
 from hookrow.stores.census import ListCount
-from hookrow.stores.log import OTHER, Query
+from hookrow.stores.log import OTHER, Count, Counts, Query
 from hookrow.stores.memory import MemoryStore
 from hookrow.stores.memory_log import MemoryLog
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT
@@ -100,36 +103,88 @@ def test_overview() -> None:
     assert outcomes == [(RECORDED, 6), (NOT_SAVED, 1), (UNSUPPORTED, 1), (FAILED, 1)]
     assert seen.by_reason == {"HardBounce": 3, OTHER: 1}
     assert (seen.total, seen.recovered, seen.complete_since) == (9, 1, None)
-    assert seen.recent == {RECORDED: 8, UNSUPPORTED: 1, FAILED: 1}
-    assert (seen.last_received, seen.parked, seen.delays) == (AT + HOUR, 1, None)
+    assert seen.delays is None
+    present = read_present(store, AT)
+    assert present.outcomes == {RECORDED: 8, UNSUPPORTED: 1, FAILED: 1}
+    assert (present.last_received, present.parked) == (AT + HOUR, 1)
+    assert present.types == {"Open", "Delivery", "SubscriptionChange", "Made up"}
+
+
+def test_rates_of_suppressions() -> None:
+    """Recorded suppressions are divided by recorded deliveries, in the period and before it.
+
+    A notification that was recorded later counts, one that was refused does not.
+    """
+    store, before = MemoryStore(), AT - DAY
+    delivery, bounce = {"record_type": "Delivery"}, {"record_type": "SubscriptionChange"}
+    keep(
+        store,
+        *(entry(n, **delivery) for n in range(1, 8)),
+        entry(8, **delivery, outcome=NOT_SAVED),
+        entry(9, **delivery, outcome=UNKNOWN),
+        *(entry(n, **bounce, reason="HardBounce") for n in (10, 11)),
+        entry(12, **bounce, reason="HardBounce", outcome=UNKNOWN),
+        entry(13, **bounce, reason="ManualSuppression"),
+        entry(14, **bounce),
+        *(entry(n, before, **delivery) for n in (15, 16)),
+        entry(17, before, **bounce, reason="SpamComplaint"),
+        entry(18, AT - 3 * DAY, **bounce, reason="SpamComplaint"),
+    )
+    keep(store, entry(8, **delivery))
+    assert read_overview(store, Period.DAY, AT).rates == {
+        "bounce": (2 / 8, 0),
+        "complaint": (0, 1 / 2),
+        "unsubscribe": (1 / 8, 0),
+    }
+    assert read_overview(store, Period.HOUR, AT).rates["bounce"] == (2 / 8, None)
+
+
+@pytest.mark.parametrize(
+    ("complete_since", "shown"),
+    [(None, (None, 1)), (AT - 30 * HOUR, (None, None)), (AT - HOUR, (None, None))],
+)
+def test_rates_while_counting(
+    monkeypatch: pytest.MonkeyPatch, complete_since: datetime | None, shown: tuple[float, ...]
+) -> None:
+    """The previous rate is unknown if notifications are missing; the period may be complete."""
+    at, found = NOON - 30 * HOUR, (RECORDED, 3, 0)
+    counts = [
+        Count(at, "Delivery", "", *found),
+        Count(at, "SubscriptionChange", "HardBounce", *found),
+    ]
+    monkeypatch.setattr(MemoryLog, "counts", lambda *_: Counts(counts, complete_since))
+    seen = read_overview(MemoryStore(), Period.DAY, AT)
+    assert seen.rates["bounce"] == shown
+    assert (seen.complete_since is None) is (complete_since != AT - HOUR)
+    assert seen.total == 0
 
 
 def test_recent_outcomes() -> None:
-    """Only the newest entries count, and a repeated one from its last arrival."""
+    """Only the newest entries count, and a repeated one by its last arrival."""
     store = MemoryStore()
     keep(store, *(entry(n, outcome=FAILED) for n in range(1, 11)))
     keep(store, *(entry(n) for n in range(11, RECENT + 6)))
     keep(store, entry(RECENT, AT + MINUTE))
-    seen = read_overview(store, Period.DAY, AT + 2 * MINUTE)
-    assert seen.recent == {FAILED: 5, RECORDED: RECENT - 5}
+    seen = read_present(store, AT + 2 * MINUTE)
+    assert seen.outcomes == {FAILED: 5, RECORDED: RECENT - 5}
     assert seen.health.startswith("The last notification was received 60 s ago; ")
 
 
 @pytest.mark.parametrize(
     ("recent", "text"),
     [
+        ({RECORDED: 1}, "; it was recorded."),
+        ({UNSUPPORTED: 1}, "; it was refused, because the payload is not supported."),
         ({RECORDED: 1000}, "; none of the last 1,000 was refused."),
         ({RECORDED: 2, UNSUPPORTED: 1}, "1 of the last 3 was refused, because the payload is not"),
-        ({RECORDED: 997, NOT_SAVED: 3}, "3 of the last 1,000 were refused, all for dispatches not"),
-        ({RECORDED: 995, FAILED: 5}, "5 of the last 1,000 were refused, all because of database "),
-        ({FAILED: 1, UNKNOWN: 2, RECORDED: 1}, "3 of the last 4 were refused: 2 for addresses"),
+        ({RECORDED: 997, NOT_SAVED: 3}, "3 of the last 1,000 were refused, all because the disp"),
+        ({RECORDED: 995, FAILED: 5}, "5 of the last 1,000 were refused, all because of a datab"),
+        ({FAILED: 1, UNKNOWN: 2, RECORDED: 1}, "3 of the last 4 were refused: 2 because no sub"),
     ],
 )
 def test_health(recent: Mapping[Result, int], text: str) -> None:
-    seen = Overview(
-        period=Period.DAY, now=AT, starts=[AT], logged=True, last_received=AT, recent=recent
-    )
-    assert seen.health.startswith("The last notification was received 0 s ago; ")
+    seen = Present(now=AT, last_received=AT, outcomes=recent)
+    assert seen.health.startswith("The last notification was received just now; ")
     assert text in seen.health
 
 
@@ -141,14 +196,9 @@ def test_health(recent: Mapping[Result, int], text: str) -> None:
     ],
 )
 def test_an_empty_log_or_none_has_an_overview(log: MemoryLog | None, health: str) -> None:
-    seen = read_overview(MemoryStore(log=log), Period.WEEK, AT)
-    assert (seen.health, seen.total) == (health, 0)
-
-
-def test_ago() -> None:
-    """A time is given in the largest unit of which it has at least two."""
-    times = (-SECOND, 119 * SECOND, 2 * MINUTE, 47 * HOUR, 9 * DAY)
-    assert [*map(ago, times)] == ["0 s", "119 s", "2 min", "47 h", "9 days"]
+    store = MemoryStore(log=log)
+    assert read_present(store, AT).health == health
+    assert read_overview(store, Period.WEEK, AT).total == 0
 
 
 @pytest.mark.parametrize(
@@ -190,6 +240,19 @@ def test_rates() -> None:
     assert (none.sent, none.delivery_rate, none.open_rate) == (0, None, None)
 
 
+def test_undelivered() -> None:
+    """Dispatches sent more than an hour and at most a week ago count if they are not delivered."""
+    store = MemoryStore()
+    assert count_tables(store, AT).undelivered is None
+    for number, sent in enumerate((HOUR, HOUR + SECOND, 7 * DAY, 7 * DAY + SECOND, 2 * HOUR)):
+        row = {"provider_message_id": f"m-{number}", "subscriber_id": 1, "sent_at": AT - sent}
+        store.dispatches[number] = row
+    assert count_tables(store, AT).undelivered == 3
+    store.dispatches[4]["delivered_at"] = AT
+    store.dispatches[5] = {**store.dispatches[1], "provider_message_id": None}
+    assert count_tables(store, AT).undelivered == 2
+
+
 def test_many_reasons() -> None:
     """Only the most frequent reasons are listed; an empty one is none."""
     store, reasons = MemoryStore(), ["", None, *(f"reason {n}" for n in range(REASONS + 2))] * 2
@@ -227,7 +290,10 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Mock:
 
 
 def test_an_overview_is_kept(clock: list[float], statistics: Statistics, read: Mock) -> None:
-    """It is read again after some seconds, or later if that took long; each period has its own."""
+    """It is read again after some seconds, or later if that took long. Each period has its own.
+
+    If several take long, each is read less often: they share one budget of time.
+    """
 
     def slow(*_: object) -> Overview:
         clock[0] += 1
@@ -243,11 +309,15 @@ def test_an_overview_is_kept(clock: list[float], statistics: Statistics, read: M
     assert reads(after=cache.FRESH) == 3
     read.side_effect = slow
     assert reads(after=cache.FRESH) == 4
-    assert [reads(after=cache.SHARE - 1), reads(after=1)] == [4, 5]
+    pause = 1 / cache.SHARE
+    assert [reads(after=pause - 1), reads(after=1)] == [4, 5]
+    assert reads(after=0, period=Period.WEEK) == 6
+    assert [reads(after=pause), reads(after=pause), reads(after=pause)] == [7, 7, 8]
 
 
 @pytest.mark.parametrize(
-    ("error", "pause"), [(Unavailable, cache.FRESH), (Locked, cache.SHARE * STATEMENT_TIMEOUT)]
+    ("error", "pause"),
+    [(Unavailable, cache.FRESH), (Locked, STATEMENT_TIMEOUT / cache.SHARE_OF_ERRORS)],
 )
 def test_an_error_is_kept(
     clock: list[float], statistics: Statistics, read: Mock, error: type[StoreError], pause: float
@@ -285,7 +355,7 @@ def test_one_thread_reads(
     def wait(*_: object) -> Overview:
         began.set()
         assert end.wait(PATIENCE)
-        return replace(old, parked=7)
+        return replace(old, recovered=7)
 
     read.side_effect = wait
     with ThreadPoolExecutor(2) as threads:
@@ -293,17 +363,17 @@ def test_one_thread_reads(
         assert began.wait(PATIENCE)
         second = threads.submit(statistics.overview, Period.DAY, AT)
         if not waits:
-            assert second.result(PATIENCE).parked == 0
+            assert second.result(PATIENCE).recovered == 0
         end.set()
-        assert first.result(PATIENCE).parked == 7
-        assert second.result(PATIENCE).parked == (7 if waits else 0)
+        assert first.result(PATIENCE).recovered == 7
+        assert second.result(PATIENCE).recovered == (7 if waits else 0)
 
 
 def test_tables_are_counted_in_the_background(
     clock: list[float], statistics: Statistics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first caller waits a moment; later ones get the last count, and some start the next."""
-    end, counts = Event(), []
+    end, counts, pause = Event(), list[TableCounts](), 100 / cache.RECOUNT_SHARE
 
     def count(_: object, at: datetime) -> TableCounts:
         assert end.wait(PATIENCE)
@@ -321,12 +391,12 @@ def test_tables_are_counted_in_the_background(
     end.set()
     monkeypatch.setattr(cache, "FIRST_WAIT", PATIENCE)
     assert counted(after=0) is counts[0]
-    assert counted(after=cache.SHARE * 100 - 1) is counts[0]
+    assert counted(after=pause - 1) is counts[0]
     end.clear()
     assert counted(after=1) is counts[0]
     end.set()
     statistics.close(PATIENCE)
-    assert counted(after=0) is counted(after=cache.SHARE * 100) is counts[1]
+    assert counted(after=0) is counted(after=pause) is counts[1]
     assert len(counts) == 2
 
 
@@ -352,7 +422,7 @@ def test_a_failed_count(
             clock[0] += later
             with pytest.raises(type(error), match="gone"):
                 statistics.table_counts()
-        assert caplog.messages == [f"The tables could not be counted: {type(error).__name__}: gone"]
+        assert caplog.messages == [f"Rows could not be counted: {type(error).__name__}: gone"]
         counts = TableCounts(as_of=AT, lists=[], suppressed={})
         count.side_effect = [counts, error]
         clock[0] += 1
@@ -371,6 +441,7 @@ def test_pages_of_a_search(monkeypatch: pytest.MonkeyPatch, limit: int, budget: 
     """The pages have each entry once, whether they are full or the time limit was reached."""
     monkeypatch.setattr("hookrow.statistics.log_search.NARROWEST", 3)
     monkeypatch.setattr("hookrow.statistics.log_search.BUDGET", budget)
+    monkeypatch.setattr("hookrow.statistics.log_search.COUNT_BUDGET", budget)
     odd = {"outcome": UNSUPPORTED, "record_type": "Bounce"}
     columns = {n: odd if n in {7, 50, 55} else {} for n in range(1, 101)}
     store = MemoryStore()
@@ -391,3 +462,9 @@ def test_pages_of_a_search(monkeypatch: pytest.MonkeyPatch, limit: int, budget: 
             assert len(found.entries) <= limit
             ids += [each.id for each in found.entries]
         assert ids == expected
+        assert count(log, query).number <= len(expected)
+        if budget:
+            assert count(log, query) == (len(expected), True)
+            monkeypatch.setattr("hookrow.statistics.log_search.MOST_RESULTS", 2)
+            assert count(log, query) == (min(len(expected), 2), len(expected) <= 2)
+            monkeypatch.setattr("hookrow.statistics.log_search.MOST_RESULTS", 1000)

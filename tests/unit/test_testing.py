@@ -72,6 +72,16 @@ def test_unsupported_payloads(payload: Payload, unsupported: Unsupported) -> Non
     assert (provider.parse(body), provider.describe(body)) == (None, unsupported)
 
 
+def test_the_test_of_the_provider() -> None:
+    """Its time has no fraction, and its message ID is all zeros."""
+    payload = testing.send_test(at=LOCAL)
+    assert payload["DeliveredAt"] == "2026-03-04T05:06:07Z"
+    assert set(payload) == {*NAMES, "DeliveredAt", "Details"}
+    parsed = Postmark(SECRET).parse(json.dumps(payload).encode())
+    zeros = "00000000-0000-0000-0000-000000000000"
+    assert parsed == Delivered("john@example.com", zeros, AT.replace(microsecond=0))
+
+
 # -- URLs ------------------------------------------------------------------------------
 
 
@@ -112,8 +122,8 @@ def test_a_server_that_does_not_respond() -> None:
     [
         ("file:///etc/passwd", {}, HookrowError, "must begin with http://"),
         ("http://127.0.0.1/größe", {}, HookrowError, "http://127.0.0.1/größe"),
-        ("http://ada:hunter2@x/", {}, HookrowError, "Remove the user and the password"),
-        ("http://127.0.0.1/", object(), ConfigurationError, "cannot be written as JSON"),
+        ("http://ada:hunter2@x/", {}, HookrowError, "Remove the user name and the pass"),
+        ("http://127.0.0.1/", object(), ConfigurationError, "cannot be encoded as JSON"),
         (ASGI(receive(people())), {}, ConfigurationError, r"use the test .*testing\.headers\(\)"),
     ],
 )

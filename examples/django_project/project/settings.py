@@ -6,8 +6,8 @@ from pathlib import Path
 BASE_DIR = Path(__file__).parents[1]
 
 DEBUG = True
-SECRET_KEY = "only-for-this-example"  # noqa: S105 - a project of your own has one of its own
-ALLOWED_HOSTS: list[str] = []  # with DEBUG this machine
+SECRET_KEY = "only-for-this-example"  # noqa: S105 - each project needs its own key
+ALLOWED_HOSTS: list[str] = []  # with DEBUG, only this machine
 ROOT_URLCONF = "project.urls"
 WSGI_APPLICATION = "project.wsgi.application"
 STATIC_URL = "static/"

@@ -5,52 +5,87 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from hookrow.core.notification import Notification
 from hookrow.core.schema import Schema
 from hookrow.errors import ConfigurationError
-from hookrow.providers import postmark
+from hookrow.providers import Parse, postmark
 from hookrow.stores import Store
 from hookrow.stores.log import LogReader
+
+if TYPE_CHECKING:
+    from hookrow.stores.sql.connections import Database
+
+
+DEFAULT_PARSE: Parse = postmark.parse
+"""The parser of bodies without a receiver."""
 
 
 class App(Protocol):
     """Opens the store for a command, and parses the bodies in its log."""
 
-    def open_store(self, database_url: str) -> AbstractContextManager[Store]:
-        """Open the store for the duration of a block. Raises a `HookrowError` if it cannot."""
+    def open_store(
+        self, database_url: str, *, writes: bool = True
+    ) -> AbstractContextManager[Store]:
+        """Open the store for the duration of a block. Raises a `HookrowError` if that fails.
+
+        Without `writes`, the user needs only the privilege to read.
+        """
 
     def parse(self, body: bytes) -> Notification | None:
-        """Return the notification in a body, or None if there is no supported one."""
+        """Return the notification in a body, or None if it is not supported."""
 
 
 @dataclass(frozen=True, slots=True)
 class StandaloneApp:
-    """hookrow without a host application: the tables of a schema, behind a database URL."""
+    """hookrow without a host application: the tables of a schema, in the database of a URL."""
 
     schema: Schema
 
     @contextmanager
-    def open_store(self, database_url: str) -> Iterator[Store]:
-        """Open the store. Raises `ConfigurationError` if an SQLite file does not exist."""
-        from hookrow.stores.sql import SQLStore
-        from hookrow.stores.sql.urls import missing_file, open_database
+    def open_database(self, database_url: str) -> Iterator[Database]:
+        """Open the database, and close it at the end of the block."""
+        from hookrow.stores.sql.urls import open_database
 
         with closing(open_database(database_url)) as database:
-            if file := missing_file(database):
-                raise ConfigurationError(f"There is no {file}. Run: hookrow db upgrade")
-            yield SQLStore(database, self.schema, verify=True)
+            yield database
+
+    def dialect(self, database_url: str) -> str:
+        """Return "postgresql" or "sqlite", without loading a driver."""
+        from hookrow.stores.sql.urls import backend
+
+        return backend(database_url)
+
+    @contextmanager
+    def open_store(self, database_url: str, *, writes: bool = True) -> Iterator[Store]:
+        """Open the store, whose tables are verified. Raises `ConfigurationError`."""
+        from hookrow.stores.sql import SQLStore
+
+        with self.open_database(database_url) as database:
+            verify_tables(database, self.schema, writes=writes)
+            yield SQLStore(database, self.schema)
 
     def parse(self, body: bytes) -> Notification | None:
-        """Return the notification in a body of Postmark's."""
-        return postmark.parse(body)
+        """Return the notification in one of Postmark's bodies, or None if it is not supported."""
+        return DEFAULT_PARSE(body)
+
+
+def verify_tables(database: Database, schema: Schema, *, writes: bool) -> None:
+    """Verify the tables. Raises `ConfigurationError`, also if an SQLite file does not exist."""
+    from hookrow.stores.sql.urls import missing_file
+    from hookrow.stores.sql.verify import verify
+
+    if missing := missing_file(database):
+        raise ConfigurationError(missing)
+    verify(database, schema, writes=writes)
 
 
 def require_log(store: Store) -> LogReader:
     """Return the log of a store. Raises `ConfigurationError` if the log is disabled."""
     if store.log is None:
         raise ConfigurationError(
-            "There is no log: the settings turn it off (`log = false`, in Django 'LOG': False)."
+            "The log is disabled: remove `log = false` from the settings (in Python, log=None; in "
+            "Django, 'LOG': False)."
         )
     return store.log

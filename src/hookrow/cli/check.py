@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 
 import click
 import msgspec
+from click.core import ParameterSource
 
-from hookrow.cli.options import DATABASE_URL, JSON, PREVIOUS_SECRET, SECRET, SECRET_FILE, given
+from hookrow.cli.host import HostApp
+from hookrow.cli.options import (
+    DATABASE_URL,
+    JSON,
+    PREVIOUS_SECRET,
+    SECRET,
+    SECRET_FILE,
+    repeat_options,
+)
 from hookrow.cli.serve import serve
-from hookrow.cli.settings import settings_sources, summarize
+from hookrow.cli.settings import choose_secrets, settings_sources, summarize
+from hookrow.core.schema import Schema
 from hookrow.diagnostics.result import CheckResult, Level
-from hookrow.server.settings import Settings
+from hookrow.errors import ConfigurationError
+from hookrow.server.settings import Settings, read_secrets
 
 
-@click.command()
+@click.command(short_help="Check the configuration, the database or the webhook.")
 @click.argument("url", required=False)
 @SECRET
 @PREVIOUS_SECRET
@@ -35,7 +47,8 @@ def check(
 ) -> None:
     """Check the configuration and the database, and explain how to fix each fault.
 
-    It prints the source of each setting, but no secret. The exit status is 1 on an error.
+    The source of each setting is printed, but no secret. The exit status is 1 if there is
+    an error.
 
     With the URL configured at the provider, check the webhook over the network instead.
     The requests are harmless on a live system: a reactivation of check@hookrow.invalid,
@@ -44,9 +57,14 @@ def check(
     """
     from hookrow.diagnostics import check, probe
 
+    if isinstance(context.obj, HostApp):
+        context.exit(report(_check_app(context, context.obj, url), as_json=as_json))
+    secrets, file = choose_secrets(
+        context, secret=secret, previous_secret=previous_secret, secret_file=secret_file
+    )
     settings = Settings(
-        secrets=given(secret, previous_secret),
-        secret_file=secret_file,
+        secrets=secrets,
+        secret_file=file,
         database_url=database_url,
         schema=context.obj.schema,
     )
@@ -55,14 +73,40 @@ def check(
         results = chain(check.check(settings), sources if as_json else summarize(sources))
     else:
         used = (each for each in sources if each.setting.startswith("secret") and each.value)
-        results = chain(used, probe.check_url(url, next(iter(settings.accepted()), None)))
+        results = chain(used, probe.check_url(url, next(iter(read_secrets(secrets, file)), None)))
     context.exit(report(results, as_json=as_json))
+
+
+def _check_app(context: click.Context, app: HostApp, url: str | None) -> Iterator[CheckResult]:
+    """Check the application, or the webhook at a URL with the secret of the application."""
+    from hookrow.diagnostics import check, probe
+
+    for name in ("secret", "previous_secret", "secret_file"):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{app} already has secrets: omit {option}.")
+    sources = settings_sources(context, serve, Schema())
+    yield from (each for each in sources if each.setting in {"app", "config"} and each.value)
+    try:
+        receiver, secrets = app.receiver, app.secrets
+        if url is not None:
+            yield from probe.check_url(url, next(iter(secrets), None))
+            return
+        if receiver is not None:
+            text = f"Its endpoint is {receiver.endpoint}, below the path of its mount."
+            yield CheckResult(Level.OK, "app", text)
+        if secrets:
+            yield check.check_secrets(Settings(secrets=tuple(secrets), database_url=""))
+        yield from check.check_rows(app.store.database, app.schema)
+    except ConfigurationError as error:
+        yield CheckResult(Level.ERROR, "app", str(error))
 
 
 def report(results: Iterable[CheckResult], *, as_json: bool) -> int:
     """Print the results; return the exit status, which is 1 if there is an error."""
     status = 0
-    for result in results:
+    for found in results:
+        result = replace(found, text=repeat_options(found.text))
         details = "".join(f"\n{'':20} {each}" for each in (result.meaning, result.remedy) if each)
         line = f"{result.level.value:8} {result.subject:11} {result.text}{details}"
         click.echo(msgspec.json.encode(result).decode() if as_json else line)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+import sys
+from functools import partial
 
 import click
+import msgspec
 
 from hookrow.cli.app import StandaloneApp
-from hookrow.cli.options import DATABASE_URL
+from hookrow.cli.host import HostApp
+from hookrow.cli.options import DATABASE_URL, JSON
 
 
 @click.group()
@@ -16,42 +19,56 @@ def db() -> None:
 
 
 @db.command()
+@JSON
 @DATABASE_URL
 @click.pass_obj
-def upgrade(app: StandaloneApp, database_url: str) -> None:
+def upgrade(app: StandaloneApp | HostApp, *, as_json: bool, database_url: str) -> None:
     """Create hookrow's tables, or upgrade them."""
     from hookrow import migrations
-    from hookrow.stores.sql.urls import open_database
 
-    with closing(open_database(database_url)) as database:
-        added = migrations.upgrade(database, app.schema)
-        if added:
-            click.echo(f"Upgraded {database}: added revisions {', '.join(added)}.")
+    with app.open_database(database_url) as database:
+        needed = migrations.needed(app.schema)
+        with click.progressbar(
+            length=len(needed),
+            label="Upgrading",
+            file=sys.stderr,
+            hidden=not sys.stderr.isatty(),  # click would print the label
+        ) as bar:
+            added = migrations.upgrade(database, app.schema, step=partial(bar.update, 1))
+        if as_json:
+            result = {"database": str(database), "revisions": needed, "added": added}
+            click.echo(msgspec.json.encode(result))
+        elif added:
+            noun = "revision" if len(added) == 1 else "revisions"
+            click.echo(f"Upgraded {database}: added {noun} {', '.join(added)}.")
         else:
-            revisions = ", ".join(migrations.needed(app.schema))
-            click.echo(f"{database} is up to date (revisions {revisions}).")
+            click.echo(f"{database} is up to date (revisions {', '.join(needed)}).")
 
 
 @db.command()
-@DATABASE_URL
-def current(database_url: str) -> None:
-    """Print the revisions of hookrow's tables."""
-    from hookrow import migrations
-    from hookrow.stores.sql.urls import open_database
-
-    with closing(open_database(database_url)) as database:
-        click.echo(", ".join(migrations.current(database)) or "none")
-
-
-@db.command()
+@JSON
 @DATABASE_URL
 @click.pass_obj
-def sql(app: StandaloneApp, database_url: str) -> None:
+def current(app: StandaloneApp | HostApp, *, as_json: bool, database_url: str) -> None:
+    """Print the revisions of hookrow's tables."""
+    from hookrow import migrations
+
+    with app.open_database(database_url) as database:
+        revisions = migrations.current(database)
+    if as_json:
+        click.echo(msgspec.json.encode({"revisions": revisions}))
+    else:
+        click.echo(", ".join(revisions) or "none")
+
+
+@db.command(short_help="Print the statements that create hookrow's tables.")
+@DATABASE_URL
+@click.pass_obj
+def sql(app: StandaloneApp | HostApp, database_url: str) -> None:
     """Print the statements that create hookrow's tables, for psql or the sqlite3 shell."""
     from hookrow import migrations
-    from hookrow.stores.sql.urls import backend
 
-    name = backend(database_url)
+    name = app.dialect(database_url)
     # By default, both shells continue after an error, and sqlite3 then commits.
     click.echo({"postgresql": r"\set ON_ERROR_STOP on", "sqlite": ".bail on"}[name])
     click.echo(migrations.sql(name, app.schema), nl=False)

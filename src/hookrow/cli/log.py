@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 import click
@@ -10,7 +12,9 @@ import msgspec
 from click.core import ParameterSource
 
 from hookrow.cli.app import App, require_log
+from hookrow.cli.follow import follow
 from hookrow.cli.options import DATABASE_URL, ID, JSON, F, moment
+from hookrow.cli.progress import INTERRUPTED
 from hookrow.core.log_entry import Result, StoredEntry
 from hookrow.describe import (
     describe_change,
@@ -30,9 +34,16 @@ from hookrow.stores import Store, StoreError
 from hookrow.stores.log import LogReader, Query, with_bodies
 
 _COLUMNS = "{:>8}  {:20}  {:18}  {:28}  {:36}  {}"
+_HEADER = _COLUMNS.format("ID", "Received", "Type", "Recipient", "Message ID", "Outcome")
 
 _CHANGES = 1000
-"""The number of the subscriber's latest changes among which `show` finds a newer one."""
+"""How many of the subscriber's latest changes `show` searches for a newer one."""
+
+
+_NO_UUID = (
+    "the column to which provider_message_id is mapped holds UUIDs, and this message ID is not "
+    "one, so no dispatch matches it: map a text column if the provider's ids have another form"
+)
 
 
 def filters(command: F) -> F:
@@ -40,18 +51,19 @@ def filters(command: F) -> F:
     outcome = click.Choice(Result, case_sensitive=False)
     for name, metavar, type_, text in (
         ("--recipient", "EMAIL", str, "Only notifications for this address."),
-        ("--since", "TIME", moment, "Only those received at or after this."),
+        ("--since", "TIME", moment, "Only those received at or after this time."),
         ("--outcome", None, outcome, "Only those with this outcome."),
+        ("--message-id", None, str, "Only those with this message ID."),
     ):
         command = click.option(name, type=type_, metavar=metavar, help=text)(command)
-    return command
+    command = click.option("--type", "record_type", help="Only those with this RecordType.")(
+        command
+    )
+    return click.option("--parked", is_flag=True, help="Only those that will be retried.")(command)
 
 
 @click.group(invoke_without_command=True)
 @filters
-@click.option("--type", "record_type", help="Only those with this RecordType.")
-@click.option("--message-id", help="Only those about this message.")
-@click.option("--parked", is_flag=True, help="Only those that will be retried.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 10_000),
@@ -59,7 +71,13 @@ def filters(command: F) -> F:
     show_default=True,
     help="The maximum number of notifications.",
 )
-@click.option("--before", type=ID, metavar="ID", help="Only those older than this one.")
+@click.option("--before", type=ID, metavar="ID", help="Only those with a lower ID than this.")
+@click.option(
+    "--follow",
+    "follows",
+    is_flag=True,
+    help="List the newest, oldest first, and then new ones as they are committed, until Ctrl-C.",
+)
 @JSON
 @DATABASE_URL
 @click.pass_context
@@ -69,6 +87,7 @@ def log(
     *,
     limit: int,
     before: int | None,
+    follows: bool,
     as_json: bool,
     database_url: str,
     **conditions: Any,  # noqa: ANN401 - named and typed as in `Query`
@@ -77,9 +96,15 @@ def log(
     if context.invoked_subcommand:
         _reject_options(context, context.invoked_subcommand)
         return
+    if follows and before:
+        raise click.UsageError("Omit --before: --follow begins with the newest notifications.")
     app: App = context.obj
-    with app.open_store(database_url) as store:
+    with app.open_store(database_url, writes=False) as store:
         reader = require_log(store)
+        if follows:
+            groups = follow(reader, Query(**conditions), limit=limit, bodies=as_json)
+            _print_until_interrupted(groups, as_json=as_json)
+            context.exit(INTERRUPTED)
         entries = reader.newest(Query(**conditions), before=before, limit=limit, bodies=False)
         for entry in with_bodies(reader, entries) if as_json else ():
             click.echo(_as_json(entry))
@@ -96,7 +121,7 @@ def log(
 @click.pass_obj
 def show(app: App, *, id_: int, as_json: bool, database_url: str) -> None:
     """Show all details of one notification."""
-    with app.open_store(database_url) as store:
+    with app.open_store(database_url, writes=False) as store:
         reader = require_log(store)
         entries = reader.newest(Query(ids=[id_]), limit=1)
         if not entries:
@@ -108,20 +133,24 @@ def show(app: App, *, id_: int, as_json: bool, database_url: str) -> None:
             click.echo(f"{name:12}{printable(value)}")
 
 
-@log.command()
+@log.command(short_help="Erase a person's address and bodies from the log.")
 @click.argument("email")
+@JSON
 @DATABASE_URL
 @click.pass_obj
-def forget(app: App, *, email: str, database_url: str) -> None:
+def forget(app: App, *, email: str, as_json: bool, database_url: str) -> None:
     """Erase a person's address, and the bodies that contain it, from the log.
 
-    The notifications are still counted. Parked notifications for this person are not retried.
+    The notifications are still counted. Parked notifications for this person are no longer retried.
     """
     if "@" not in email:
         raise click.UsageError(f"{email!r} is not an email address.")
     with app.open_store(database_url) as store:
         count = require_log(store).forget(email)
-    click.echo(f"Erased from {pluralize(count, 'notification')}.")
+    if as_json:
+        click.echo(msgspec.json.encode({"erased": count}))
+    else:
+        click.echo(f"Erased from {pluralize(count, 'notification')}.")
 
 
 def format_entry(entry: StoredEntry) -> str:
@@ -139,17 +168,26 @@ def format_entry(entry: StoredEntry) -> str:
 
 
 def _reject_options(context: click.Context, command: str) -> None:
-    """Raise an error for options of `log` before a subcommand, which would ignore them."""
+    """Raise an error if options precede the subcommand, which would ignore them."""
     for name in context.params:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"Write options after {command!r}.")
+            raise click.UsageError(f"Put the options after {command!r}.")
+
+
+def _print_until_interrupted(groups: Iterable[Sequence[StoredEntry]], *, as_json: bool) -> None:
+    """Print entries as a table or as JSON until Ctrl-C."""
+    if not as_json:
+        click.echo(_HEADER)
+    with suppress(KeyboardInterrupt):
+        for entry in chain.from_iterable(groups):
+            click.echo(_as_json(entry) if as_json else format_entry(entry))
 
 
 def _print_table(entries: Sequence[StoredEntry]) -> None:
     if not entries:
         click.echo("No notifications found.")
         return
-    click.echo(_COLUMNS.format("ID", "Received", "Type", "Recipient", "Message ID", "Outcome"))
+    click.echo(_HEADER)
     for entry in entries:
         click.echo(format_entry(entry))
 
@@ -157,7 +195,7 @@ def _print_table(entries: Sequence[StoredEntry]) -> None:
 def _details(
     store: Store, reader: LogReader, entry: StoredEntry, parse: Parse
 ) -> Iterator[tuple[str, str]]:
-    """Yield what `show` prints, in lines with a name and a value."""
+    """Yield the name and the value of each line that `show` prints."""
     received = format_time(entry.received_at)
     if entry.last_received_at != entry.received_at:
         received += f", last {format_time(entry.last_received_at)}"
@@ -172,10 +210,24 @@ def _details(
     yield "Received", received
     yield "Result", f"{entry.outcome.value}, {entry.status}, {format_result(entry)}"
     yield "Explanation", describe_outcome(entry)
+    if entry.outcome is Result.DISPATCH_NOT_FOUND and _can_never_match(store, entry.message_id):
+        yield "Hint", _NO_UUID
     if newer:
         yield "Superseded", f"by {describe_change(newer, parse)}"
     yield "Replay", _describe_replay(store, entry, parse)
     yield "Body", entry.body or "not kept"
+
+
+def _can_never_match(store: Store, message_id: str | None) -> bool:
+    """Return whether the dispatches' message ids are UUIDs, and this one is not."""
+    from hookrow.stores.sql import SQLStore
+    from hookrow.stores.sql.conversions import message_ids_as_stored
+
+    try:
+        holds_uuids = isinstance(store, SQLStore) and store.queries.has_uuids
+    except StoreError:  # the tables do not fit, or the user may only read
+        return False
+    return holds_uuids and message_id is not None and not message_ids_as_stored([message_id])
 
 
 def _describe_replay(store: Store, entry: StoredEntry, parse: Parse) -> str:
@@ -185,7 +237,7 @@ def _describe_replay(store: Store, entry: StoredEntry, parse: Parse) -> str:
     try:
         return "; ".join(describe_dry_run(dry_run(store, *arrivals)))
     except StoreError as error:
-        return f"could not be tested, because the database reported: {error}"
+        return f"could not be tested, because the database returned an error: {error}"
 
 
 def _as_json(entry: StoredEntry) -> str:

@@ -1,13 +1,15 @@
-"""The options that several commands have, and the types of durations and times."""
+"""The options that several commands share, and the types of durations and times."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from shlex import quote
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 ID = click.IntRange(1, 2**63 - 1)
 """The id of a log entry."""
@@ -21,12 +23,12 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 
 def duration(value: object) -> timedelta | None:
-    """Parse a number and a unit, such as 90d; `forever` is None."""
+    """Parse a number with a unit, such as 90d; return None for `forever`."""
     if value == "forever":
         return None
     parsed = _parse_duration(str(value))
     if not parsed or parsed > _LONGEST:
-        raise click.BadParameter(f"{value!r} is not a duration: write 90d, 12h or forever.")
+        raise click.BadParameter(f"{value!r} is not a duration: use 90d, 12h or forever.")
     return parsed
 
 
@@ -44,7 +46,7 @@ def moment(value: object) -> datetime:
         return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise click.BadParameter(
-            f"{value!r} is not a time: write 2h for two hours ago, or 2026-03-04T05:06."
+            f"{value!r} is not a time: use 2h for two hours ago, or 2026-03-04T05:06."
         ) from error
 
 
@@ -56,7 +58,7 @@ def _parse_duration(text: str) -> timedelta | None:
 def option(name: str, **attributes: Any) -> Callable[[F], F]:  # noqa: ANN401 - click's own
     """Return click's decorator for an option that also has an environment variable.
 
-    Its help shows the default, and the variable, which is HOOKROW_ and the option's name.
+    Its help shows the default, and the variable: HOOKROW_ followed by the option's name.
     """
     bare = name.partition("/")[0].removeprefix("--")
     usual: dict[str, Any] = {
@@ -65,6 +67,20 @@ def option(name: str, **attributes: Any) -> Callable[[F], F]:  # noqa: ANN401 - 
         "show_default": bool(attributes.get("default")),
     }
     return click.option(name, **(usual | attributes))
+
+
+def repeat_options(text: str) -> str:
+    """Add --config and --app, if they are typed, to a command that an error recommends.
+
+    Without them, the command would create tables elsewhere.
+    """
+    root = click.get_current_context().find_root()
+    typed = [
+        f"--{name} {quote(str(root.params[name]))}"
+        for name in ("config", "app")
+        if root.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    ]
+    return text.replace("hookrow db upgrade", " ".join(["hookrow", *typed, "db upgrade"]))
 
 
 def given(*values: str | None) -> tuple[str, ...]:
@@ -78,7 +94,7 @@ SECRET = option(
 PREVIOUS_SECRET = option(
     "--previous-secret",
     metavar="SECRET",
-    help="A second secret that is accepted while the secret is rotated.",
+    help="A second secret that is also accepted, during a rotation.",
 )
 SECRET_FILE = option(
     "--secret-file",
@@ -96,7 +112,7 @@ DATABASE_URL = option(
 MOUNT_PATH = option(
     "--mount-path", default="", metavar="PATH", help="The path before /provider/webhooks."
 )
-HOST = option("--host", default="127.0.0.1", help="The address of the server.")
+HOST = option("--host", default="127.0.0.1", help="The server's address.")
 PORT = option("--port", type=click.IntRange(1, 65535), default=8000, help="The server's port.")
 KEEP = option(
     "--keep",

@@ -1,32 +1,43 @@
-"""`hookrow replay` and `prune`: record notifications of the log again, and delete old ones."""
+"""`hookrow replay` and `prune`: record notifications from the log again, and delete old ones."""
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import click
+import msgspec
 
 from hookrow.cli.app import App, require_log
 from hookrow.cli.log import filters, format_entry
-from hookrow.cli.options import DATABASE_URL, ID, KEEP, KEEP_BODIES
+from hookrow.cli.options import DATABASE_URL, ID, JSON, KEEP, KEEP_BODIES
+from hookrow.cli.progress import Progress
 from hookrow.core.log_entry import StoredEntry
 from hookrow.core.notification import Outcome, Recorded, Refusal
 from hookrow.describe import describe_dry_run, pluralize
-from hookrow.errors import HookrowError
+from hookrow.errors import ConfigurationError, HookrowError
 from hookrow.providers import Parse
 from hookrow.receiver import replay as replays
-from hookrow.stores import Locked, Store, StoreError
-from hookrow.stores.log import Query, prune_old
+from hookrow.stores import Locked, SchemaChanged, Store, StoreError
+from hookrow.stores.errors import message
+from hookrow.stores.log import LogReader, Query
+from hookrow.stores.retention import estimate_batches, prune_old
 
 
 @click.command()
 @click.argument("ids", metavar="[ID]...", nargs=-1, type=ID)
 @filters
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@click.option(
+    "--accept-mapping",
+    is_flag=True,
+    help="Replay into the tables mapped now, and record that the log belongs to them.",
+)
+@JSON
 @DATABASE_URL
 @click.pass_obj
 def replay(
@@ -35,56 +46,173 @@ def replay(
     *,
     ids: Sequence[int],
     dry_run: bool,
+    accept_mapping: bool,
+    as_json: bool,
     database_url: str,
     **conditions: Any,  # noqa: ANN401 - named and typed as in `Query`
 ) -> None:
-    """Record notifications of the log again, oldest first.
+    """Record notifications from the log again, oldest first.
 
-    A replay never overrides anything newer: it sets a time only if there is none or an earlier
-    one, and changes a suppression only if that has not changed since.
+    A replay never overwrites newer values: it sets a time only if the row has none or an earlier
+    one, and changes a suppression only if it has not changed since.
+
+    It does not run if the log was written for other tables than those mapped now. After renaming a
+    table, run it with --accept-mapping, which needs no notifications.
+
+    The exit status is 1 if an ID does not exist, and 130 after Ctrl-C, which completes the
+    transaction in progress.
     """
-    if not (ids or any(conditions.values())):
-        raise click.UsageError("Select notifications by ID, --outcome, --since or --recipient.")
+    selects = bool(ids or any(conditions.values()))
+    if not (selects or (accept_mapping and not dry_run)):
+        raise click.UsageError(
+            "Select notifications by ID, --type, --recipient, --message-id, --outcome, --since or "
+            "--parked."
+        )
     query = Query(ids=ids or None, **conditions)
-    replay_group = _print_dry_run if dry_run else _replay
-    counts: Counter[str] = Counter()
+    replay_group = partial(_print_dry_run, as_json=as_json) if dry_run else _replay
+    summary = Summary(dry_run=dry_run)
     with app.open_store(database_url) as store:
-        groups = replays.matching_entries(require_log(store), query)
-        with click.progressbar(groups, label="Replaying", file=sys.stderr, hidden=dry_run) as bar:
-            for group in bar:
+        reader = require_log(store)
+        _check_mapping(store, accept=accept_mapping, dry_run=dry_run)
+        if not selects:
+            return
+        summary.missing = _missing_ids(reader, ids)
+        last, highest = _id_range(reader, query)
+        with Progress("Replaying", max(highest - last, 0), hidden=dry_run) as progress:
+            for group in replays.matching_entries(reader, query):
                 try:
                     outcomes = replay_group(store, group, app.parse)
                 except StoreError as error:
-                    done = pluralize(counts.total(), "notification")
+                    done = pluralize(summary.notifications, "notification")
                     raise HookrowError(f"Stopped after {done}: {error}") from error
-                counts["without their original body"] += len(group) - len(outcomes)
-                counts.update(map(_result, outcomes))
-    results = ", ".join(f"{number} {name}" for name, number in counts.items() if number)
-    done = "would be replayed" if dry_run else "replayed"
-    end = f": {results}." if results else "."
-    click.echo(f"{pluralize(counts.total(), 'notification')} {done}{end}")
+                summary.add(outcomes, without_body=len(group) - len(outcomes))
+                progress.update(group[-1].id - last)
+                last = group[-1].id
+                if progress.interrupted:
+                    break
+    click.echo(msgspec.json.encode(summary) if as_json else summary.describe())
+    progress.exit_if_interrupted()
+    if summary.missing:
+        noun = "notification" if len(summary.missing) == 1 else "notifications"
+        raise ConfigurationError(f"The log has no {noun} {', '.join(map(str, summary.missing))}.")
 
 
 @click.command()
 @KEEP
 @KEEP_BODIES
+@JSON
 @DATABASE_URL
 @click.pass_obj
 def prune(
-    app: App, *, keep: timedelta | None, keep_bodies: timedelta | None, database_url: str
+    app: App,
+    *,
+    keep: timedelta | None,
+    keep_bodies: timedelta | None,
+    as_json: bool,
+    database_url: str,
 ) -> None:
     """Delete old notifications and bodies from the log.
 
-    Parked notifications are kept until their retries end.
+    Parked notifications are kept until their retries end. The exit status is 130 after Ctrl-C,
+    which completes the transaction in progress.
     """
+    ages = {"keep": keep, "keep_bodies": keep_bodies}
+    pruned = 0
     with app.open_store(database_url) as store:
-        batches = prune_old(require_log(store), keep=keep, keep_bodies=keep_bodies)
-        with click.progressbar(batches, label="Pruning", file=sys.stderr) as bar:
-            count = sum(bar)
-    click.echo(f"Pruned: {count}.")
+        reader = require_log(store)
+        with Progress("Pruning", estimate_batches(reader, **ages)) as progress:
+            for count in prune_old(reader, **ages):
+                pruned += count
+                progress.update(1)
+                if progress.interrupted:
+                    break
+    if as_json:
+        click.echo(msgspec.json.encode({"pruned": pruned}))
+    else:
+        click.echo(f"Pruned {pruned:,} entries and bodies.")
+    progress.exit_if_interrupted()
 
 
-def _print_dry_run(store: Store, entries: Sequence[StoredEntry], parse: Parse) -> list[Outcome]:
+def _check_mapping(store: Store, *, accept: bool, dry_run: bool) -> None:
+    """Raise `ConfigurationError` if the log was written for other tables, unless it is accepted.
+
+    If it is accepted, record the tables that are mapped now, except in a dry run.
+    """
+    from hookrow.stores.sql import SQLStore, mapping_record
+
+    if not isinstance(store, SQLStore):
+        return
+    difference = None
+    try:
+        if accept and not dry_run:
+            accepted = mapping_record.accept_mapping(store.database, store.schema)
+            click.echo(f"The log now belongs to these tables: {accepted}.", err=True)
+        elif not accept:
+            with suppress(SchemaChanged):  # without the table hookrow_meta, there is no record
+                difference = mapping_record.mapping_difference(store.database, store.schema)
+    except StoreError as error:
+        raise HookrowError(f"The mapping's record cannot be used: {message(error)}") from error
+    if difference:
+        command = click.get_current_context().command_path
+        raise ConfigurationError(
+            f"{difference} A replay would change the wrong rows. Use the mapping of the "
+            "application that received the notifications: with --app, in hookrow.toml or, in "
+            f"Django, in the settings. If you renamed tables, run: {command} --accept-mapping"
+        )
+
+
+class Summary(msgspec.Struct):
+    """The result of a replay; its fields are the keys of the JSON object.
+
+    `outcomes` has the number of notifications by outcome, `without_body` the number of those that
+    cannot be replayed, and `missing` the given ids that the log does not have.
+    """
+
+    dry_run: bool
+    notifications: int = 0
+    outcomes: dict[str, int] = {}
+    without_body: int = 0
+    missing: Sequence[int] = ()
+
+    def add(self, outcomes: Sequence[Outcome], *, without_body: int) -> None:
+        """Add the outcomes of a group, and the number of its entries without a body."""
+        self.notifications += len(outcomes) + without_body
+        self.without_body += without_body
+        for name, number in Counter(map(_result, outcomes)).items():
+            self.outcomes[name] = self.outcomes.get(name, 0) + number
+
+    def describe(self) -> str:
+        """Return the line that is printed."""
+        counts = {**self.outcomes, "without their original body": self.without_body}
+        results = ", ".join(f"{number} {name}" for name, number in counts.items() if number)
+        done = "would be replayed" if self.dry_run else "replayed"
+        return f"{pluralize(self.notifications, 'notification')} {done}" + (
+            f": {results}." if results else "."
+        )
+
+
+def _missing_ids(reader: LogReader, ids: Sequence[int]) -> Sequence[int]:
+    """Return the ids of which the log has no entry."""
+    if not ids:
+        return ()
+    found = reader.newest(Query(ids=ids), limit=len(ids), bodies=False)
+    return sorted({*ids} - {each.id for each in found})
+
+
+def _id_range(reader: LogReader, query: Query) -> tuple[int, int]:
+    """Return the id before the first that a query may select, and the last.
+
+    The progress is estimated by the ids: counting the matching entries may take as long.
+    """
+    first, last = reader.bounds() or (1, 0)
+    if query.ids:
+        return min(query.ids) - 1, min(max(query.ids), last)
+    return (reader.first_id_since(query.since) if query.since else first) - 1, last
+
+
+def _print_dry_run(
+    store: Store, entries: Sequence[StoredEntry], parse: Parse, *, as_json: bool
+) -> list[Outcome]:
     """Print what a replay of each entry would change; return the outcomes it would have."""
     outcomes: list[Outcome] = []
     for entry in entries:
@@ -93,11 +221,15 @@ def _print_dry_run(store: Store, entries: Sequence[StoredEntry], parse: Parse) -
                 result = replays.dry_run(store, arrival)
             except Locked:
                 outcomes.append(Refusal.FAILED.refused())
-                changes = "one of its rows is locked at the moment"
+                changes = ["one of its rows is currently locked"]
             else:
                 outcomes.append(result.outcome)
-                changes = "; ".join(describe_dry_run(result))
-            click.echo(f"{format_entry(entry)}\n    {changes}")
+                changes = describe_dry_run(result)
+            if as_json:
+                described = {"id": entry.id, "outcome": _result(outcomes[-1]), "changes": changes}
+                click.echo(msgspec.json.encode(described))
+            else:
+                click.echo(f"{format_entry(entry)}\n    {'; '.join(changes)}")
     return outcomes
 
 

@@ -8,7 +8,10 @@ import click
 
 from hookrow.cli import options
 from hookrow.cli.app import StandaloneApp
+from hookrow.cli.host import HostApp
 from hookrow.cli.options import option
+from hookrow.cli.settings import choose_secrets
+from hookrow.errors import ConfigurationError
 from hookrow.server.settings import Settings
 
 
@@ -23,7 +26,7 @@ from hookrow.server.settings import Settings
 @option(
     "--sweep/--no-sweep",
     default=True,
-    help="Retry parked notifications every minute; without this, only `replay` retries them.",
+    help="Retry parked notifications every minute; with --no-sweep, only `replay` records them.",
 )
 @option(
     "--spool",
@@ -52,13 +55,14 @@ from hookrow.server.settings import Settings
     default="line",
     help="The format of the log: lines of text, or one JSON object per line.",
 )
-@click.pass_obj
+@click.pass_context
 def serve(
-    app: StandaloneApp,
+    context: click.Context,
     /,
     *,
     secret: str | None,
     previous_secret: str | None,
+    secret_file: str | None,
     workers: int,
     log_level: str,
     log_format: str,
@@ -72,8 +76,17 @@ def serve(
     """
     from hookrow.server import run
 
+    app: StandaloneApp | HostApp = context.obj
+    if isinstance(app, HostApp):
+        raise ConfigurationError(
+            f"{app} is served by your own server: mount the receiver there. For hookrow's own "
+            f"server, {app.remedy}."
+        )
+    secrets, file = choose_secrets(
+        context, secret=secret, previous_secret=previous_secret, secret_file=secret_file
+    )
     run.serve(
-        Settings(secrets=options.given(secret, previous_secret), schema=app.schema, **others),
+        Settings(secrets=secrets, secret_file=file, schema=app.schema, **others),
         workers=workers,
         log_level=log_level,
         log_format=log_format,

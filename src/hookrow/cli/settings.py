@@ -8,14 +8,15 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
+from hookrow.cli.options import given
 from hookrow.core.schema import Schema, nearest
 from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.errors import ConfigurationError
@@ -35,6 +36,17 @@ _QUERY_PASSWORD = re.compile(
 """An option of a URL, or of libpq's `name=value` form, that contains a secret."""
 
 
+_STRONGEST_FIRST = (
+    ParameterSource.COMMANDLINE,
+    ParameterSource.ENVIRONMENT,
+    ParameterSource.DEFAULT_MAP,
+)
+_OF_DEVELOPMENT = {"HOOKROW_TEST_PG_BIN", "HOOKROW_SCREENSHOTS"}
+"""The variables of hookrow's own tests (CONTRIBUTING.md), which no command reads."""
+
+_SECRETS = ("secret", "previous_secret", "secret_file")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingSource(CheckResult):
     """A setting, its value with secrets hidden (None if it is not set), and its source.
@@ -52,8 +64,8 @@ class SettingSource(CheckResult):
 def read_file(file: Path, command: click.Command) -> tuple[dict[str, Any], Schema]:
     """Return the settings in a file as click's `default_map` for a command, and the schema.
 
-    Raises `ConfigurationError` if the file cannot be read, or for an unknown setting or a value
-    that its option rejects: click's own error would not name the file.
+    Raises `ConfigurationError` if the file cannot be read, if a setting is unknown, or if its
+    option rejects the value: click's own error would not name the file.
     """
     try:
         values = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -76,26 +88,92 @@ def read_file(file: Path, command: click.Command) -> tuple[dict[str, Any], Schem
 def settings_sources(
     context: click.Context, command: click.Command, schema: Schema
 ) -> Iterator[SettingSource]:
-    """Yield where each setting of a command comes from, with the flags of the running command.
+    """Yield the source of each setting of a command, including flags of the running command.
 
-    A value in a variable that the command would reject is an error.
+    If the command would reject the value of a variable, the result is an error.
     """
     root = context.find_root()
     file = str(root.params.get("config") or DEFAULT_FILE)
+    ignored = ignored_secrets(context)
     # Resilient parsing reports no error; it keeps the source of a value that is rejected.
     others = command.make_context(command.name, [], parent=root, resilient_parsing=True)
     for option in (*root.command.params, *command.params):
         if option.name and option.envvar:
             owner = next(each for each in (root, context, others) if option.name in each.params)
-            yield _setting_source(owner, option, option.name, file)
+            found = setting_source(owner, option, option.name, file)
+            yield _as_ignored(found) if option.name in ignored else found
     if schema != Schema():
         yield _describe("tables", _format_tables(schema), "file", file)
 
 
-def summarize(sources: Iterable[SettingSource]) -> Iterator[CheckResult]:
-    """Yield each setting that is not at its default, then one line for the defaults.
+def setting_source(
+    context: click.Context, option: click.Parameter, setting: str, file: str
+) -> SettingSource:
+    """Return the source of a setting, which is an option of the context's command."""
+    match context.get_parameter_source(setting):
+        case ParameterSource.COMMANDLINE:
+            return _describe(setting, context.params[setting], "flag", option.opts[0])
+        case ParameterSource.ENVIRONMENT:
+            variables = [option.envvar] if isinstance(option.envvar, str) else option.envvar or ()
+            name = next(each for each in variables if os.environ.get(each))
+            fault = _fault(option, os.environ[name])
+            return _describe(setting, os.environ[name], "variable", name, fault)
+        case ParameterSource.DEFAULT_MAP:
+            return _describe(setting, option.get_default(context), "file", file)
+        case _:
+            return _describe(setting, option.get_default(context), "default")
 
-    Another line lists the settings that have no value.
+
+def unknown_variables(command: click.Command, environment: Iterable[str]) -> Iterator[str]:
+    """Yield a sentence for each variable HOOKROW_* that no option of the command reads."""
+    known = {*_variables(command), *_OF_DEVELOPMENT}
+    for name in sorted(environment):
+        if name.startswith("HOOKROW_") and name not in known:
+            hint = nearest(name, known - _OF_DEVELOPMENT)
+            yield f"The variable {name} is not a setting of hookrow, and is ignored.{hint}"
+
+
+def choose_secrets(
+    context: click.Context,
+    *,
+    secret: str | None,
+    previous_secret: str | None = None,
+    secret_file: str | None,
+) -> tuple[tuple[str, ...], str | None]:
+    """Return the secrets and the secret file that a command uses.
+
+    If both are set, the one from the stronger source is used. Both are returned if neither
+    source is stronger, which `read_secrets` rejects.
+    """
+    secrets, ignored = given(secret, previous_secret), ignored_secrets(context)
+    if "secret_file" in ignored:
+        return secrets, None
+    return () if ignored else secrets, secret_file
+
+
+def ignored_secrets(context: click.Context) -> Collection[str]:
+    """Return the settings of secrets that another one, from a stronger source, overrides.
+
+    A previous secret alone never overrides a secret file: the newest secret would be rejected.
+    """
+    ranks = {
+        name: _STRONGEST_FIRST.index(source)
+        for name in _SECRETS
+        if (source := context.get_parameter_source(name)) in _STRONGEST_FIRST
+        and context.params.get(name)
+    }
+    file = ranks.pop("secret_file", None)
+    if file is None or not ranks:
+        return ()
+    if file < min(ranks.values()):
+        return tuple(ranks)
+    return ("secret_file",) if ranks.get("secret", file) < file else ()
+
+
+def summarize(sources: Iterable[SettingSource]) -> Iterator[CheckResult]:
+    """Yield each setting that is not at its default, then one line for all defaults.
+
+    Another line lists the settings without a value.
     """
     defaults, unset = [], []
     for each in sources:
@@ -111,7 +189,7 @@ def summarize(sources: Iterable[SettingSource]) -> Iterator[CheckResult]:
 
 
 def hide_secrets(setting: str, value: str) -> str:
-    """Return the value of a setting with asterisks for a secret, or for a password in a URL."""
+    """Return the value of a setting, with asterisks in place of a secret or a URL's password."""
     if _SECRET_NAME.search(setting):
         return "***"
     return _QUERY_PASSWORD.sub(r"\1=***", _URL_PASSWORD.sub(r"\1:***@", value))
@@ -127,6 +205,15 @@ def _options(command: click.Command) -> dict[str, click.Parameter]:
     return options
 
 
+def _variables(command: click.Command) -> Iterator[str]:
+    """Yield the variables of all options of a command and its subcommands."""
+    for option in command.params:
+        yield from [option.envvar] if isinstance(option.envvar, str) else option.envvar or ()
+    if isinstance(command, click.Group):
+        for member in command.commands.values():
+            yield from _variables(member)
+
+
 def _default_map(command: click.Command, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values as click expects them: repeated for each command of a group."""
     members = command.commands if isinstance(command, click.Group) else {}
@@ -137,29 +224,12 @@ def _fault(option: click.Parameter, value: object) -> str:
     """Return why the option rejects a value, or an empty string if it accepts it."""
     is_flag = isinstance(option.type, click.types.BoolParamType)
     if not isinstance(value, str | int) or (isinstance(value, bool) and not is_flag):
-        return f"write {'true or false' if is_flag else 'text or a whole number'}."
+        return f"must be {'true or false' if is_flag else 'text or a whole number'}."
     try:
         option.type.convert(value, option, None)
     except click.BadParameter as error:
         return error.message
     return ""
-
-
-def _setting_source(
-    context: click.Context, option: click.Parameter, setting: str, file: str
-) -> SettingSource:
-    match context.get_parameter_source(setting):
-        case ParameterSource.COMMANDLINE:
-            return _describe(setting, context.params[setting], "flag", option.opts[0])
-        case ParameterSource.ENVIRONMENT:
-            variables = [option.envvar] if isinstance(option.envvar, str) else option.envvar or ()
-            name = next(each for each in variables if os.environ.get(each))
-            fault = _fault(option, os.environ[name])
-            return _describe(setting, os.environ[name], "variable", name, fault)
-        case ParameterSource.DEFAULT_MAP:
-            return _describe(setting, option.get_default(context), "file", file)
-        case _:
-            return _describe(setting, option.get_default(context), "default")
 
 
 def _describe(
@@ -176,6 +246,13 @@ def _describe(
     return SettingSource(
         level, "setting", text, setting=setting, value=printed, source=source, name=name
     )
+
+
+def _as_ignored(found: SettingSource) -> SettingSource:
+    """Return the source of a setting of secrets that another one overrides."""
+    other = "secret" if found.setting == "secret_file" else "secret_file"
+    text = f"{found.text.removesuffix('.')}; it is ignored, because {other} takes precedence."
+    return replace(found, text=text)
 
 
 def _format_tables(schema: Schema) -> str:

@@ -1,32 +1,47 @@
-"""`hookrow simulate`: posts notifications as the provider would."""
+"""`hookrow simulate`: posts notifications as the provider would, also those that get a 422."""
 
 from __future__ import annotations
 
 import random
-import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from time import perf_counter
+from time import monotonic, perf_counter, sleep
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from hookrow.cli.options import HOST, MOUNT_PATH, PORT, SECRET, option
-from hookrow.server.settings import endpoint
+from hookrow.cli.host import HostApp
+from hookrow.cli.options import HOST, MOUNT_PATH, PORT, SECRET, SECRET_FILE, option
+from hookrow.cli.progress import Progress
+from hookrow.cli.settings import choose_secrets
+from hookrow.server.settings import endpoint, read_secrets
 
-MOST = 200_000
+MAX_POSTS = 200_000
 """The maximum number of posts, because all payloads are created before the first post."""
+
+START_TIMEOUT = 3.0
+"""In seconds; how long a refused connection is retried, because the server may be starting."""
+
+RETRY_EVERY = 0.1
+"""In seconds."""
+
+KINDS = (
+    *("delivery", "open", "suppression", "reactivation"),
+    *("bounce", "complaint", "click", "inbound", "test"),
+)
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(["delivery", "open", "suppression", "reactivation"]))
-@click.argument("email")
+@click.argument("kind", type=click.Choice(KINDS))
+@click.argument("email", required=False)
 @click.argument("message_id", required=False)
 @SECRET
-@option("--reason", default="HardBounce", show_default=True, help="The reason of a suppression.")
+@SECRET_FILE
+@option("--reason", default="HardBounce", show_default=True, help="The reason for a suppression.")
 @option("--url", help="The URL of the endpoint, instead of the one in the settings.")
 @MOUNT_PATH
 @HOST
@@ -39,7 +54,10 @@ MOST = 200_000
 )
 @click.option("--shuffle", is_flag=True, help="Post in random order.")
 @click.option(
-    "--concurrency", type=click.IntRange(1, 1000), default=1, help="The number of open requests."
+    "--concurrency",
+    type=click.IntRange(1, 1000),
+    default=1,
+    help="The number of concurrent requests.",
 )
 @click.pass_context
 def simulate(  # noqa: PLR0913 - one for each option
@@ -47,6 +65,7 @@ def simulate(  # noqa: PLR0913 - one for each option
     /,
     *,
     secret: str | None,
+    secret_file: str | None,
     url: str | None,
     mount_path: str,
     host: str,
@@ -58,17 +77,33 @@ def simulate(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Post notifications as the provider would, and print the responses.
 
-    They are of the type KIND, for EMAIL and the provider's MESSAGE_ID, and occurred now. With
-    --count, their times are a millisecond apart, and {} in EMAIL and MESSAGE_ID is replaced by
-    their number. The exit status is 0 if every response is 200.
+    Each notification is a KIND for EMAIL and the provider's MESSAGE_ID, and occurred now. With
+    --count, their times are a millisecond apart, and {} in EMAIL and MESSAGE_ID is replaced with
+    the number of the notification. bounce, complaint, click and inbound get a 422; test is what the
+    provider's button "Send test" posts, and takes no EMAIL. A connection that is refused is retried
+    for 3 seconds. The exit status is 0 if every response is 200, and 130 after Ctrl-C.
     """
+    if (notification["email"] is None) != (notification["kind"] == "test"):
+        raise click.UsageError("An EMAIL is needed for each KIND except test, which has its own.")
     total = notification["count"] * repeat
-    if total > MOST:
-        raise click.UsageError(f"That would be {total:,} posts: the maximum is {MOST:,} at a time.")
+    if total > MAX_POSTS:
+        raise click.UsageError(
+            f"--count times --repeat makes {total:,} posts; the maximum is {MAX_POSTS:,}."
+        )
     posts = [payload for payload in _payloads(**notification) for _ in range(repeat)]
     if shuffle:
         random.shuffle(posts)
-    post = partial(_post, url or endpoint(host, port, mount_path), secret)
+    secrets: Sequence[str] = ()
+    if isinstance(app := context.obj, HostApp):
+        sources = {context.get_parameter_source(name) for name in ("secret", "secret_file")}
+        if ParameterSource.COMMANDLINE not in sources:
+            secrets = app.secrets
+        if context.get_parameter_source("mount_path") is ParameterSource.DEFAULT:
+            mount_path = app.mount_path
+    if not secrets:
+        secrets = read_secrets(*choose_secrets(context, secret=secret, secret_file=secret_file))
+    address, until = url or endpoint(host, port, mount_path), monotonic() + START_TIMEOUT
+    post = partial(_post, address, next(iter(secrets), None), until)
     if total == 1:
         response = post(posts[0])
         click.echo(response)
@@ -79,7 +114,7 @@ def simulate(  # noqa: PLR0913 - one for each option
 
 
 def _payloads(
-    kind: str, email: str, message_id: str | None, *, reason: str, count: int
+    kind: str, email: str | None, message_id: str | None, *, reason: str, count: int
 ) -> Iterator[object]:
     """Yield `count` payloads whose times are a millisecond apart; that of the last one is now."""
     from hookrow import testing
@@ -89,46 +124,62 @@ def _payloads(
         "open": testing.opening,
         "suppression": partial(testing.suppression, reason=reason),
         "reactivation": testing.reactivation,
+        "bounce": testing.bounce,
+        "complaint": testing.complaint,
+        "click": testing.click,
+        "inbound": testing.inbound,
     }
     now = datetime.now(UTC)
     for number in range(1, count + 1):
-        yield creators[kind](
-            email.replace("{}", str(number)),
-            message_id and message_id.replace("{}", str(number)),
-            at=now - timedelta(milliseconds=count - number),
-        )
+        at = now - timedelta(milliseconds=count - number)
+        if email is None:
+            yield testing.send_test(at=at)
+            continue
+        numbered = message_id and message_id.replace("{}", str(number))
+        yield creators[kind](email.replace("{}", str(number)), numbered, at=at)
 
 
-def _post(url: str, secret: str | None, payload: object) -> str:
+def _post(url: str, secret: str | None, until: float, payload: object) -> str:
+    """Post a payload; retry a refused connection until a time of the monotonic clock."""
     from hookrow import testing
 
-    status, body = testing.post(url, payload, secret=secret)
-    return f"{status} {body}".rstrip()
+    while True:
+        try:
+            status, body = testing.post(url, payload, secret=secret)
+        except testing.NoResponse as error:
+            if not isinstance(error.__cause__, ConnectionRefusedError) or monotonic() > until:
+                raise
+            sleep(RETRY_EVERY)
+        else:
+            return f"{status} {body}".rstrip()
 
 
 def _post_all(
     post: Callable[[object], str], payloads: Sequence[object], concurrency: int
 ) -> Collection[str]:
-    """Post all payloads; print and return the different responses."""
+    """Post all payloads; print and return the distinct responses.
+
+    After Ctrl-C, the requests in progress are completed, and the others are omitted.
+    """
     from hookrow.testing import NoResponse
 
     def respond(payload: object) -> str:
+        if progress.interrupted:
+            return ""
         try:
             return post(payload)
         except NoResponse:
             return "no response"
 
+    counts: Counter[str] = Counter()
     started = perf_counter()
-    with (
-        ThreadPoolExecutor(concurrency) as pool,
-        click.progressbar(
-            pool.map(respond, payloads), length=len(payloads), label="Posting", file=sys.stderr
-        ) as responses,
-    ):
-        counts = Counter(responses)
-    seconds = perf_counter() - started
-    rate = len(payloads) / seconds
-    click.echo(f"{len(payloads)} posted in {seconds:.1f} s, {rate:,.0f} per second:")
+    with Progress("Posting", len(payloads)) as progress, ThreadPoolExecutor(concurrency) as pool:
+        for response in filter(None, pool.map(respond, payloads)):
+            counts[response] += 1
+            progress.update(1)
+    seconds, total = perf_counter() - started, counts.total()
+    click.echo(f"{total} posted in {seconds:.1f} s, {total / seconds:,.0f} per second:")
     for response, number in counts.most_common():
         click.echo(f"{number:8}  {response}")
+    progress.exit_if_interrupted()
     return counts

@@ -14,8 +14,17 @@ import msgspec
 
 from hookrow.cli.app import App
 from hookrow.cli.options import DATABASE_URL, JSON
-from hookrow.describe import format_time, printable
-from hookrow.statistics import Overview, Period, TableCounts, count_tables, read_overview
+from hookrow.describe import format_time, pluralize, printable
+from hookrow.statistics import (
+    Overview,
+    Period,
+    Present,
+    Rate,
+    TableCounts,
+    count_tables,
+    read_overview,
+    read_present,
+)
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _ASCII = " .:-=+*#@"
@@ -25,10 +34,10 @@ _BAR = 30
 """In characters; the longest bar."""
 
 _LISTS = 10
-"""The most lists that are printed; JSON has all of them."""
+"""The maximum number of lists printed; JSON has all of them."""
 
 
-@click.command()
+@click.command(short_help="Show counts of notifications, results and rows.")
 @click.option(
     "--period",
     type=click.Choice(Period, case_sensitive=False),
@@ -46,25 +55,27 @@ def stats(app: App, *, period: Period, as_json: bool, database_url: str) -> None
     were refused at first and have been recorded since.
     """
     now = datetime.now(UTC)
-    with app.open_store(database_url) as store:
-        overview, tables = read_overview(store, period, now), count_tables(store, now)
+    with app.open_store(database_url, writes=False) as store:
+        present, overview = read_present(store, now), read_overview(store, period, now)
+        tables = count_tables(store, now)
     if as_json:
-        click.echo(msgspec.json.encode(_as_json(overview, tables)).decode())
+        click.echo(msgspec.json.encode(_as_json(present, overview, tables)).decode())
         return
     levels = _BLOCKS if _can_write(_BLOCKS) else _ASCII
-    for line in (*_received(overview, levels), *_tables(overview, tables, levels)):
+    for line in (*_received(present, overview, levels), *_tables(overview, tables, levels)):
         click.echo(line)
 
 
-def _received(overview: Overview, levels: str) -> Iterator[str]:
-    """Describe the notifications of the period."""
-    yield overview.health
-    if overview.logged:
+def _received(present: Present, overview: Overview, levels: str) -> Iterator[str]:
+    """Describe the present state, and the notifications of the period."""
+    yield present.health
+    if present.logged:
         start, end = format_time(overview.starts[0]), format_time(overview.now)
         yield ""
-        yield f"{overview.total:,} notifications from {start} to {end}"
+        yield f"{pluralize(overview.total, 'notification')} from {start} to {end}"
     if overview.complete_since:
-        yield f"Those before {format_time(overview.complete_since)} are still being counted."
+        since = format_time(overview.complete_since)
+        yield f"{overview.why_incomplete}: figures before {since} are incomplete."
     if overview.total:
         outcomes = {each.value: row for each, row in overview.by_first_outcome.items()}
         yield from _series("type", overview.by_type, levels)
@@ -72,20 +83,24 @@ def _received(overview: Overview, levels: str) -> Iterator[str]:
         if overview.recovered:
             yield _line("recorded later", f"{overview.recovered:,}", "of those refused at first")
         yield from _reasons("suppressions", overview.by_reason, "in this period, by reason", levels)
-    if overview.parked:
+        yield from _rates(overview.rates)
+    if present.parked:
         yield ""
-        yield _line("parked", f"{overview.parked:,}", "waiting for a retry")
+        yield _line("parked", f"{present.parked:,}", "waiting for a retry")
 
 
 def _tables(overview: Overview, tables: TableCounts, levels: str) -> Iterator[str]:
-    """Describe the rows, of any age."""
+    """Describe the rows, regardless of their age."""
     yield ""
     yield _line("sent", f"{tables.sent:,}", "in total, of which")
     for name, rate in (("delivered", tables.delivery_rate), ("opened", tables.open_rate)):
         if rate is not None:
             yield _line(name, f"{rate:.1%}", levels[-1] * round(rate * _BAR))
+    if tables.undelivered is not None:
+        rest = "sent more than an hour and at most 7 days ago"
+        yield _line("undelivered", f"{tables.undelivered:,}", rest)
     if delays := overview.delays:
-        rest = f"95 % within {_seconds(delays.p95)}, of the newest {delays.count:,}"
+        rest = f"95 % within {_seconds(delays.p95)}; newest {delays.count:,}"
         yield _line("median", _seconds(delays.median), f"from sent to delivered; {rest}")
     yield from _reasons("suppressed", tables.suppressed, "of all subscribers, by reason", levels)
     if len(tables.lists) > 1:
@@ -98,10 +113,10 @@ def _tables(overview: Overview, tables: TableCounts, levels: str) -> Iterator[st
 
 
 def _series(name: str, counts: Mapping[str, Sequence[int]], levels: str) -> Iterator[str]:
-    """Draw a chart for each row of counts, all to the same scale."""
+    """Draw a chart for each row of counts, all to one scale; print the highest count."""
     highest = max(map(max, counts.values()))
     yield ""
-    yield _line(name, "count", f"at most {highest:,} at a time")
+    yield _line(name, "count", f"peak: {highest:,}")
     for each, row in counts.items():
         chart = "".join(levels[_share(count, highest, len(levels) - 1)] for count in row)
         yield _line(each, f"{sum(row):,}", f"|{chart}|")
@@ -116,6 +131,18 @@ def _reasons(
     for reason, count in sorted(counts.items(), key=lambda each: -each[1]):
         bar = levels[-1] * _share(count, max(counts.values()), _BAR)
         yield _line(reason or "no reason", f"{count:,}", bar)
+
+
+def _rates(rates: Mapping[str, Rate]) -> Iterator[str]:
+    """Describe the rates of the period and of the one before."""
+    yield ""
+    yield _line("rate", "share", "of the recorded deliveries; in the previous period")
+    for name, rate in rates.items():
+        yield _line(name, _percent(rate.current), _percent(rate.previous))
+
+
+def _percent(rate: float | None) -> str:
+    return "-" if rate is None else f"{rate:.2%}"
 
 
 def _line(name: str, figure: str, rest: str) -> str:
@@ -140,11 +167,11 @@ def _can_write(text: str) -> bool:
     return True
 
 
-def _as_json(overview: Overview, tables: TableCounts) -> Mapping[str, Any]:
-    """Return the object that is printed: delays in seconds, null for what is unknown."""
-    logged, delays = overview.logged, overview.delays
+def _as_json(present: Present, overview: Overview, tables: TableCounts) -> Mapping[str, Any]:
+    """Return the object that is printed: delays are in seconds, unknown values null."""
+    logged, delays = present.logged, overview.delays
     return {
-        "health": overview.health,
+        "health": present.health,
         "period": overview.period.value,
         "now": overview.now,
         "starts": overview.starts,
@@ -153,14 +180,16 @@ def _as_json(overview: Overview, tables: TableCounts) -> Mapping[str, Any]:
         "by_first_outcome": {each.value: row for each, row in overview.by_first_outcome.items()},
         "recovered": overview.recovered if logged else None,
         "by_reason": overview.by_reason,
+        "rates": {name: rate._asdict() for name, rate in overview.rates.items()},
         "complete_since": overview.complete_since,
-        "last_received": overview.last_received,
-        "parked": overview.parked if logged else None,
+        "last_received": present.last_received,
+        "parked": present.parked if logged else None,
         "delay_median": delays and delays.median.total_seconds(),
         "delay_p95": delays and delays.p95.total_seconds(),
         "sent": tables.sent,
         "delivery_rate": tables.delivery_rate,
         "open_rate": tables.open_rate,
+        "undelivered": tables.undelivered,
         "suppressed": {reason or "": count for reason, count in tables.suppressed.items()},
         "lists": [msgspec.to_builtins(each) for each in tables.lists],
     }

@@ -40,7 +40,7 @@ from hookrow.core.rules import (
 from hookrow.core.sizes import WIDEST_CHARACTER
 
 PARKED_FOR = timedelta(days=3)
-"""How long after its arrival a notification is retried."""
+"""For how long after its arrival a notification is retried."""
 
 SHORTEST_PAUSE = timedelta(minutes=1)
 LONGEST_PAUSE = timedelta(hours=1)
@@ -68,7 +68,7 @@ RECORD_TYPES: Mapping[type[object], str] = {
 
 
 class Result(Enum):
-    """The outcome of a notification in the log; a refusal has the name of its `Refusal`."""
+    """The outcome of a notification in the log; refusals have the same names as in `Refusal`."""
 
     RECORDED = "recorded"
     SUBSCRIBER_NOT_FOUND = "subscriber_not_found"
@@ -79,7 +79,7 @@ class Result(Enum):
 
 
 PARKED = frozenset(Result) - {Result.RECORDED, Result.UNSUPPORTED}
-"""The results that a retry may change: missing rows may be added, a failing database recover."""
+"""The results that a retry may change: a missing row may be added, or the database may recover."""
 
 
 class LogEntry(msgspec.Struct, frozen=True, gc=False):
@@ -112,7 +112,7 @@ class LogEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class StoredEntry(LogEntry, frozen=True, gc=False):
-    """An entry that is in the log, with its `id` and its first result."""
+    """An entry as the log stores it, with its `id` and its first result."""
 
     id: int
     first_outcome: Result
@@ -146,8 +146,8 @@ def entries(
 def merge_entries(earlier: E, later: LogEntry) -> E:
     """Return the entry of a notification that arrived again, with the later result.
 
-    If both results are "recorded", the time of the earlier one is kept. A new arrival restores
-    erased fields; a replay does not.
+    If both results are "recorded", the earlier one's time and source are kept. A new arrival
+    restores erased fields; a replay does not.
     """
     arrived = later.attempts > 0
     end = earlier if earlier.outcome is later.outcome is Result.RECORDED else later
@@ -171,8 +171,8 @@ def merge_entries(earlier: E, later: LogEntry) -> E:
 def fingerprint(arrival: Arrival) -> bytes:
     """Return the 16 bytes that identify a notification.
 
-    The first 32 bits are the second of the event, which keeps new entries together in an index.
-    The other 96 bits are a BLAKE2b digest of the body.
+    The first 32 bits are the time of the event in whole seconds since 1970, which keeps new entries
+    together in an index. The other 96 bits are a BLAKE2b digest of the body.
     """
     if arrival.fingerprint is not None:
         return arrival.fingerprint
@@ -185,12 +185,12 @@ def second_of(at: datetime | None) -> bytes:
     return (min(max(int(at.timestamp()), 0), 0xFFFFFFFF) if at else 0).to_bytes(4)
 
 
-def fingerprints(at: datetime) -> tuple[bytes, bytes]:
+def fingerprint_range(at: datetime) -> tuple[bytes, bytes]:
     """Return the lowest and the highest fingerprint of events in the second of this time."""
     return second_of(at) + b"\x00" * _DIGEST, second_of(at) + b"\xff" * _DIGEST
 
 
-def held_size(arrival: Arrival) -> int:
+def memory_size(arrival: Arrival) -> int:
     """Return the size of an arrival in memory, in bytes."""
     reason: str = getattr(arrival.notification, "reason", "")
     return len(arrival.body) + WIDEST_CHARACTER * len(reason)
@@ -199,7 +199,7 @@ def held_size(arrival: Arrival) -> int:
 def retry_at(received_at: datetime, now: datetime) -> datetime | None:
     """Return the time of the next retry of a notification, or None if it is too old.
 
-    The pause is the age of the notification and a minute, at most an hour: 1, 2, 4 minutes and
+    The pause is the age of the notification plus one minute, at most one hour: 1, 2, 4 minutes and
     so on.
     """
     age = max(now - received_at, timedelta(0))
@@ -287,7 +287,7 @@ def _text(body: bytes) -> str:
 def _ascii(body: bytes) -> str:
     """Return a body that is not valid text, with NUL and all non-ASCII bytes escaped.
 
-    It is not valid JSON anyway, and a single wide character would quadruple its size in memory.
+    Such a body is not JSON anyway, and a single wide character would quadruple its size in memory.
     """
     return body.replace(b"\0", rb"\x00").decode("ascii", "backslashreplace")
 

@@ -21,8 +21,8 @@ Key: TypeAlias = int | str | UUID
 class Delivered(msgspec.Struct, frozen=True, gc=False):
     """The provider handed the message to the recipient's mail server at `at` (UTC).
 
-    In all notifications, `recipient` and `message_id` are None if the payload contains no string
-    for them.
+    In every kind of notification, `recipient` and `message_id` are None unless the payload contains
+    a string for them.
     """
 
     recipient: str | None
@@ -83,8 +83,8 @@ class Arrival(msgspec.Struct, frozen=True):
     `body` is the body of the request, in bytes, and `received_at` the time of its first arrival, in
     UTC. If the `source` is not live, the arrival represents `attempts` requests (0 for a replay),
     the last of them at `last_received_at`, and may have the `fingerprint` of its log entry.
-    `request_id` identifies the request in log lines, and is empty without a request; `context` is
-    the value that the observer attached.
+    `request_id` identifies the request in log lines, and is empty if there is no request; `context`
+    is the value that the observer attached.
     """
 
     notification: Notification | None
@@ -115,7 +115,7 @@ class LookupKeys(msgspec.Struct, frozen=True):
 
 
 class Subscriber(msgspec.Struct, frozen=True, gc=False):
-    """A subscriber that was found, with its email in the table."""
+    """A subscriber that was found, with its email as the table stores it."""
 
     id: Key
     email: str
@@ -147,10 +147,10 @@ RowId: TypeAlias = tuple[Suppressible, Key | tuple[Key, Key]]
 class Rows(msgspec.Struct, frozen=True):
     """The rows that were found for a group: identities, never the state that a decision writes.
 
-    `subscribers` by ASCII-lowered email and `dispatches` by message id contain every matching row,
-    `subscriptions` the existing (list, subscriber) pairs. `undated` are the kinds of row without a
-    stored date of their last change. With `exact`, an email matches only rows with the same
-    spelling or with the lower-case one.
+    `subscribers` maps ASCII-lowered emails, and `dispatches` message ids, to all matching rows;
+    `subscriptions` contains the existing (list, subscriber) pairs. `undated` are the kinds of row
+    for which no date of the last change is stored. With `exact`, an email matches only rows with
+    the same spelling or with the lower-case one.
     """
 
     subscribers: Mapping[str, Sequence[Subscriber]]
@@ -170,7 +170,7 @@ class EventTime(Enum):
 
 
 class SetTime(msgspec.Struct, frozen=True, gc=False):
-    """Set a time of a dispatch; if `guarded`, only if it has none or an earlier one."""
+    """Set a time of a dispatch; if `guarded`, only if it is null or earlier in the row."""
 
     dispatch: Key
     column: EventTime
@@ -184,9 +184,9 @@ class SetTime(msgspec.Struct, frozen=True, gc=False):
 
 
 class SetSuppression(msgspec.Struct, frozen=True, gc=False):
-    """Suppress a row for a `reason`, or lift its suppression if that is None.
+    """Suppress a row for a `reason`, or lift its suppression if `reason` is None.
 
-    If `guarded`, only if the row has not changed since `at` (UTC).
+    If `guarded`, this applies only if the suppression has not changed after `at` (UTC).
     """
 
     kind: Suppressible
@@ -236,7 +236,7 @@ class Refusal(Enum):
         self.headers = MappingProxyType(dict(headers or {}))
 
     def refused(self, **names: str) -> Refused:
-        """Return the outcome; `names` fill the placeholders of the text."""
+        """Return the outcome; `names` fill in the placeholders of the text."""
         return Refused(self, self.text.format(**names))
 
 

@@ -1,4 +1,4 @@
-"""The rules: the changes of a notification to the rows that were found for it.
+"""The rules: which changes a notification makes to the rows that were found for it.
 
 Every rule about mail belongs here and nowhere else. The law: a group has exactly the same result
 as its members applied one by one, in order of arrival. It holds because no decision reads a column
@@ -49,7 +49,7 @@ LONGEST_MESSAGE_ID = 255
 """In characters: the width of hookrow's own column."""
 
 CLOCK_SKEW = timedelta(hours=24)
-"""A suppression change that is dated later than this after its arrival gets the arrival's time."""
+"""A suppression change dated more than this after its arrival gets the time of arrival instead."""
 
 _UNSTORABLE = "\0\ud800-\udfff"
 """Characters that no row can contain: PostgreSQL rejects NUL, and UTF-8 has no lone surrogates."""
@@ -65,7 +65,7 @@ PROBE = "check@hookrow.invalid"
 def fold(email: str) -> str:
     """Return the email for comparison: with ASCII letters, and no others, in lower case.
 
-    `str.lower` also folds other letters, but two such spellings are two mailboxes.
+    `str.lower` also folds other letters, but spellings that differ in those are two mailboxes.
     """
     if email.isascii():
         return email.lower()
@@ -115,7 +115,7 @@ def lookup_keys(arrivals: Iterable[Arrival]) -> LookupKeys:
     return LookupKeys(emails, message_ids, changed, recipients)
 
 
-def pairs(
+def subscription_keys(
     group: LookupKeys,
     subscribers: Mapping[str, Sequence[Subscriber]],
     dispatches: Mapping[str, Sequence[Dispatch]],
@@ -159,7 +159,7 @@ def decide(arrival: Arrival, rows: Rows) -> Outcome:
             assert_never(notification)
 
 
-def believable(at: datetime | None, received_at: datetime) -> datetime:
+def effective_time(at: datetime | None, received_at: datetime) -> datetime:
     """Return the time of a suppression change: that of its arrival if its own cannot be right."""
     return received_at if at is None or at > received_at + CLOCK_SKEW else at
 
@@ -251,7 +251,7 @@ def _suppression(
     arrival: Arrival,
     rows: Rows,
 ) -> Sequence[Change]:
-    at = believable(notification.at, arrival.received_at)
+    at = effective_time(notification.at, arrival.received_at)
     reason = notification.reason if isinstance(notification, Suppressed) else None
     return [
         # Without a stored date of the last change, a row accepts every change, even a late one.

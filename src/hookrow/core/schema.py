@@ -1,6 +1,6 @@
-"""The schema: the names of the tables and columns for hookrow's roles, for every store.
+"""The schema: the tables and columns of a host that fill hookrow's roles, the same for every store.
 
-`stores/sql/verify` compares it with a database, and `django/mapping` with a Django project.
+`stores/sql/verify` compares it with a database, `django/mapping` with a Django project.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ REFERENCES = (
     (("messages", "list_id"), ("subscriptions", "list_id")),
     (("subscriptions", "subscriber_id"), ("subscribers", "id")),
 )
-"""Pairs of columns with the same keys."""
+"""Pairs of columns that hold the same keys."""
 
 _REQUIRED = {
     "subscribers": ("id", "email", "suppressed_at"),
@@ -61,11 +61,11 @@ Fold: TypeAlias = Literal["ascii", "lower", "exact", "citext"]
 
 `ascii`: on `lower(email COLLATE "C")`, as in hookrow's table; `lower`: on `lower(email)`;
 `exact`: on the column itself, which finds an email in its original spelling or in lower case;
-`citext`: on a column of that type, on SQLite one with `COLLATE NOCASE`.
+`citext`: on a column of that type; on SQLite, on one with `COLLATE NOCASE`.
 """
 
-Given: TypeAlias = str | int | bool | None
-"""A value that a column must equal; None is null."""
+Scalar: TypeAlias = str | int | bool | None
+"""A value that a column can equal; None is null."""
 
 OTHERWISE = "*"
 """The key in `Schema.reasons` for all other reasons."""
@@ -73,11 +73,11 @@ OTHERWISE = "*"
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """The table for a role, and its columns with names other than hookrow's.
+    """The table for a role, and its columns whose names differ from hookrow's.
 
     `Role("people", {"email": "address"})`: a column that is not mapped has hookrow's name; an
-    optional column that the table lacks is None. A table in another database schema than the
-    default one is `"crm.people"`.
+    optional column that the table lacks is None. A table outside the default database schema is
+    written `"crm.people"`.
 
     `where` hides all rows whose columns, by the table's own names, do not equal these values:
     `{"deleted_at": None}`. For a column that is not boolean, False also means null, because a
@@ -88,12 +88,12 @@ class Role:
 
     table: str
     columns: Mapping[str, str | None] = field(default_factory=dict)
-    where: Mapping[str, Given] = field(default_factory=dict, kw_only=True)
+    where: Mapping[str, Scalar] = field(default_factory=dict, kw_only=True)
     fold: Fold = field(default="ascii", kw_only=True)
     empty: str | None = field(default=None, kw_only=True)
 
     def column(self, name: str) -> str | None:
-        """Return the table's name for one of hookrow's columns, or None if the table lacks it.
+        """Return a column's name in the table by hookrow's name, or None if the table lacks it.
 
         `sent_at` exists only if it is mapped, except in hookrow's own table.
         """
@@ -106,9 +106,9 @@ class Schema:
     """The tables of a host, by default hookrow's. A host without lists has no subscriptions.
 
     With `messages`, the list of a dispatch is that of its message: `dispatches.message_id` refers
-    to `messages.id`, whose `list_id` is the list. `reasons` maps the provider's reasons to the
-    host's values, `"*"` all others; without it, reasons are stored unchanged. `log` is the table of
-    the log, always one of hookrow's own; None disables the log.
+    to `messages.id`, and the message's `list_id` is the list. `reasons` maps the provider's reasons
+    to the host's values, and `"*"` all others; without it, reasons are stored unchanged. `log` is
+    the table of the log, always one of hookrow's own; None disables the log.
 
     Raises `ConfigurationError` for unknown columns, required columns that are None, and
     contradictory options.
@@ -158,12 +158,12 @@ class Schema:
 
     @property
     def dated_beside_log(self) -> Collection[Suppressible]:
-        """The kinds of row without a column for their last change's date, which hookrow stores."""
+        """The kinds of row whose last change hookrow dates itself, because no column does."""
         return self._without_date if self.log else ()
 
     @property
     def undated(self) -> Collection[Suppressible]:
-        """The same kinds of row if there is no log, so that nothing stores the date."""
+        """The same kinds of row if there is no log, in which case nothing stores the date."""
         return () if self.log else self._without_date
 
     def beside_log(self, table: str) -> str:
@@ -181,11 +181,11 @@ class Schema:
             if theirs is not None and ours not in self._unused(name)
         }
 
-    def reason(self, word: str | None) -> str | int | None:
+    def reason(self, reason: str | None) -> str | int | None:
         """Return the host's value for a reason, or None for no reason."""
-        if word is None or self.reasons is None:
-            return word
-        return self.reasons.get(word, self.reasons.get(OTHERWISE, word))
+        if reason is None or self.reasons is None:
+            return reason
+        return self.reasons.get(reason, self.reasons.get(OTHERWISE, reason))
 
     @property
     def _without_date(self) -> Collection[Suppressible]:
@@ -212,7 +212,7 @@ class Schema:
             )
         if self.dispatches.columns.get("list_id") is not None:
             raise ConfigurationError(
-                "The list is mapped in the dispatches and in the messages: omit one of the two."
+                "The list is mapped in both the dispatches and the messages: omit one of the two."
             )
 
 
@@ -274,7 +274,7 @@ def _check_where(name: str, role: Role) -> None:
 
 
 def _check_reasons(reasons: Mapping[str, str | int]) -> None:
-    numbers = [word for word, kept in reasons.items() if isinstance(kept, int)]
+    numbers = [value for value in reasons.values() if isinstance(value, int)]
     if numbers and OTHERWISE not in reasons:
         raise ConfigurationError(
             "`reasons` has integers: add one for all others, for example {'*': 9}."
@@ -289,7 +289,7 @@ def _check_empty(name: str, role: Role, reasons: Mapping[str, str | int]) -> Non
         mistake = "which is not an empty string: use empty='', or omit it for null."
     elif "suppression_reason" not in _OPTIONAL[name] or role.column("suppression_reason") is None:
         mistake = "but no column for a reason: omit `empty`, or map suppression_reason."
-    elif any(isinstance(kept, int) for kept in reasons.values()):
+    elif any(isinstance(value, int) for value in reasons.values()):
         mistake = "but `reasons` has integers: omit `empty`, and let the column allow null."
     elif "" in reasons.values():
         mistake = "which is also a value in `reasons`: use another value there."

@@ -48,7 +48,7 @@ def leading(items: Iterable[T], size: Callable[[T], int], *, most: float = inf) 
 
 
 def written_size(arrival: Arrival) -> int:
-    """Return an upper bound on the text that is written for an arrival, in bytes.
+    """Return an upper bound on the size of the text that is written for an arrival, in bytes.
 
     Its body is written to the log, and its reason to three rows.
     """
@@ -57,14 +57,14 @@ def written_size(arrival: Arrival) -> int:
 
 
 def largest_written_size(body: bytes) -> int:
-    """Return an upper bound on `written_size` for a body that has not been parsed."""
+    """Return an upper bound on `written_size`, in bytes, for a body that has not been parsed."""
     return _text_size(body) + 3 * WIDEST_CHARACTER * len(body)
 
 
 def _text_size(body: bytes) -> int:
     """Return an upper bound on the size of a body's text, in memory or in a statement.
 
-    A control character is escaped to six characters, a byte that is not UTF-8 to four or five.
+    A control character is escaped as six characters, a byte that is not UTF-8 as four or five.
     """
     width = 2 if body.isascii() else WIDEST_CHARACTER  # a statement doubles quotes and backslashes
     return width * (len(body) + 3 * len(body.translate(None, _PLAIN)))

@@ -1,6 +1,6 @@
 """The dashboard: a handler that renders pages, mounted apart from the receiver.
 
-`ASGI(Dashboard(store, authorize=basic("ada", password)))`, and likewise in every host.
+For example, `ASGI(Dashboard(store, authorize=basic("ada", password)))`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The actions of users. Each is recorded by `record()`, like any notification."""
+"""The actions of users. `record()` records each of them, like any notification."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hookrow.receiver.replay import replay as replay_arrivals
 
 FORM_FIELDS = ("token", "action", "reason", "email")
 
-LONGEST_REASON = 200
+MAX_REASON_LENGTH = 200
 """In characters."""
 
 RESULTS = {
@@ -25,15 +25,16 @@ RESULTS = {
     "unsupported": "Not recorded: the notification is not supported.",
     "failed": "Not recorded: a row is locked, or the database returned an error.",
     "unavailable": "Not recorded: the database cannot be reached.",
-    "no_body": "Not recorded: the log does not have the original body.",
+    "no_body": "Not recorded: the log does not contain the original body.",
     "suppressed": "Suppressed.",
     "lifted": "Suppression lifted.",
 }
-"""The messages after an action, by the name in the query, so that no link can forge a message."""
+"""The messages after an action. The query contains only their names, so that links cannot forge
+messages."""
 
 
 class Done(NamedTuple):
-    """A completed action: a summary for the log, without addresses, and where to redirect."""
+    """A completed action: a summary for the log, without addresses, and the page to redirect to."""
 
     summary: str
     location: str
@@ -56,13 +57,13 @@ def replay(context: Context, fields: Fields, form: Fields, _: str) -> Done:
 def change_suppression(context: Context, fields: Fields, form: Fields, user: str) -> Done:
     """Suppress a subscriber, or lift the suppression. Raises `BadRequest`.
 
-    On the page of a dispatch, also the dispatch and the subscription, as the provider would.
+    On a dispatch's page, this includes the dispatch and the subscription, as in a notification.
     """
     action, reason = form.get("action", ""), form.get("reason", "").strip()
     if action not in {"suppress", "lift"}:
         raise BadRequest("The action must be suppress or lift.")
-    if not reason or len(reason) > LONGEST_REASON:
-        raise BadRequest(f"Enter a reason of at most {LONGEST_REASON} characters.")
+    if not reason or len(reason) > MAX_REASON_LENGTH:
+        raise BadRequest(f"Enter a reason of at most {MAX_REASON_LENGTH} characters.")
     message_id = fields.get("message_id")
     email = fields.get("email") or form.get("email", "")
     outcome = manual.change_suppression(

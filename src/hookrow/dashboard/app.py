@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from http import HTTPStatus
 from importlib.resources import files
 from typing import NamedTuple, TypeAlias
 from urllib.parse import quote
 
-from hookrow.dashboard import actions, auth, pages
+from hookrow.dashboard import actions, auth, pages, suppressions
 from hookrow.dashboard.actions import Done
+from hookrow.dashboard.download import Download
 from hookrow.dashboard.forms import FILTERS, BadRequest, Fields, Forbidden, NotFound, parse_fields
 from hookrow.dashboard.queries import Context
 from hookrow.dashboard.templating import View, render
@@ -20,7 +21,7 @@ from hookrow.describe import printable
 from hookrow.errors import ConfigurationError
 from hookrow.http import Request, RequestHead, Response, plain
 from hookrow.observability.logging import mask_email
-from hookrow.providers import Parse, postmark
+from hookrow.providers import Explain, Parse, postmark
 from hookrow.statistics import Statistics
 from hookrow.stores import Store, StoreError
 from hookrow.stores.timeouts import limited_to
@@ -32,9 +33,9 @@ Action: TypeAlias = Callable[[Context, Fields, Fields, str], Done]
 
 
 class Page(NamedTuple):
-    """A page, the fields of its query string, and the action of its forms."""
+    """A page or a file, the fields of its query string, and the action of its forms."""
 
-    show: Callable[[Context, Fields], View]
+    show: Callable[[Context, Fields], View | Response | Download]
     fields: Collection[str] = ()
     act: Action | None = None
 
@@ -44,12 +45,15 @@ _HISTORY = ("before", "after", "done")
 PAGES = {
     "": Page(pages.overview, ("period",)),
     "lists": Page(pages.lists),
+    "suppressions": Page(suppressions.suppressions, (*suppressions.FILTERS, "before", "after")),
+    "suppressions.csv": Page(Download, suppressions.FILTERS),
     "notifications": Page(pages.notifications, (*FILTERS, "before", "after", "rows")),
     "notification": Page(pages.notification, ("id", "done"), actions.replay),
     "subscriber": Page(pages.subscriber, ("email", *_HISTORY), actions.change_suppression),
+    "search": Page(pages.search, ("q",)),
     "dispatch": Page(pages.dispatch, ("message_id", *_HISTORY), actions.change_suppression),
 }
-"""The pages by path. All are in one folder, so that relative links and cookies work on each."""
+"""The pages by path. All are in one directory, so that relative links and cookies work on each."""
 
 ACTIONS = frozenset(name for name, page in PAGES.items() if page.act)
 """The pages with forms."""
@@ -67,7 +71,7 @@ SECURITY = {
 TIMEOUT = 4.0
 """In seconds; how long a page may wait for the database, apart from reconnecting.
 
-It is less than `asgi` waits for a handler, so that the page can still report the error.
+It is shorter than the time that `asgi` waits for a handler, so that the page can report the error.
 """
 
 _FILE_TYPES = {
@@ -77,7 +81,7 @@ _FILE_TYPES = {
 }
 
 _CACHED = {"Cache-Control": "private, max-age=3600"}
-"""For static files: their addresses contain the version."""
+"""The header of static files, whose URLs contain the version."""
 
 
 class Dashboard:
@@ -85,10 +89,11 @@ class Dashboard:
 
     `authorize` authenticates users: `basic(user, password)`, or a function of the host. Omit
     `mount_path` if the host reports where the handler is mounted, as all supported hosts do.
-    `parse` is the parser of the receiver's provider. With `keep_bodies=False`, the log does not
-    store the author of a manual change. A page waits at most about ten seconds for the database;
-    in WSGI hosts and in Django, whose connections have the project's own limits, it waits in the
-    thread of the request.
+    `parse` is the parser of the receiver's provider, and `explain` returns why a body is not
+    supported; without it, only Postmark's bodies are explained. With `keep_bodies=False`, the log
+    does not store the author of a manual change. A page waits at most about ten seconds for the
+    database. In WSGI hosts and in Django, it waits in the thread of the request; in Django, the
+    limits of the project's connections also apply.
 
     Raises `ConfigurationError` without `authorize`, because a dashboard must not be open to all.
     """
@@ -100,16 +105,19 @@ class Dashboard:
         authorize: auth.Authorize | None = None,
         mount_path: str = "",
         parse: Parse = postmark.parse,
+        explain: Explain | None = None,
         keep_bodies: bool = True,
     ) -> None:
         if not callable(authorize):
             raise ConfigurationError(
-                "The dashboard is never open by default: set authorize, "
+                "The dashboard is never open by default: pass authorize, "
                 "for example authorize=basic(user, password)."
             )
         self._authorize = authorize
         self._mount = "/".join(["", *filter(None, mount_path.split("/"))])
-        self._context = Context(store, Statistics(store), parse, keep_bodies=keep_bodies)
+        if explain is None and parse is postmark.parse:
+            explain = postmark.explain
+        self._context = Context(store, Statistics(store), parse, explain, keep_bodies=keep_bodies)
 
     def admit(self, head: RequestHead) -> Response | None:
         """Refuse requests without access before their body is read."""
@@ -120,7 +128,7 @@ class Dashboard:
         return None
 
     def __call__(self, request: Request) -> Response:
-        """Respond to a request; `authorize` is called unless `admit` has called it already."""
+        """Respond to a request; call `authorize` unless `admit` has already called it."""
         user = request.head.context.pop(self, None) or self._authenticate(request.head)
         return user if isinstance(user, Response) else self.respond(request, user)
 
@@ -130,7 +138,7 @@ class Dashboard:
     ) -> Response:
         """Respond to a request of a user whom the host has authenticated.
 
-        `allowed` has the names of the pages whose forms the user may submit.
+        `allowed` contains the names of the pages whose forms the user may submit.
         """
         try:
             response = self._respond(request, user, allowed)
@@ -146,11 +154,11 @@ class Dashboard:
         return _secure(response)
 
     def close(self, timeout: float | None = None) -> None:
-        """Stop counting tables; wait up to `timeout` seconds for a count that is in progress."""
+        """Stop counting tables; wait up to `timeout` seconds for a count in progress."""
         self._context.statistics.close(timeout)
 
     def _authenticate(self, head: RequestHead) -> str | Response:
-        """Return the name of the user, or the response if there is no access."""
+        """Return the name of the user, or the response that denies access."""
         try:
             result = self._authorize(head)
             if isinstance(result, Response):
@@ -192,6 +200,10 @@ class Dashboard:
 
     def _show(self, name: str, head: RequestHead, user: str, *, may: bool) -> Response:
         view = PAGES[name].show(self._context, parse_fields(head.query, PAGES[name].fields))
+        if isinstance(view, Response):
+            return view
+        if isinstance(view, Download):
+            return view.respond(partial(_log_action, head, user))
         token = auth.form_token(head)
         response = render(view, user=user, token=token, page=name, may=may)
         return auth.keep_form_token(head, response, token)
@@ -202,21 +214,25 @@ class Dashboard:
         if not auth.is_own_form(head, form.get("token", "")):
             raise Forbidden("The form has expired or was not sent by this page. Reload the page.")
         action = act(self._context, parse_fields(head.query, PAGES[name].fields), form, user)
-        log.info(
-            "Dashboard user %s %s, request %s",
-            printable(mask_email(user) if "@" in user else user)[:80],
-            action.summary,
-            head.request_id,
-            extra={"request_id": head.request_id},
-        )
+        _log_action(head, user, action.summary)
         return _redirect(action.location)
+
+
+def _log_action(head: RequestHead, user: str, summary: str) -> None:
+    log.info(
+        "Dashboard user %s %s, request %s",
+        printable(mask_email(user) if "@" in user else user)[:80],
+        summary,
+        head.request_id,
+        extra={"request_id": head.request_id},
+    )
 
 
 def _path_below_mount(head: RequestHead, mount: str) -> str | None:
     """Return the rest of the path below the mount, or None if the path is not below it.
 
-    A host behind a proxy may have a root of which only the end is a prefix of the path (FastAPI's
-    `root_path`), and a host that has removed the mount path may still report it as its root.
+    Behind a proxy, sometimes only the end of the root is a prefix of the path (FastAPI's
+    `root_path`). A host that has removed the mount path may still report it as its root.
     """
     parts = [] if mount else head.root.rstrip("/").split("/")[1:]
     roots = ("/" + "/".join(parts[n:]) for n in range(len(parts)))
@@ -229,10 +245,10 @@ def _path_below_mount(head: RequestHead, mount: str) -> str | None:
 @cache
 def _static_files() -> Mapping[str, Response]:
     """Return the responses with the static files, by path."""
-    folder = files("hookrow.dashboard").joinpath("static")
+    directory = files("hookrow.dashboard").joinpath("static")
     return {
         f"static/{file.name}": Response(200, file.read_bytes(), {"Content-Type": type_, **_CACHED})
-        for file in folder.iterdir()
+        for file in directory.iterdir()
         if (type_ := _FILE_TYPES.get(file.name.rpartition(".")[2]))
     }
 

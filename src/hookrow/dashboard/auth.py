@@ -33,11 +33,11 @@ To delay a response, set its `delay`. The log keeps the name with each action of
 USER = "hookrow"
 """The user name that `hookrow serve` requires."""
 
-SHORTEST_PASSWORD = 12
-"""In characters; `hookrow serve` warns of a shorter one."""
+MIN_PASSWORD_LENGTH = 12
+"""In characters; `hookrow serve` warns about a shorter password."""
 
 DELAY = 1.0
-"""In seconds; how long the response to a wrong password is delayed."""
+"""In seconds; the delay of the response to a wrong password."""
 
 MAX_DELAYED = 32
 """The maximum number of responses that are delayed at the same time."""
@@ -59,12 +59,12 @@ def basic(user: str, password: str) -> Authorize:
     """Require a user name and a password (RFC 7617), which are compared in constant time.
 
     Wrong passwords are logged, without their text, and get a 401 after a second; while 32 such
-    responses are delayed, others get a 429. The right password is never delayed. Raises
-    `ConfigurationError` if user or password is empty, or if the user contains a colon.
+    responses are delayed, others get a 429. The correct password is never delayed. Raises
+    `ConfigurationError` if `user` or `password` is empty, or if `user` contains a colon.
     """
     if not user or not password or ":" in user:
         raise ConfigurationError(
-            "The dashboard needs a user name without a colon and a password, neither of them empty."
+            "The dashboard needs a user name without a colon, and a password; neither may be empty."
         )
     expected = b64encode(f"{user}:{password}".encode())
     ends: deque[float] = deque(maxlen=MAX_DELAYED)  # when each delay ends, oldest first
@@ -91,7 +91,7 @@ def basic(user: str, password: str) -> Authorize:
 
 
 def token_session(token: str, key: str, *, port: int, path: str) -> Authorize:
-    """Require the session cookie, which a request with the token in its address receives.
+    """Require the session cookie, which is set by a request with the token in its URL.
 
     The cookie is an HMAC of the token with the key, and is valid for the dashboard's `path`. Its
     name contains the `port`, because browsers send cookies to all ports of a host.
@@ -106,7 +106,7 @@ def token_session(token: str, key: str, *, port: int, path: str) -> Authorize:
             return compare_digest(cookie.encode(), session.encode()) or _sign_in()
         if not compare_digest(query.pop("token").encode(), token.encode()):
             return _sign_in()
-        # The address is relative, because a proxy may have removed a prefix.
+        # The location is relative, because a proxy may have removed a prefix.
         page = quote(head.path.rpartition("/")[2])
         headers = {
             "Location": f"./{page}?{urlencode(query)}" if query else f"./{page}",
@@ -121,25 +121,25 @@ def token_session(token: str, key: str, *, port: int, path: str) -> Authorize:
 def require_password(password: str | None, *, host: str) -> None:
     """Raise `ConfigurationError` if there is no password and `host` is not a loopback address.
 
-    A token in a URL can be read in transit, and is kept in browser histories and logs.
+    A token in a URL can be read in transit, and remains in browser histories and logs.
     """
     if not password and not _is_loopback(host):
         raise ConfigurationError(
             f"The dashboard at {host} needs a password: set HOOKROW_DASHBOARD_PASSWORD, "
-            "or serve at 127.0.0.1."
+            "or listen on 127.0.0.1."
         )
 
 
 def form_token(head: RequestHead) -> str:
-    """Return the token for the forms of a page: that of the user's cookie, or a new one."""
+    """Return the token for the forms of a page: the one in the user's cookie, or a new one."""
     return _cookie(head, _FORM_COOKIE) or token_urlsafe()
 
 
 def keep_form_token(head: RequestHead, response: Response, token: str) -> Response:
-    """Add the cookie with the token of the forms to a response, unless the user has it."""
+    """Add the cookie with the form token to a response, unless the user already has it."""
     if _cookie(head, _FORM_COOKIE):
         return response
-    # Without a path, browsers send it to the whole folder of the page: the mount path.
+    # Without a path, browsers send it to the whole directory of the page: the mount path.
     cookie = _set_cookie(head, _FORM_COOKIE, token)
     return replace(response, headers={**response.headers, "Set-Cookie": cookie})
 
@@ -147,7 +147,7 @@ def keep_form_token(head: RequestHead, response: Response, token: str) -> Respon
 def is_own_form(head: RequestHead, token: str) -> bool:
     """Return whether a page of the dashboard sent a form: its token matches the cookie's.
 
-    The origin has to match, too: browsers send it in `Sec-Fetch-Site`, over HTTP in `Origin`.
+    The origin must match as well: browsers send it in `Sec-Fetch-Site` or, over HTTP, in `Origin`.
     """
     cookie = _cookie(head, _FORM_COOKIE)
     if not cookie or not compare_digest(cookie.encode(), token.encode()):
@@ -175,7 +175,7 @@ def _is_loopback(host: str) -> bool:
 def _cookie(head: RequestHead, name: str) -> str | None:
     """Return the value of a cookie, or None if it is missing or empty.
 
-    The host's cookies may be in the same header, in any format. In HTTP/2, each cookie may have
+    The same header may contain cookies of the host, in any format. In HTTP/2, each cookie may have
     its own header.
     """
     headers = [value for key, value in head.headers if key.lower() == b"cookie"]

@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlencode
 
-from hookrow.core.log_entry import RECORD_TYPES, Result
+from hookrow.core.log_entry import Result
 from hookrow.statistics import Period
 from hookrow.stores.log import Query
 
-TYPES = tuple(dict.fromkeys(RECORD_TYPES.values()))
-
-FILTERS = ("type", "outcome", "since", "until", "recipient", "message_id", "parked")
+FILTERS = (
+    *("type", "outcome", "first_outcome", "reason"),
+    *("since", "until", "recipient", "message_id", "parked"),
+)
 
 MAX_FIELDS = 100
 
@@ -24,11 +25,11 @@ MAX_LENGTH = 1000
 _ID_FORMAT = re.compile(r"[0-9]{1,18}")
 
 Fields: TypeAlias = Mapping[str, str]
-"""The fields that are not empty, by name; the last one counts if a name is repeated."""
+"""The non-empty fields by name; if a name is repeated, the last value counts."""
 
 
 class BadRequest(Exception):
-    """A request that cannot be fulfilled; the text explains why."""
+    """The request cannot be fulfilled; the text explains why."""
 
     status = 400
 
@@ -40,7 +41,7 @@ class Forbidden(BadRequest):
 
 
 class NotFound(BadRequest):
-    """There is no such page, file or row."""
+    """The page, file or row does not exist."""
 
     status = 404
 
@@ -74,10 +75,12 @@ def link(fields: Fields, **changed: object) -> str:
 
 
 def parse_query(fields: Fields) -> Query:
-    """Return the query of the `FILTERS`. Raises `BadRequest`."""
+    """Return the query for the fields in `FILTERS`. Raises `BadRequest`."""
     return Query(
         record_type=fields.get("type"),
         outcome=parse(fields, "outcome"),
+        first_outcome=parse(fields, "first_outcome"),
+        reason=fields.get("reason"),
         since=parse(fields, "since"),
         until=parse(fields, "until"),
         recipient=fields.get("recipient"),
@@ -116,13 +119,14 @@ def _parse_flag(text: str) -> bool:
 
 
 _ID = (_parse_id, "the ID of a notification")
+_OUTCOME = (Result, f"one of {', '.join(each.value for each in Result)}")
 _TIME = (_parse_time, "a time such as 2026-03-04T05:06")
 
 _PARSERS: Mapping[str, tuple[Callable[[str], object], str]] = {
     **dict.fromkeys(("id", "before", "after", "rows"), _ID),
     **dict.fromkeys(("since", "until"), _TIME),
-    "outcome": (Result, f"one of {', '.join(each.value for each in Result)}"),
+    **dict.fromkeys(("outcome", "first_outcome"), _OUTCOME),
     "parked": (_parse_flag, "1 or absent"),
     "period": (Period, f"one of {', '.join(each.value for each in Period)}"),
 }
-"""The parsers of fields, and what they accept."""
+"""The parser of each field, and the values that it accepts."""

@@ -3,40 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from heapq import nlargest
 from operator import attrgetter
 
-from hookrow.core.log_entry import RECORD_TYPES, Result, StoredEntry
+from hookrow.core.log_entry import RECORD_TYPES, Result, StoredEntry, body_of
 from hookrow.core.notification import Suppressed
 from hookrow.dashboard import queries
 from hookrow.dashboard.actions import RESULTS
 from hookrow.dashboard.forms import (
     FILTERS,
-    TYPES,
+    BadRequest,
     Fields,
     NotFound,
+    link,
     parse,
     parse_query,
     required,
 )
 from hookrow.dashboard.queries import Context
-from hookrow.dashboard.templating import View, format_text
+from hookrow.dashboard.suppressions import find_lists
+from hookrow.dashboard.templating import View, format_text, render_figures
 from hookrow.describe import describe_change, describe_outcome
-from hookrow.statistics import Period
-from hookrow.stores.log import Query, with_bodies
+from hookrow.http import Response
+from hookrow.statistics import Period, count
+from hookrow.stores.log import KNOWN_REASONS, KNOWN_TYPES, Query, with_bodies
 
-LISTS = 500
-"""The number of lists on a page: those with the most dispatches."""
+MAX_LISTS = 500
+"""The maximum number of lists on a page: those with the most dispatches are shown."""
+
+
+RANGES = {
+    "Hour": timedelta(hours=1),
+    "Day": timedelta(days=1),
+    "Week": timedelta(days=7),
+    "30 days": timedelta(days=30),
+}
+"""The links to the notifications of a period that ends now, and its length."""
 
 
 def overview(context: Context, fields: Fields) -> View:
-    """Show the state of the webhook, and the figures of a period."""
+    """Show the state of the webhook, and the figures for a period."""
     period = parse(fields, "period") or Period.DAY
+    statistics, now = context.statistics, datetime.now(UTC)
     values = {
         "title": "Overview",
-        "overview": context.statistics.overview(period, datetime.now(UTC)),
-        "periods": list(Period),
+        "present": statistics.present(now),
+        "figures": render_figures(statistics.overview(period, now)),
     }
     return View("overview.html", values)
 
@@ -45,11 +59,13 @@ def lists(context: Context, _: Fields) -> View:
     """Show the counts of all dispatches, subscriptions and suppressions, by list and reason."""
     counts = context.statistics.table_counts()
     all_lists = counts.lists if counts else ()
-    lists = nlargest(LISTS, all_lists, attrgetter("sent")) if all_lists[LISTS:] else all_lists
+    too_many = len(all_lists) > MAX_LISTS
+    lists = nlargest(MAX_LISTS, all_lists, attrgetter("sent")) if too_many else all_lists
     values = {
         "title": "Lists",
         "counts": counts,
         "lists": lists,
+        "by_list": any(each.list is not None for each in all_lists),
         "most_sent": max((each.sent for each in all_lists), default=0),
         "most_subscribed": max((each.subscribed or 0 for each in all_lists), default=0),
     }
@@ -57,7 +73,7 @@ def lists(context: Context, _: Fields) -> View:
 
 
 def notifications(context: Context, fields: Fields) -> View:
-    """List notifications, newest first; with `rows`, return only the rows of newer ones."""
+    """List notifications, newest first; if `rows` is an id, only those with a higher id."""
     if context.store.log is None:
         return View("no_log.html", {"title": "Notifications"})
     query, last = parse_query(fields), queries.last_id(context.log)
@@ -66,6 +82,8 @@ def notifications(context: Context, fields: Fields) -> View:
         entries = queries.list_newer(context.log, query, after, last)
         return View("rows.html", {"entries": entries, "last": last})
     listing = queries.list_entries(context, query, fields)
+    now, newest = datetime.now(UTC), not {"before", "after"} & fields.keys()
+    types = context.statistics.present(now).types
     values = {
         "title": "Notifications",
         "listing": listing,
@@ -73,9 +91,12 @@ def notifications(context: Context, fields: Fields) -> View:
         "last": max([last, *(each.id for each in listing.entries[:1])]),
         "filters": {name: value for name, value in fields.items() if name in FILTERS},
         "fields": {name: fields.get(name, "") for name in FILTERS},
-        "types": TYPES,
+        "types": sorted(KNOWN_TYPES.union(filter(str.isprintable, types))),
+        "count": count(context.log, query) if newest else None,
+        "ranges": {name: f"{now - ago:%Y-%m-%dT%H:%M}" for name, ago in RANGES.items()},
         "outcomes": [each.value for each in Result],
-        "live": not {"before", "after"} & fields.keys(),
+        "reasons": sorted(KNOWN_REASONS),
+        "live": newest,
     }
     return View("notifications.html", values)
 
@@ -88,6 +109,8 @@ def notification(context: Context, fields: Fields) -> View:
         "title": f"Notification {entry.id}",
         "entry": entry,
         "outcome": describe_outcome(entry),
+        "supported": (body := body_of(entry)) is None or context.parse(body) is not None,
+        "problem": context.explain(body) if body is not None and context.explain else None,
         "change": queries.describe_suppression(entry, context.parse),
         "superseded": (newer.id, describe_change(newer, context.parse)) if newer else None,
         "effects": queries.find_effects(context.store, entry, context.parse),
@@ -114,8 +137,24 @@ def dispatch(context: Context, fields: Fields) -> View:
     listing = queries.list_entries(context, Query(message_id=message_id), fields)
     if not rows and listing.empty:
         raise NotFound("Neither the dispatches nor the log contain this message ID.")
-    values = {"title": "Dispatch", "message_id": message_id, "rows": rows}
+    has_list = any(row.dispatch and row.dispatch.list is not None for row in rows)
+    lists = find_lists(context.store.suppressions) if has_list else {}
+    values = {"title": "Dispatch", "message_id": message_id, "rows": rows, "lists": lists}
     return View("dispatch.html", {**values, **_history(context, fields, listing)})
+
+
+def search(context: Context, fields: Fields) -> View | Response:
+    """Find a notification by its id, a subscriber by an address, or a dispatch by a message id."""
+    text = fields.get("q", "").strip()
+    pages = [(notification, "id"), (dispatch, "message_id"), (subscriber, "email")]
+    if "@" in text:  # probably an address, but message ids may contain it, too
+        pages.reverse()
+    for page, field in pages:
+        with suppress(BadRequest):
+            page(context, {field: text} if text else {})
+            location = f"./{page.__name__}?{link({}, **{field: text})}"
+            return Response(303, b"", {"Location": location})
+    return View("nothing_found.html", {"title": "Search", "q": text})
 
 
 def _history(context: Context, fields: Fields, listing: queries.Listing) -> Mapping[str, object]:
@@ -129,9 +168,9 @@ def _history(context: Context, fields: Fields, listing: queries.Listing) -> Mapp
 
 
 def _changes(context: Context, entries: Sequence[StoredEntry]) -> Mapping[int, str]:
-    """Return the descriptions of the changes of suppression among the entries, by id."""
+    """Describe the entries that are changes of suppression; return the descriptions by id."""
     changes = [each for each in entries if each.record_type == RECORD_TYPES[Suppressed]]
-    # Each is shortened immediately, because it may be as large as its body.
+    # Each description is shortened immediately, because it may be as long as the body.
     return {
         entry.id: format_text(text)
         for entry in with_bodies(context.log, changes)

@@ -1,4 +1,4 @@
-"""Queries of the pages about notifications, subscribers and dispatches.
+"""Queries for the pages of notifications, subscribers and dispatches.
 
 Nothing here changes or locks a row.
 """
@@ -29,21 +29,21 @@ from hookrow.core.notification import (
 from hookrow.core.rules import decide, is_message_id, lookup_keys
 from hookrow.dashboard.forms import Fields, NotFound, parse, required
 from hookrow.describe import other_changes, superseding
-from hookrow.providers import Parse
+from hookrow.providers import Explain, Parse
 from hookrow.receiver.manual import ORIGIN
 from hookrow.receiver.replay import arrivals_of
 from hookrow.statistics import Statistics, search
 from hookrow.stores import State, Store
 from hookrow.stores.log import LogReader, Query, with_bodies
 
-PAGE = 50
+PAGE_SIZE = 50
 """The number of entries on a page."""
 
 MAX_RANGE = 50_000
-"""In ids; the widest range that a page of newer entries reads."""
+"""In ids; the largest range that a page of newer entries reads."""
 
 ARRIVAL_RANGE = 5000
-"""In ids; how many entries after a time are searched for one that arrived at that time."""
+"""In ids; the range after a time that is searched for an entry that arrived at that time."""
 
 MAX_CAUSES = 50
 """The maximum number of entries that are compared with a time in a row."""
@@ -59,11 +59,15 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A store, its statistics, the provider's parser, and whether the log keeps bodies."""
+    """A store, its statistics, the provider's parser, and whether the log keeps bodies.
+
+    `explain` is None if the provider does not explain why a body is not supported.
+    """
 
     store: Store
     statistics: Statistics
     parse: Parse
+    explain: Explain | None = None
     keep_bodies: bool = True
 
     @property
@@ -78,8 +82,8 @@ class Context:
 class Listing:
     """A page of log entries without bodies, newest first.
 
-    `newer` and `older` are the ids after and before which other entries may follow. A long log is
-    searched in several steps: a page may have fewer than `PAGE` entries although more follow.
+    Other entries may follow after the id `newer` and before the id `older`. A long log is searched
+    in several steps, so a page may have fewer than `PAGE_SIZE` entries although more follow.
     """
 
     entries: Sequence[StoredEntry] = ()
@@ -89,7 +93,7 @@ class Listing:
     @property
     def complete(self) -> bool:
         """Whether the page is full, or the search reached the end of the log."""
-        return len(self.entries) == PAGE or self.older is None
+        return len(self.entries) == PAGE_SIZE or self.older is None
 
     @property
     def empty(self) -> bool:
@@ -101,8 +105,8 @@ class Listing:
 class Row:
     """A row and the columns that notifications set; for a dispatch, also its owner and list.
 
-    `causes` has the id of the notification that set each time, or None if the log does not have
-    it. Without a log it is empty.
+    `causes` maps each time to the id of the notification that set it, or to None if the log does
+    not contain that notification. Without a log, it is empty.
     """
 
     id: RowId
@@ -115,7 +119,7 @@ class Row:
 class Effect:
     """A value that a notification sets in a row, and the row's current value.
 
-    They differ if a newer notification, or the host itself, has set another one.
+    They differ if a newer notification, or the host itself, has set a different value.
     """
 
     row: RowId
@@ -134,7 +138,7 @@ def find_entry(context: Context, fields: Fields) -> StoredEntry:
 
 
 def list_entries(context: Context, query: Query, fields: Fields) -> Listing:
-    """List the newest entries, or those next to the id `before` or `after` in the fields.
+    """List the newest entries, or those before or after the id in `before` or `after`.
 
     Without a log, the listing is empty. Raises `BadRequest`.
     """
@@ -143,20 +147,21 @@ def list_entries(context: Context, query: Query, fields: Fields) -> Listing:
         return Listing()
     log = context.store.log
     if after is None:
-        page = search(log, query, before=before, limit=PAGE)
-        return Listing(page.entries, None if before is None else before - 1, page.before)
+        page = search(log, query, before=before, limit=PAGE_SIZE)
+        newer = None if before is None else max(before - 1, 0)
+        return Listing(page.entries, newer, page.before)
     last = last_id(log)
     end = min(last, after + MAX_RANGE)
     in_range = replace(query, ids=range(after + 1, end + 1))
-    entries = log.oldest(in_range, limit=PAGE, bodies=False)
-    reached = entries[-1].id if len(entries) == PAGE else end
+    entries = log.oldest(in_range, limit=PAGE_SIZE, bodies=False)
+    reached = entries[-1].id if len(entries) == PAGE_SIZE else end
     return Listing(entries[::-1], reached if reached < last else None, after + 1)
 
 
 def list_newer(log: LogReader, query: Query, after: int, last: int) -> Sequence[StoredEntry]:
-    """Return the newest entries after one id, up to another, within `MAX_RANGE`."""
+    """Return the newest entries after the id `after`, up to the id `last`, within `MAX_RANGE`."""
     ids = range(max(after, last - MAX_RANGE) + 1, last + 1)
-    return log.newest(replace(query, ids=ids), limit=PAGE, bodies=False) if ids else []
+    return log.newest(replace(query, ids=ids), limit=PAGE_SIZE, bodies=False) if ids else []
 
 
 def last_id(log: LogReader) -> int:
@@ -170,7 +175,7 @@ def find_superseding(context: Context, entry: StoredEntry) -> StoredEntry | None
     query = other_changes(entry)
     if query is None:
         return None
-    newer = superseding(entry, search(context.log, query, limit=PAGE).entries)
+    newer = superseding(entry, search(context.log, query, limit=PAGE_SIZE).entries)
     return next(with_bodies(context.log, [newer]), None) if newer else None
 
 
@@ -200,7 +205,7 @@ def find_dispatches(store: Store, message_id: str) -> Sequence[Row]:
 
 
 def find_effects(store: Store, entry: StoredEntry, parser: Parse) -> Sequence[Effect] | str | None:
-    """Return the values that a notification sets, or the text of its refusal if it were replayed.
+    """Return the values that a notification sets, or the text of its refusal in a replay.
 
     Returns None if the log does not have its original body.
     """
@@ -281,12 +286,12 @@ def _find_causes(log: LogReader, query: Query, state: State) -> Mapping[str, int
 
 
 def _find_cause(log: LogReader, query: Query, type_: str, time: datetime) -> int | None:
-    """Find the entry by its event time, or by an arrival time if it has none."""
+    """Find the entry by its event time or, if it has none, by an arrival time."""
     query = replace(query, record_type=type_, outcome=Result.RECORDED)
-    for entry in log.happened(time, query, limit=MAX_CAUSES):
+    for entry in log.events_at(time, query, limit=MAX_CAUSES):
         if entry.occurred_at == time:
             return entry.id
-    first = log.reached(time)
+    first = log.first_id_since(time)
     arrived = replace(query, ids=range(first, first + ARRIVAL_RANGE))
     for entry in log.oldest(arrived, limit=MAX_CAUSES, bodies=False):
         if time in {entry.received_at, entry.last_received_at}:

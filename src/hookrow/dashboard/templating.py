@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -21,22 +21,30 @@ from hookrow.describe import (
     printable,
 )
 from hookrow.http import Response
+from hookrow.statistics import Overview, Period
 
 MAX_LENGTH = 400
 """In characters; longer values are shortened."""
 
 
 class View(NamedTuple):
-    """A template and the values that it shows."""
+    """A template and its values."""
 
     template: str
     values: Mapping[str, Any]
 
 
 def render(view: View, status: int = 200, **common: object) -> Response:
-    """Render a view; `common` has the values that all pages show."""
+    """Render a view; `common` contains the values that all pages need."""
     text = _environment().get_template(view.template).render(**view.values, **common)
     return Response(status, text.encode(), {"Content-Type": "text/html; charset=utf-8"})
+
+
+@lru_cache(maxsize=2 * len(Period))
+def render_figures(overview: Overview) -> str:
+    """Render the figures of an overview, once for all open pages that show them."""
+    template = _environment().get_template("figures.html")
+    return template.render(overview=overview, periods=list(Period))
 
 
 @cache
@@ -44,6 +52,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("hookrow.dashboard"),
         autoescape=True,
+        auto_reload=False,  # it would check each file on each request
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -66,7 +75,7 @@ def _environment() -> Environment:
 
 
 def format_text(value: object, max_length: int = MAX_LENGTH) -> str:
-    """Format a value in one line: escaped, and shortened if it is long."""
+    """Format a value as one line, escaped, and shortened if it is long."""
     if isinstance(value, datetime):
         return format_time(value)
     text = "none" if value is None else str(value)
@@ -78,19 +87,19 @@ def format_text(value: object, max_length: int = MAX_LENGTH) -> str:
 
 
 def words(name: Result | str) -> str:
-    """Return an outcome or an identifier as words."""
+    """Format an outcome or an identifier as words."""
     return (name.value if isinstance(name, Result) else name).replace("_", " ")
 
 
-def percent(share: float | None) -> str:
-    """Format a share; None, the share of an empty set, is a dash."""
+def percent(share: float | None, digits: int = 1) -> str:
+    """Format a fraction as a percentage; None, the share of an empty set, is a dash."""
     if share is None:
         return "-"
-    return f"{share:.1%}" if 0 < share < 1 else f"{share:.0%}"
+    return f"{share:.{digits}%}" if 0 < share < 1 else f"{share:.0%}"
 
 
 def sentence(text: str) -> str:
-    """Return a text with a capital letter and a period."""
+    """Format a text as a sentence, with a capital letter and a period."""
     return f"{text[:1].upper()}{text[1:]}."
 
 

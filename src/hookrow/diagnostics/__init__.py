@@ -1,1 +1,1 @@
-"""Checks of a configuration and its database, for `hookrow check`."""
+"""Checks of a configuration, its database and the webhook, for `hookrow check`."""

@@ -1,4 +1,4 @@
-"""Checks the configuration and its database; each result states the remedy of a fault."""
+"""Checks the configuration and its database; each result states the remedy for a fault."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Protocol
 
 from hookrow import migrations
 from hookrow.core.schema import Schema
+from hookrow.describe import pluralize
 from hookrow.diagnostics.advice import WEAKNESSES, check_weaknesses
 from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.errors import ConfigurationError, HookrowError
-from hookrow.providers.postmark import SHORTEST_SECRET, Postmark
+from hookrow.providers.postmark import MIN_SECRET_LENGTH, Postmark
 from hookrow.stores import AccessDenied, Unavailable
 from hookrow.stores.sql.connections import Database
 from hookrow.stores.sql.urls import missing_file, open_database
@@ -20,7 +21,7 @@ from hookrow.stores.sql.verify import verify
 
 
 class _Settings(Protocol):
-    """The settings that are checked. `accepted` may raise `ConfigurationError`."""
+    """The settings to check. `accepted` may raise `ConfigurationError`."""
 
     @property
     def database_url(self) -> str: ...
@@ -36,16 +37,21 @@ def check(settings: _Settings) -> Iterator[CheckResult]:
     yield check_secrets(settings)
     try:
         with closing(open_database(settings.database_url)) as database:
-            results = list(check_database(database, settings.schema))
-            yield from results
-            if all(each.level is Level.OK for each in results):
-                queries = verify(database, settings.schema)
-                weaknesses = list(check_weaknesses(database, queries, WEAKNESSES))
-                yield from weaknesses
-                if "indexes" not in {each.subject for each in weaknesses}:
-                    yield CheckResult(Level.OK, "indexes", "Every lookup has an index.")
+            yield from check_rows(database, settings.schema)
     except ConfigurationError as error:
         yield CheckResult(Level.ERROR, "database", str(error))
+
+
+def check_rows(database: Database, schema: Schema) -> Iterator[CheckResult]:
+    """Check the database and its tables and, if they work, the tables for weaknesses."""
+    results = list(check_database(database, schema))
+    yield from results
+    if all(each.level is Level.OK for each in results):
+        queries = verify(database, schema)
+        weaknesses = list(check_weaknesses(database, queries, WEAKNESSES))
+        yield from weaknesses
+        if "indexes" not in {each.subject for each in weaknesses}:
+            yield CheckResult(Level.OK, "indexes", "Every lookup has an index.")
 
 
 def check_secrets(settings: _Settings) -> CheckResult:
@@ -56,8 +62,9 @@ def check_secrets(settings: _Settings) -> CheckResult:
     except ConfigurationError as error:
         return CheckResult(Level.ERROR, "secret", str(error))
     shortest = min(map(len, secrets))
-    if shortest < SHORTEST_SECRET:
-        text = f"It has {shortest} characters and can be guessed: use {SHORTEST_SECRET} or more."
+    if shortest < MIN_SECRET_LENGTH:
+        length = pluralize(shortest, "character")
+        text = f"It has {length} and can be guessed: use {MIN_SECRET_LENGTH} or more."
         return CheckResult(Level.WARNING, "secret", text)
     if settings.secret_file and Path(settings.secret_file).stat().st_mode & 0o077:
         text = f"Other users can read the file. Run: chmod 600 {settings.secret_file}"
@@ -67,8 +74,8 @@ def check_secrets(settings: _Settings) -> CheckResult:
 
 def check_database(database: Database, schema: Schema) -> Iterator[CheckResult]:
     """Check that the database responds, is migrated, and has the schema's tables and columns."""
-    if file := missing_file(database):
-        yield CheckResult(Level.ERROR, "database", f"There is no {file}. Run: hookrow db upgrade")
+    if missing := missing_file(database):
+        yield CheckResult(Level.ERROR, "database", missing)
         return
     try:
         current = migrations.current(database)
@@ -76,8 +83,9 @@ def check_database(database: Database, schema: Schema) -> Iterator[CheckResult]:
         yield CheckResult(Level.ERROR, "access", str(error))
         return
     except Unavailable as error:
-        text = f"{error}. Start it, or set HOOKROW_DATABASE_URL."
-        yield CheckResult(Level.ERROR, "database", text)
+        is_server = database.dialect.name == "postgresql"
+        remedy = ". Start the database, or correct its URL." if is_server else ""
+        yield CheckResult(Level.ERROR, "database", f"{error}{remedy}")
         return
     yield CheckResult(Level.OK, "database", f"{database} responds.")
     tables = check_tables(database, schema)

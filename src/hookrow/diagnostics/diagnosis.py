@@ -1,4 +1,4 @@
-"""A table of the causes of replies to probes, and their remedies."""
+"""A table of the possible replies to probes, with their causes and remedies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEADER = "X-Provider-Secret"
 
 
 class Sent(Enum):
-    """The secret that a probe has."""
+    """The secret that a probe contains."""
 
     WRONG = "with a wrong secret"
     NONE = "without a secret"
@@ -24,9 +24,9 @@ class Sent(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A response to a probe. If there is none, the status is 0, and the `text` is the reason.
+    """A response to a probe. If there is none, the status is 0, and `text` is the reason.
 
-    `header` is WWW-Authenticate or, without that, Location. `certificate` is the server's, as
+    `header` is WWW-Authenticate or, if that is missing, Location. `certificate` is the server's, as
     `ssl.SSLSocket.getpeercert` returns it.
     """
 
@@ -64,27 +64,27 @@ DIAGNOSES = (
     Diagnosis(
         "dns",
         r"0 \w+ cannot resolve",
-        "The name of the host has no address, so the provider cannot reach it.",
-        "Correct the name, or add an A record for it.",
+        "The host name has no address, so the provider cannot reach it.",
+        "Correct the name, or add a DNS record (A or AAAA) for it.",
     ),
     Diagnosis(
         "tls",
         r"0 \w+ TLS failed",
         "Clients that verify certificates and require TLS 1.2 (RFC 8996) cannot connect.",
-        "Use the port with TLS (443), and a valid public certificate with its fullchain.pem.",
+        "Use the TLS port (443), and a valid public certificate with its chain (fullchain.pem).",
     ),
     Diagnosis(
         "connection",
         "0 ",
-        "Without a response, the provider sends the notification again, but only a few times.",
-        "Start the web server, allow connections to the port, and see the server's log.",
+        "Without a response, the provider retries the notification, but only a few times.",
+        "Start the web server, allow connections to the port, and check the server's log.",
     ),
     # -- responses of hookrow ----------------------------------------------------------
     Diagnosis(
         "secret",
         f"401 WRONG {_UNAUTHENTIC}",
         f"A proxy removes the header {HEADER}, or hookrow is configured to read another one.",
-        "Let the proxy pass on the header (nginx: remove a proxy_set_header that empties it).",
+        "Configure the proxy to forward it (nginx: remove any proxy_set_header that empties it).",
         header="missing",
     ),
     Diagnosis("path", f"401 WRONG {_UNAUTHENTIC}", "hookrow responds at {url}.", level=Level.OK),
@@ -92,7 +92,7 @@ DIAGNOSES = (
         "secret",
         f"401 NONE {_UNAUTHENTIC}",
         f"A proxy sets the header {HEADER}, perhaps also in the provider's requests.",
-        "Let the proxy pass on the header of the provider, and set none itself.",
+        "Configure the proxy to forward the provider's header, and not to set its own.",
         header="wrong",
     ),
     Diagnosis(
@@ -116,8 +116,9 @@ DIAGNOSES = (
     Diagnosis(
         "body",
         f"422 CONFIGURED {_UNSUPPORTED}|413 ",
-        "A proxy changes bodies, or rejects bodies that hookrow accepts: its limit is 1 MiB.",
-        "Let the proxy pass on bodies unchanged, up to 1 MiB (nginx: client_max_body_size 1m;).",
+        "A proxy changes bodies, or rejects bodies that hookrow accepts (up to 1 MiB).",
+        "Configure the proxy to forward bodies up to 1 MiB unchanged (nginx: "
+        "client_max_body_size 1m;).",
     ),
     Diagnosis(
         "secret",
@@ -128,14 +129,14 @@ DIAGNOSES = (
     Diagnosis(
         "database",
         rf"503 \w+ {Refusal.UNAVAILABLE.text}\Z",
-        "hookrow cannot use its database; the provider sends the notification again.",
-        "See hookrow's log, and run `hookrow check` without a URL on the server.",
+        "hookrow cannot use its database; the provider will retry the notification.",
+        "Check hookrow's log, and run `hookrow check` without a URL on the server.",
     ),
     Diagnosis(
         "response",
         "404 CONFIGURED ",
         "The status is hookrow's, but the text is not: a proxy replaces it.",
-        "Let the proxy pass on responses unchanged (nginx: proxy_intercept_errors off;).",
+        "Configure the proxy to return responses unchanged (nginx: proxy_intercept_errors off;).",
         level=Level.WARNING,
     ),
     # -- responses of others -----------------------------------------------------------
@@ -148,27 +149,27 @@ DIAGNOSES = (
     Diagnosis(
         "redirect",
         "3",
-        "It redirects to {location}. A client that follows with a GET loses the notification.",
+        "It redirects to {location}. A client that follows with a GET drops the notification.",
         "Give the provider hookrow's URL, or remove the redirect to a login or to https.",
     ),
     Diagnosis(
         "forbidden",
         "40[013] ",
         "A login, a firewall, or a check of the host name or of a CSRF token rejects the request, "
-        "or a proxy replaces hookrow's response. After a 403, the provider does not send it again.",
+        "or a proxy replaces hookrow's response. After a 403, the provider does not retry.",
         "Exempt POST requests to this path (Django: csrf_exempt, ALLOWED_HOSTS), and use https.",
     ),
     Diagnosis(
         "server",
         "429 |50[234] ",
         "A proxy limits the rate of requests, or the application behind it does not respond.",
-        "Exempt this path from rate limits, start the application, and see the logs of both.",
+        "Exempt this path from rate limits, start the application, and check the logs of both.",
     ),
     Diagnosis(
         "server",
         "",
-        "This is not a response of hookrow.",
-        "Identify the application that responded, from the server's log, and mount hookrow there.",
+        "This response is not from hookrow.",
+        "Find the application that responded in the server's log, and mount hookrow there.",
     ),
 )
 

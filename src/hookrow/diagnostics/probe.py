@@ -1,4 +1,4 @@
-"""Checks a webhook over the network, as the provider reaches it.
+"""Checks a webhook over the network, the way the provider reaches it.
 
 The probes are harmless: their recipient is hookrow's own (see `rules.is_probe`). The secret is
 sent only after hookrow has rejected a wrong one, and never unencrypted to a public address.
@@ -24,6 +24,7 @@ from typing import TypeAlias
 from urllib.parse import SplitResult, quote, urljoin, urlsplit, urlunsplit
 
 from hookrow.core.rules import PROBE
+from hookrow.describe import pluralize
 from hookrow.diagnostics.diagnosis import HEADER, Reply, Sent, diagnose
 from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.errors import ConfigurationError
@@ -53,8 +54,8 @@ _Sender: TypeAlias = Callable[[SplitResult, Sent], Reply]
 def check_url(url: str, secret: str | None, *, timeout: float = TIMEOUT) -> Iterator[CheckResult]:
     """Check a webhook with the provider's URL and secret; an error ends the checks.
 
-    Without a secret, everything else is checked. Raises `ConfigurationError` if the URL or the
-    secret is not valid.
+    If the secret is None, everything else is checked. `timeout` is in seconds, for each response.
+    Raises `ConfigurationError` if the URL or the secret is not valid.
     """
     target = _parse(url)
     if secret is not None:
@@ -98,7 +99,7 @@ def _check(url: SplitResult, secret: str | None, send: _Sender) -> Iterator[Chec
     if secret is None:
         yield CheckResult(Level.WARNING, "secret", "No secret was sent: set HOOKROW_SECRET.")
     elif public and url.scheme == "http":
-        text = "The secret was not sent in plain http to a public address: set up https."
+        text = "The secret was not sent, because plain http would expose it: set up https."
         yield CheckResult(Level.ERROR, "tls", text)
     else:
         replies.append(send(url, Sent.CONFIGURED))
@@ -116,11 +117,11 @@ def _check_addresses(url: SplitResult, addresses: list[str], *, public: bool) ->
 
 def _check_certificate(certificate: Mapping[str, object]) -> CheckResult:
     days = (ssl.cert_time_to_seconds(str(certificate["notAfter"])) - time()) / 86_400
-    text = f"The certificate is trusted, and valid for {days:.0f} days."
+    text = f"The certificate is trusted, and valid for another {pluralize(round(days), 'day')}."
     if days >= _SOON:
         return CheckResult(Level.OK, "tls", text)
-    meaning = "After that, the provider may not connect."
-    remedy = "Renew the certificate, and find out why that did not happen automatically."
+    meaning = "After it expires, the provider may not connect."
+    remedy = "Renew the certificate, and find out why it was not renewed automatically."
     return CheckResult(Level.WARNING, "tls", text, meaning, remedy)
 
 
@@ -134,7 +135,7 @@ def _check_speed(seconds: float) -> CheckResult:
 
 
 def _locate(url: SplitResult, reply: Reply, send: _Sender) -> CheckResult:
-    """Return the diagnosis of the first reply; if hookrow is elsewhere, with its URL.
+    """Return the diagnosis of the first reply; if hookrow responds elsewhere, include its URL.
 
     The other places are the target of a redirect, and the endpoint below the URL's path.
     """
@@ -163,7 +164,7 @@ def _send(url: SplitResult, sent: Sent, secret: str | None, timeout: float) -> R
 
 
 def _post(url: SplitResult, sent: Sent, secret: str | None, timeout: float) -> Reply:
-    """Send a request, and follow no redirect. Only `Sent.CONFIGURED` sends the secret."""
+    """Send a request without following redirects. Only `Sent.CONFIGURED` sends the secret."""
     headers = {"Content-Type": "application/json", "User-Agent": "Postmark (hookrow check)"}
     if value := {Sent.WRONG: token_urlsafe(), Sent.CONFIGURED: secret}.get(sent):
         headers[HEADER] = value
@@ -172,11 +173,11 @@ def _post(url: SplitResult, sent: Sent, secret: str | None, timeout: float) -> R
     with closing(_connection(url, timeout)) as connection:
         try:
             connection.connect()
-            connection.sock.settimeout(2 * timeout)  # after which this thread ends, too
+            connection.sock.settimeout(2 * timeout)  # so that this thread ends, too
             if isinstance(connection.sock, ssl.SSLSocket):
                 certificate = connection.sock.getpeercert()
             started = monotonic()
-            # A server may close the connection before the body, if it rejects the head.
+            # A server that rejects the head may close the connection before it reads the body.
             with suppress(BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
                 connection.request("POST", urlunsplit(("", "", *url[2:])), body, headers)
             response = connection.getresponse()
@@ -190,7 +191,7 @@ def _post(url: SplitResult, sent: Sent, secret: str | None, timeout: float) -> R
 
 
 def _connection(url: SplitResult, timeout: float) -> HTTPConnection:
-    host, timeout = url.hostname or "", timeout / 3  # for each of the host's addresses
+    host, timeout = url.hostname or "", timeout / 3  # it applies to each address of the host
     if url.scheme == "http":
         return HTTPConnection(host, url.port, timeout=timeout)
     context = ssl.create_default_context()

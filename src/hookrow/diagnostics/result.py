@@ -18,8 +18,8 @@ class Level(Enum):
 class CheckResult:
     """The result of checking one `subject`, such as "database".
 
-    `text` states what was found. If that is a fault, `meaning` states its effect and `remedy` what
-    to do; both are empty if the text includes them.
+    `text` states what was found. For a fault, `meaning` states its effect and `remedy` how to fix
+    it; each is empty if the text includes it.
     """
 
     level: Level

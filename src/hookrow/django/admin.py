@@ -1,4 +1,4 @@
-"""The log in the admin: lists, searches and replays notifications."""
+"""The log in the admin: users list, search and replay notifications."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from hookrow.stores.log import Query
 __all__ = ["NotificationAdmin", "SuppressionAdmin"]
 
 MAX_REPLAYED = 1000
-"""The largest number of notifications in one action, because the page waits for the replay.
+"""The maximum number of notifications in one action, because the page waits for the replay.
 
 The command has no limit.
 """
@@ -45,7 +45,7 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 def _escaped(name: str) -> Callable[[Any, Notification], str | None]:
-    """Return the function of a column, which escapes unprintable characters."""
+    """Return the display function of a column; it escapes unprintable characters."""
 
     @admin.display(description=name.replace("_", " "), empty_value="-")
     def escaped(_: object, entry: Notification) -> str | None:
@@ -57,7 +57,7 @@ def _escaped(name: str) -> Callable[[Any, Notification], str | None]:
 
 @admin.register(Notification)
 class NotificationAdmin(LargeTableAdmin):
-    """The notifications and their results, which cannot be added or changed."""
+    """Notifications and their results; users cannot add or change them."""
 
     list_display = (
         *("received", "escaped_type", "result", "escaped_recipient", "escaped_message_id"),
@@ -76,7 +76,7 @@ class NotificationAdmin(LargeTableAdmin):
     )
     readonly_fields = fields
     search_fields = ("recipient",)
-    search_help_text = "A complete address or message id, or the number of a notification."
+    search_help_text = "A complete address or message id, or the id of a notification."
     actions = ("replay",)
 
     escaped_type, escaped_recipient, escaped_message_id = map(
@@ -84,7 +84,7 @@ class NotificationAdmin(LargeTableAdmin):
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Notification]:
-        """Return all entries without their bodies, which may be large and are not in the list."""
+        """Return all entries without their bodies, which may be large and are not listed."""
         return super().get_queryset(request).defer("body")
 
     @admin.display(description="received")
@@ -100,7 +100,7 @@ class NotificationAdmin(LargeTableAdmin):
 
     @admin.display(description="history")
     def history(self, entry: Notification) -> str:
-        """Return a sentence on the attempts and their results."""
+        """Describe the attempts and their results."""
         return printable(
             describe_outcome(msgspec.convert(entry, StoredEntry, from_attributes=True))
         )
@@ -124,7 +124,7 @@ class NotificationAdmin(LargeTableAdmin):
         try:
             log = store().log
             if log is None:
-                raise ConfigurationError("The log is off: set HOOKROW['LOG'] to True.")
+                raise ConfigurationError("The log is disabled: set HOOKROW['LOG'] to True.")
             for group in matching_entries(log, Query(ids=ids)):
                 counts += _replay(group)
         except HookrowError as error:
@@ -141,7 +141,7 @@ class NotificationAdmin(LargeTableAdmin):
         )
 
     def search(self, queryset: QuerySet[Notification], term: str) -> QuerySet[Notification]:
-        """Return the entries with an address, a message id or a number."""
+        """Return the entries with this address, message id or id."""
         named = Q(recipient=stored_recipient(term)) | Q(message_id=stored_message_id(term))
         return queryset.filter(named | Q(id=int(term)) if _NUMBER.fullmatch(term) else named)
 

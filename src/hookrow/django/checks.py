@@ -1,6 +1,7 @@
 """System checks of the settings and of the models that they name.
 
-docs/hosts/django.md lists the ids, which are stable. No check queries a database or creates a file.
+docs/how-to/hosts/django.md lists the ids, which are stable. No check queries a database or creates
+a file.
 """
 
 # ruff: noqa: SLF001 - `_meta` is a public name of Django
@@ -21,6 +22,7 @@ from django.db.models.expressions import Expression
 from django.db.models.functions import Collate, Lower
 
 from hookrow.core.schema import Fold
+from hookrow.describe import pluralize
 from hookrow.django.columns import NeedsORM
 from hookrow.django.conf import NAMES, conf
 from hookrow.django.fields import Folded
@@ -28,7 +30,7 @@ from hookrow.django.mapping import NOT_NULL, ModelMapping, map_models, or_empty
 from hookrow.django.receiver import build_receiver
 from hookrow.django.store import DjangoStore, check_alias
 from hookrow.errors import ConfigurationError, SchemaMismatch
-from hookrow.providers.postmark import SHORTEST_SECRET, Postmark
+from hookrow.providers.postmark import MIN_SECRET_LENGTH, Postmark
 
 Messages: TypeAlias = list[CheckMessage]
 
@@ -59,7 +61,7 @@ def check(app_configs: Sequence[AppConfig] | None, **_: object) -> Messages:
 
 @contextmanager
 def _reporting(messages: Messages, kind: type[Exception], **message: str) -> Iterator[None]:
-    """Report an exception of the block as an error with this hint and id."""
+    """Report an exception raised in the block as an error with this hint and id."""
     try:
         yield
     except kind as error:
@@ -72,10 +74,11 @@ def _check_settings(messages: Messages) -> None:
         secrets = conf.secrets()
         Postmark(*secrets)
         shortest = min(map(len, secrets))
-        if shortest < SHORTEST_SECRET:
+        if shortest < MIN_SECRET_LENGTH:
+            length = pluralize(shortest, "character")
             warning = Warning(
-                f"The secret has only {shortest} characters, so that it can be guessed.",
-                hint=f"Use at least {SHORTEST_SECRET}, here and in the provider's webhook.",
+                f"The secret has only {length} and can be guessed.",
+                hint=f"Use at least {MIN_SECRET_LENGTH}, here and in the webhook at the provider.",
                 id="hookrow.W002",
             )
             messages.append(warning)
@@ -87,9 +90,9 @@ def _check_settings(messages: Messages) -> None:
 
 
 def _check_models(messages: Messages) -> None:
-    invalid = "docs/hosts/django.md describes the keys of HOOKROW['TABLES']."
-    missing = "In HOOKROW['TABLES'], tables are labels of models ('crm.Person'), columns fields."
-    limits = "docs/hosts/django.md describes the limits of HOOKROW['TABLES']."
+    invalid = "docs/how-to/hosts/django.md describes the keys of HOOKROW['TABLES']."
+    missing = "HOOKROW['TABLES'] names models by label ('crm.Person') and columns by field."
+    limits = "docs/how-to/hosts/django.md describes the limits of HOOKROW['TABLES']."
     with (
         _reporting(messages, ConfigurationError, hint=invalid, id="hookrow.E003"),
         _reporting(messages, SchemaMismatch, hint=missing, id="hookrow.E002"),
@@ -103,7 +106,7 @@ def _check_models(messages: Messages) -> None:
 def _spool() -> Iterator[CheckMessage]:
     if conf.spool is not None and (fault := _spool_fault(Path(conf.spool).absolute())):
         hint = (
-            "Set HOOKROW['SPOOL'] to a file in a separate folder. If the server runs as another "
+            "Set HOOKROW['SPOOL'] to a file in a separate directory. If the server runs as another "
             "user, add hookrow.E005 to SILENCED_SYSTEM_CHECKS."
         )
         yield Error(fault, hint=hint, id="hookrow.E005")
@@ -115,7 +118,7 @@ def _spool_fault(path: Path) -> str | None:
 
     if not os.access(path, os.F_OK):
         writable = os.access(path.parent, os.W_OK | os.X_OK)
-        return None if writable else f"The spool {path} cannot be created: check its folder."
+        return None if writable else f"The spool {path} cannot be created: check its directory."
     try:
         Spool(path)
     except ConfigurationError as error:
@@ -135,7 +138,7 @@ def _nulls(mapping: ModelMapping) -> Iterator[CheckMessage]:
 
 
 def _routers(mapping: ModelMapping, using: str) -> Iterator[CheckMessage]:
-    """Warn about models that the project and its admin use in another database."""
+    """Warn about models for which the project and its admin use another database."""
     models = list(mapping.models.values())
     if mapping.log is not None:
         models.append(mapping.log)
@@ -150,7 +153,7 @@ def _routers(mapping: ModelMapping, using: str) -> Iterator[CheckMessage]:
         yield Warning(
             f"HOOKROW['DATABASE'] is {using!r}, but DATABASE_ROUTERS uses another database for "
             f"{', '.join(labels)}.",
-            hint="Add a router to DATABASE_ROUTERS: docs/hosts/django.md has an example.",
+            hint="Add a router to DATABASE_ROUTERS: docs/how-to/hosts/django.md has an example.",
             id="hookrow.W004",
         )
 

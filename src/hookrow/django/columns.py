@@ -1,7 +1,7 @@
 """Describes model fields as columns of the SQL store, and checks that their types are suitable.
 
-Fields that store values unchanged need no conversion. All others use Django's own conversions,
-which take as long as in the ORM.
+Fields that store values unchanged need no conversion. All others use Django's own conversions, at
+the same cost as in the ORM.
 """
 
 # ruff: noqa: ANN401, SLF001 - each field has its own type of values, and `_meta` is a public name of Django
@@ -29,14 +29,14 @@ from django.db.models import (
 )
 from django.utils.timezone import get_default_timezone, is_naive, make_aware, make_naive
 
-from hookrow.core.schema import REFERENCES, TIMES, WRITTEN, Fold, Given
+from hookrow.core.schema import REFERENCES, TIMES, WRITTEN, Fold, Scalar
 from hookrow.django.fields import UTCDateTimeField
 from hookrow.errors import SchemaMismatch
 from hookrow.stores.sql.columns import Column, Convert
 
 AnyField: TypeAlias = "Field[Any, Any]"
 Fields: TypeAlias = Mapping[tuple[str, str], AnyField]
-"""By role and hookrow's name for the column."""
+"""The fields by role and by hookrow's name for the column."""
 
 
 class NeedsORM(SchemaMismatch):
@@ -68,7 +68,7 @@ def column_name(field: AnyField) -> str:
     return name[1:-1] if name.startswith('"') and name.endswith('"') else name
 
 
-def literal(field: AnyField, value: Given, connection: BaseDatabaseWrapper) -> Given:
+def literal(field: AnyField, value: Scalar, connection: BaseDatabaseWrapper) -> Scalar:
     """Return a value of `where` as its column stores it; None for null.
 
     False means null, unless the field is boolean.
@@ -81,7 +81,7 @@ def literal(field: AnyField, value: Given, connection: BaseDatabaseWrapper) -> G
 
 
 def target_of(field: AnyField) -> AnyField:
-    """Return the field that a foreign key refers to, and any other field itself."""
+    """Return the field that a foreign key refers to; return any other field itself."""
     while isinstance(field, ForeignKey):
         field = field.target_field
     return field
@@ -117,7 +117,7 @@ def check_value(field: AnyField, value: object) -> None:
 def check_fold(email: AnyField, fold: Fold, connection: BaseDatabaseWrapper) -> None:
     """Raise `SchemaMismatch` for the fold `citext` if PostgreSQL compares the column by case.
 
-    In a group, a notification would then find the rows of another one.
+    Otherwise, in a group, a notification could find the rows of another one.
     """
     if fold != "citext" or connection.vendor == "sqlite":
         return
@@ -180,8 +180,8 @@ def _check_reference(field: AnyField, other: AnyField, *, is_key: bool) -> None:
             )
     elif None not in (families := {_family(target), _family(key)}) and len(families) > 1:
         raise SchemaMismatch(
-            f"{field} is a {type(target).__name__}, and {other} a {type(key).__name__}: "
-            "they cannot be compared, and must have the same type."
+            f"{field} is a {type(target).__name__} and {other} a {type(key).__name__}, "
+            "which cannot be compared: both must have the same type."
         )
 
 

@@ -37,7 +37,7 @@ RUNSERVER = "http://127.0.0.1:8000"
 
 _APPS = ("hookrow", "hookrow_tables")
 
-_WEAKNESSES = ("clock", "encoding", "mapping", "emails")
+_WEAKNESSES = ("clock", "encoding", "mapping", "counts", "emails")
 """The subjects that neither the system checks nor the migrations cover."""
 
 
@@ -47,9 +47,9 @@ class Project:
     parse = conf.parse
 
     @contextmanager
-    def open_store(self, database_url: str) -> Iterator[Store]:
+    def open_store(self, database_url: str, *, writes: bool = True) -> Iterator[Store]:
         """Open the store. Raises `ConfigurationError` if the log's table does not exist."""
-        del database_url
+        del database_url, writes
         opened = store()
         table = Notification._meta.db_table  # noqa: SLF001 - a public name of Django
         with opened.database.reading():
@@ -60,8 +60,14 @@ class Project:
 
 
 def commands() -> click.Group:
-    """Return the commands, with the current settings of the project."""
-    posting = {"secret": lambda: conf.secret, "mount_path": "", "host": "", "port": 0}
+    """Return the commands, with the project's current settings."""
+    posting = {
+        "secret": lambda: conf.secret,
+        "secret_file": None,
+        "mount_path": "",
+        "host": "",
+        "port": 0,
+    }
     return Commands(
         "hookrow",
         help="Manage the log of notifications, with the project's settings.",
@@ -74,7 +80,7 @@ def commands() -> click.Group:
     )
 
 
-@click.command()
+@click.command(short_help="Check the settings, the database or the webhook.")
 @click.argument("url", required=False)
 @JSON
 @click.pass_context
@@ -109,7 +115,7 @@ def _check_project() -> Iterator[CheckResult]:
 
 
 def _check_database() -> Iterator[CheckResult]:
-    """Check that the tables match the models, and check for weaknesses of tables that work."""
+    """Check that the tables match the models; if they do, check them for weaknesses."""
     database, schema = store().database, store().mapping.schema
     tables = check_tables(database, schema)
     yield tables
@@ -142,14 +148,14 @@ def _endpoint() -> str:
         return urljoin(RUNSERVER, reverse("hookrow:webhooks"))
     except NoReverseMatch:
         raise ConfigurationError(
-            "The project's URLs do not include hookrow.django.urls: include it, or use --url."
+            "The project's URLs do not include hookrow.django.urls: include it, or pass --url."
         ) from None
 
 
 def _adapted(
     command: click.Command, values: Mapping[str, object], **defaults: object
 ) -> click.Command:
-    """Return the command with values in place of some options, and other defaults.
+    """Return the command with values in place of some options, and with other defaults.
 
     Values and defaults may be functions, which are called when the command runs.
     """

@@ -35,7 +35,7 @@ class Settings:
 
     @property
     def previous_secret(self) -> str | None:
-        """A second secret that is accepted."""
+        """A second secret that is also accepted, during a rotation."""
         return self._get("PREVIOUS_SECRET", None, str | None, "text")
 
     @property
@@ -58,19 +58,19 @@ class Settings:
         schema = tables if isinstance(tables, Schema) else _schema(tables)
         if schema.log not in {None, Schema().log}:
             raise ConfigurationError(
-                f"HOOKROW['TABLES']: the log cannot use the table {schema.log!r}, because it has "
-                "a model: remove 'log', or set it to None to disable the log."
+                f"HOOKROW['TABLES']: the log cannot use the table {schema.log!r}, because Django "
+                "creates the log's table: remove 'log', or set it to None to disable the log."
             )
         return schema if self.log else replace(schema, log=None)
 
     @property
     def log(self) -> bool:
-        """Whether notifications are kept in the log."""
+        """Whether the log keeps notifications."""
         return self._flag("LOG", default=True)
 
     @property
     def keep_bodies(self) -> bool:
-        """Whether the log keeps their bodies, which a retry or a replay needs."""
+        """Whether the log keeps the bodies of notifications, which retries and replays need."""
         return self._flag("KEEP_BODIES", default=True)
 
     @property
@@ -90,7 +90,7 @@ class Settings:
 
     @property
     def deadline(self) -> float:
-        """The maximum time until each response, in seconds."""
+        """The time limit for each response, in seconds."""
         value = self._all().get("DEADLINE", 5.0)
         if isinstance(value, int | float) and value is not True and 0 < value <= TIMEOUT_MAX:
             return float(value)
@@ -112,7 +112,7 @@ class Settings:
         return [each for each in (self.secret, self.previous_secret) if each]
 
     def parse(self, body: bytes) -> Notification | None:
-        """Parse a body of the provider; return None if it is not supported."""
+        """Parse the body of a notification; return None if it is not supported."""
         return postmark.parse(body)
 
     def check_names(self) -> None:

@@ -1,19 +1,21 @@
 """The dashboard in a project: `path("mail/dashboard/", include("hookrow.django.dashboard"))`.
 
-Staff users have the same permissions as in the admin.
+Staff users have the same permissions in it as in the admin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from functools import lru_cache
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator
+from functools import lru_cache, partial
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.contrib.admin.views.decorators import staff_member_required
 from django.core.exceptions import PermissionDenied
+from django.core.handlers.wsgi import WSGIRequest
 from django.db import connections
 from django.db.transaction import non_atomic_requests
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.urls import re_path
 from django.views.decorators.csrf import csrf_exempt
 
@@ -22,15 +24,15 @@ from hookrow.django.conf import conf
 from hookrow.django.receiver import store
 from hookrow.django.store import DjangoStore
 from hookrow.django.views import django_response, head_of
-from hookrow.http import Request
+from hookrow.http import REQUEST_ID_HEADER, Request, RequestHead, Response
 
 app_name = "hookrow-dashboard"
 
 
 @csrf_exempt  # the forms have their own token
 @staff_member_required
-def dashboard(request: HttpRequest, path: str) -> HttpResponse:
-    """Return a page to a staff user who may view the log; `_allowed` lists the forms."""
+def dashboard(request: HttpRequest, path: str) -> HttpResponse | StreamingHttpResponse:
+    """Respond to a staff user who may view the log; `_allowed` lists the forms to submit."""
     user: Any = request.user
     if not user.has_perm("hookrow.view_notification"):
         raise PermissionDenied
@@ -40,7 +42,9 @@ def dashboard(request: HttpRequest, path: str) -> HttpResponse:
     response = handler.respond(
         Request(head, request.body), user.get_username(), allowed=_allowed(user)
     )
-    return django_response(response, head)
+    if response.stream is None:
+        return django_response(response, head)
+    return _streamed(request, response, response.stream, head)
 
 
 for _alias in connections:
@@ -51,7 +55,27 @@ urlpatterns = [re_path("^(?P<path>.*)$", dashboard, name="dashboard")]
 
 @lru_cache(maxsize=1)
 def _dashboard(store: DjangoStore, *, keep_bodies: bool) -> Dashboard:
-    return Dashboard(store, authorize=lambda _: False, parse=conf.parse, keep_bodies=keep_bodies)
+    return Dashboard(store, authorize=lambda _: False, keep_bodies=keep_bodies)
+
+
+def _streamed(
+    request: HttpRequest, response: Response, stream: Iterator[bytes], head: RequestHead
+) -> StreamingHttpResponse:
+    """Convert a response with a stream. On ASGI, Django would read a plain iterator at once."""
+    chunks: Iterable[bytes] | AsyncIterator[bytes] = filter(None, stream)
+    if head.method == "HEAD":
+        chunks = ()
+    elif not isinstance(request, WSGIRequest):
+        chunks = _in_threads(stream)
+    headers = {REQUEST_ID_HEADER: head.request_id, **response.headers}
+    return StreamingHttpResponse(chunks, status=response.status, headers=headers)
+
+
+async def _in_threads(stream: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Take each chunk of a stream in the thread of the request, which has its connections."""
+    take = sync_to_async(partial(next, stream, None))
+    while (chunk := await take()) is not None:
+        yield chunk
 
 
 def _allowed(user: Any) -> Collection[str]:  # noqa: ANN401 - the project's own

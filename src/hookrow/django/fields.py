@@ -1,6 +1,6 @@
 """Fields and functions that store times and fold emails exactly as the SQL store does.
 
-On SQLite, equal times are therefore equal text, regardless of which of the two wrote them.
+On SQLite, equal times are therefore equal text, whether Django or the SQL store wrote them.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ else:  # Django's own are generic only in the stubs
 class UTCDateTimeField(_Time):
     """An aware time in UTC with microseconds, regardless of USE_TZ and TIME_ZONE.
 
-    A time without a zone is in UTC. PostgreSQL stores a timestamp with time zone, and SQLite text,
-    which always has six fractional digits.
+    A time without a zone is in UTC. PostgreSQL stores a timestamp with time zone; SQLite stores
+    text, which always has six fractional digits.
     """
 
     description = "Instant in UTC"
 
     def to_python(self, value: Any) -> Any:  # noqa: ANN401 - Django's own
-        """Convert a time or text to UTC, and a date to its midnight."""
+        """Convert a time or text to UTC, and a date to midnight in UTC."""
         if isinstance(value, str):
             value = super().to_python(value)
         if value is None or isinstance(value, datetime):
@@ -57,7 +57,7 @@ class UTCDateTimeField(_Time):
     def from_db_value(
         self, value: datetime | None, expression: Expression, connection: BaseDatabaseWrapper
     ) -> datetime | None:
-        """Convert a time, which the backend returns in its own zone or without a zone, to UTC."""
+        """Convert a time to UTC; the backend returns it in its own zone or without a zone."""
         del expression
         if value is None:
             return None
@@ -71,7 +71,7 @@ class UTCDateTimeField(_Time):
 class Folded(_Text):
     """`Folded("email")` converts ASCII letters to lower case, as `rules.fold` does.
 
-    A query uses an index only if both have the same expression.
+    A query can use an index only if both have the same expression.
     """
 
     function = "LOWER"

@@ -22,7 +22,7 @@ from hookrow.django.conf import conf
 from hookrow.django.fields import Folded
 
 MAX_ROWS = 10_000
-"""The largest number of rows in a list; filters and the search find others."""
+"""The maximum number of rows in a list; filters and the search find the others."""
 
 
 class LimitedPaginator(Paginator):  # type: ignore[type-arg] # generic in the stubs only
@@ -55,7 +55,7 @@ class LargeTableAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # generic in 
         obj.save(using=conf.database)
 
     def response_action(self, request: HttpRequest, *args: Any, **more: Any) -> Any:  # noqa: ANN401 - passed on
-        """Run an action if all selected keys are valid: otherwise, Django would return a 500."""
+        """Run an action if all selected keys are valid; otherwise, Django would return a 500."""
         key = self.opts.pk
         try:
             for each in request.POST.getlist(ACTION_CHECKBOX_NAME):
@@ -68,7 +68,7 @@ class LargeTableAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # generic in 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Return the rows that match the term; none if no column can hold it."""
+        """Return the rows that match the term, or none if no column can hold it."""
         del request
         term = search_term.strip()
         if not term:
@@ -81,7 +81,7 @@ class LargeTableAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # generic in 
 
 
 def email_starts_with(queryset: QuerySet[Any], email: str, term: str) -> QuerySet[Any]:
-    """Return the rows whose email starts with the term, ignoring case, by a range of the index."""
+    """Find the rows whose email starts with the term, ignoring case, by a range of the index."""
     low = fold(term)
     return queryset.alias(_folded=Folded(email)).filter(
         _folded__gte=low, _folded__lt=f"{low}\U0010ffff"
@@ -94,12 +94,12 @@ class ConditionFilter(admin.SimpleListFilter):
     conditions: ClassVar[Mapping[str, Q]]
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:  # noqa: ANN401 - Django's own
-        """Return the name of each condition in the URL and its label."""
+        """Return the name of each condition, as in the URL, and its label."""
         del request, model_admin
         return [(name, name.replace("_", " ")) for name in self.conditions]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Return the rows that meet the selected condition; all rows if it is unknown."""
+        """Return the rows that meet the selected condition, or all rows if it is unknown."""
         del request
         return queryset.filter(self.conditions.get(self.value() or "", Q()))
 

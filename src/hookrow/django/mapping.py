@@ -1,7 +1,7 @@
 """Finds the models and fields that a `Schema` names, and describes their tables and columns.
 
-In the schema, a role's table is the label of a model ("crm.Person"), and its columns are fields. No
-database is queried.
+In the schema, a role's table is the label of a model ("crm.Person"), and its columns are fields.
+Nothing here queries a database.
 """
 
 # ruff: noqa: SLF001 - `_meta` is a public name of Django
@@ -17,7 +17,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import BooleanField, CharField, Field, Model, TextField
 from django.db.models.constants import LOOKUP_SEP
 
-from hookrow.core.schema import NULLED, WRITTEN, Given, Role, Schema, nearest
+from hookrow.core.schema import NULLED, WRITTEN, Role, Scalar, Schema, nearest
 from hookrow.django.columns import (
     AnyField,
     Fields,
@@ -35,7 +35,7 @@ from hookrow.stores.sql.columns import Column
 LOG = "hookrow.Notification"
 
 NOT_NULL = "{} does not allow null, but a reactivation sets it to null."
-"""The mistake of a field, to be formatted with it."""
+"""The error for a field, which replaces the placeholder."""
 
 _OURS = {
     "hookrow_subscribers": "hookrow_tables.Subscriber",
@@ -54,8 +54,8 @@ _INSTALL = {
 class ModelMapping:
     """The models of a schema by role, and their fields by role and hookrow's name.
 
-    `schema` is the same schema with the names of tables and columns, and `columns` has the columns
-    by role and name.
+    `schema` is the same schema with the names of tables and columns in the database; `columns`
+    contains the columns by role and name.
     """
 
     schema: Schema
@@ -66,7 +66,7 @@ class ModelMapping:
 
     @property
     def has_separate_rows(self) -> bool:
-        """Whether no two models can have the same row, as models of views can."""
+        """Whether no two models share rows, as models of views may."""
         written = [
             self.models[role]._meta
             for role in {role for role, ours in self.fields if ours in WRITTEN}
@@ -75,7 +75,7 @@ class ModelMapping:
         return all(each.managed for each in written) and len(tables) == len(written)
 
     def not_null(self, *, managed: bool = True) -> Sequence[AnyField]:
-        """Return the fields that must allow null but do not, of managed or of unmanaged models.
+        """Return the fields of managed or of unmanaged models that must allow null but do not.
 
         An unmanaged model may differ from its table or view.
         """
@@ -118,7 +118,7 @@ def map_models(schema: Schema, using: str) -> ModelMapping:
 
 
 def find_model(label: str) -> type[Model]:
-    """Return the model with a label, which may be one that Django created for a relation."""
+    """Return the model with a label, including models that Django created for relations."""
     try:
         model = apps.get_model(label)
     except (LookupError, ValueError):
@@ -129,13 +129,13 @@ def find_model(label: str) -> type[Model]:
         raise SchemaMismatch(f"There is no model {label!r}.{hint}") from None
     if swapped := model._meta.swapped:
         raise SchemaMismatch(
-            f"The settings replace the model {label!r} by {swapped!r}: use that model."
+            f"The settings replace the model {label!r} with {swapped!r}: use that model."
         )
     return model
 
 
 def or_empty(field: AnyField) -> str:
-    """Return the alternative remedy for a field of text that does not allow null, if it is one."""
+    """Return the alternative remedy if a field that does not allow null contains text."""
     is_text = isinstance(field, CharField | TextField)
     return " Or set 'empty': '' in its role, to store an empty string instead of null." * is_text
 
@@ -153,15 +153,15 @@ def _model_of(role: Role) -> type[Model]:
 
 
 def _with_messages(schema: Schema) -> Schema:
-    """Return the schema with the role `messages`, if the list is reached by a foreign key."""
+    """Return the schema with the role `messages` if the list is reached by a foreign key."""
     role = schema.dispatches
     step, lookup, last = (role.columns.get("list_id") or "").partition(LOOKUP_SEP)
     if not lookup or schema.subscriptions is None:
         return schema
     if LOOKUP_SEP in last:
         raise NeedsORM(
-            f"{role.table}: list_id can follow one foreign key, not several as in "
-            f"{step}{LOOKUP_SEP}{last}."
+            f"{role.table}: list_id can follow only one foreign key; "
+            f"{step}{LOOKUP_SEP}{last} follows several."
         )
     key = _field(_model_of(role), step)
     message = _related_model(key)
@@ -181,7 +181,8 @@ def _mapped_field(model: type[Model], role: Role, ours: str, path: str) -> AnyFi
         path = "pk"
     if LOOKUP_SEP in path:
         raise SchemaMismatch(
-            f"{role.table}: {ours} must be a field of this model, not of another model as {path!r}."
+            f"{role.table}: {ours} must be a field of this model; "
+            f"{path!r} belongs to another model."
         )
     return _own_field(model, path)
 
@@ -191,10 +192,10 @@ def _where(
     role: Role,
     mapped: Mapping[str, AnyField],
     connection: BaseDatabaseWrapper,
-) -> Mapping[AnyField, Given]:
+) -> Mapping[AnyField, Scalar]:
     """Return the fields that select rows, and the value that each of their columns must equal."""
     written = [field for ours, field in mapped.items() if ours in WRITTEN]
-    where: dict[AnyField, Given] = {}
+    where: dict[AnyField, Scalar] = {}
     for path, value in role.where.items():
         step, lookup, _ = path.partition(LOOKUP_SEP)
         if lookup:
@@ -216,7 +217,7 @@ def _where(
 
 
 def _database_role(
-    role: Role, model: type[Model], mapped: Mapping[str, AnyField], where: Mapping[AnyField, Given]
+    role: Role, model: type[Model], mapped: Mapping[str, AnyField], where: Mapping[AnyField, Scalar]
 ) -> Role:
     """Return the role with the name of its table, and of each column that needs one."""
     named = Role(
@@ -235,17 +236,17 @@ def _check_table_name(model: type[Model], connection: BaseDatabaseWrapper) -> No
     table = model._meta.db_table
     if connection.vendor == "sqlite" and "." in table.replace('"."', ""):
         raise NeedsORM(
-            f"{model.__name__} has the db_table {table!r}: on SQLite, hookrow takes the part "
-            "before the dot for the name of a database. Rename the table."
+            f"{model.__name__} has the db_table {table!r}: on SQLite, hookrow reads the part "
+            "before the dot as the name of a database. Rename the table."
         )
 
 
 def _own_field(model: type[Model], name: str) -> AnyField:
-    """Return a field, which must be in the model's own table, not in that of a parent."""
+    """Return a field, which must be in the model's own table, not in a parent's."""
     field = _field(model, name)
     if field.model._meta.db_table != model._meta.db_table:
         raise NeedsORM(
-            f"{field} is in another table than {model.__name__}: map a model with all fields."
+            f"{field} is not in the table of {model.__name__}: map a model that has all fields."
         )
     if field.column is None:
         raise SchemaMismatch(

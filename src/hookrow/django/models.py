@@ -1,4 +1,4 @@
-"""Models of the log and its related tables, which hookrow's migration scripts create as well."""
+"""Models of the log and its related tables, which hookrow's migration scripts also create."""
 
 # ruff: noqa: DJ001 - null means unknown in the shared table
 
@@ -91,7 +91,7 @@ class Hours(models.Model):
     recovered: models.BigIntegerField[int, int] = models.BigIntegerField(db_default=0)
 
     class Meta:
-        """No model permissions are created."""
+        """Django creates no permissions."""
 
         db_table = "hookrow_hours"
         default_permissions = ()
@@ -107,7 +107,7 @@ class MetaValue(models.Model):
     value: models.TextField[str, str] = models.TextField()
 
     class Meta:
-        """No model permissions are created."""
+        """Django creates no permissions."""
 
         db_table = "hookrow_meta"
         default_permissions = ()
@@ -117,7 +117,7 @@ class MetaValue(models.Model):
 
 
 class SuppressionChange(models.Model):
-    """The time at which a suppression last changed, for rows without a column for it."""
+    """The time at which a suppression last changed, for rows that have no column for it."""
 
     pk = models.CompositePrimaryKey("role", "row_key")
     role: _Text = models.CharField(max_length=32)
@@ -125,7 +125,7 @@ class SuppressionChange(models.Model):
     changed_at = UTCDateTimeField()
 
     class Meta:
-        """No model permissions are created."""
+        """Django creates no permissions."""
 
         db_table = "hookrow_suppression_changes"
         default_permissions = ()

@@ -12,7 +12,7 @@ from hookrow.migrations.scripts import scripts
 
 
 class BuildIndex(migrations.AddIndex):
-    """`AddIndex` for an index that one of hookrow's scripts may have created before.
+    """`AddIndex` for an index that one of hookrow's scripts may already have created.
 
     PostgreSQL builds it concurrently, so the migration must not be atomic.
     """

@@ -1,4 +1,4 @@
-"""The receiver and the store of this process, built from the settings at first use."""
+"""The receiver and the store of this process, built from the settings on first use."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def store() -> DjangoStore:
 
 
 class SyncReceiver(Receiver):
-    """Records in the thread of the request, and sends the signals there."""
+    """Records in the thread of the request, and sends signals there."""
 
     def __init__(self, provider: Postmark, store: DjangoStore, **options: Any) -> None:  # noqa: ANN401 - passed on
         super().__init__(provider, store, **options)
         self._using = store.using
 
     def on_outcome(self, arrival: Arrival, outcome: Outcome) -> None:
-        """Send the signal, or, inside a transaction of the project, send it after the commit."""
+        """Send the signal; inside a transaction of the project, send it after the commit."""
         if connections[self._using].in_atomic_block:
             on_commit(partial(send, arrival, outcome), using=self._using)
         else:
@@ -55,12 +55,12 @@ class SyncReceiver(Receiver):
 
 
 class BatchReceiver(SyncReceiver):
-    """Records in a separate thread, and sends signals in the thread for hooks."""
+    """Records in a separate thread, and sends signals in the hook thread."""
 
     def on_outcome(self, arrival: Arrival, outcome: Outcome) -> None:
-        """Queue the signal, if it has listeners.
+        """Queue the signal if it has listeners.
 
-        A transaction of the project records in its own thread; it sends the signal as usual.
+        Inside a transaction of the project, the transaction's thread sends it after the commit.
         """
         if connections[self._using].in_atomic_block:
             super().on_outcome(arrival, outcome)
@@ -98,7 +98,7 @@ def _receiver() -> Receiver:
 
 
 class _Observers(Observers):
-    """Closes the connections of the thread that collects the gauges."""
+    """Closes old connections of the thread that collects the gauges."""
 
     def collect(self) -> None:
         """Collect the gauges of each observer."""
@@ -107,7 +107,7 @@ class _Observers(Observers):
 
 
 def _send(arrival: Arrival, outcome: Outcome) -> None:
-    """Send the signal in the thread for hooks."""
+    """Send the signal in the hook thread."""
     with _own_connections():
         send(arrival, outcome)
 

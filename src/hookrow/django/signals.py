@@ -1,7 +1,7 @@
 """Signals for the project's code, sent after the commit.
 
 The sender is `hookrow.Receiver`; the arguments are `arrival` (a `hookrow.Arrival`) and `outcome`.
-Exceptions in a listener are logged and do not change the response.
+Exceptions raised by a listener are logged, and do not change the response.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def send(arrival: Arrival, outcome: Outcome) -> None:
     try:
         _signal(outcome).send_robust(Receiver, arrival=arrival, outcome=outcome)
     except Exception as error:  # noqa: BLE001 - Django cannot log the error of a listener without a name
-        log.error("A listener of a signal raised %s", type(error).__name__)
+        log.error("A signal listener raised %s.", type(error).__name__)
 
 
 def _signal(outcome: Outcome) -> Signal:

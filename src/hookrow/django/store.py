@@ -16,7 +16,7 @@ from hookrow.core.schema import Schema, nearest
 from hookrow.django.mapping import NOT_NULL, map_models, or_empty
 from hookrow.django.transactions import begin, reading
 from hookrow.errors import ConfigurationError, SchemaMismatch
-from hookrow.stores import NOT_ON
+from hookrow.stores import UNSUPPORTED_DATABASE
 from hookrow.stores.sql.connections import Connection, Row
 from hookrow.stores.sql.dialects import Dialect, PostgreSQL, SQLite
 from hookrow.stores.sql.queries import Queries
@@ -49,12 +49,12 @@ class DjangoStore(SQLStore):
         self._queries = self._built
 
     def _record_mapping(self) -> None:
-        """Record the mapping, unless the project's transaction continues and may wait for rows."""
+        """Record the mapping, except in a transaction of the project, which may wait for rows."""
         if not connections[self.using].in_atomic_block:
             super()._record_mapping()
 
-    def _verify(self) -> Queries:
-        super()._verify()
+    def _verify(self, *, writes: bool = True) -> Queries:
+        super()._verify(writes=writes)
         return self._built
 
 
@@ -66,16 +66,16 @@ def check_alias(using: str) -> None:
         )
     connection = connections[using]
     if connection.vendor not in _DIALECTS:
-        raise ConfigurationError(NOT_ON.format(connection.vendor))
+        raise ConfigurationError(UNSUPPORTED_DATABASE.format(connection.vendor))
     if not connection.settings_dict["AUTOCOMMIT"]:
         raise ConfigurationError(
-            f"DATABASES[{using!r}] has AUTOCOMMIT off, so that nothing would be committed: remove "
+            f"DATABASES[{using!r}] has AUTOCOMMIT off, so nothing would be committed: remove "
             "AUTOCOMMIT, or use another alias."
         )
 
 
 class _QuotesTables(Dialect):
-    """Quotes the names of tables as Django does: a dot is a part of the name."""
+    """Quotes table names as Django does: a dot is part of the name."""
 
     def __init__(self, quote: Callable[[str], str]) -> None:
         self._quote = quote
@@ -101,7 +101,7 @@ _DIALECTS: Mapping[str, Callable[[Callable[[str], str]], Dialect]] = {
 class DjangoDatabase:
     """The database of an alias; see `connections.Database`. Each thread has its own connection.
 
-    Inside a transaction of the project, a transaction is a savepoint.
+    Inside a transaction of the project, hookrow's transactions are savepoints.
     """
 
     def __init__(self, using: str) -> None:
@@ -118,7 +118,7 @@ class DjangoDatabase:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Connect to read, in the project's transaction if there is one."""
+        """Connect for reading, inside the project's transaction if there is one."""
         with reading(self._using) as connection:
             yield CursorConnection(connection)
 
@@ -134,9 +134,9 @@ _TIMESTAMPTZ = 1184
 
 
 class CursorConnection:
-    """A `Connection` that uses the project's.
+    """A `Connection` that uses the project's connection.
 
-    It always passes a list of parameters: without one, Django does not replace `%%` by `%`.
+    It always passes a list of parameters: without one, Django does not replace `%%` with `%`.
     """
 
     autocommits = False
@@ -178,4 +178,4 @@ class CursorConnection:
         ]
 
 
-AT_THREAD_END.add(connections.close_all)  # Django closes connections at the end of requests only
+AT_THREAD_END.add(connections.close_all)  # Django closes them only after requests

@@ -1,4 +1,4 @@
-"""Manual suppression in the admin of the model of the subscribers.
+"""Manual suppression in the admin of the subscribers' model.
 
 `class PersonAdmin(SuppressionAdmin)` adds the two actions to the admin of a project's own model.
 """
@@ -25,7 +25,7 @@ from hookrow.errors import HookrowError
 from hookrow.receiver.manual import change_suppression
 
 MAX_CHANGED = 100
-"""The largest number of subscribers in one action: each has a transaction, and the page waits."""
+"""The maximum number of subscribers in one action: each is a transaction, and the page waits."""
 
 
 class ReasonForm(forms.Form):
@@ -80,16 +80,16 @@ class SuppressionAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # generic in
         text = "{} suppressed." if suppress else "Suppression of {} lifted."
         text = text.format(pluralize(done, "subscriber"))
         if done < len(rows):
-            text += f" {len(rows) - done} not changed: see the log of notifications."
+            text += f" {len(rows) - done} not changed: see the notification log."
         self.message_user(request, text, messages.SUCCESS if done else messages.WARNING)
         return None
 
     def _finds_itself(self, request: HttpRequest, row: Any) -> bool:  # noqa: ANN401 - any model's
-        """Return whether the row's address finds no other row; warn if it does."""
+        """Return whether notifications for the row's address apply to it; warn if not."""
         key = _find(_value(row, "email"))
         if key in {None, _value(row, "id")}:
             return True
-        text = f"{row} was not changed: notifications for its address change the row {key}."
+        text = f"{row} was not changed: notifications for its address apply to the row {key}."
         self.message_user(request, text, messages.WARNING)
         return False
 

@@ -1,8 +1,8 @@
-"""Transactions on the project's own connection, and their errors as a `StoreError`.
+"""Transactions on the project's own connection, which raise errors as a `StoreError`.
 
-hookrow's own transaction has a time limit: if the server does not respond, its connection is
-closed. Inside a transaction of the project, it is a savepoint: no connection is closed, and the
-project's limits are restored at its end.
+hookrow's own transaction has a time limit: if the server does not respond, the connection is
+closed. Inside a transaction of the project, hookrow uses a savepoint instead: it closes no
+connection, and restores the project's limits at the end.
 """
 
 # ruff: noqa: ANN401 - connections of different backends have different attributes
@@ -41,8 +41,8 @@ from hookrow.stores.watchdog import TRANSACTION_TIMEOUT, watchdog
 def begin(using: str) -> Iterator[BaseDatabaseWrapper]:
     """Begin a transaction, and commit it at the end of the block. Raises a `StoreError`.
 
-    It takes no longer than `limited_to` allows. In a transaction of the project, this applies to
-    the statements of the block only.
+    It takes no longer than `limited_to` allows. Inside a transaction of the project, this limit
+    applies only to the statements of the block.
     """
     with store_errors():
         connection = connections[using]
@@ -55,7 +55,7 @@ def begin(using: str) -> Iterator[BaseDatabaseWrapper]:
 
 @contextmanager
 def reading(using: str) -> Iterator[BaseDatabaseWrapper]:
-    """Connect to read; a lost connection is replaced. Raises a `StoreError`.
+    """Connect for reading; replace a lost connection. Raises a `StoreError`.
 
     On PostgreSQL, a statement may take as long as `limited_to` allows.
     """
@@ -72,7 +72,7 @@ def reading(using: str) -> Iterator[BaseDatabaseWrapper]:
 
 @contextmanager
 def store_errors() -> Iterator[None]:
-    """Raise a `StoreError` for a database error of the block."""
+    """Convert a database error in the block to a `StoreError`."""
     try:
         yield
     except TransactionManagementError as error:  # an earlier statement of the project has failed
@@ -87,7 +87,7 @@ def store_errors() -> Iterator[None]:
 def _savepoint(connection: BaseDatabaseWrapper) -> Iterator[None]:
     """Begin a savepoint in the project's transaction, with time limits until it is released.
 
-    A rollback to the savepoint restores the former limits, but releasing it does not.
+    A rollback to the savepoint restores the previous limits, but releasing it does not.
     """
     if connection.vendor == "sqlite":
         with _sqlite_timeout(connection), atomic(connection.alias):
@@ -101,10 +101,10 @@ def _savepoint(connection: BaseDatabaseWrapper) -> Iterator[None]:
 
 
 def _execute_in_time(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
-    """Execute a statement within the time that is left. Raises `Unavailable` if there is none."""
+    """Execute a statement within the remaining time. Raises `Unavailable` if there is none."""
     seconds = left()
     if seconds <= 0:
-        raise Unavailable("There is no time left for another statement.")
+        raise Unavailable("There was no time left for another statement.")
     if seconds < STATEMENT_TIMEOUT:
         execute(lower_limits(), None, False, rest[-1])  # noqa: FBT003 - as Django passes it
     return execute(sql, *rest)
@@ -153,23 +153,23 @@ def _fetch_row(
 
 
 def _close_if_lost(connection: BaseDatabaseWrapper) -> None:
-    """Close a lost connection. Django does so between requests, but threads have no requests."""
+    """Close a lost connection. Django does so only between requests."""
     if connection.errors_occurred:
         connection.close_if_unusable_or_obsolete()
 
 
 @contextmanager
 def _connections_watched(connection: Any) -> Iterator[None]:
-    """Close the connection to PostgreSQL, or one that replaces it in the block, at the time limit.
+    """Close the PostgreSQL connection, or one that replaces it in the block, at the time limit.
 
-    The method that connects is replaced for the whole block: at the end of a transaction, Django
+    The method that connects is patched for the whole block: at the end of a transaction, Django
     connects again if the connection was lost.
     """
     connect, patched = connection.get_new_connection, "get_new_connection" in vars(connection)
     with ExitStack() as stack:
 
         def connect_in_time(parameters: dict[str, Any]) -> Any:
-            # An abandoned thread ends by itself.
+            # This limit also ends an abandoned thread.
             parameters.setdefault("connect_timeout", int(TRANSACTION_TIMEOUT))
             made = _connect_in_time(connection, partial(connect, parameters))
             stack.enter_context(watchdog.watch(made))
@@ -188,10 +188,10 @@ def _connections_watched(connection: Any) -> Iterator[None]:
 
 
 def _connect_in_time(connection: Any, connect: Callable[[], Any]) -> Any:
-    """Connect within the time that is left. Raises `Unavailable` if that is too short.
+    """Connect within the remaining time. Raises `Unavailable` if that is too short.
 
-    A driver's own limit is in whole seconds and applies to each address of the server separately.
-    A thread therefore connects, and is abandoned if it takes too long.
+    The driver's own limit is in whole seconds and applies to each address of the server separately.
+    Therefore, a thread connects; it is abandoned if it takes too long.
     """
     future: Future[Any] = Future()
 
@@ -214,7 +214,7 @@ def _connect_in_time(connection: Any, connect: Callable[[], Any]) -> Any:
 
 
 def _discard(connection: Any, future: Future[Any]) -> None:
-    """Close a connection that was made too late, or return it to Django's pool."""
+    """Close a connection that was opened too late, or return it to Django's pool."""
     if future.exception() is not None:
         return
     if connection.pool:
@@ -225,7 +225,7 @@ def _discard(connection: Any, future: Future[Any]) -> None:
 
 @contextmanager
 def _immediate(connection: Any) -> Iterator[None]:
-    """Take SQLite's write lock at the beginning, because a later request for it may fail."""
+    """Take SQLite's write lock at the beginning, because a later attempt to take it may fail."""
     connection.ensure_connection()  # sets the project's own mode
     mode = connection.transaction_mode
     connection.transaction_mode = "IMMEDIATE"
@@ -237,7 +237,7 @@ def _immediate(connection: Any) -> Iterator[None]:
 
 @contextmanager
 def _sqlite_timeout(connection: Any) -> Iterator[None]:
-    """Limit the time that SQLite waits for locks of its file to the time that is left."""
+    """Limit the time that SQLite waits for file locks to the remaining time."""
     if connection.vendor != "sqlite":
         yield
         return

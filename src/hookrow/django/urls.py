@@ -1,6 +1,6 @@
 """The URL of the endpoint: `path("mail/", include("hookrow.django.urls"))`.
 
-The slash at the end of the endpoint's path is optional.
+A trailing slash in the endpoint's path is optional.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from hookrow.django.receiver import receiver
 from hookrow.errors import ConfigurationError
 from hookrow.http import (
     ENDPOINT,
-    LARGEST_BODY,
+    MAX_BODY,
     REQUEST_ID_HEADER,
     Request,
     RequestHead,
@@ -54,7 +54,7 @@ def django_response(response: Response, head: RequestHead) -> HttpResponse:
 
 
 def head_of(request: HttpRequest, path: str, root: str = "") -> RequestHead:
-    """Return the head of a request, with a path that the URLconf has checked."""
+    """Return the head of a request; the URLconf has already checked the path."""
     headers = [
         (name.encode("latin-1", "replace"), value.encode("latin-1", "replace"))
         for name, value in request.headers.items()
@@ -89,8 +89,8 @@ def _respond(request: HttpRequest, head: RequestHead) -> Response:
 
 def _read_body(request: HttpRequest, head: RequestHead) -> bytes | Refusal:
     """Read the body, without the project's limits; return it, or the reason to refuse it."""
-    # No public attribute states whether a middleware has read the body, which Django then keeps.
+    # If a middleware has read the body, Django keeps it; no public attribute shows whether it has.
     if isinstance(request, WSGIRequest) and not request._read_started:  # type: ignore[attr-defined] # noqa: SLF001
         return wsgi.read_body(head, request.environ)
-    body: bytes = request.read(LARGEST_BODY + 1)
-    return Refusal.TOO_LARGE if len(body) > LARGEST_BODY else body
+    body: bytes = request.read(MAX_BODY + 1)
+    return Refusal.TOO_LARGE if len(body) > MAX_BODY else body

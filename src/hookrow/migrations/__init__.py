@@ -21,7 +21,14 @@ from hookrow.core.schema import Schema
 from hookrow.errors import ConfigurationError, SchemaMismatch
 from hookrow.migrations.indexes import build
 from hookrow.migrations.scripts import LOG, Script, is_known, needed, scripts_of
-from hookrow.stores import NOT_ON, AccessDenied, Conflict, Locked, StoreError, Unavailable
+from hookrow.stores import (
+    UNSUPPORTED_DATABASE,
+    AccessDenied,
+    Conflict,
+    Locked,
+    StoreError,
+    Unavailable,
+)
 from hookrow.stores.errors import message
 from hookrow.stores.sql.columns import columns, denied_error, tables
 from hookrow.stores.sql.connections import Connection, Database, Upgradable
@@ -85,22 +92,32 @@ def current(database: str | URL | Engine | Database) -> Sequence[str]:
         raise Unavailable(f"The database cannot be reached: {message(error)}") from error
 
 
-def upgrade(database: str | URL | Engine | Database, schema: Schema) -> Sequence[str]:
+def upgrade(
+    database: str | URL | Engine | Database,
+    schema: Schema,
+    *,
+    step: Callable[[], object] = lambda: None,
+) -> Sequence[str]:
     """Create the hookrow tables that the schema needs, or bring them up to date.
 
-    Return the revisions that were added. After an interruption, the next call continues. Upgrades
-    at the same time wait for each other. On PostgreSQL, indexes of existing tables are built
+    Returns the revisions that were added; calls `step` after each that the schema needs. After an
+    interruption, the next call continues.
+    Concurrent upgrades wait for each other. On PostgreSQL, indexes of existing tables are built
     without blocking writers, which may take minutes.
 
     Raises `ConfigurationError` if all tables of the schema are the host's, if another table has
-    the name of one that would be created, or if a newer version of hookrow has upgraded the tables;
-    `SchemaMismatch` if the user may not create tables; and `Unavailable` if the database cannot
-    be reached or refuses a statement.
+    the name of one that would be created, if a newer version of hookrow has upgraded the tables, or
+    if the database is a Django project's; `SchemaMismatch` if the user may not create tables; and
+    `Unavailable` if the database cannot be reached or refuses a statement.
     """
     opened = open_database(database)
-    assert isinstance(opened, Upgradable)  # noqa: S101 - for mypy
+    if not isinstance(opened, Upgradable):
+        raise ConfigurationError(
+            f"hookrow db upgrade does not work with {opened}: for a Django project, run manage.py "
+            "migrate."
+        )
     try:
-        return _Upgrade(opened, schema).run()
+        return _Upgrade(opened, schema).run(step)
     except StoreError as error:
         raise Unavailable(f"The database cannot be upgraded: {message(error)}") from error
     finally:
@@ -111,7 +128,7 @@ def upgrade(database: str | URL | Engine | Database, schema: Schema) -> Sequence
 def sql(backend: str, schema: Schema = Schema()) -> str:  # noqa: B008 - frozen
     """Return the statements that create the schema's tables on "postgresql" or "sqlite"."""
     if backend not in DIALECTS:
-        raise ConfigurationError(NOT_ON.format(backend))
+        raise ConfigurationError(UNSUPPORTED_DATABASE.format(backend))
     selected = scripts_of(backend, schema)
     if not selected:
         return ""
@@ -134,15 +151,16 @@ class _Upgrade:
                 "All tables of the schema are your own: use your own migrations for them."
             )
 
-    def run(self) -> Sequence[str]:
+    def run(self, step: Callable[[], object]) -> Sequence[str]:
         """Run the missing scripts; return their revisions. Raises a `StoreError`."""
+        added = []
         with self._lock():
             _retry_while_locked(self._prepare)
-            return [
-                script.revision
-                for script in self._scripts
-                if _retry_while_locked(partial(self._run, script))
-            ]
+            for script in self._scripts:
+                if _retry_while_locked(partial(self._run, script)):
+                    added.append(script.revision)
+                step()
+        return added
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
@@ -182,7 +200,7 @@ class _Upgrade:
                 connection.execute(_CREATE[self._dialect.name].replace("%", "%%"))
 
     def _run(self, script: Script) -> bool:
-        """Run a script and record its revision; return whether it was missing."""
+        """Run a script and record its revision, unless it is recorded; return whether it ran."""
         index, database = script.index, self._database
         with database.autocommit() if index else database.upgrading() as connection:
             if script.revision in _current(connection, self._dialect):
@@ -239,7 +257,7 @@ def _insert(revision: str) -> str:
 
 
 def _check_names(connection: Connection, dialect: Dialect, missing: Sequence[Script]) -> None:
-    """Raise `ConfigurationError` if tables with the names of those to be created exist."""
+    """Raise `ConfigurationError` if a table that is to be created already exists."""
     created = {table for script in missing for table in script.creates}
     if present := sorted(created.intersection(tables(connection, dialect))):
         raise ConfigurationError(

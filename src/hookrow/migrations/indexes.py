@@ -40,7 +40,7 @@ def build(connection: Connection, index: Index) -> None:
     parameters = [_LONGEST_NAME - len(suffix), suffix, index.table]
     for table, name, qualified in connection.fetch(_PARTITIONS, parameters):
         _build(connection, name, qualified, table, index.definition)
-    # This has nothing left to build, but waits for all writers, and blocks new ones meanwhile.
+    # There is nothing left to build, but this waits for all writers, and blocks new ones meanwhile.
     connection.execute("BEGIN")
     try:
         connection.execute("SET LOCAL lock_timeout = '1s'")

@@ -11,7 +11,7 @@ from importlib.resources import files
 from hookrow.core.schema import Schema
 
 LOG = "hookrow_notifications"
-"""The table of the log that the scripts create; a host may create one with another name."""
+"""The table of the log that the scripts create; a host may create one with a different name."""
 
 _BRANCHES: Mapping[str, Callable[[Schema], bool]] = {
     "tables": lambda schema: schema.ours,
@@ -48,18 +48,18 @@ class Script:
 
     @property
     def creates(self) -> Collection[str]:
-        """The tables that it creates."""
+        """The tables that the script creates."""
         return re.findall(r"^CREATE TABLE (\w+)", self.text, re.MULTILINE)
 
     @property
     def changes(self) -> Collection[str]:
-        """The tables of earlier scripts that it changes."""
+        """The tables of earlier scripts that the script changes."""
         tables = re.findall(r"^ALTER TABLE (\w+)|^ +ON (\w+)", self.text, re.MULTILINE)
         return {altered or indexed for altered, indexed in tables} - {*self.creates}
 
     @property
     def index(self) -> Index | None:
-        """The index that the script builds outside of a transaction, and nothing else."""
+        """The index, if building one outside of a transaction is all that the script does."""
         match = _CONCURRENTLY.fullmatch(next(self.statements()))
         return Index(*match.groups()) if match else None
 

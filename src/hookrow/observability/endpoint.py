@@ -24,7 +24,7 @@ except ModuleNotFoundError as error:
     raise MissingExtra("hookrow.observability.endpoint", "metrics") from error
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""The environment variable with the folder in which processes share their metrics.
+"""The environment variable with the directory in which processes share their metrics.
 
 prometheus_client reads it on import: https://prometheus.github.io/client_python/multiprocess/
 """
@@ -54,7 +54,7 @@ class MetricsEndpoint:
 
 @contextmanager
 def shared_counts() -> Iterator[None]:
-    """Let all processes that start in the block share their metrics in a temporary folder.
+    """Let all processes that start in the block share their metrics in a temporary directory.
 
     A process that has already imported prometheus_client keeps separate metrics.
     """

@@ -52,7 +52,7 @@ class GroupHistogram(Collector):
 
 
 class SharedHistogram(Histogram):
-    """A histogram for processes that share their metrics, which custom collectors cannot do."""
+    """A histogram for processes that share their metrics: custom collectors do not support this."""
 
     def observe_all(self, amounts: Sequence[float]) -> None:
         """Count the amounts."""

@@ -24,7 +24,7 @@ from hookrow.http import RequestHead
 log = logging.getLogger("hookrow")
 
 INTERVAL = 10.0
-"""In seconds; the rate limit of each warning or error is one line in this interval."""
+"""In seconds; each warning or error is logged at most once in this interval."""
 
 _MOST = 1000
 """The largest number of messages with a rate limit at the same time, to bound the memory."""
@@ -100,7 +100,7 @@ class JSONFormatter(logging.Formatter):
 
 
 def configuration(level: str, style: str) -> dict[str, Any]:
-    """Return a `dictConfig` for the loggers of hookrow and uvicorn, and for no others.
+    """Return a configuration for `dictConfig` of hookrow's and uvicorn's loggers, and no others.
 
     `style` is "line" or "json".
     """
@@ -123,7 +123,7 @@ def configuration(level: str, style: str) -> dict[str, Any]:
 
 
 def log_refusal(head: RequestHead, refusal: Refusal) -> None:
-    """Log a request that was refused by its head: at debug level, or as a warning if 401."""
+    """Log a request that was refused because of its head: a 401 as a warning, others as debug."""
     extra = {"request_id": head.request_id}
     if refusal is Refusal.UNAUTHENTIC:
         log.warning("Returned 401: no valid secret in request %s.", head.request_id, extra=extra)
@@ -180,8 +180,8 @@ def describe_arrival(arrival: Arrival) -> str:
 
 
 def describe_bug(error: BaseException) -> str:
-    """Describe an unexpected exception by its type and place; its text may quote a notification."""
-    return f"{type(error).__name__}, a bug, raised at\n{''.join(format_tb(error.__traceback__))}"
+    """Describe an unexpected exception by its type and place: its text may quote a notification."""
+    return f"a bug raised {type(error).__name__} at\n{''.join(format_tb(error.__traceback__))}"
 
 
 def request_ids(arrivals: Sequence[Arrival]) -> Sequence[str]:

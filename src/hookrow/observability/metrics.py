@@ -69,7 +69,7 @@ ATTEMPTS = {
 _FAULT = "fault"
 
 TOTALS_EVERY = 60.0
-"""In seconds; how often the totals of the log are read, which takes longer than the gauges."""
+"""In seconds; how often the totals of the log, which are the slowest gauges, are read."""
 
 _UNREADABLE = (HookrowError, OSError, sqlite3.Error)
 """Raised if the database or the spool cannot be read; the gauge then keeps its last value."""
@@ -88,7 +88,8 @@ class Metrics(Observer):
             self._register_gauges(registry)
         except ValueError as error:
             raise ConfigurationError(
-                f"A registry can contain the metrics of one receiver only: {error}."
+                "A registry can contain the metrics of one receiver only: pass another "
+                f"registry. ({error})"
             ) from error
         self._source: Gauges | None = None
         self._counted_matches: dict[int, int] = {}
@@ -173,7 +174,7 @@ class Metrics(Observer):
                 self._recovered.labels(*labels).set(each.recovered)
 
     def _set_newest(self, at: float) -> None:
-        """Set the time of the newest notification to `at` if it is later, never to the future."""
+        """Set the time of the newest notification to `at` if it is later, but not in the future."""
         now = time()
         past = [each for each in (at, self._newest_at) if each <= now]
         self._newest_at = max(past, default=now)
@@ -263,13 +264,13 @@ class Metrics(Observer):
         labels = ("type", "reason", "first_outcome")
         self._logged = gauge(
             "hookrow_log_notifications",
-            "Different notifications that the log has counted since it was created.",
+            "Distinct notifications that the log has counted since it was created.",
             labels,
             multiprocess_mode="mostrecent",
         )
         self._recovered = gauge(
             "hookrow_log_recovered",
-            "Of these, those that were refused at first and recorded later.",
+            "The ones among these that were refused at first and recorded later.",
             labels,
             multiprocess_mode="mostrecent",
         )

@@ -31,9 +31,9 @@ class Gauges:
     """Values of a receiver that can be read at any time, from any thread.
 
     `backlog` returns the number of notifications waiting for a commit, and `spooled` the number in
-    the spool; it raises `OSError`, `sqlite3.Error` or `ConfigurationError` if the file cannot be
-    read. `secret_matches` returns the number of requests that each secret has authenticated, by
-    the position of the secret; 0 is the newest. `log` is None without a log.
+    the spool; the latter raises `OSError`, `sqlite3.Error` or `ConfigurationError` if the file
+    cannot be read. `secret_matches` returns the number of requests that each secret has
+    authenticated, by the position of the secret; 0 is the newest. `log` is None if there is no log.
     """
 
     backlog: Callable[[], int]
@@ -86,6 +86,9 @@ class Observers(Observer):
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
+        self._have_contexts = any(
+            getattr(type(each), "admitted", None) is not Observer.admitted for each in observers
+        )
 
     def start(self, gauges: Gauges) -> None:
         """Start each observer. An exception is a configuration error, and propagates."""
@@ -102,8 +105,10 @@ class Observers(Observer):
         for observer in self._observers:
             _call(observer.refused, head, refusal)
 
-    def admitted(self, head: RequestHead) -> Sequence[object | None]:
-        """Notify each observer; return the context of each."""
+    def admitted(self, head: RequestHead) -> Sequence[object | None] | None:
+        """Notify each observer; return the context of each, or None if none of them has any."""
+        if not self._have_contexts:  # this event precedes each notification, others each group
+            return None
         return [_call(observer.admitted, head) for observer in self._observers]
 
     def begin_group(

@@ -36,7 +36,7 @@ _SERVER_ERROR = 500
 
 @dataclass(frozen=True, slots=True)
 class _SpanStart:
-    """The arrival of a request, in nanoseconds since 1970, its trace, and the kind of its span."""
+    """When a request arrived, in nanoseconds since 1970, and its span's parent and kind."""
 
     at: int
     parent: Context

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from hookrow.core.notification import Notification, Unsupported
@@ -10,6 +10,9 @@ from hookrow.http import RequestHead
 
 Parse: TypeAlias = Callable[[bytes], Notification | None]
 """The type of `Provider.parse`, for code that needs no secret."""
+
+Explain: TypeAlias = Callable[[bytes], str | None]
+"""Returns why a body is not supported, in a sentence, or None if it is. Never raises."""
 
 
 class Provider(Protocol):
@@ -41,6 +44,20 @@ class CountsMatches(Protocol):
         """The number of requests by the position of the secret; 0 is the newest."""
 
 
+@runtime_checkable
+class HasSecrets(Protocol):
+    """An optional part of a provider: the secrets that it accepts."""
+
+    @property
+    def secrets(self) -> Sequence[str]:
+        """The accepted secrets, the newest first."""
+
+
 def secret_matches(provider: Provider) -> Mapping[int, int]:
     """Return the counts of a provider; empty if it does not count."""
     return provider.matched if isinstance(provider, CountsMatches) else {}
+
+
+def accepted_secrets(provider: Provider) -> Sequence[str]:
+    """Return the secrets of a provider; empty if it does not name them."""
+    return provider.secrets if isinstance(provider, HasSecrets) else ()

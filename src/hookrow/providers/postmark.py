@@ -7,6 +7,7 @@ secret in a custom header is the only proof.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from hmac import compare_digest
@@ -24,7 +25,7 @@ from hookrow.core.notification import (
 from hookrow.errors import ConfigurationError
 from hookrow.http import RequestHead
 
-SHORTEST_SECRET = 16
+MIN_SECRET_LENGTH = 16
 """In characters; `hookrow check` warns of shorter secrets, which can be guessed."""
 
 LONGEST_TEXT = 1000
@@ -32,7 +33,7 @@ LONGEST_TEXT = 1000
 
 
 class _Payload(msgspec.Struct, rename="pascal", gc=False):
-    """The relevant fields of a payload; None if a field is missing or has another type."""
+    """The relevant fields of a payload; a field that is missing or has another type is None."""
 
     record_type: str | None = None
     recipient: str | None = None
@@ -97,6 +98,42 @@ def parse(body: bytes) -> Notification | None:
             return None
 
 
+_TIME = "an RFC 3339 time that fits the years 1 to 9999 in UTC"
+
+_TEXT = "a string with visible characters and without NUL"
+
+
+def explain(body: bytes) -> str | None:
+    """Return why a body is not supported, in a sentence, or None if it is. Never raises."""
+    if parse(body) is not None:
+        return None
+    try:
+        body.decode()
+        untyped = _decode_untyped(body)
+    except msgspec.ValidationError:
+        return "The body is not a JSON object."
+    except ValueError:
+        return "The body is not JSON in UTF-8."
+    except RecursionError:
+        return "The body is nested too deeply."
+    fields = {each.encode_name: getattr(untyped, each.name) for each in _FIELDS}
+    match fields["RecordType"]:
+        case "Delivery":
+            name, expected = "DeliveredAt", _TIME
+        case "Open":
+            name, expected = "ReceivedAt", _TIME
+        case "SubscriptionChange" if fields["SuppressSending"] is True:
+            name, expected = "SuppressionReason", _TEXT
+        case "SubscriptionChange":
+            name, expected = "SuppressSending", "a boolean"
+        case str(type_):
+            return f"RecordType {type_} is not supported."
+        case _:
+            name, expected = "RecordType", "a string"
+    problem = "missing or null" if fields[name] is None else f"not {expected}"
+    return f"{name} is {problem}."
+
+
 def _decode_leniently(body: bytes) -> _Payload:
     """Decode a body, without the fields that have another type."""
     untyped, payload = _decode_untyped(body), _Payload()
@@ -127,7 +164,7 @@ def _text(value: object) -> str | None:
 
 
 def _utc(at: datetime | None) -> datetime | None:
-    """Return a time in UTC, or None if it is out of range. Without an offset, it is UTC already."""
+    """Return a time in UTC, or None if it is out of range. A time without an offset is UTC."""
     if at is None or at.tzinfo is UTC:
         return at
     try:
@@ -140,8 +177,9 @@ class Postmark:
     """Authenticates requests by a shared secret, and parses Postmark's payloads.
 
     Several secrets are accepted at a time, so that a secret can be rotated: `Postmark(new, old)`.
-    A secret consists of visible ASCII characters, because no others pass every proxy unchanged
-    (RFC 9110, section 5.5). `matched` counts the requests with each secret, by its position.
+    A secret consists of visible ASCII characters, because no others pass through every proxy
+    unchanged (RFC 9110, section 5.5). `matched` counts the requests with each secret, by its
+    position.
 
     Raises `ConfigurationError` if a secret is missing, empty or not allowed in a header.
     """
@@ -154,7 +192,7 @@ class Postmark:
         self.accept(*secrets)
 
     def accept(self, *secrets: str) -> None:
-        """Accept these secrets from now on, and no others. Raises as the constructor does."""
+        """Accept these secrets from now on, and no others. Raises `ConfigurationError`."""
         if not secrets or not all(secrets):
             raise ConfigurationError(
                 "The webhook secret is missing or empty: set one, for example from "
@@ -167,6 +205,11 @@ class Postmark:
             )
         self.matched = Counter(dict.fromkeys(range(len(secrets)), 0))
         self._secrets = [secret.encode() for secret in secrets]
+
+    @property
+    def secrets(self) -> Sequence[str]:
+        """The accepted secrets, the newest first."""
+        return [secret.decode() for secret in self._secrets]
 
     def authentic(self, head: RequestHead) -> bool:
         """Return whether the head contains one of the secrets, in constant time."""
@@ -181,7 +224,10 @@ class Postmark:
         return True
 
     def challenge(self, head: RequestHead) -> str:
-        """Return whether the secret is missing, as if a proxy removed the header, or wrong."""
+        """Return a challenge that states whether the secret is wrong or missing.
+
+        If it is missing, a proxy may have removed the header.
+        """
         return f'Secret error="{"wrong" if head.header(self._header) else "missing"}"'
 
     def describe(self, body: bytes) -> Unsupported:

@@ -1,4 +1,4 @@
-"""Group commit: event loops and threads pass items to one writer thread, which works in groups.
+"""Group commit: event loops and threads pass items to a thread that processes them in groups.
 
 While one group is being written, the next one accumulates: an item that arrives alone does not
 wait, and items that arrive together share the cost of a commit. Nothing here knows about mail.
@@ -45,8 +45,8 @@ class _Waiter(msgspec.Struct, eq=False):
 class _LoopQueue(msgspec.Struct, eq=False):
     """The items of one event loop. Only the thread of that loop uses `watched` and `timer`.
 
-    `accepted` has the items of the loop's current iteration, `watched` the lists that earlier
-    iterations put on the queue, each with the time of its deadline.
+    `accepted` contains the items of the loop's current iteration, and `watched` the lists that
+    earlier iterations put on the queue, each with the time of its deadline.
     """
 
     loop: AbstractEventLoop
@@ -58,11 +58,11 @@ class _LoopQueue(msgspec.Struct, eq=False):
 class BatchWriter(Generic[T, R]):
     """Passes items to `work` in groups of at most `group`, in order of arrival, in one thread.
 
-    `work` returns one result for each item. If it raises an exception or returns another number
+    `work` returns one result for each item. If it raises an exception or returns the wrong number
     of results, each item of the group gets its `fallback`. So does an item that has no result
     after `deadline` seconds; `on_late` is then called with it, and its group may still complete.
 
-    At most `backlog` items wait, with at most `capacity` bytes together. A group has at most
+    At most `backlog` items wait, with a total of at most `capacity` bytes. A group has at most
     `largest` bytes, or is a single item. `size` returns the size of an item in bytes.
 
     The first item starts the thread; if the thread has ended, the next item starts another. The
@@ -94,27 +94,27 @@ class BatchWriter(Generic[T, R]):
         close_at_exit(self)
 
     def submit(self, item: T, loop: AbstractEventLoop, reply: Callable[[R], object]) -> None:
-        """Accept an item in the thread of a running event loop; it calls `reply` with the result.
+        """Accept an item in the thread of a running event loop, which passes the result to `reply`.
 
         Raises `QueueFull` if the backlog is full, if no thread can be started, and after `close`.
         """
         size = self._size(item)
         with self._lock:
-            of_loop = self._loops.get(loop) or self._add_loop(loop)
+            queue = self._loops.get(loop) or self._add_loop(loop)
             self._reserve(size)
-            if not of_loop.accepted:
-                loop.call_soon(self._hand_over, of_loop)
-            of_loop.accepted.append(_Waiter(item, size, reply, of_loop))
+            if not queue.accepted:
+                loop.call_soon(self._hand_over, queue)
+            queue.accepted.append(_Waiter(item, size, reply, queue))
 
     def put(self, item: T, reply: Callable[[R], object] | None = None) -> None:
-        """Accept an item; the writer's thread calls `reply`. Raises `QueueFull` as `submit`."""
+        """Accept an item; the writer's thread calls `reply`. Raises `QueueFull`; see `submit`."""
         size = self._size(item)
         with self._lock:
             self._reserve(size)
             self._queue.put([_Waiter(item, size, reply)])
 
     def wait(self, item: T) -> R:
-        """Accept an item, and block until its result is known. Raises `QueueFull` as `submit`."""
+        """Accept an item, and wait for its result. Raises `QueueFull`; see `submit`."""
         result = SimpleQueue[R]()
         self.put(item, result.put)
         try:
@@ -128,7 +128,7 @@ class BatchWriter(Generic[T, R]):
         return self._waiting
 
     def close(self, timeout: float | None = None) -> None:
-        """Accept no more items, and wait `timeout` seconds for the thread to empty the queue."""
+        """Accept no more items; wait up to `timeout` seconds for the thread to empty the queue."""
         with self._lock:
             self.closed = True
             for queue in self._loops.values():
@@ -167,7 +167,7 @@ class BatchWriter(Generic[T, R]):
         self._running = False
 
     def _reserve(self, size: int) -> None:
-        """Count an item in. The caller holds the lock. Raises `QueueFull`."""
+        """Reserve space for an item. The caller holds the lock. Raises `QueueFull`."""
         if self.closed or self._waiting >= self._backlog or self._bytes + size > self._capacity:
             raise QueueFull
         if not self._running:
@@ -176,12 +176,12 @@ class BatchWriter(Generic[T, R]):
         self._bytes += size
 
     def _release(self, waiters: Sequence[_Waiter]) -> None:
-        """Count items out. The caller holds the lock."""
+        """Release the space of items. The caller holds the lock."""
         self._waiting -= len(waiters)
         self._bytes -= sum([waiter.size for waiter in waiters])
 
     def _add_loop(self, loop: AbstractEventLoop) -> _LoopQueue:
-        """Add a loop, and put the items that closed loops have left on the queue."""
+        """Add a loop, and queue the items that closed loops left behind."""
         for closed in [each for each in self._loops if each.is_closed()]:
             self._queue.put(self._loops.pop(closed).accepted)
         return self._loops.setdefault(loop, _LoopQueue(loop))
@@ -222,7 +222,7 @@ class BatchWriter(Generic[T, R]):
         return True
 
     def _next_group(self) -> list[_Waiter]:
-        """Wait for items, and take a group; it is empty if the writer is closed."""
+        """Wait for items, and take a group; return an empty one once the writer is closed."""
         pending = self._pending
         while not pending:
             if self.closed and self._queue.empty():
@@ -243,54 +243,54 @@ class BatchWriter(Generic[T, R]):
         return group
 
     def _deliver(self, group: Sequence[_Waiter], results: Sequence[R]) -> None:
-        """Deliver the results: directly to threads, with one callback to each event loop."""
-        of_loops: dict[_LoopQueue, list[tuple[_Waiter, R]]] = {}
+        """Deliver the results: directly to threads, and in one callback to each event loop."""
+        by_loop: dict[_LoopQueue, list[tuple[_Waiter, R]]] = {}
         for waiter, result in zip(group, results, strict=True):
             if waiter.loop_queue is None:
                 _reply(waiter, result)
             else:
-                of_loops.setdefault(waiter.loop_queue, []).append((waiter, result))
-        for queue, replies in of_loops.items():
+                by_loop.setdefault(waiter.loop_queue, []).append((waiter, result))
+        for queue, replies in by_loop.items():
             with suppress(RuntimeError):  # the loop is closed
                 queue.loop.call_soon_threadsafe(self._complete, queue, replies)
 
-    def _hand_over(self, of_loop: _LoopQueue) -> None:
+    def _hand_over(self, queue: _LoopQueue) -> None:
         """Put a loop's new items on the queue, and watch their deadline."""
         with self._lock:  # `close` hands over `accepted`, too
-            batch, of_loop.accepted = of_loop.accepted, []
+            batch, queue.accepted = queue.accepted, []
             self._queue.put(batch)
         if batch:
-            of_loop.watched.append((of_loop.loop.time() + self._deadline, batch))
-            self._set_timer(of_loop)
+            queue.watched.append((queue.loop.time() + self._deadline, batch))
+            self._set_timer(queue)
 
-    def _complete(self, of_loop: _LoopQueue, replies: Sequence[tuple[_Waiter, R]]) -> None:
+    def _complete(self, queue: _LoopQueue, replies: Sequence[tuple[_Waiter, R]]) -> None:
         """Deliver the results of a group, in the thread of the loop."""
         for waiter, result in replies:
             _reply(waiter, result)
-        watched = of_loop.watched
+        watched = queue.watched
         while watched and watched[0][1][-1].reply is None:
             watched.popleft()
 
-    def _expire(self, of_loop: _LoopQueue) -> None:
+    def _expire(self, queue: _LoopQueue) -> None:
         """Deliver the fallbacks of all items whose deadline has passed."""
-        of_loop.timer = None
-        watched, now = of_loop.watched, of_loop.loop.time()
+        queue.timer = None
+        watched, now = queue.watched, queue.loop.time()
         while watched and watched[0][0] <= now:
             for waiter in watched.popleft()[1]:
                 if waiter.reply is not None:
                     _reply(waiter, self._fallback(waiter.item))
                     self._on_late(waiter.item)
         if watched:
-            self._set_timer(of_loop)
+            self._set_timer(queue)
 
-    def _set_timer(self, of_loop: _LoopQueue) -> None:
-        """Set the loop's only timer to the earliest deadline, unless it is set."""
-        if of_loop.timer is None:
-            of_loop.timer = of_loop.loop.call_at(of_loop.watched[0][0], self._expire, of_loop)
+    def _set_timer(self, queue: _LoopQueue) -> None:
+        """Set the loop's only timer to the earliest deadline, unless it is already set."""
+        if queue.timer is None:
+            queue.timer = queue.loop.call_at(queue.watched[0][0], self._expire, queue)
 
 
 def _reply(waiter: _Waiter, result: object) -> None:
-    """Call the item's callback, unless it was called. An exception affects no other item."""
+    """Call the item's callback, unless it was called before. An exception affects no other item."""
     reply, waiter.reply = waiter.reply, None
     if reply is None:
         return

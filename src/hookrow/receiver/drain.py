@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from hookrow.core.log_entry import retry_at
 from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, Source
+from hookrow.core.rules import is_probe
 from hookrow.observability.logging import describe_arrival
 from hookrow.receiver.recorder import is_reachable, keep_failed
 from hookrow.receiver.replay import GROUP, PAUSE, OutcomesCallback, replay
@@ -28,7 +29,7 @@ REST = 10.0
 """In seconds; the pause after a drain that left entries in the spool."""
 
 FAILING = 5.0
-"""In seconds; a drain that has recorded nothing for this time stops.
+"""In seconds; a drain that has recorded nothing for this long stops.
 
 The next drain begins after the entry that failed last, so that failing entries delay no others.
 """
@@ -43,9 +44,9 @@ _UNAVAILABLE = Refusal.UNAVAILABLE.refused()
 class Drain:
     """Records the entries of a spool, oldest first, and removes them.
 
-    `read` returns the arrival of a body and its time; `on_outcomes` receives the outcomes of each
-    group. If a sweep retries the failed notifications in the log (`swept`), an entry that is
-    logged as failed is removed from the spool.
+    `read` returns the arrival for a body and the time at which it was received; `on_outcomes`
+    receives the outcomes of each group. If a sweep retries the failed notifications in the log
+    (`swept`), an entry that is logged as failed is removed from the spool.
     """
 
     def __init__(
@@ -68,12 +69,12 @@ class Drain:
         self._resting_until = 0.0
         self._stopped_at = 0
         self._recorded_at = 0.0
-        self._fault: StoreError | None = None
+        self._error: StoreError | None = None
 
     def __call__(self) -> None:
         """Empty the spool, unless another process is already doing this.
 
-        Raises a `StoreError` or one of `spool.FAULTS` if it stops early.
+        Raises a `StoreError` or one of `spool.SPOOL_ERRORS` if it stops early.
         """
         if monotonic() < self._resting_until or not self._spool.after(0, limit=1):
             return
@@ -86,11 +87,11 @@ class Drain:
     def _drain(self) -> None:
         """Record all groups, beginning where the last call stopped.
 
-        Raises a `StoreError` if the database is unavailable, or if an entry failed and stays; the
-        entries after it are recorded.
+        Raises a `StoreError` if the database is unavailable, or if an entry failed and stays in the
+        spool, after recording the entries that follow it.
         """
         last, self._stopped_at = self._stopped_at, 0
-        self._fault, self._recorded_at = None, monotonic()
+        self._error, self._recorded_at = None, monotonic()
         while group := self._spool.after(last, limit=GROUP):
             try:
                 self._record(group, self._replay)
@@ -99,8 +100,8 @@ class Drain:
                     self._record_alone(each)
             last = group[-1].id
             sleep(PAUSE)
-        if self._fault is not None:
-            raise self._fault
+        if self._error is not None:
+            raise self._error
 
     def _record_alone(self, entry: SpoolEntry) -> None:
         """Record an entry, or log it as failed if a reachable database keeps failing on it.
@@ -117,10 +118,10 @@ class Drain:
                 with suppress(StoreError):
                     self._record([entry], self._keep_failed)
                     return
-            self._fault = type(error)(f"{describe_arrival(self._arrival(entry))}: {error}")
+            self._error = type(error)(f"{describe_arrival(self._arrival(entry))}: {error}")
             if monotonic() > self._recorded_at + FAILING:
                 self._stopped_at = entry.id
-                raise self._fault from error
+                raise self._error from error
 
     def _record(
         self,
@@ -129,7 +130,7 @@ class Drain:
     ) -> None:
         """Record a group, and remove the finished entries. Raises a `StoreError`.
 
-        The attempts are taken from the spool first: a crash may lose some, but counts none twice.
+        The attempts are taken from the spool first: a crash may lose some, but none counts twice.
         """
         arrivals = [self._arrival(each) for each in group]
         self._spool.take(group)
@@ -169,7 +170,7 @@ class Drain:
             case Refusal.FAILED | Refusal.UNAVAILABLE:
                 if retry_at(arrival.received_at, datetime.now(UTC)) is not None:
                     return False
-            case _ if self._store.log is not None:
+            case _ if self._store.log is not None or is_probe(arrival):
                 return True
         log.warning(
             "Dropped from the spool: %s: %s",

@@ -3,115 +3,131 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from functools import partial
-from inspect import (
-    isasyncgen,
-    isasyncgenfunction,
-    isawaitable,
-    iscoroutine,
-    iscoroutinefunction,
-)
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from inspect import isasyncgen, isasyncgenfunction, isawaitable, isclass
 from time import monotonic
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from hookrow.core.log_entry import held_size
-from hookrow.core.notification import Arrival, Outcome
+from hookrow.concurrency import close_at_exit, reset_after_fork
+from hookrow.core.log_entry import memory_size
+from hookrow.core.notification import Arrival, Outcome, Recorded, Refused
 from hookrow.errors import ConfigurationError
 from hookrow.receiver.batch import BatchWriter, QueueFull
+
+if TYPE_CHECKING:
+    from hookrow.receiver.event_loop import EventLoop
+
+Hook: TypeAlias = Callable[[Arrival, Any], object]
+"""Called with an arrival and its outcome; it may be async, or return any awaitable."""
 
 log = logging.getLogger("hookrow")
 
 BACKLOG = 10_000
-"""The largest number of calls that wait for a hook; further calls are dropped."""
+"""The largest number of calls that wait; further calls are dropped."""
 
 SLOW = 30.0
 """In seconds; the next call logs a warning if the current one takes longer."""
 
-_ADVICE = (
-    "Pass a plain function. To run a coroutine on an event loop of yours, call "
-    "asyncio.run_coroutine_threadsafe(coroutine, loop) in it and return None."
-)
-
-OutcomeT = TypeVar("OutcomeT", bound=Outcome)
+_NAMES: Mapping[type[Outcome], str] = {Recorded: "on_recorded", Refused: "on_refused"}
 
 
-class Hook(Generic[OutcomeT]):
-    """Calls a function in a separate thread, one call after the other.
+class Hooks:
+    """Calls the hook for each type of outcome in a separate thread, one call at a time.
 
-    Exceptions of the function are logged, and calls are dropped if it is too slow. Neither
+    If a hook returns an awaitable, such as a coroutine, the awaitable runs in an event loop that
+    has its own thread, and the next call waits for it. The loop runs from the first awaitable
+    until `close`, so that hooks can keep clients that depend on it.
+
+    Exceptions that hooks raise are logged, and calls are dropped if hooks are too slow. Neither
     affects a response.
 
-    Raises `ConfigurationError` for an async function. If any other function returns an awaitable
-    or an async generator, which nothing would await, this is logged as an error.
+    Raises `ConfigurationError` if a hook is not a function, or is an async generator function.
     """
 
-    def __init__(self, function: Callable[[Arrival, OutcomeT], object], name: str) -> None:
-        if _is_async(function):
-            raise ConfigurationError(
-                f"{name} is an async function and would never run: hooks are called in a "
-                f"thread that has no event loop. {_ADVICE}"
-            )
-        self._function = function
-        self._name = name
-        self._calls: BatchWriter[tuple[Arrival, OutcomeT], None] = BatchWriter(
+    _current: tuple[str, float] | None  # the name of the hook, and when the call began
+    _event_loop: EventLoop | None
+
+    def __init__(self, hooks: Mapping[type[Outcome], Hook]) -> None:
+        self._hooks = hooks
+        for kind, hook in hooks.items():
+            _check(hook, _NAMES[kind])
+        self._calls: BatchWriter[tuple[Arrival, Outcome], None] = BatchWriter(
             self._call,
             fallback=lambda _: None,
             deadline=SLOW,
             group=1,
             backlog=BACKLOG,
-            size=lambda call: held_size(call[0]),
-            name=name,
+            size=lambda call: memory_size(call[0]),
+            name="hooks",
         )
-        self._began: float | None = None
+        self.closed = False
+        self.reset()
+        reset_after_fork(self)
+        close_at_exit(self)
 
-    def __call__(self, arrival: Arrival, outcome: OutcomeT) -> None:
-        """Queue a call of the function. Never raises and never waits."""
+    def __call__(self, arrival: Arrival, outcome: Outcome) -> None:
+        """Queue a call of the hook for an outcome. Never raises and never waits."""
+        if type(outcome) not in self._hooks:
+            return
         try:
             self._calls.put((arrival, outcome))
         except QueueFull:
-            log.warning(f"{self._name} is too slow, or closed: calls are dropped.")
-        began = self._began
-        if began is not None and monotonic() - began > SLOW:
-            self._began = None
-            log.warning(f"A call of {self._name} takes more than %s s.", SLOW)
+            log.warning("The hooks are too slow, or closed: calls are dropped.")
+        current = self._current
+        if current is not None and monotonic() - current[1] > SLOW:
+            self._current = None
+            log.warning(f"A call to {current[0]} has taken more than %s s.", SLOW)
 
     def close(self, timeout: float | None = None) -> None:
-        """Accept no more calls; wait up to `timeout` seconds for the queued ones."""
-        self._calls.close(timeout)
+        """Accept no more calls, and wait up to `timeout` seconds for the queued ones.
 
-    def _call(self, calls: Sequence[tuple[Arrival, OutcomeT]]) -> Sequence[None]:
+        Then drop the rest, and close the event loop: it cancels the awaitable of the current call
+        and all tasks that hooks have started, and waits for them up to `timeout` seconds.
+        """
+        self.closed = True
+        self._calls.close(timeout)
+        if rest := self._calls.take_rest():
+            log.warning("Stopped before all hooks had ended; dropped calls: %d.", len(rest))
+        if self._event_loop is not None:
+            self._event_loop.close(timeout)
+
+    def reset(self) -> None:
+        """Return to the state after construction: no current call, and no event loop."""
+        self._current = None
+        self._event_loop = None
+
+    def _call(self, calls: Sequence[tuple[Arrival, Outcome]]) -> Sequence[None]:
         [(arrival, outcome)] = calls
-        self._began = monotonic()
+        name = _NAMES[type(outcome)]
+        self._current = name, monotonic()
         try:
-            self._check(self._function(arrival, outcome))
+            result = self._hooks[type(outcome)](arrival, outcome)
+            if isawaitable(result):
+                self._await(result)
+            elif isasyncgen(result):
+                log.error(f"{name} returned an async generator, which nothing iterates over.")
         except BaseException as error:  # noqa: BLE001 - the host's function may raise SystemExit
             # Without a traceback, which may quote the notification.
-            log.error(f"{self._name} raised %s.", type(error).__name__)
+            log.error(f"{name} raised %s.", type(error).__name__)
         finally:
-            self._began = None
+            self._current = None
         return [None]
 
-    def _check(self, result: object) -> None:
-        """Log an async result, such as a coroutine, because nothing awaits it."""
-        if not (isawaitable(result) or isasyncgen(result)):
-            return
-        if iscoroutine(result):
-            result.close()  # otherwise Python warns that it was never awaited
-        log.error(
-            f"%s returned an async result (%s), which hookrow does not await. {_ADVICE}",
-            self._name,
-            type(result).__name__,
+    def _await(self, awaitable: Awaitable[object]) -> None:
+        """Run an awaitable in the event loop, which the first one starts, and wait for it."""
+        if self._event_loop is None:
+            from hookrow.receiver.event_loop import EventLoop  # noqa: PLC0415 - loads asyncio
+
+            self._event_loop = EventLoop()
+        self._event_loop.run(awaitable)
+
+
+def _check(hook: object, name: str) -> None:
+    """Raise `ConfigurationError` if nothing could call a hook, or run it."""
+    if not callable(hook) or isclass(hook):
+        raise ConfigurationError(f"{name} must be a function, not {hook!r:.80}.")
+    if isasyncgenfunction(hook) or isasyncgenfunction(hook.__call__):
+        raise ConfigurationError(
+            f"{name} is an async generator function, which nothing iterates over: "
+            "use `await` in an async function instead of `yield`."
         )
-
-
-def _is_async(function: Callable[..., object]) -> bool:
-    """Return whether a function is async; a wrapper that runs a coroutine itself is not."""
-    while isinstance(function, partial):
-        function = function.func
-    inner: Any = function
-    return any(
-        is_async(each)
-        for each in (inner, inner.__call__)  # an instance's `__call__` may be async
-        for is_async in (iscoroutinefunction, isasyncgenfunction)
-    )

@@ -35,9 +35,9 @@ def change_suppression(  # noqa: PLR0913 - keyword arguments: the change, its au
     """Suppress a subscriber for a reason, or lift the suppression if the reason is None.
 
     With a message id, its dispatch and the subscription to the dispatch's list are changed too.
-    The body in the log contains `by` and `note`, unless `bodies` is False. A blank reason is
-    refused as unsupported, without a log entry. Raises a `StoreError` if the change cannot be
-    recorded now.
+    `at` is the time of the change, and has a time zone. The body in the log contains `by` and
+    `note`, unless `bodies` is False. A blank reason is refused as unsupported, without a log entry.
+    Raises a `StoreError` if the change cannot be recorded now.
     """
     body = msgspec.json.encode(
         {

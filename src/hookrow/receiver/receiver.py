@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from functools import partial
 from os import PathLike
 from threading import TIMEOUT_MAX
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hookrow.concurrency import PeriodicTask, reset_after_fork
-from hookrow.core.log_entry import held_size
+from hookrow.core.log_entry import memory_size
 from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, Refused, Unsupported
 from hookrow.core.sizes import CAPACITY, LARGEST_GROUP, TEXT_PER_BYTE
 from hookrow.errors import ConfigurationError
@@ -22,7 +22,8 @@ from hookrow.observability.logging import describe_bug, log_refusal
 from hookrow.observability.observer import COLLECT_EVERY, Gauges, Observer, Observers
 from hookrow.providers import Provider, secret_matches
 from hookrow.receiver.batch import BatchWriter, QueueFull
-from hookrow.receiver.hooks import Hook
+from hookrow.receiver.hooks import Hook, Hooks
+from hookrow.receiver.hourly import HourlyCount
 from hookrow.receiver.responder import Responder, unavailable
 from hookrow.receiver.retry import SWEEP_EVERY, ParkedRetry
 from hookrow.stores import Store
@@ -33,25 +34,23 @@ if TYPE_CHECKING:
 
     from hookrow.receiver.spool import Spool
 
-COUNT_EVERY = 60.0
-"""In seconds; the interval between two updates of the hourly counts."""
-
 log = logging.getLogger("hookrow")
 
 
 class Receiver:
     """Responds to `POST <mount path>/provider/webhooks`: a `LoopHandler` for any host.
 
-    `mount_path` ("/mail") is for hosts that pass the whole path: a server, or a plain route. A
-    host's mount reports its own path. At most `group` notifications share a commit, and at most
-    `backlog` wait for one. Each response is sent within `deadline` seconds after the body was read;
-    a notification that got a 503 at the deadline may still be recorded.
+    `mount_path` ("/mail") is for hosts that pass the whole path: a server, or a plain route. A host
+    that mounts the receiver reports the mount's path. At most `group` notifications share a commit,
+    and at most `backlog` wait for one. Each response is sent within `deadline` seconds after the
+    body was read; a notification that got a 503 at the deadline may still be recorded.
 
     With `sweep`, parked notifications are retried every minute. `spool` is the path of a file
     that keeps notifications while the database is unavailable. Without `keep_bodies`, the log
-    contains no bodies, and no notification in it can be retried. `on_recorded` and `on_refused`
-    are called with an `Arrival` and its `Outcome`, in a separate thread after the commit, each time
-    a notification is processed; a 503 is not an outcome. `observer` collects metrics or traces.
+    contains no bodies, and no notification in it can be retried. `on_recorded` and `on_refused`,
+    which may be async, are called with an `Arrival` and its `Outcome`, in a separate thread after
+    the commit, each time a notification is processed; a 503 is not an outcome. `observer` collects
+    metrics or traces.
 
     Raises `ConfigurationError` if an option is invalid.
     """
@@ -79,17 +78,16 @@ class Receiver:
             raise ConfigurationError("The sweep needs bodies: keep them, or omit `sweep`.")
         self.endpoint = endpoint_path(mount_path)
         """The path of the endpoint, below that of the host's mount."""
-        self._provider = provider
+        self.provider, self.store = provider, store
+        """The arguments, for `hookrow --app`."""
         self._deadline = deadline
         self._has_log = store.log is not None
-        self._hooks: dict[type[Outcome], Hook[Any]] = {}
-        if on_recorded is not None:
-            self._hooks[Recorded] = Hook(on_recorded, "on_recorded")
-        if on_refused is not None:
-            self._hooks[Refused] = Hook(on_refused, "on_refused")
+        given: dict[type[Outcome], Hook | None] = {Recorded: on_recorded, Refused: on_refused}
+        hooks = {kind: hook for kind, hook in given.items() if hook is not None}
+        self._hooks = Hooks(hooks)
         self._observer = None if observer is None else Observers(observer)
         opened = _open_spool(spool) if spool is not None else None
-        needs_outcomes = self._hooks or type(self).on_outcome is not Receiver.on_outcome
+        needs_outcomes = hooks or type(self).on_outcome is not Receiver.on_outcome
         self._responder = Responder(
             store,
             keep_bodies=keep_bodies,
@@ -99,8 +97,9 @@ class Receiver:
             on_outcome=self.on_outcome if needs_outcomes else None,
         )
         self._writers = self._create_writers(group, backlog, overflow=opened is not None)
-        self._parked = None
+        self._parked = self._hourly = None
         if store.log is not None:
+            self._hourly = HourlyCount(store.log)
             self._parked = ParkedRetry(store, store.log, provider.parse, self._responder.notify)
         if self._observer is not None:
             self._observer.start(
@@ -121,8 +120,10 @@ class Receiver:
             return self.refuse(head, Refusal.NO_SUCH_PATH)
         if head.method != "POST":
             return self.refuse(head, Refusal.METHOD_NOT_ALLOWED)
-        if not self._provider.authentic(head):
-            challenge = {"WWW-Authenticate": self._provider.challenge(head)}
+        if not self.provider.authentic(head):
+            if self._hourly is not None:
+                self._hourly.add_unauthentic(datetime.now(UTC))
+            challenge = {"WWW-Authenticate": self.provider.challenge(head)}
             refused = self.refuse(head, Refusal.UNAUTHENTIC)
             return replace(refused, headers={**refused.headers, **challenge})
         return None
@@ -151,7 +152,7 @@ class Receiver:
         reply(self._responder.refuse_overflow([arrival])[0])
 
     def __call__(self, request: Request) -> Response:
-        """Record an admitted request, in a group with those of other threads, and wait."""
+        """Record an admitted request with those of other threads; wait for the response."""
         arrival = self._arrival(request)
         if arrival.notification is None and not self._has_log:
             return self._responder.refuse_unsupported(arrival)
@@ -184,25 +185,25 @@ class Receiver:
         self._started = all(started)
 
     def retry_now(self, *message_ids: str) -> Future[int]:
-        """Retry the parked notifications of these messages, whose dispatches are committed now.
+        """Retry the parked notifications of these messages, whose dispatches are now committed.
 
-        The future's result is the number of recorded notifications, or a `StoreError`. The sweep
-        retries the others later. Raises `ConfigurationError` if there is no log.
+        The future's `result()` returns the number of recorded notifications, or raises a
+        `StoreError`. The sweep retries the others later. Raises `ConfigurationError` without a log.
         """
         if self._parked is None:
-            raise ConfigurationError("Without a log, no notification is parked.")
+            raise ConfigurationError("Without a log, no notification is parked: add a log.")
         return self._parked.retry_now(message_ids)
 
     def close(self, timeout: float | None = None) -> None:
         """Accept no more notifications, record those in the queue, and end all threads.
 
         Waits up to `timeout` seconds for each thread. Notifications that are not recorded by
-        then are kept in the spool, if there is one.
+        then are kept in the spool, if there is one; calls of hooks that have not ended are dropped.
         """
         writer, *overflow = self._writers
         writer.close(timeout)
         self._responder.spool_rest(writer.take_rest())
-        for each in (*overflow, *self._tasks, self._parked, *self._hooks.values()):
+        for each in (*overflow, *self._tasks, self._parked, self._hooks):
             if each is not None:
                 each.close(timeout)
 
@@ -212,20 +213,19 @@ class Receiver:
 
     def on_outcome(self, arrival: Arrival, outcome: Outcome) -> None:
         """Call the hook for an outcome, after the commit. Subclasses may override this."""
-        if hook := self._hooks.get(type(outcome)):
-            hook(arrival, outcome)
+        self._hooks(arrival, outcome)
 
     def _arrival(self, request: Request, *, start: bool = True) -> Arrival:
         if start and not self._started:
             self.start()
         head = request.head
         context = None if self._observer is None else self._observer.admitted(head)
-        return read(self._provider, request.body, datetime.now(UTC), head.request_id, context)
+        return read(self.provider, request.body, datetime.now(UTC), head.request_id, context)
 
     def _create_writers(
         self, group: int, backlog: int, *, overflow: bool
     ) -> list[BatchWriter[Arrival, Response]]:
-        """Create the writer and, if there is a spool, one that spools while its queue is full."""
+        """Create the writer and, if there is a spool, another that spools if the queue is full."""
         works = [self._responder.respond, self._responder.spool_overflow]
         return [
             BatchWriter[Arrival, Response](
@@ -236,7 +236,7 @@ class Receiver:
                 backlog=backlog,
                 capacity=CAPACITY // 2 if overflow else CAPACITY,
                 largest=LARGEST_GROUP // TEXT_PER_BYTE,
-                size=held_size,
+                size=memory_size,
                 on_late=self._responder.on_late,
             )
             for work in (works if overflow else works[:1])
@@ -246,15 +246,15 @@ class Receiver:
         self, store: Store, spool: Spool | None, *, bodies: bool, sweep: bool
     ) -> Iterator[PeriodicTask]:
         task = PeriodicTask
-        if store.log is not None:
-            yield task(store.log.count_hours, seconds=COUNT_EVERY, name="hourly count", later=True)
+        if self._hourly is not None:
+            yield self._hourly
         if self._parked is not None and sweep:
             yield task(self._parked.retry_due, seconds=SWEEP_EVERY, name="sweep")
         if spool is not None:
             from hookrow.receiver.drain import DRAIN_EVERY, Drain  # noqa: PLC0415 - loads sqlite3
 
-            arrive, notify = partial(read, self._provider), self._responder.notify
-            drain = Drain(spool, store, arrive, notify, bodies=bodies, swept=sweep)
+            read_body, notify = partial(read, self.provider), self._responder.notify
+            drain = Drain(spool, store, read_body, notify, bodies=bodies, swept=sweep)
             yield task(drain, seconds=DRAIN_EVERY, name="draining of the spool")
         if self._observer is not None:
             yield task(self._observer.collect, seconds=COLLECT_EVERY, name="observer")
@@ -267,7 +267,7 @@ def read(
     request_id: str = "",
     context: object | None = None,
 ) -> Arrival:
-    """Return the arrival of a body, supported or not."""
+    """Parse a body, and return its arrival, whether or not the notification is supported."""
     notification = provider.parse(body)
     return Arrival(
         notification,

@@ -33,10 +33,10 @@ RETRY_CONFLICTS_FOR = 5.0
 """In seconds; how long replays and manual operations retry on conflict."""
 
 PAUSE_AFTER_OUTAGE = 1.0
-"""In seconds; after an outage, groups are refused for this time without an attempt."""
+"""In seconds; after an outage, groups are refused for this long without an attempt."""
 
 OUTAGE = 3
-"""After so many unavailable outcomes in succession, the rest of the group is not attempted."""
+"""After this many unavailable outcomes in a row, the rest of the group is not attempted."""
 
 _UNAVAILABLE = Refusal.UNAVAILABLE.refused()
 
@@ -89,16 +89,16 @@ class Attempt(Protocol):
     """Records a group in one transaction, or raises a `StoreError`."""
 
     def __call__(self, arrivals: Sequence[Arrival], *, skip_locked: bool = False) -> list[Outcome]:
-        """Record all; with `skip_locked`, fail those whose rows are locked."""
+        """Record all arrivals; with `skip_locked`, fail those whose rows are locked."""
 
 
 def retry_on_conflict(
     attempt: Attempt, arrivals: Sequence[Arrival], *, until: float, skip_locked: bool = False
 ) -> list[Outcome]:
-    """Attempt to record a group until it succeeds, or until a time of `monotonic`.
+    """Attempt to record a group until it succeeds, or until a time on the clock of `monotonic`.
 
-    A conflict, such as a deadlock or a busy SQLite file, is retried four times at most. After a
-    lock timeout, locked rows are skipped. Raises a `StoreError`.
+    A conflict, such as a deadlock or a busy SQLite file, is retried at most four times. After a
+    lock timeout, locked rows are skipped. Raises the last attempt's `StoreError`.
     """
     pauses = iter(PAUSES)
     while True:
@@ -117,12 +117,13 @@ def retry_on_conflict(
 
 
 class GroupRecorder:
-    """Records groups, and after a failure retries, splits or refuses them.
+    """Records groups; after a failure, retries, splits or refuses them.
 
-    No attempt begins `seconds` after the first one. Arrivals on which the store fails are logged
-    as failed, with or without their `bodies`. `spool` receives those that cannot be recorded
-    because the store is unavailable. If the store can be reached, but fails on a group as if it
-    were unavailable, the arrivals are recorded one by one, because some of them must be the cause.
+    No attempt begins later than `seconds` after the first one. Arrivals on which the store fails
+    are logged as failed, with or without their `bodies`. `spool` receives those that cannot be
+    recorded because the store is unavailable. If the store can be reached, but fails on a group as
+    if it were unavailable, at least one of the arrivals must be the cause, so they are recorded one
+    by one.
     """
 
     def __init__(
@@ -187,7 +188,7 @@ class GroupRecorder:
         return self._unavailable(arrivals)
 
     def _record_singly(self, arrivals: Sequence[Arrival], until: float) -> list[Outcome]:
-        """Record one by one, unless the store is unavailable to several in succession."""
+        """Record arrivals one by one, until the store is unavailable to several in a row."""
         outcomes: list[Outcome] = []
         for number, arrival in enumerate(arrivals):
             if outcomes[-OUTAGE:] == [_UNAVAILABLE] * OUTAGE:
@@ -229,7 +230,7 @@ class GroupRecorder:
 def _log_rejected(arrival: Arrival, error: StoreError) -> None:
     # Without a traceback, which may quote the row.
     log.error(
-        "The database rejects %s: %s",
+        "The database rejected %s: %s",
         describe_arrival(arrival),
         error,
         extra={"request_id": arrival.request_id},
@@ -247,7 +248,7 @@ def _log_entries(
 class _LargeArrivals:
     """Lets one thread at a time write an arrival whose text is larger than `LARGEST_GROUP`.
 
-    Such a text takes about 50 MiB of memory on its way to the database.
+    Such text takes about 50 MiB of memory on its way to the database.
     """
 
     _lock: Lock
@@ -258,7 +259,7 @@ class _LargeArrivals:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Wait until no other thread writes one. Raises `Locked` after the lock timeout."""
+        """Wait until no other thread is writing one. Raises `Locked` after the lock timeout."""
         lock = self._lock  # `reset` replaces it in a child process
         if not lock.acquire(timeout=max(min(left(), LOCK_TIMEOUT), 0)):
             raise Locked("Another large notification is being written.")
@@ -268,7 +269,7 @@ class _LargeArrivals:
             lock.release()
 
     def reset(self) -> None:
-        """Replace the lock, which may be locked."""
+        """Replace the lock, which a fork may have copied locked."""
         self._lock = Lock()
 
 
@@ -277,7 +278,7 @@ _no_lock = nullcontext()
 
 
 def _one_large(arrivals: Sequence[Arrival]) -> AbstractContextManager[None]:
-    """Return the lock for large arrivals if the group is one, otherwise no lock."""
+    """Return the lock for large arrivals if the group is a single large one, otherwise no lock."""
     if len(arrivals) != 1 or len(arrivals[0].body) * TEXT_PER_BYTE <= LARGEST_GROUP:
         return _no_lock
     return _large_arrivals.locked() if written_size(arrivals[0]) > LARGEST_GROUP else _no_lock

@@ -75,7 +75,7 @@ def arrivals_of(entries: Iterable[StoredEntry], parse: Parse) -> list[Arrival]:
 
 
 def matching_entries(reader: LogReader, query: Query) -> Iterator[Sequence[StoredEntry]]:
-    """Yield all entries that match the query in groups, oldest first."""
+    """Yield all entries that match the query, oldest first, in groups. Raises a `StoreError`."""
     last = 0
     while entries := reader.oldest(query, after=last, limit=GROUP):
         yield entries
@@ -107,7 +107,10 @@ def replay_ready(
 
 
 def dry_run(store: Store, arrival: Arrival) -> DryRun:
-    """Record an arrival in a transaction that is rolled back; return the changes."""
+    """Record an arrival in a transaction that is rolled back; return the changes.
+
+    Raises a `StoreError`.
+    """
     with suppress(_Rollback), store.transaction() as transaction:
         outcome = decide(arrival, transaction.find(lookup_keys([arrival])))
         rows = affected_rows([outcome])
@@ -130,8 +133,8 @@ def _replay_group(store: Store, arrivals: Sequence[Arrival], *, bodies: bool) ->
     except Exception as error:  # noqa: BLE001 - bad data or a bug must not stop the other arrivals
         if len(arrivals) > 1:
             return _replay_singly(store, arrivals, bodies=bodies)
-        fault = error if isinstance(error, StoreError) else type(error).__name__
-        log.error("Cannot record %s: %s", describe_arrival(arrivals[0]), fault)
+        cause = error if isinstance(error, StoreError) else type(error).__name__
+        log.error("Cannot record %s: %s", describe_arrival(arrivals[0]), cause)
         return _keep_failed(store, arrivals, bodies=bodies)
     return _retry_locked(attempt, arrivals, outcomes)
 
@@ -154,7 +157,7 @@ def _retry_locked(
     """
     locked = [n for n, outcome in enumerate(outcomes) if outcome == Refusal.FAILED.refused()]
     if locked:
-        with suppress(StoreError):  # the log has them as failed already
+        with suppress(StoreError):  # they are already logged as failed
             again = [replace(arrivals[n], attempts=0) for n in locked]
             retried = retry_on_conflict(attempt, again, until=monotonic() + RETRY_CONFLICTS_FOR)
             for n, outcome in zip(locked, retried, strict=True):

@@ -27,9 +27,8 @@ log = logging.getLogger("hookrow")
 class Responder:
     """Records groups of arrivals and returns their responses.
 
-    `keep_bodies`, in the log, and `deadline`, in seconds, are options of the receiver. `spool`
-    keeps arrivals while the database is unavailable. `on_outcome` is None if nothing uses the
-    outcomes.
+    `keep_bodies` and `deadline` (in seconds) are the receiver's options. `spool` keeps arrivals
+    while the database is unavailable. `on_outcome` is None if nothing uses the outcomes.
     """
 
     def __init__(
@@ -71,7 +70,7 @@ class Responder:
     def spool_rest(self, arrivals: Sequence[Arrival]) -> None:
         """Spool the arrivals that are not recorded when the receiver stops."""
         if arrivals:
-            log.warning(f"Stopped before {len(arrivals)} notifications were recorded.")
+            log.warning(f"Stopped; notifications that were not recorded: {len(arrivals)}.")
             self._spool(arrivals)
 
     def refuse_overflow(self, arrivals: Sequence[Arrival]) -> list[Response]:
@@ -107,7 +106,7 @@ class Responder:
         return outcomes
 
     def _spool_failed(self, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> None:
-        """Spool the failed arrivals, which no log can retry; their attempts are counted already."""
+        """Spool the failed arrivals, which no log can retry; their attempts are already counted."""
         failed = [
             replace(arrival, attempts=0)
             for arrival, outcome in zip(arrivals, outcomes, strict=True)

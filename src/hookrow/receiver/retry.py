@@ -49,7 +49,7 @@ class ParkedRetry:
     def retry_due(self) -> int:
         """Retry the notifications that are due; return the number of recorded ones.
 
-        Raises a `StoreError`; the notifications that were taken before are due again later.
+        Raises a `StoreError`; the notifications taken before the error become due again later.
         """
         recorded = taken = 0
         while taken < MOST:
@@ -64,8 +64,9 @@ class ParkedRetry:
     def retry_now(self, message_ids: Sequence[str]) -> Future[int]:
         """Retry the parked notifications of these messages in a thread, one call at a time.
 
-        The result is the number of recorded notifications, or a `StoreError`. It is 0 after
-        `close`, if the queue of calls is full, or if no thread can be started.
+        The future's `result()` returns the number of recorded notifications, or raises a
+        `StoreError`. The number is 0 after `close`, if the queue of calls is full, or if no thread
+        can be started.
         """
         future: Future[int] = Future()
         try:

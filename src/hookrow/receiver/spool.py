@@ -64,7 +64,7 @@ WHERE id > ? ORDER BY id LIMIT ?
 
 _COUNT = "UPDATE arrivals SET attempts = attempts + ? WHERE id = ?"
 
-FAULTS = (OSError, sqlite3.Error, ConfigurationError)
+SPOOL_ERRORS = (OSError, sqlite3.Error, ConfigurationError)
 """The errors of a file that fails or was replaced."""
 
 
@@ -84,7 +84,7 @@ class Spool:
 
     Only the file's owner can read it. Processes may share it. Raises `ConfigurationError` if the
     file cannot be created or written. `count`, `after`, `take`, `remove` and `drained` raise one
-    of `FAULTS` if the file fails.
+    of `SPOOL_ERRORS` if the file fails.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, limit: int = LARGEST) -> None:
@@ -96,7 +96,7 @@ class Spool:
         except (OSError, ValueError, sqlite3.Error) as error:  # ValueError: NUL in the path
             raise ConfigurationError(
                 f"The spool {self._path} cannot be written: {error}. "
-                "Choose a separate file in a folder that hookrow may write to."
+                "Choose a separate file in a directory that hookrow may write to."
             ) from error
 
     def put(self, arrivals: Sequence[Arrival]) -> None:
@@ -104,14 +104,14 @@ class Spool:
         try:
             with self._open() as connection:
                 connection.executemany(_PUT, [_row(arrival) for arrival in arrivals])
-        except FAULTS as error:
+        except SPOOL_ERRORS as error:
             if _is_full(error) and len(arrivals) > 1:  # some may fit
                 half = len(arrivals) // 2
                 self.put(arrivals[:half])
                 self.put(arrivals[half:])
                 return
             log.error(
-                "%d notifications could not be spooled; only the provider can send them again: %s",
+                "Not spooled, so that only the provider can send them again: %d. %s",
                 len(arrivals),
                 error,
             )
@@ -125,7 +125,7 @@ class Spool:
     def after(self, last: int, *, limit: int) -> Sequence[SpoolEntry]:
         """Return at most `limit` entries with ids above `last`, oldest first.
 
-        There are fewer if their text is larger than `LARGEST_GROUP`.
+        Returns fewer if their text would be larger than `LARGEST_GROUP`.
         """
         with self._open() as connection:
             rows = connection.execute(_AFTER, (last, limit))
@@ -140,11 +140,11 @@ class Spool:
             connection.executemany(_COUNT, [(-each.attempts, each.id) for each in entries])
 
     def put_back(self, entries: Sequence[SpoolEntry]) -> None:
-        """Add the attempts of entries again. Never raises: a failure is logged."""
+        """Restore the attempts of entries. Never raises: a failure is logged."""
         try:
             with self._open() as connection:
                 connection.executemany(_COUNT, [(each.attempts, each.id) for each in entries])
-        except FAULTS as error:
+        except SPOOL_ERRORS as error:
             log.warning("The attempts of spooled notifications could not be counted: %s", error)
 
     def remove(self, entries: Sequence[SpoolEntry]) -> None:
@@ -185,13 +185,13 @@ class Spool:
     def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA synchronous = EXTRA")
         if _version(connection) != _VERSION or not _is_ours(connection):
-            self._make(connection)
+            self._create(connection)
         self._path.chmod(0o600)
         connection.execute(f"PRAGMA max_page_count = {max(self._limit // _PAGE, 1)}")
 
-    def _make(self, connection: sqlite3.Connection) -> None:
+    def _create(self, connection: sqlite3.Connection) -> None:
         """Create or upgrade the table, unless another process has just done so."""
-        if not _is_ours(connection):  # in a spool, these statements would write to the file
+        if not _is_ours(connection):  # in an existing spool, these would write to the file
             connection.execute(f"PRAGMA page_size = {_PAGE}")
             connection.execute("PRAGMA auto_vacuum = FULL")
         connection.execute("BEGIN IMMEDIATE")

@@ -1,8 +1,8 @@
-"""`hookrow serve`: the standalone server. This module has what must be imported first.
+"""`hookrow serve`: the standalone server. This module contains what must be imported first.
 
 SIGHUP reloads the secrets. By default, it would terminate a process that is still starting, and
 ignoring it would lose a reload: the secret file may have been read just before the signal arrived.
-A blocked signal stays pending instead, and child processes inherit it as blocked.
+Instead, the signal is blocked and stays pending; child processes inherit the mask.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import signal
 
 RECEIVER = "hookrow.receiver"
-"""The key of the receiver in ASGI's lifespan state: the application sets it for the protocol."""
+"""The key of the receiver in ASGI's lifespan state, set by the application for the protocol."""
 
 
 def hold_sighup() -> None:
@@ -19,5 +19,5 @@ def hold_sighup() -> None:
 
 
 def release_sighup() -> None:
-    """Unblock SIGHUP, which has its usual effect if it arrived meanwhile."""
+    """Unblock SIGHUP; if it has arrived in the meantime, it now takes effect."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})

@@ -20,14 +20,16 @@ from hookrow.concurrency import PeriodicTask
 from hookrow.diagnostics.check import check_database
 from hookrow.errors import ConfigurationError
 from hookrow.observability.logging import rate_limit
-from hookrow.observability.observer import Observer
+from hookrow.observability.observer import Observer, Observers
 from hookrow.providers.postmark import Postmark
 from hookrow.receiver.receiver import Receiver
 from hookrow.server import RECEIVER, release_sighup
 from hookrow.server.health import Liveness, Readiness
 from hookrow.server.preflight import warn_of_secret
 from hookrow.server.settings import Settings
-from hookrow.stores.log import LogReader, prune_old
+from hookrow.server.summary import MinuteSummary
+from hookrow.stores.log import LogReader
+from hookrow.stores.retention import prune_old
 from hookrow.stores.sql import SQLStore
 
 if TYPE_CHECKING:
@@ -35,25 +37,26 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hookrow")
 
-HOUR = 3600.0
+MINUTE = 60.0
+HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
-DRAIN = 11
-"""In seconds; how long a server that stops waits for requests in progress: 5 for the rest of a
-body, 5 for the response to it, and 1 until the sweep closes the other connections."""
+DRAIN_TIMEOUT = 11
+"""In seconds; how long a stopping server waits for requests in progress: 5 for the rest of a body,
+5 for the response to it, and 1 until the sweep closes the other connections."""
 
-RECORD = 7.0
-"""In seconds; how long it then records what is queued, before it writes the rest to the spool. The
-group in progress goes to the spool, too: a database that stopped responding is given up by then."""
+RECORD_TIMEOUT = 7.0
+"""In seconds; how long a stopping server records queued notifications before it spools the rest.
+The group in progress is spooled, too: by then, a database that stopped responding is given up."""
 
-END = 0.5
-"""In seconds; how long it waits for a thread whose work the next start continues."""
+TASK_TIMEOUT = 0.5
+"""In seconds; how long a stopping server waits for a task whose work the next start continues."""
 
 
 class Server:
     """The application, with its `receiver`, which the server's protocol calls directly.
 
-    Raises a `HookrowError` if the settings cannot work, or if a package is not installed.
+    Raises a `HookrowError` if the settings are not valid, or if a package is not installed.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -62,6 +65,7 @@ class Server:
         self._store = store = SQLStore(settings.database_url, settings.schema)
         self._readiness = Readiness(partial(check_database, store.database, settings.schema))
         self._pages = {"/healthz": ASGI(Liveness()), "/readyz": ASGI(self._readiness)}
+        summary = MinuteSummary()
         self.receiver = Receiver(
             self._provider,
             store,
@@ -69,9 +73,12 @@ class Server:
             sweep=settings.sweep and settings.bodies and store.log is not None,
             spool=settings.spool,
             keep_bodies=settings.bodies,
-            observer=self._metrics() if settings.metrics else None,
+            observer=Observers(summary, self._metrics()) if settings.metrics else summary,
         )
-        self._tasks = [PeriodicTask(self._log_secret_use, seconds=HOUR, name="count of secrets")]
+        self._tasks = [
+            PeriodicTask(self._log_secret_use, seconds=HOUR, name="count of secrets"),
+            PeriodicTask(summary.log_counts, seconds=MINUTE, name="summary", later=True),
+        ]
         if store.log is not None:
             prune = partial(self._prune, store.log)
             self._tasks.append(PeriodicTask(prune, seconds=DAY, name="pruning of the log"))
@@ -89,7 +96,7 @@ class Server:
             await self._pages.get(scope["path"], other)(scope, receive, send)
 
     def reload(self) -> None:
-        """Accept the secrets that are now in the secret file, unless the file is wrong."""
+        """Accept the secrets that are now in the secret file, if they are valid."""
         rate_limit.reset()  # so that each warning is logged again
         self._log_secret_use()
         try:
@@ -101,18 +108,18 @@ class Server:
             warn_of_secret(self._settings)
 
     def close(self) -> None:
-        """Record the notifications that wait, then close the connections to the database."""
+        """Record the queued notifications, then close the connections to the database."""
         for task in self._tasks:
-            task.close(END)
+            task.close(TASK_TIMEOUT)
         if self._dashboard is not None:
-            self._dashboard.close(END)
-        self.receiver.close(RECORD)
+            self._dashboard.close(TASK_TIMEOUT)
+        self.receiver.close(RECORD_TIMEOUT)
         self._readiness.close()
         self._log_secret_use()
         self._store.close()
 
     def _metrics(self) -> Observer:
-        """Return the observer that counts, and add the page with the counts."""
+        """Return an observer that counts, and add the page with its counts."""
         from prometheus_client import CollectorRegistry  # noqa: PLC0415 - an extra of its own
 
         from hookrow.observability.endpoint import MetricsEndpoint  # noqa: PLC0415 - as above
@@ -124,8 +131,8 @@ class Server:
 
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
-        # The garbage collector would traverse the modules that are loaded by now again and
-        # again, and delay one notification in a hundred by 30 ms or more.
+        # Otherwise, the garbage collector would keep traversing the modules that are loaded by
+        # now, and delay one notification in a hundred by 30 ms or more.
         gc.collect()
         gc.freeze()
         self.receiver.start()
@@ -149,12 +156,12 @@ class Server:
         settings = self._settings
         count = sum(prune_old(entries, keep=settings.keep, keep_bodies=settings.keep_bodies))
         if count:
-            log.info("Pruned %d entries and bodies from the log.", count)
+            log.info("Pruned from the log: %d.", count)
 
 
 @contextmanager
 def _on_hangup(reload: Callable[[], object]) -> Iterator[None]:
-    """Call a function on each SIGHUP during the block, and then ignore the signal.
+    """Call a function on each SIGHUP during the block; ignore the signal afterwards.
 
     The event loop makes the calls, because a signal handler that interrupts a log line cannot log.
     """
@@ -162,15 +169,15 @@ def _on_hangup(reload: Callable[[], object]) -> Iterator[None]:
         yield
         return
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGHUP, reload)
+    # After `loop.remove_signal_handler`, a signal would terminate the process before it is ignored.
+    signal.signal(signal.SIGHUP, lambda *_: loop.call_soon_threadsafe(reload))
     release_sighup()
     yield
-    loop.remove_signal_handler(signal.SIGHUP)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def _dashboard(settings: Settings, store: SQLStore) -> Dashboard:
-    """Build the dashboard. Raises `ConfigurationError` if it would be public."""
+    """Build the dashboard. Raises `ConfigurationError` if it would be open to all."""
     from hookrow.dashboard import Dashboard, auth  # noqa: PLC0415 - an extra of its own
 
     password, path = settings.dashboard_password, settings.dashboard_path

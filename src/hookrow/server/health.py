@@ -1,4 +1,4 @@
-"""Health checks: /healthz, whether the process responds, and /readyz, whether it can record."""
+"""Health checks: /healthz shows whether the process responds, /readyz whether it can record."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ VALID_FOR = 1.0
 """In seconds; how long the result of a check is valid."""
 
 DEADLINE = 4.0
-"""In seconds; how long a request waits for a check: less than for any call (`asgi.SLOWEST_CALL`),
-because the response to a call that takes too long does not mention the database."""
+"""In seconds; how long a request waits for a check. It is shorter than the limit of all calls
+(`asgi.CALL_TIMEOUT`), because the response at that limit does not mention the database."""
 
 _ALIVE = plain(200, "ok\n")
 _READY = plain(200, "ready\n")
@@ -37,7 +37,7 @@ class Liveness:
 class Readiness:
     """A handler that responds with 200, or with 503 and the first error of `check`.
 
-    Requests are not authenticated. So that they cannot overload the database, only one check runs
+    Requests are not authenticated; to keep them from overloading the database, only one check runs
     at a time, and its result is valid for a second.
     """
 
@@ -67,7 +67,7 @@ class Readiness:
             return _SILENT
 
     def close(self) -> None:
-        """End the thread after the check in progress."""
+        """Stop the thread after the check in progress."""
         self._thread.shutdown(wait=False)
 
     def _has_expired(self, response: Future[Response]) -> bool:

@@ -1,8 +1,8 @@
 """Limits for uvicorn's protocol, which has none: on heads, pipelines, time and unread responses.
 
-uvicorn waits for a head as long as the connection lasts, accepts one of any length, and reads all
-of a body to which it has responded. It parses pipelined requests without end, and waits for ever
-for a client that does not read. Bodies for which the application waits have limits in `asgi`.
+uvicorn waits for a head as long as the connection lasts, accepts a head of any length, and reads
+the whole of a body to which it has responded. It parses any number of pipelined requests, and
+waits forever for a client that does not read. `asgi` limits the bodies that the application reads.
 """
 
 from __future__ import annotations
@@ -16,27 +16,28 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-LARGEST_HEAD = 64 * 1024
+MAX_HEAD = 64 * 1024
 """In bytes; a longer head gets 431 (RFC 6585, section 5). All other data that is neither a head nor
 part of a body, such as trailers, has the same limit."""
 
-LARGEST_REST = 1024 * 1024
-"""In bytes; how much of a body is read after its response, so that the client can read that."""
+MAX_DISCARDED = 1024 * 1024
+"""In bytes; how much of a body is read after its response, so that the client can read the
+response."""
 
-PIECE = 4096
-"""In bytes; no more is parsed at once. One piece holds all requests that may wait for their turn:
-at most 227 with 18 bytes each, whose objects take 1.4 kB each."""
+CHUNK_SIZE = 4096
+"""In bytes; the most that is parsed at once. This limits the number of pipelined requests that
+wait: at most 227 requests of 18 bytes, whose objects take 1.4 kB each."""
 
-SLOWEST = 15.0
-"""In seconds; a connection is closed if a head, or the rest of an answered body, takes longer, or
-if the client reads nothing of its responses for so long."""
+CLIENT_TIMEOUT = 15.0
+"""In seconds; a connection is closed if a head, or the rest of a body after its response, takes
+longer, or if the client reads none of its responses for that long."""
 
-LAST_REQUEST = 5.0
-"""In seconds; how long a server that stops waits for the rest of a request, and for clients that
-have not read their responses."""
+GRACE_PERIOD = 5.0
+"""In seconds; how long a stopping server waits for the rest of a request, and for clients that
+have not read their responses. A response that is still being generated is then cut off."""
 
 SWEEP_EVERY = 1.0
-"""In seconds; how often connections that are too slow are closed."""
+"""In seconds; the interval at which connections that are too slow are closed."""
 
 _SWEEP = "hookrow.sweep"
 _TOO_LONG = (
@@ -46,20 +47,21 @@ _TOO_LONG = (
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """One connection: uvicorn's, which is closed if it exceeds a limit.
+    """One of uvicorn's connections, which is closed if it exceeds a limit.
 
     `_in_head` and `_in_body` show whether uvicorn's parser is in a head or a body, and `_is_idle`
-    that it has begun nothing since the last response. `_bytes_allowed` is how many bytes may follow
-    until it makes progress. `_running` is the cycle of uvicorn's whose response is next, and other
-    cycles wait in `pipeline`. `_buffered` is data behind requests that wait for their turn; reading
-    is paused meanwhile. The connection is closed at `_expires`, a time of the event loop, and has
-    little time left from `_last_call` on, if the server stops.
+    whether no head has begun since the last response. `_bytes_allowed` is the number of bytes that
+    may follow until the parser makes progress. `_running` is uvicorn's cycle whose response is
+    next; the other cycles wait in `pipeline`. `_buffered` is the data after requests that wait;
+    reading is paused until they have their responses. The connection is closed at `_expires`, a
+    time of the event loop. In a stopping server, `_last_call` is the time from which neither the
+    rest of a body nor an unread or unfinished response keeps it open.
     """
 
     _expires = _last_call = inf
     _in_head = _in_body = _is_idle = False
     _head_size = _unread = 0
-    _bytes_allowed = LARGEST_HEAD
+    _bytes_allowed = MAX_HEAD
     _buffered = b""
 
     def __init__(
@@ -80,7 +82,7 @@ class LimitedProtocol(HttpToolsProtocol):
         """Wait for the first head."""
         super().connection_made(transport)
         self._read_at = self.loop.time()
-        self._expire_in(SLOWEST)
+        self._expire_in(CLIENT_TIMEOUT)
         self._sweep.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -91,26 +93,26 @@ class LimitedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse the data, within the limits, until a request has to wait for its turn."""
+        """Parse the data, within the limits, until a request has to wait for another's response."""
         if self._is_idle:  # even an empty line begins a head
-            self._expire_in(SLOWEST)
+            self._expire_in(CLIENT_TIMEOUT)
         end = 0
         while end < len(data) and not self.pipeline and not self.transport.is_closing():
-            begin, end = end, end + PIECE
+            begin, end = end, end + CHUNK_SIZE
             self._parse(data[begin:end])
         if self.pipeline:
             self._buffer(data[end:])
 
     def eof_received(self) -> bool:  # type: ignore[override] # uvicorn's closes the connection
-        """Keep a connection whose client sends no more, if only responses are due on it."""
+        """Keep the connection open if the client has only stopped sending and responses are due."""
         if self._in_body or self._is_answered():
             return False
         super().shutdown()  # closes it after the last response
         return True
 
     def shutdown(self) -> None:
-        """Give the client a last moment, because a server that stops waits for the connection."""
-        self._last_call = self.loop.time() + LAST_REQUEST
+        """Limit the client's remaining time, because a stopping server waits for the connection."""
+        self._last_call = self.loop.time() + GRACE_PERIOD
         super().shutdown()
 
     def on_message_begin(self) -> None:
@@ -119,7 +121,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        """Count the bytes of the address."""
+        """Count the bytes of the URL."""
         self._head_size += len(url)
         super().on_url(url)
 
@@ -131,30 +133,30 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """End the head; only the application limits the time for the body."""
-        if self._head_size > LARGEST_HEAD:  # it ended in the data that exceeded the limit
+        if self._head_size > MAX_HEAD:  # it ended in the data that exceeded the limit
             self._bytes_allowed = -1
             raise httptools.HttpParserError("The head is too long.")
-        self._in_head, self._in_body, self._bytes_allowed = False, True, LARGEST_HEAD
+        self._in_head, self._in_body, self._bytes_allowed = False, True, MAX_HEAD
         self._expire_in(inf)
         super().on_headers_complete()
         if not self.pipeline:
             self._running = self.cycle
 
     def on_body(self, body: bytes) -> None:
-        """Accept part of a body; without a response, more may follow."""
+        """Accept part of a body; more may follow unless the response has been sent."""
         if not self._is_answered():
-            self._bytes_allowed = LARGEST_HEAD
+            self._bytes_allowed = MAX_HEAD
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Limit the wait for the next head, if this request has its response already."""
-        self._in_body, self._bytes_allowed = False, LARGEST_HEAD
+        """Limit the wait for the next head if this request already has its response."""
+        self._in_body, self._bytes_allowed = False, MAX_HEAD
         super().on_message_complete()
         if self._is_answered():
             self._idle()
 
     def on_response_complete(self) -> None:
-        """Limit what follows; parse the next piece when the last request of this one begins."""
+        """Limit what follows; once no other parsed request waits, parse the next chunk."""
         if self.loop.time() >= self._last_call:
             self.transport.close()  # before the next request begins
         if self.pipeline:
@@ -168,62 +170,68 @@ class LimitedProtocol(HttpToolsProtocol):
             self._resume()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Leave the connection to the sweep: uvicorn's timer may belong to an earlier request."""
+        """Leave closing to the sweep: uvicorn's timer may belong to an earlier request."""
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse a request at which the parser stopped, for its length or for its form."""
+        """Refuse a request at which the parser stopped because it is too long or malformed."""
         if self._bytes_allowed < 0:
             self._refuse()
         else:
             super().send_400_response(msg)
 
     def check(self, now: float) -> None:
-        """Close the connection if its time is over, or cut it off if nothing reads its responses.
+        """Close the connection if its time is over; abort it if its responses are not read.
 
-        A connection that is closed stays open until the client has read everything.
+        A connection that is only closed stays open until the client has read everything.
         """
         unread = self.transport.get_write_buffer_size()
         if not unread or unread < self._unread:
             self._read_at = now
         self._unread = unread
-        if unread and now >= min(self._read_at + SLOWEST, self._last_call):
+        if unread and now >= min(self._read_at + CLIENT_TIMEOUT, self._last_call):
             self.transport.abort()
-        elif now >= self._expires or (self._in_body and now >= self._last_call):
+        elif now >= self._expires or (
+            now >= self._last_call and (self._in_body or self._is_streaming())
+        ):
             self.transport.close()
 
-    def _parse(self, piece: bytes) -> None:
-        self._bytes_allowed -= len(piece)
-        super().data_received(piece)
+    def _parse(self, chunk: bytes) -> None:
+        self._bytes_allowed -= len(chunk)
+        super().data_received(chunk)
         if self._bytes_allowed < 0:
             self._refuse()
 
     def _buffer(self, data: bytes) -> None:
-        """Keep data until the requests before it have their responses, and read no more."""
+        """Keep data, and pause reading, until all earlier requests have their responses."""
         self._buffered += data
         # uvicorn ends its own pauses as soon as the application reads a body.
         self.flow.resume_reading()
         self.transport.pause_reading()
 
     def _resume(self) -> None:
-        """Read on, but parse the data in the buffer first."""
+        """Resume reading, and parse the buffered data first."""
         buffered, self._buffered = self._buffered, b""
         self.transport.resume_reading()
         if buffered:
             self.data_received(buffered)
 
     def _is_answered(self) -> bool:
-        """Return whether all requests whose heads have ended have their responses."""
+        """Return whether all requests with a complete head have their responses."""
         return (
             self.cycle is None  # type: ignore[redundant-expr] # before the first request
             or self.cycle.response_complete
         )
 
+    def _is_streaming(self) -> bool:
+        """Return whether a response has begun that is not complete."""
+        return not self._is_answered() and self._running.response_started
+
     def _limit_rest(self) -> None:
-        """Limit the rest of an answered body, the next head, or the wait for it."""
+        """Limit the rest of a body after its response, the next head, or the wait for it."""
         if self._in_body:
-            self._bytes_allowed = LARGEST_REST
+            self._bytes_allowed = MAX_DISCARDED
         if self._in_body or self._in_head:
-            self._expire_in(SLOWEST)
+            self._expire_in(CLIENT_TIMEOUT)
         else:
             self._idle()
 
@@ -236,7 +244,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._is_idle = False
 
     def _refuse(self) -> None:
-        """Close the connection, with 431 if it is this request's turn and it has no response."""
+        """Close the connection, with a 431 if the response of this request is next and not sent."""
         if self.transport.is_closing():
             return
         if self._in_body != self._is_answered():
@@ -245,7 +253,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
 
 class _Sweep:
-    """Checks the connections of one server: one timer for all of them."""
+    """Checks the connections of one server, with one timer for all of them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -253,12 +261,12 @@ class _Sweep:
         self._is_scheduled = False
 
     def add(self, connection: LimitedProtocol) -> None:
-        """Check a connection from now on."""
+        """Start checking a connection."""
         self._connections.add(connection)
         self._schedule()
 
     def discard(self, connection: LimitedProtocol) -> None:
-        """Forget a connection, which is closed."""
+        """Stop checking a connection, which is closed."""
         self._connections.discard(connection)
 
     def _schedule(self) -> None:

@@ -1,4 +1,4 @@
-"""Checks before the server starts: mistakes that would make every notification fail stop it."""
+"""Checks before the server starts. A mistake that would make every notification fail stops it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import closing
 
 from hookrow import migrations
 from hookrow.core.schema import Schema
+from hookrow.describe import pluralize
 from hookrow.diagnostics.check import check_database, check_secrets
 from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.errors import ConfigurationError
@@ -22,42 +23,44 @@ log = logging.getLogger("hookrow")
 def check_and_prepare(settings: Settings) -> None:
     """Log warnings about weak settings, check the database, and upgrade an SQLite file.
 
-    Raises a `HookrowError` if the server could not work with the database.
+    Raises a `HookrowError` if the server could not use the database.
     """
     warn_of_secret(settings)
     if settings.dashboard and settings.dashboard_password:
         _warn_of_password(settings.dashboard_password)
     if not settings.bodies:
-        log.warning("No body is kept: notifications that cannot be recorded are not retried.")
+        log.warning(
+            "The log keeps no bodies: notifications that cannot be recorded are not retried."
+        )
     with closing(open_database(settings.database_url)) as database:
         _prepare_database(database, settings.schema)
 
 
 def warn_of_secret(settings: Settings) -> None:
-    """Log a warning if the secret of the webhook is weak, or if others can read it."""
+    """Log a warning if the webhook secret is weak, or if other users can read it."""
     result = check_secrets(settings)
     if result.level is Level.WARNING:
         log.warning(f"The webhook secret: {result.text}")
 
 
 def _warn_of_password(password: str) -> None:
-    from hookrow.dashboard.auth import SHORTEST_PASSWORD  # noqa: PLC0415 - an extra of its own
+    from hookrow.dashboard.auth import MIN_PASSWORD_LENGTH  # noqa: PLC0415 - an extra of its own
 
-    if len(password) < SHORTEST_PASSWORD:
+    if len(password) < MIN_PASSWORD_LENGTH:
         log.warning(
-            "The dashboard's password has %d characters and can be guessed: use %d or more.",
-            len(password),
-            SHORTEST_PASSWORD,
+            "The dashboard's password has %s and can be guessed: use %d or more.",
+            pluralize(len(password), "character"),
+            MIN_PASSWORD_LENGTH,
         )
 
 
 def _prepare_database(database: Database, schema: Schema) -> None:
-    """Create or upgrade hookrow's tables in an SQLite file; check those of other databases.
+    """Create or upgrade hookrow's tables in an SQLite file; in other databases, only check them.
 
-    A database that cannot be reached is only a warning, because it may start later.
+    A database that cannot be reached causes only a warning, because it may start later.
     """
     upgradable = database.dialect.name == "sqlite" and schema.ours
-    # Tables that the host's own migrations created have no errors, and are left alone.
+    # Tables that the host's own migrations created have no errors, and are left unchanged.
     if upgradable and any(_errors(database, schema)):
         try:
             migrations.upgrade(database, schema)

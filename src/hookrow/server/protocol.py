@@ -1,7 +1,7 @@
-"""The protocol of `hookrow serve`: notifications go from the connection straight to the receiver.
+"""The protocol of `hookrow serve`: notifications go straight from the connection to the receiver.
 
-ASGI's messages and a task for each request cost more than all else that the server does for a
-notification. This protocol itself handles a notification that arrives in one piece. It passes
+ASGI's messages and a task for each request cost more than everything else that the server does for
+a notification. This protocol handles a notification itself if it arrives in one piece, and passes
 all other data to uvicorn's protocol, unchanged.
 """
 
@@ -28,7 +28,7 @@ from uvicorn.server import ServerState
 from hookrow.core.notification import Refusal
 from hookrow.http import REQUEST_ID_HEADER, Request, RequestHead, Response, refuse, request_id
 from hookrow.server import RECEIVER
-from hookrow.server.limits import LARGEST_HEAD, LAST_REQUEST, LimitedProtocol
+from hookrow.server.limits import GRACE_PERIOD, MAX_HEAD, LimitedProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +39,7 @@ log = logging.getLogger("hookrow")
 
 UVICORN = (
     "cycle.response_complete",
+    "cycle.response_started",
     "flow.resume_reading",
     "loop",
     "on_response_complete",
@@ -50,7 +51,7 @@ UVICORN = (
     "timeout_keep_alive_handler",
     "transport",
 )
-"""The undocumented attributes of uvicorn's protocol on which hookrow's depends."""
+"""The undocumented attributes of uvicorn's protocol on which hookrow's protocol depends."""
 
 _ENDPOINT = "hookrow.endpoint"
 _REQUEST_ID = REQUEST_ID_HEADER.lower().encode()
@@ -64,7 +65,7 @@ def check_uvicorn() -> None:
     )
     with closing(asyncio.new_event_loop()) as loop:
         protocol = HttpToolsProtocol(config, ServerState(), {}, loop)
-    # A connection and a request would create these; both only keep their arguments.
+    # A connection and a request would create these objects, which only keep their arguments.
     nothing: Any = None
     protocol.flow = FlowControl(nothing)
     protocol.cycle = RequestResponseCycle(
@@ -74,9 +75,9 @@ def check_uvicorn() -> None:
 
 
 class NotificationProtocol(LimitedProtocol):
-    """One connection. The application names its receiver in ASGI's lifespan state.
+    """One connection. The application passes its receiver in ASGI's lifespan state.
 
-    While the receiver works on a request (`_pending`), data that follows is buffered.
+    While a request waits for the receiver (`_pending`), the data that follows is buffered.
     """
 
     _pending: RequestHead | None = None
@@ -104,7 +105,7 @@ class NotificationProtocol(LimitedProtocol):
             super().data_received(data)
 
     def eof_received(self) -> bool:  # type: ignore[override] # as in `LimitedProtocol`
-        """Keep a connection whose client sends no more, if a response is due on it."""
+        """Keep the connection open if the client has only stopped sending and a response is due."""
         self._is_last = self._pending is not None
         return self._is_last or super().eof_received()
 
@@ -114,10 +115,10 @@ class NotificationProtocol(LimitedProtocol):
             super().shutdown()
         else:
             self._is_last = True
-            self._last_call = self.loop.time() + LAST_REQUEST
+            self._last_call = self.loop.time() + GRACE_PERIOD
 
     def _is_free(self) -> bool:
-        """Return whether no request has begun, and no response is unsent."""
+        """Return whether no request has begun, and all responses have been sent."""
         return (
             not self._in_head
             and not self._in_body
@@ -145,7 +146,7 @@ class NotificationProtocol(LimitedProtocol):
             self._write(endpoint, head, response)
 
     def _write(self, endpoint: DirectEndpoint, head: RequestHead, response: Response) -> None:
-        """Write the response to the pending request, then handle the data that followed it."""
+        """Write the response to the pending request, then handle the data that followed."""
         if self._pending is not head:
             return
         self._pending = None
@@ -163,7 +164,7 @@ class NotificationProtocol(LimitedProtocol):
 
 
 class DirectEndpoint:
-    """The endpoint that connections of one server share: a receiver, a parser, a response."""
+    """What the connections of one server share: a receiver, a parser, an encoded response."""
 
     def __init__(self, receiver: Receiver) -> None:
         self.receiver = receiver
@@ -172,11 +173,11 @@ class DirectEndpoint:
         self._encoded: tuple[Response | None, object, bytes] = (None, None, b"")
 
     def parse(self, data: bytes) -> Request | None:
-        """Return a notification if the data is one and needs only a response, or None."""
-        if len(data) > LARGEST_HEAD or not data.startswith(self._request_line):
+        """Return the request if the data is exactly one to the endpoint, otherwise None."""
+        if len(data) > MAX_HEAD or not data.startswith(self._request_line):
             return None
         if not self._parser.parse(data):
-            self._parser = _Parser()  # the present one may have stopped anywhere
+            self._parser = _Parser()  # the old one may have stopped anywhere
             return None
         headers = self._parser.headers
         id_ = request_id(headers)
@@ -184,21 +185,21 @@ class DirectEndpoint:
         return Request(head, self._parser.body)
 
     def encode(self, response: Response, default_headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-        """Return a response as far as its request id; the last one is encoded only once."""
+        """Encode a response up to its request id; if it is the same as the last one, reuse that."""
         if self._encoded[0] is not response or self._encoded[1] is not default_headers:
             self._encoded = response, default_headers, _encode(response, default_headers)
         return self._encoded[2]
 
 
 class _Parser:
-    """Parses data that may be a whole request, and keeps its `headers` and its `body`."""
+    """Parses data that may be a whole request, and keeps the `headers` and the `body`."""
 
     def __init__(self) -> None:
         self._parser = httptools.HttpRequestParser(self)
         self._is_simple = True
 
     def parse(self, data: bytes) -> bool:
-        """Return whether the data is one request, to which only a response is due."""
+        """Return whether the data is exactly one request, which needs only a response."""
         self.headers: list[tuple[bytes, bytes]] = []
         self.body = b""
         self._is_complete = False
@@ -213,7 +214,7 @@ class _Parser:
         )
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header, with its name as ASGI has it."""
+        """Keep a header, with its name in lower case as in ASGI."""
         name = name.lower()
         if name in {b"expect", b"transfer-encoding"}:
             self._is_simple = False
@@ -224,12 +225,12 @@ class _Parser:
         self.body += body
 
     def on_message_complete(self) -> None:
-        """Note the end of a request that is not the last one of its connection."""
+        """Record that the request is complete, unless it closes the connection."""
         self._is_complete = self._parser.should_keep_alive()
 
 
 def _encode(response: Response, default_headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """Encode a response as far as its request id, as uvicorn encodes those of `asgi`."""
+    """Encode a response up to its request id, as uvicorn encodes the responses of `asgi`."""
     status = HTTPStatus(response.status)
     lines = [
         f"HTTP/1.1 {status.value} {status.phrase}".encode(),
@@ -242,7 +243,7 @@ def _encode(response: Response, default_headers: Sequence[tuple[bytes, bytes]]) 
 
 
 def _failed(error: Exception, id_: str) -> Response:
-    place = "".join(format_tb(error.__traceback__))  # its text may quote the notification
+    place = "".join(format_tb(error.__traceback__))  # the error's text may quote the notification
     name = type(error).__name__
-    log.error("Returned 503: %s, a bug, raised at\n%s(request %s)", name, place, id_)
+    log.error("Returned 503: a bug raised %s at\n%s(request %s)", name, place, id_)
     return _UNAVAILABLE

@@ -1,6 +1,6 @@
 """`hookrow serve`: checks the settings, configures uvicorn, and runs the server until a signal.
 
-One process serves by itself; several are in `workers`.
+A single process serves here; `workers` runs several.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hookrow import __version__
 from hookrow.errors import ConfigurationError
 from hookrow.http import ENDPOINT
 from hookrow.observability import logging as logs
-from hookrow.server.app import DRAIN, Server
+from hookrow.server.app import DRAIN_TIMEOUT, Server
 from hookrow.server.preflight import check_and_prepare
 from hookrow.server.settings import Settings, endpoint
 from hookrow.server.workers import build_server, run_workers
@@ -36,7 +36,7 @@ log = logging.getLogger("hookrow")
 def serve(settings: Settings, *, workers: int, log_level: str, log_format: str) -> None:
     """Serve until SIGTERM or SIGINT, then send the responses that are due and return.
 
-    Raises a `HookrowError` if the settings cannot work, or if a package is not installed.
+    Raises a `HookrowError` if the settings are not valid, or if a package is not installed.
     """
     log_config = logs.configuration(log_level, log_format)
     logging.config.dictConfig(log_config)
@@ -52,11 +52,11 @@ def serve(settings: Settings, *, workers: int, log_level: str, log_format: str) 
         ws="none",
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=DRAIN,
+        timeout_graceful_shutdown=DRAIN_TIMEOUT,
         log_config=log_config,
     )
     if workers > 1:
-        server.close()  # it has only checked the settings: each worker builds its own
+        server.close()  # it only checked the settings: each worker builds its own server
         config = configure(partial(build_server, settings), factory=True, workers=workers)
         run_workers(config, listener, share_counts=settings.metrics)
     else:
@@ -64,15 +64,15 @@ def serve(settings: Settings, *, workers: int, log_level: str, log_format: str) 
 
 
 def choose_protocol() -> type[asyncio.Protocol] | Literal["auto"]:
-    """Return hookrow's protocol, or uvicorn's own choice if this uvicorn does not fit it."""
+    """Return hookrow's protocol, or uvicorn's own choice if the two are not compatible."""
     try:
         from hookrow.server import protocol  # noqa: PLC0415 - uvicorn may lack what it imports
 
         protocol.check_uvicorn()
     except (ImportError, AttributeError, TypeError) as error:
         log.warning(
-            "uvicorn %s does not fit hookrow: %s. Notifications are slower, and neither heads nor "
-            "idle connections have limits. Run: pip install 'hookrow[serve]'",
+            "uvicorn %s is not compatible with hookrow: %s. Notifications are slower, and heads "
+            "and idle connections have no limits. Run: pip install 'hookrow[serve]'",
             uvicorn.__version__,
             error,
         )
@@ -83,29 +83,29 @@ def choose_protocol() -> type[asyncio.Protocol] | Literal["auto"]:
 def _bind(host: str, port: int) -> socket.socket:
     """Return a socket at the address. Raises `ConfigurationError` if it cannot be used."""
     if not host:
-        raise ConfigurationError("--host is empty: use 127.0.0.1, or 0.0.0.0 for all.")
+        raise ConfigurationError("--host is empty: use 127.0.0.1, or 0.0.0.0 for all addresses.")
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
     except (OSError, TypeError, UnicodeError) as error:
         listener.close()
-        reason = getattr(error, "strerror", None) or "it is not an address"
+        reason = getattr(error, "strerror", None) or "the host is not valid"
         raise ConfigurationError(
-            f"Cannot listen at {host}:{port}: {reason}. Choose another --host or --port."
+            f"Cannot listen on {host}:{port}: {reason}. Choose another --host or --port."
         ) from error
     return listener
 
 
 def _raise_file_limit() -> None:
-    """Allow as many open files as this process may have, because each connection is one."""
+    """Raise the limit of open files to the maximum, because each connection is one."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):  # some systems have a lower limit that they do not report
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _announce(settings: Settings) -> None:
-    """Log the addresses; print the dashboard's token, if it needs one, only to a terminal."""
+    """Log the addresses; if the dashboard needs a token, print it only to a terminal."""
     address = endpoint(settings.host, settings.port, settings.mount_path)
     log.info("hookrow %s receives notifications at %s", __version__, address)
     if not settings.dashboard:
@@ -126,6 +126,6 @@ def _announce(settings: Settings) -> None:
 def _run(server: uvicorn.Server, listener: socket.socket) -> None:
     """Run the server in this process; exit with status 0 if a signal stopped it."""
     for signum in (signal.SIGTERM, signal.SIGINT):
-        # uvicorn raises the signal again, after it has stopped, for the handler that it replaced.
+        # After it has stopped, uvicorn raises the signal again for the handler that it replaced.
         signal.signal(signum, lambda *_: sys.exit(0))
     server.run([listener])

@@ -22,7 +22,7 @@ _ROLES = ("subscribers", "dispatches", "subscriptions", "messages")
 class Settings:
     """The settings of a server, which it passes to its worker processes.
 
-    The log keeps entries for `keep`, and their bodies for `keep_bodies` (zero: no bodies); None
+    The log keeps entries for `keep`, and their bodies for `keep_bodies` (zero: not at all); None
     means forever. A dashboard without a password requires the `dashboard_token`, and
     `dashboard_key` signs its session cookies; both are generated anew for each server. The `port`
     is part of the cookie's name, because browsers send cookies to all ports of a host (RFC 6265,
@@ -59,17 +59,43 @@ class Settings:
     def accepted(self) -> Sequence[str]:
         """Return the secrets; if they are in a file, read it at each call.
 
-        Raises `ConfigurationError` if the file cannot be read, or if secrets are set besides it.
+        Raises `ConfigurationError` as `read_secrets` does, and if no secret is set.
         """
-        if self.secret_file is None:
-            return self.secrets
-        if self.secrets:
-            raise ConfigurationError("Both secret_file and HOOKROW_SECRET are set; use only one.")
-        try:
-            lines = Path(self.secret_file).read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeError) as error:
-            raise ConfigurationError(f"The secret file cannot be read: {error}.") from error
-        return [line.strip() for line in lines if line.strip()]
+        secrets = read_secrets(self.secrets, self.secret_file)
+        if not all(secrets) or not secrets:
+            raise ConfigurationError(
+                "The webhook secret is missing or empty: set HOOKROW_SECRET, --secret or "
+                "--secret-file, for example to a secret from "
+                "`python -c 'import secrets; print(secrets.token_urlsafe())'`."
+            )
+        return secrets
+
+
+def read_secrets(secrets: Sequence[str], file: str | None) -> Sequence[str]:
+    """Return the secrets, or those in the file: one per line, the newest first.
+
+    Raises `ConfigurationError` if the file cannot be read or has no secret, or if secrets are also
+    set: the command line passes both only if neither takes precedence.
+    """
+    if file is None:
+        return secrets
+    if secrets:
+        raise ConfigurationError(
+            "Both secret_file and secret (or previous_secret) are set, and neither takes "
+            "precedence; use only one. A secret file may have several lines, the newest first."
+        )
+    try:
+        lines = Path(file).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeError) as error:
+        raise ConfigurationError(
+            f"The secret file cannot be read: {error}. Correct --secret-file, "
+            "HOOKROW_SECRET_FILE or secret_file."
+        ) from error
+    if not (found := [line.strip() for line in lines if line.strip()]):
+        raise ConfigurationError(
+            f"The secret file {file} is empty: write one secret per line, the newest first."
+        )
+    return found
 
 
 def endpoint(host: str, port: int, mount_path: str) -> str:
@@ -80,8 +106,8 @@ def endpoint(host: str, port: int, mount_path: str) -> str:
 def schema_of(tables: object) -> Schema:
     """Build a schema from plain values, in which False stands for None.
 
-    In `where`, the meaning of False depends on the column, so it stays. Raises
-    `ConfigurationError` for anything that a schema does not have.
+    In `where`, False is kept, because its meaning depends on the column. Raises
+    `ConfigurationError` for unknown names and invalid values.
     """
     _refuse_unknown("role", tables, Schema.__slots__)
     for name in _ROLES:
@@ -95,16 +121,18 @@ def schema_of(tables: object) -> Schema:
 
 
 def _check_role(name: str, role: object) -> None:
-    _refuse_unknown("part of a role", role, Role.__slots__)
+    _refuse_unknown("key of a role", role, Role.__slots__)
     if not isinstance(role, Mapping) or "table" not in role:
-        raise ConfigurationError(f"the role {name!r} has no table: set '{name}.table' to its name.")
+        raise ConfigurationError(
+            f"the role {name!r} has no table: set '{name}.table' to the table's name."
+        )
     _refuse_unknown("fold", [role.get("fold", "ascii")], get_args(Fold))
 
 
 def _refuse_unknown(kind: str, given: object, known: Collection[str]) -> None:
     for name in given if isinstance(given, Mapping | list) else ():
         if isinstance(name, str) and name not in known:
-            raise ConfigurationError(f"no {kind} {name!r}.{nearest(name, known)}")
+            raise ConfigurationError(f"unknown {kind} {name!r}.{nearest(name, known)}")
 
 
 def _none_for_false(value: object) -> object:

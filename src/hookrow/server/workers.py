@@ -1,6 +1,6 @@
 """The worker processes of `hookrow serve`, and their supervision.
 
-Workers share only the port. They get their settings through a pipe from their parent.
+Workers share only the port. They receive their settings from the parent, through a pipe.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ log = logging.getLogger("hookrow")
 
 STOP_TIMEOUT = 25.0
 """In seconds; how long the parent waits for its workers to stop before it kills them: longer than
-they need (`DRAIN` and `RECORD` in `app`), and shorter than its own time (deploy/hookrow@.service).
-"""
+they need (`DRAIN_TIMEOUT` and `RECORD_TIMEOUT` in `app`), but shorter than its own stop timeout
+(deploy/hookrow@.service)."""
 
 _STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 
 def run_workers(config: uvicorn.Config, listener: socket.socket, *, share_counts: bool) -> None:
-    """Run workers until SIGTERM or SIGINT; with `share_counts`, their metrics are added up.
+    """Run workers until SIGTERM or SIGINT; with `share_counts`, sum their metrics.
 
     `config` builds the application with `build_server`. Exits with an error status if a worker's
     application failed to start.
     """
-    # Workers would inherit these, secrets included, and do not need them.
+    # Workers would inherit these variables, including secrets, but do not need them.
     for name in list(os.environ):
         if name.startswith("HOOKROW_") or name == "DATABASE_URL":
             del os.environ[name]
-    # This handles SIGTERM and SIGINT from now on, so that the folder of the counts is deleted.
+    # This handles SIGTERM and SIGINT from now on, so that the directory of counts is deleted.
     workers = _Workers(config, [listener])
     with ExitStack() as stack:
         if share_counts:
@@ -61,8 +61,8 @@ def run_workers(config: uvicorn.Config, listener: socket.socket, *, share_counts
 
 def build_server(settings: Settings) -> Server:
     """Build the server of a worker; if that is impossible, log why and exit."""
-    # A worker is considered to hang until it has imported this module and answers its first ping.
-    from hookrow.server.app import Server  # noqa: PLC0415 - for that reason not at the top
+    # A worker must import this module before it can answer its first ping, which has a time limit.
+    from hookrow.server.app import Server  # noqa: PLC0415 - therefore not at the top
 
     try:
         return Server(settings)
@@ -75,7 +75,7 @@ class _Workers(Multiprocess):
     """uvicorn's worker processes, supervised without waiting for any of them.
 
     uvicorn itself would wait up to 5 seconds for a worker that hangs or is still starting, and
-    meanwhile handle no signal and replace no other worker. On SIGHUP, it would replace all of
+    meanwhile would not handle signals or replace other workers. On SIGHUP, it would replace all of
     them and drop connections. `ended` is called with the id of each process that was replaced.
     """
 
@@ -86,14 +86,14 @@ class _Workers(Multiprocess):
         self._pinged: WeakKeyDictionary[Process, float] = WeakKeyDictionary()
 
     def handle_signals(self) -> None:
-        """Handle the signals that have arrived, among them SIGHUP, which stays pending."""
+        """Handle the signals that have arrived, including a pending SIGHUP."""
         if signal.SIGHUP in signal.sigpending():
             signal.sigwait({signal.SIGHUP})
             self.handle_hup()
         super().handle_signals()
 
     def handle_hup(self) -> None:
-        """Make each worker reload its secrets; one that is starting does so as soon as it can."""
+        """Make each worker reload its secrets; one that is still starting does so once it has."""
         for process in self.processes:
             if process.pid is not None and process.exitcode is None:
                 os.kill(process.pid, signal.SIGHUP)
@@ -115,12 +115,12 @@ class _Workers(Multiprocess):
             running[0].process.join(0.2)
             running = [each for each in self.processes if each.process.is_alive()]
         for process in running:
-            log.warning(f"Worker {process.pid} had not stopped; killed.")
+            log.warning(f"Worker {process.pid} did not stop in time; killed.")
             process.kill()
         super().join_all()
 
     def _is_healthy(self, process: Process) -> bool:
-        """Return whether a worker is running and has answered its last ping in time."""
+        """Return whether a worker is running and answers pings in time."""
         if not process.process.is_alive():
             return False
         pings = process.parent_conn
@@ -137,10 +137,10 @@ class _Workers(Multiprocess):
         process.kill()  # it may hang
         process.join()
         if process.exitcode == STARTUP_FAILURE:  # any other worker would fail too
-            log.error("A worker failed to start; the server stops.")
+            log.error("A worker failed to start; stopping the server.")
             self.should_exit.set()
             return
-        log.warning(f"Worker {process.pid} ended with status {process.exitcode}; replaced.")
+        log.warning(f"Worker {process.pid} exited with status {process.exitcode}; replaced.")
         self.processes[place] = Process(self.config, self.sockets)
         self.processes[place].start()
         if self.ended is not None and process.pid is not None:

@@ -1,18 +1,31 @@
 """Figures about the log and the host's tables."""
 
 from hookrow.statistics.cache import Statistics
-from hookrow.statistics.log_search import SearchResult, search
-from hookrow.statistics.overview import Delays, Overview, Period, read_overview
+from hookrow.statistics.log_search import ResultCount, SearchResult, count, search
+from hookrow.statistics.overview import (
+    Delays,
+    Overview,
+    Period,
+    Present,
+    Rate,
+    read_overview,
+    read_present,
+)
 from hookrow.statistics.tables import TableCounts, count_tables
 
 __all__ = [
     "Delays",
     "Overview",
     "Period",
+    "Present",
+    "Rate",
+    "ResultCount",
     "SearchResult",
     "Statistics",
     "TableCounts",
+    "count",
     "count_tables",
     "read_overview",
+    "read_present",
     "search",
 ]

@@ -9,17 +9,20 @@ from datetime import UTC, datetime
 from math import inf
 from threading import Lock, Thread
 from time import monotonic
+from typing import Generic, TypeVar
 
 from hookrow.concurrency import close_thread_connections, reset_after_fork
-from hookrow.statistics.overview import Overview, Period, read_overview
+from hookrow.statistics.overview import Overview, Period, Present, read_overview, read_present
 from hookrow.statistics.tables import TableCounts, count_tables
 from hookrow.stores import Store, StoreError, Unavailable
 from hookrow.stores.timeouts import STATEMENT_TIMEOUT, left, limited_to
 
+T = TypeVar("T")
+
 log = logging.getLogger("hookrow")
 
-FRESH = 5.0
-"""In seconds; how long the overview of a period is cached."""
+FRESH = 4.0
+"""In seconds; how long figures are cached at least. Open pages request them every five seconds."""
 
 STALE = 30.0
 """In seconds; how much longer it is returned while another thread reads the next one."""
@@ -27,11 +30,14 @@ STALE = 30.0
 RECOUNT_AFTER = 300.0
 """In seconds; the shortest time between two counts of the tables."""
 
-SHARE = 20.0
-"""The shortest interval between two runs of a query, as a multiple of its duration.
+SHARE = 1 / 100
+"""The largest share of the time for reading overviews, of all periods together."""
 
-After an outage, it is shorter, because a query that did not reach the database cost nothing.
-"""
+SHARE_OF_ERRORS = 1 / 2
+"""The same for a query that failed: most often it waited for a lock."""
+
+RECOUNT_SHARE = 1 / 20
+"""The same for counting the tables."""
 
 FIRST_WAIT = 0.5
 """In seconds; how long a caller waits for the first count of the tables."""
@@ -40,10 +46,11 @@ FIRST_WAIT = 0.5
 class Statistics:
     """The figures of a store, for any number of threads; create one for each process.
 
-    However often they are requested, the database is queried at most once in a few seconds.
+    However often they are requested, the database is queried at most once every few seconds.
     """
 
-    _overviews: Mapping[Period, _Cached]
+    _present: _Cached[Present]
+    _overviews: Mapping[Period, _Cached[Overview]]
     _lock: Lock
     _thread: Thread | None
     _counts: TableCounts | None
@@ -55,16 +62,20 @@ class Statistics:
         self.reset()
         reset_after_fork(self)
 
+    def present(self, now: datetime) -> Present:
+        """Return the state of the log, now or a few seconds ago; see `overview`."""
+        return self._present.get(lambda: read_present(self._store, now))
+
     def overview(self, period: Period, now: datetime) -> Overview:
-        """Return the figures of a period up to now, or up to a few seconds ago.
+        """Return the figures of a period up to now, or to some seconds ago if reading takes long.
 
         One thread at a time reads them, and the others get the previous ones. Raises a
         `StoreError`.
         """
         return self._overviews[period].get(lambda: read_overview(self._store, period, now))
 
-    def table_counts(self) -> TableCounts | None:
-        """Return the last counts of the tables; None before the first count.
+    def table_counts(self, wait: float = FIRST_WAIT) -> TableCounts | None:
+        """Return the last counts of the tables; None if they are not counted within `wait` seconds.
 
         A thread counts them again if they are a few minutes old, or older if counting takes long.
         If they could not be counted before, raises the error of the last attempt.
@@ -72,10 +83,10 @@ class Statistics:
         with self._lock:
             is_counting = self._thread is not None and self._thread.is_alive()
             if monotonic() >= self._recount_at and not is_counting and not self._closed:
-                self._thread = self._started()
+                self._thread = self._start_count()
             thread = self._thread
         if self._counts is None and thread is not None:
-            thread.join(max(min(FIRST_WAIT, left()), 0))
+            thread.join(max(min(wait, left()), 0))
         if self._counts is None and (error := self._error) is not None:
             raise error.with_traceback(None)
         return self._counts
@@ -88,12 +99,14 @@ class Statistics:
 
     def reset(self) -> None:
         """Return to the state after construction."""
-        self._overviews = {period: _Cached() for period in Period}
+        group: list[_Cached[Overview]] = []
+        self._overviews = {period: _Cached(group) for period in Period}
+        self._present = _Cached([])
         self._lock = Lock()
         self._thread = self._counts = self._error = None
         self._recount_at = -inf
 
-    def _started(self) -> Thread | None:
+    def _start_count(self) -> Thread | None:
         """Start a count; return None if the system cannot start a thread."""
         thread = Thread(target=self._count, name="hookrow-table-counts", daemon=True)
         with suppress(RuntimeError):
@@ -106,23 +119,30 @@ class Statistics:
         try:
             self._counts = count_tables(self._store, datetime.now(UTC))
         except Exception as error:  # noqa: BLE001 - the next count may succeed
-            log.warning("The tables could not be counted: %s: %s", type(error).__name__, error)
+            log.warning("Rows could not be counted: %s: %s", type(error).__name__, error)
             self._error = error
         finally:
             close_thread_connections()
-            self._recount_at = _next_query(begin, RECOUNT_AFTER, self._error)
+            end = monotonic()
+            pause = max(RECOUNT_AFTER, (end - begin) / RECOUNT_SHARE)
+            self._recount_at = end + (FRESH if isinstance(self._error, Unavailable) else pause)
 
 
-class _Cached:
-    """The last overview of a period, or the error that prevented reading it."""
+class _Cached(Generic[T]):
+    """The last result of a query, or its error; and its last duration in seconds.
 
-    def __init__(self) -> None:
+    The queries of a `group` share one budget of time.
+    """
+
+    def __init__(self, group: list[_Cached[T]]) -> None:
         self._lock = Lock()
-        self._result: Overview | StoreError = Unavailable("The figures have not been read yet.")
+        self._result: T | StoreError = Unavailable("The figures have not been read yet.")
         self._until = -inf
+        self._group, self.duration = group, 0.0
+        group.append(self)
 
-    def get(self, read: Callable[[], Overview]) -> Overview:
-        """Return the overview; if it is old, one thread at a time reads a new one."""
+    def get(self, read: Callable[[], T]) -> T:
+        """Return the result; if it is old, one thread at a time reads a new one."""
         now = monotonic()
         if now >= self._until and self._lock.acquire(blocking=now >= self._until + STALE):
             try:
@@ -134,21 +154,18 @@ class _Cached:
             raise result.with_traceback(None)  # otherwise it would grow with each caller
         return result
 
-    def _update(self, read: Callable[[], Overview]) -> None:
+    def _update(self, read: Callable[[], T]) -> None:
         begin = monotonic()
         if begin < self._until:  # another thread has just read it
             return
         try:
             with limited_to(STATEMENT_TIMEOUT):
                 self._result = read()
+        except Unavailable as error:  # which cost nothing
+            self._result, pause = error, FRESH
         except StoreError as error:
-            self._result = error
-        self._until = _next_query(begin, FRESH, self._result)
-
-
-def _next_query(begin: float, shortest: float, result: object) -> float:
-    """Return when to repeat a query that began at `begin` and ends now, with this result."""
-    now = monotonic()
-    if isinstance(result, Unavailable):
-        return now + FRESH
-    return now + max(shortest, SHARE * (now - begin))
+            self._result, pause = error, (monotonic() - begin) / SHARE_OF_ERRORS
+        else:
+            self.duration = monotonic() - begin
+            pause = sum(each.duration for each in self._group) / SHARE
+        self._until = monotonic() + max(FRESH, pause)

@@ -1,33 +1,45 @@
-"""Searches a log of any length for a page of entries, within a time limit."""
+"""Searches a log of any length for a page of entries, or counts them, within a time limit."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
+from typing import NamedTuple
 
 from hookrow.core.log_entry import StoredEntry
-from hookrow.stores.log import LogReader, Query, span
+from hookrow.stores.log import LogReader, Query, id_range
 
 BUDGET = 0.25
 """In seconds; after this time no further statement begins."""
 
-NARROWEST = 5000
-"""In ids; the range of the first statement. It doubles after each one that is quick."""
+COUNT_BUDGET = 0.08
+"""In seconds; the same for counting."""
 
-QUICK = BUDGET / 4
-"""In seconds."""
+MOST_RESULTS = 10_000
+"""The number up to which entries are counted."""
+
+NARROWEST = 5000
+"""In ids; the range of the first statement. It doubles after each one that took a quarter of the
+budget or less."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
     """Entries, newest first, and the id before which to continue; None if there are no more.
 
-    There may be fewer entries than requested, or none, and yet more before that id.
+    There may be fewer entries than requested, or even none, although more exist before that id.
     """
 
     entries: Sequence[StoredEntry]
     before: int | None
+
+
+class ResultCount(NamedTuple):
+    """A number of entries; there may be more unless it is `exact`."""
+
+    number: int
+    exact: bool
 
 
 def search(log: LogReader, query: Query, *, before: int | None = None, limit: int) -> SearchResult:
@@ -38,24 +50,48 @@ def search(log: LogReader, query: Query, *, before: int | None = None, limit: in
     if query.parked:
         parked = log.newest(query, before=before, limit=limit, bodies=False)
         return SearchResult(parked, parked[-1].id if len(parked) == limit else None)
-    until, width = monotonic() + BUDGET, NARROWEST
+    until, entries = monotonic() + BUDGET, list[StoredEntry]()
     first, last = _bounds(log, query, before)
-    entries: list[StoredEntry] = []
-    while last >= first:
-        low, begin = max(last - width + 1, first), monotonic()
-        window = replace(query, ids=range(low, last + 1))
+    for ids in _windows(first, last, BUDGET / 4):
+        window = replace(query, ids=ids)
         entries += log.newest(window, limit=limit - len(entries), bodies=False)
-        if len(entries) == limit:
-            low = entries[-1].id
+        low = entries[-1].id if len(entries) == limit else ids.start
         if len(entries) == limit or monotonic() >= until:
             return SearchResult(entries, low if low > first else None)
-        last = low - 1
-        width *= 2 if monotonic() - begin < QUICK else 1
     return SearchResult(entries, None)
+
+
+def count(log: LogReader, query: Query) -> ResultCount:
+    """Count the entries that match, newest first, as far as the limits allow.
+
+    Raises a `StoreError`.
+    """
+    if query.parked:
+        number = log.count(query, limit=MOST_RESULTS + 1)
+        return ResultCount(min(number, MOST_RESULTS), exact=number <= MOST_RESULTS)
+    until, number = monotonic() + COUNT_BUDGET, 0
+    first, last = _bounds(log, query, None)
+    for ids in _windows(first, last, COUNT_BUDGET / 4):
+        number += log.count(replace(query, ids=ids), limit=MOST_RESULTS + 1 - number)
+        if number > MOST_RESULTS:
+            return ResultCount(MOST_RESULTS, exact=False)
+        if monotonic() >= until:
+            return ResultCount(number, exact=ids.start == first)
+    return ResultCount(number, exact=True)
+
+
+def _windows(first: int, last: int, quick: float) -> Iterator[range]:
+    """Yield ranges of ids, the highest first; the next is twice as wide after a quick statement."""
+    width = NARROWEST
+    while last >= first:
+        low, begin = max(last - width + 1, first), monotonic()
+        yield range(low, last + 1)
+        last = low - 1
+        width *= 2 if monotonic() - begin < quick else 1
 
 
 def _bounds(log: LogReader, query: Query, before: int | None) -> tuple[int, int]:
     """Return the lowest and the highest id of the entries that may match."""
     first, last = log.bounds() or (1, 0)
-    low, high = span(query, log.reached, before=before)
+    low, high = id_range(query, log.first_id_since, before=before)
     return max(first, low), min(last, high)

@@ -1,19 +1,24 @@
-"""The overview of a period: notifications by type and outcome, suppressions, and delays."""
+"""The present state of the log, and the overview of a period.
+
+An overview has the notifications by type and outcome, suppressions, their rates, and delays.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from statistics import quantiles
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from hookrow.core.log_entry import Result
+from hookrow.core.log_entry import RECORD_TYPES, Result
+from hookrow.core.notification import Delivered, Suppressed
+from hookrow.describe import format_duration
 from hookrow.stores import Store
 from hookrow.stores.census import Census
-from hookrow.stores.log import MOST_COUNTED, Count, LogReader, Query
+from hookrow.stores.log import MOST_COUNTED, Count, LogReader, Unauthentic
 
 K = TypeVar("K")
 
@@ -23,14 +28,23 @@ RECENT = 1000
 DELIVERIES = 1000
 """The largest number of deliveries for which the time from sent to delivered is computed."""
 
+RATES = {"bounce": "HardBounce", "complaint": "SpamComplaint", "unsubscribe": "ManualSuppression"}
+"""The rates, and the reason of the suppressions that each of them counts."""
+
+_SECOND = timedelta(seconds=1)
+
+_DAY = timedelta(days=1)
+
+_NO_REQUESTS = Unauthentic(0, None)
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _REFUSED = {
-    Result.SUBSCRIBER_NOT_FOUND: "for addresses that no subscriber has",
-    Result.DISPATCH_NOT_FOUND: "for dispatches not yet saved",
-    Result.RECIPIENT_MISMATCH: "for dispatches of another subscriber",
+    Result.SUBSCRIBER_NOT_FOUND: "because no subscriber has the address",
+    Result.DISPATCH_NOT_FOUND: "because the dispatch was not yet saved",
+    Result.RECIPIENT_MISMATCH: "because the dispatch belongs to another subscriber",
     Result.UNSUPPORTED: "because the payload is not supported",
-    Result.FAILED: "because of database errors",
+    Result.FAILED: "because of a database error",
 }
 
 
@@ -62,6 +76,17 @@ _BUCKETS = {
 }
 
 
+class Rate(NamedTuple):
+    """Recorded suppressions for a reason in a period, divided by its recorded deliveries.
+
+    `previous` is the rate of the period of the same length before it. A rate is None if no delivery
+    was counted; the previous one, also if notifications are missing from the counts.
+    """
+
+    current: float | None
+    previous: float | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delays:
     """The time from sent to delivered, of the newest `count` deliveries of a period."""
@@ -72,42 +97,30 @@ class Delays:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Overview:
-    """The figures of a period that ended at `now`, in buckets that begin at `starts`.
+class Present:
+    """The state of the log at `now`; `logged` is False if the store has none.
 
-    `by_type` and `by_first_outcome` have a number of notifications for each bucket. Types, of which
-    the most frequent comes first, are those that hookrow knows, or "other". `by_reason` counts the
-    suppressions in the period by reason, also known ones or "other". `recovered` is the number of
-    notifications that were refused at first and recorded later.
-
-    `complete_since` is None if no notification of the period is missing in these counts; otherwise
-    those before that time are still being counted.
-
-    The rest describes the present: `last_received` is when the last notification arrived, `recent`
-    has the outcomes of the newest `RECENT` ones, and `parked` is the number of those that wait for
-    a retry. `delays` is None if the times of sending or of delivery are unknown.
-
-    `logged` is False if the store has no log; there are no figures then.
+    `last_received` is when the last notification arrived, `outcomes` has the outcomes of the newest
+    `RECENT` ones, and `types` their record types. `parked` is the number of notifications that wait
+    for a retry. `unauthentic` are the requests without a valid secret in the last day, which the
+    log does not contain.
     """
 
-    period: Period
     now: datetime
-    starts: Sequence[datetime]
-    logged: bool
-    by_type: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    by_first_outcome: Mapping[Result, Sequence[int]] = field(default_factory=dict)
-    by_reason: Mapping[str, int] = field(default_factory=dict)
-    recovered: int = 0
-    complete_since: datetime | None = None
+    logged: bool = True
     last_received: datetime | None = None
-    recent: Mapping[Result, int] = field(default_factory=dict)
+    outcomes: Mapping[Result, int] = field(default_factory=dict)
+    types: Collection[str] = ()
     parked: int = 0
-    delays: Delays | None = None
+    unauthentic: Unauthentic = _NO_REQUESTS
 
     @property
-    def total(self) -> int:
-        """The number of notifications in the period."""
-        return sum(map(sum, self.by_type.values()))
+    def received(self) -> str:
+        """How long ago the last notification was received."""
+        if self.last_received is None:
+            return "never"
+        age = self.now - self.last_received
+        return "just now" if age < _SECOND else f"{format_duration(age)} ago"
 
     @property
     def health(self) -> str:
@@ -116,18 +129,78 @@ class Overview:
             return "This store has no log, so notifications are not counted."
         if self.last_received is None:
             return "No notification has been received yet."
-        received = f"The last notification was received {ago(self.now - self.last_received)} ago"
-        return f"{received}; {_refusals(self.recent)}"
+        refusals = _refusals(self.outcomes)
+        return f"The last notification was received {self.received}; {refusals}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Overview:
+    """The figures of a period that ended at `now`, in buckets that begin at `starts`.
+
+    `by_type` and `by_first_outcome` have a number of notifications for each bucket. Types are those
+    that hookrow knows, or "other", most frequent first. `by_reason` counts the suppressions in the
+    period by reason: one that hookrow knows, or "other". `rates` are those of `RATES`, by name.
+    `recovered` is the number of notifications that were refused at first and recorded later.
+
+    `complete_since` is None if no notification of the period is missing from these counts;
+    otherwise, those before that time are missing, for the reason that `why_incomplete` states.
+    `delays` is None if the times of sending or of delivery are unknown. Without a log, there are no
+    figures.
+
+    Overviews are compared by identity, so that text rendered from one can be cached.
+    """
+
+    period: Period
+    now: datetime
+    starts: Sequence[datetime]
+    by_type: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    by_first_outcome: Mapping[Result, Sequence[int]] = field(default_factory=dict)
+    by_reason: Mapping[str, int] = field(default_factory=dict)
+    rates: Mapping[str, Rate] = field(default_factory=dict)
+    recovered: int = 0
+    complete_since: datetime | None = None
+    delays: Delays | None = None
+
+    @property
+    def total(self) -> int:
+        """The number of notifications in the period."""
+        return sum(map(sum, self.by_type.values()))
+
+    @property
+    def why_incomplete(self) -> str:
+        """Why figures may be incomplete: an hour has no hourly counts."""
+        more = f"More than {MOST_COUNTED:,} notifications"
+        return more if self.period is Period.HOUR else "Counting"
+
+
+def read_present(store: Store, now: datetime) -> Present:
+    """Read the state of the log. Raises a `StoreError`."""
+    if store.log is None:
+        return Present(now=now, logged=False)
+    last_received, outcomes, types = store.log.recent(RECENT)
+    parked = store.log.count_parked()
+    return Present(
+        now=now,
+        last_received=last_received,
+        outcomes=outcomes,
+        types=types,
+        parked=parked,
+        unauthentic=store.log.unauthentic(now - _DAY),
+    )
 
 
 def read_overview(store: Store, period: Period, now: datetime) -> Overview:
     """Read the figures of a period up to now. Raises a `StoreError`."""
     starts, log = period.starts(now), store.log
-    empty = Overview(period=period, now=now, starts=starts, logged=log is not None)
+    empty = Overview(period=period, now=now, starts=starts)
     if log is None:
         return empty
-    counts, complete_since = log.counts(starts[0], period.bucket)
-    newest = log.newest(Query(), limit=RECENT, bodies=False)
+    previous_start = starts[0] - period.bucket * len(starts)
+    both, complete_since = log.counts(previous_start, period.bucket)
+    counts = [each for each in both if each.at >= starts[0]]
+    before = [each for each in both if each.at < starts[0]] if complete_since is None else []
+    if complete_since is not None and complete_since <= starts[0]:
+        complete_since = None
     types = _series(empty, counts, lambda count: count.record_type)
     outcomes = _series(empty, counts, lambda count: count.first_outcome)
     reasons: Counter[str] = Counter()
@@ -138,11 +211,12 @@ def read_overview(store: Store, period: Period, now: datetime) -> Overview:
         by_type=dict(sorted(types.items(), key=lambda each: -sum(each[1]))),
         by_first_outcome={each: outcomes[each] for each in Result if each in outcomes},
         by_reason={reason: number for reason, number in reasons.most_common() if reason},
+        rates={
+            name: Rate(_rate(counts, reason), _rate(before, reason))
+            for name, reason in RATES.items()
+        },
         recovered=sum(count.recovered for count in counts),
         complete_since=complete_since,
-        last_received=max((each.last_received_at for each in newest), default=None),
-        recent=Counter(each.outcome for each in newest),
-        parked=log.count_parked(),
         delays=_delays(store.census, log, starts[0]),
     )
 
@@ -153,52 +227,49 @@ def _series(
     """Return the numbers of entries for each bucket, by a key."""
     starts, series = overview.starts, dict[K, list[int]]()
     for count in counts:
-        # An entry may be ahead of this clock.
-        place = min((count.at - starts[0]) // overview.period.bucket, len(starts) - 1)
-        series.setdefault(key(count), [0] * len(starts))[place] += count.entries
+        # The clock that dated an entry may be ahead of this one.
+        bucket = min((count.at - starts[0]) // overview.period.bucket, len(starts) - 1)
+        series.setdefault(key(count), [0] * len(starts))[bucket] += count.entries
     return series
+
+
+def _rate(counts: Sequence[Count], reason: str) -> float | None:
+    """Return the recorded suppressions for a reason, divided by the recorded deliveries."""
+    recorded: Counter[tuple[str, str]] = Counter()
+    for count in counts:
+        was_recorded = count.first_outcome is Result.RECORDED
+        number = count.entries if was_recorded else count.recovered
+        recorded[count.record_type, count.reason] += number
+    deliveries = recorded[RECORD_TYPES[Delivered], ""]
+    return recorded[RECORD_TYPES[Suppressed], reason] / deliveries if deliveries else None
 
 
 def _delays(census: Census, log: LogReader, since: datetime) -> Delays | None:
     """Return the delays of the newest deliveries; those sent after they arrived count as zero."""
-    last = (log.bounds() or (1, 0))[1]
-    ids = range(max(log.reached(since), last - MOST_COUNTED + 1), last + 1)
-    query = Query(ids=ids, record_type="Delivery", outcome=Result.RECORDED, since=since)
-    delivered = {
-        each.message_id: each.occurred_at
-        for each in log.newest(query, limit=DELIVERIES, bodies=False)
-        if each.message_id is not None and each.occurred_at is not None
-    }
+    delivered = log.deliveries(since, limit=DELIVERIES)
     sent = census.sent(delivered.keys())
     seconds = [max((delivered[id_] - at).total_seconds(), 0) for id_, at in sent.items()]
     if not seconds:
         return None
-    # It requires at least two values.
+    # `quantiles` requires at least two values.
     cuts = quantiles(seconds * 2 if len(seconds) == 1 else seconds, n=20, method="inclusive")
     return Delays(
         median=timedelta(seconds=cuts[9]), p95=timedelta(seconds=cuts[18]), count=len(seconds)
     )
 
 
-def _refusals(recent: Mapping[Result, int]) -> str:
+def _refusals(outcomes: Mapping[Result, int]) -> str:
     """Return the end of a sentence: how many of the newest entries were refused, and why."""
-    total = sum(recent.values())
-    refused = {each: number for each in _REFUSED if (number := recent.get(each, 0))}
+    total = sum(outcomes.values())
+    refused = {each: number for each in _REFUSED if (number := outcomes.get(each, 0))}
     number = sum(refused.values())
     if not number:
-        return f"none of the last {total:,} was refused."
+        return "it was recorded." if total == 1 else f"none of the last {total:,} was refused."
     of_them = f"{number:,} of the last {total:,} {'was' if number == 1 else 'were'} refused"
+    if total == 1:
+        of_them = "it was refused"
     if len(refused) == 1:
         every = "all " if number > 1 else ""
         return f"{of_them}, {every}{_REFUSED[next(iter(refused))]}."
     reasons = ", ".join(f"{count:,} {_REFUSED[each]}" for each, count in refused.items())
     return f"{of_them}: {reasons}."
-
-
-def ago(time: timedelta) -> str:
-    """Format a duration in the largest unit that makes it at least 2."""
-    seconds = max(time.total_seconds(), 0)
-    for name, length in (("days", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds // length:.0f} {name}"
-    return f"{seconds:.0f} s"

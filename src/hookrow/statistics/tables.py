@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from hookrow.stores import Store
 from hookrow.stores.census import ListCount
 
 REASONS = 20
 """The largest number of reasons listed, because users can enter any text as a reason."""
+
+DUE_AFTER, DUE_WITHIN = timedelta(hours=1), timedelta(days=7)
+"""The ages between which a dispatch that is not delivered is counted as undelivered."""
 
 OTHERS = "other reasons"
 
@@ -21,12 +24,14 @@ class TableCounts:
     """The counts of all rows of the host's tables at `as_of`.
 
     `suppressed` counts subscribers by reason, of which the rarest are added up as `OTHERS`; None
-    stands for no reason.
+    stands for no reason. `undelivered` are the dispatches that were sent more than `DUE_AFTER` and
+    at most `DUE_WITHIN` ago and are not delivered; None if the time of sending is unknown.
     """
 
     as_of: datetime
     lists: Sequence[ListCount]
     suppressed: Mapping[str | None, int]
+    undelivered: int | None = None
 
     @property
     def sent(self) -> int:
@@ -35,12 +40,12 @@ class TableCounts:
 
     @property
     def delivery_rate(self) -> float | None:
-        """The share of sent dispatches that were delivered; None if none was sent."""
+        """The share of sent dispatches that were delivered, from 0 to 1; None if none was sent."""
         return self._share(sum(each.delivered for each in self.lists))
 
     @property
     def open_rate(self) -> float | None:
-        """The share of sent dispatches that were opened; None if none was sent."""
+        """The share of sent dispatches that were opened, from 0 to 1; None if none was sent."""
         return self._share(sum(each.opened for each in self.lists))
 
     def _share(self, part: int) -> float | None:
@@ -49,8 +54,13 @@ class TableCounts:
 
 def count_tables(store: Store, now: datetime) -> TableCounts:
     """Count all rows, which may take a long time. Raises a `StoreError`."""
-    lists = store.census.lists()
-    return TableCounts(as_of=now, lists=lists, suppressed=_frequent(store.census.suppressed()))
+    census = store.census
+    return TableCounts(
+        as_of=now,
+        lists=census.lists(),
+        suppressed=_frequent(census.suppressed()),
+        undelivered=census.undelivered(now - DUE_WITHIN, now - DUE_AFTER),
+    )
 
 
 def _frequent(reasons: Mapping[str | None, int]) -> Mapping[str | None, int]:

@@ -11,11 +11,12 @@ from hookrow.core.notification import Change, Key, LookupKeys, RowId, Rows, Supp
 from hookrow.errors import HookrowError
 from hookrow.stores.census import Census
 from hookrow.stores.log import LogReader
+from hookrow.stores.suppressions import SuppressionReader
 
 State: TypeAlias = Mapping[str, Any]
 """The columns of a row that notifications set, by hookrow's names."""
 
-NOT_ON = "hookrow works on PostgreSQL and SQLite, not on {}."
+UNSUPPORTED_DATABASE = "hookrow works on PostgreSQL and SQLite, not on {}."
 """The error for unsupported databases."""
 
 
@@ -46,7 +47,7 @@ class AccessDenied(Unavailable):
 class SchemaChanged(Unavailable):
     """A statement does not fit the tables, which may have changed since they were verified.
 
-    The statement may also be a trigger's; another verification of the tables shows which.
+    The statement may also be a trigger's; verifying the tables again shows whether it is.
     """
 
 
@@ -54,7 +55,7 @@ class Reading(Protocol):
     """A read-only view of the rows. It takes no locks and does not block writers."""
 
     def find(self, lookup: LookupKeys) -> Rows:
-        """Find every row whose key the group contains, in a fixed number of statements."""
+        """Find every row whose key `lookup` contains, in a fixed number of statements."""
 
     def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
         """Read the columns that notifications set, with the changes made so far in the block."""
@@ -70,11 +71,12 @@ class Transaction(Reading, Protocol):
         """
 
     def write(self, changes: Sequence[Change], entries: Sequence[LogEntry] = ()) -> None:
-        """Lock the rows of the changes, apply these, and add the entries to the log.
+        """Lock the rows of the changes, apply the changes, and add the entries to the log.
 
         There is at most one change per row and column; each is applied only if its guard holds.
-        There is at most one entry per fingerprint, and they are sorted by it. An existing entry
-        adds the attempts and takes the newer result. Without a log, entries are ignored.
+        There is at most one entry per fingerprint, and they are sorted by it. If the log already
+        has an entry, the attempts are added to it, and the newer result replaces its own. Without
+        a log, entries are ignored.
         """
 
 
@@ -89,19 +91,23 @@ class Store(Protocol):
     def census(self) -> Census:
         """Counts the rows, which may take a long time."""
 
+    @property
+    def suppressions(self) -> SuppressionReader:
+        """Reads the suppressed subscribers."""
+
     def transaction(self, *, skip_locked: bool = False) -> AbstractContextManager[Transaction]:
         """Begin a transaction that commits when the block ends, and rolls back if it raises.
 
         With `skip_locked`, it does not wait for locked rows: `lock` returns them. Raises a
-        `StoreError`, also from within the block.
+        `StoreError`, including from within the block.
         """
 
     def reading(self) -> AbstractContextManager[Reading]:
-        """Open a read-only view for the block. Raises a `StoreError`, also from within."""
+        """Open a read-only view for the block. Raises a `StoreError`, including from within."""
 
 
 def by_kind(rows: Collection[RowId]) -> Mapping[Suppressible, Sequence[Key | tuple[Key, Key]]]:
-    """Return the keys by kind, in the order of locking, without kinds that have none."""
+    """Return the keys by kind, in the order of locking, omitting kinds that have none."""
     keys: dict[Suppressible, list[Key | tuple[Key, Key]]] = {kind: [] for kind in Suppressible}
     for kind, key in rows:
         keys[kind].append(key)

@@ -32,13 +32,19 @@ class Census(Protocol):
     """Counts the rows of a store that its schema does not hide. Raises a `StoreError`."""
 
     def lists(self) -> Sequence[ListCount]:
-        """Count by list, in the order of their keys; rows without a list come first."""
+        """Count the rows of each list, in the order of the lists' keys, after those of no list."""
 
     def suppressed(self) -> Mapping[str | None, int]:
         """Count the suppressed subscribers by reason, as text."""
 
     def sent(self, message_ids: Collection[str]) -> Mapping[str, datetime]:
-        """Return the times of sending of these messages, without those that the table lacks."""
+        """Return when these messages were sent, by message id, omitting those without a time."""
+
+    def undelivered(self, since: datetime, until: datetime) -> int | None:
+        """Count the dispatches sent since a time, and before another, that are not delivered.
+
+        Returns None if no column has the time of sending.
+        """
 
 
 def by_list(

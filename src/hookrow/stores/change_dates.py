@@ -1,7 +1,7 @@
 """When the suppression of a row last changed, if the host's table has no column for that date.
 
-A table of hookrow's beside the log holds these dates, by role and key. Without a log, there are no
-dates, and the last change to arrive wins.
+One of hookrow's tables, beside the log, holds these dates by role and key. Without a log, there are
+no dates, and the last change to arrive wins.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COLUMNS = ("role", "row_key", "changed_at")
 def key_text(parts: Sequence[object]) -> str:
     """Return the `row_key` of a row. `parts` are the columns of its key, as they are stored.
 
-    The text is the same in every store: a number in digits, a text unchanged, a UUID as 32
+    The text is the same in every store: a number in digits, text unchanged, a UUID as 32
     hexadecimal digits, and a key of two columns as a JSON array of their texts.
     """
     texts = [_text(part) for part in parts]

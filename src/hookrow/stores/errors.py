@@ -56,6 +56,16 @@ result code (https://sqlite.org/rescode.html).
 Any other error concerns one statement and its data: `Rejected`.
 """
 
+_REMEDIES = {
+    sqlite3.SQLITE_CANTOPEN: "Create its directory, and let this user write there.",
+    sqlite3.SQLITE_READONLY: "Let this user write the file and its directory.",
+    sqlite3.SQLITE_FULL: "Free space on the disk.",
+    sqlite3.SQLITE_CORRUPT: "The file is damaged: restore it from a backup, or recover its rows "
+    "with the sqlite3 shell's .recover.",
+    sqlite3.SQLITE_NOTADB: "Name another file, or restore this one from a backup.",
+}
+"""What to do about errors of SQLite that concern the file."""
+
 UNWRITABLE = (UnicodeError, OverflowError)
 """Errors of a driver that cannot encode a value as a parameter."""
 
@@ -66,7 +76,7 @@ _STATEMENT_ERRORS = {
 """Errors that a driver (PEP 249) or SQLAlchemy raises about a statement or its values."""
 
 _NEEDS_SEVERAL_STATEMENTS = {
-    "0A000",  # feature_not_supported: a rule makes several statements of a part
+    "0A000",  # feature_not_supported: a rule turns a part into several statements
     "27000",  # triggered_data_change_violation: a trigger changes a row that another part changes
 }
 """SQLSTATEs of tables that can be changed only in several statements."""
@@ -96,19 +106,18 @@ def store_error(error: BaseException) -> StoreError:
     if kind is Unavailable and (denied := _DENIED.search(str(error))):
         return AccessDenied(
             f"The database refuses the connection: {denied[0]}. Check the user, the password and "
-            "the name of the database in its URL."
+            "the name of the database in its URL: HOOKROW_DATABASE_URL, or your application's own."
         )
     if type(error).__module__.startswith("sqlalchemy"):  # whose texts may quote a value
         return kind(type(error).__name__)
-    return kind(f"{type(error).__name__}: {_first_line(error)}")
+    return kind(_described(error))
 
 
 def message(error: StoreError) -> str:
     """Return the first line of the database's own message, for a terminal but never for a log."""
     if error.__cause__ is None:
         return str(error)
-    cause = _driver_error(error.__cause__)
-    return f"{type(cause).__name__}: {_first_line(cause)}"
+    return _described(_driver_error(error.__cause__))
 
 
 def refuses_one_statement(error: BaseException) -> bool:
@@ -120,8 +129,8 @@ def refuses_one_statement(error: BaseException) -> bool:
 def _is_stale_plan(error: BaseException) -> bool:
     """Return whether a prepared statement no longer fits its tables; a new one will.
 
-    PostgreSQL's message is "cached plan must not change result type", which its locale may
-    translate; the function that raises it has one name.
+    PostgreSQL's message, "cached plan must not change result type", may be translated; the name of
+    the function that raises it is not.
     """
     function: object = getattr(getattr(error, "diag", None), "source_function", None)
     return function == "RevalidateCachedQuery"
@@ -133,8 +142,12 @@ def _driver_error(error: BaseException) -> BaseException:
     return (is_wrapped and getattr(error, "orig", None)) or error
 
 
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0]
+def _described(error: BaseException) -> str:
+    """Return the error's class, the first line of its text, and a remedy if there is one."""
+    line = str(error).strip().partition("\n")[0]
+    text = f"{type(error).__name__}: {line}"
+    remedy = _REMEDIES.get(_sqlite_code(error))
+    return f"{text}. {remedy}" if remedy else text
 
 
 def _kind(*codes: str | int) -> type[StoreError]:
@@ -142,7 +155,7 @@ def _kind(*codes: str | int) -> type[StoreError]:
 
 
 def _kind_without_sqlstate(error: BaseException) -> type[StoreError]:
-    if code := getattr(error, "sqlite_errorcode", 0) & 0xFF:
+    if code := _sqlite_code(error):
         return _kind(code)
     is_of_statement = _STATEMENT_ERRORS & {each.__name__ for each in type(error).__mro__}
     if is_of_statement or isinstance(error, UNWRITABLE):
@@ -150,19 +163,25 @@ def _kind_without_sqlstate(error: BaseException) -> type[StoreError]:
     return Unavailable  # the connection, or the attempt to make one
 
 
+def _sqlite_code(error: BaseException) -> int:
+    """Return SQLite's primary result code, or 0."""
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF
+
+
 def _sqlstate(error: BaseException) -> str:
     return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None) or ""
 
 
 def _names(error: BaseException) -> list[str]:
-    """Return the names of the constraint and the table; a trigger may set them to any text."""
+    """Return the names of the constraint and the table, but no other text set by a trigger."""
     diagnosis = getattr(error, "diag", None)
     named = ((kind, getattr(diagnosis, f"{kind}_name", None)) for kind in ("constraint", "table"))
     return [f"{kind} {name}" for kind, name in named if name and _IDENTIFIER.fullmatch(name)]
 
 
 def _describe_sqlite(error: BaseException) -> str:
-    """Return the error's class, its code and the constraint; a trigger's text may be anything."""
+    """Return the error's class, its code and the constraint, but no text of a trigger."""
     parts = [type(error).__name__]
     if name := getattr(error, "sqlite_errorname", ""):
         parts.append(name)

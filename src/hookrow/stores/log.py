@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Protocol
 
 from hookrow.core.log_entry import (
-    PARKED_FOR,
     RECORD_TYPES,
     Result,
     StoredEntry,
@@ -19,13 +18,14 @@ from hookrow.core.log_entry import (
     stored_recipient,
     stored_record_type,
 )
-from hookrow.core.sizes import leading
+from hookrow.core.sizes import WIDEST_CHARACTER, leading
 
 HIGHEST = 2**63 - 1
 """The highest possible id."""
 
-WIDEST_CHARACTER = 4
-"""In bytes; the largest size of a character in memory (PEP 393)."""
+
+BATCH = 1000
+"""In ids; the widest range that one statement changes."""
 
 PORTION = 64
 """The largest number of bodies that `with_bodies` reads at once."""
@@ -48,9 +48,9 @@ _MAX = datetime.max.replace(tzinfo=UTC)
 
 
 class Count(NamedTuple):
-    """The number of entries that arrived in a bucket of time, and how many of them recovered.
+    """The number of entries that arrived in a time bucket, and how many of them have recovered.
 
-    `at` is the start of the bucket, in UTC. `record_type` and `reason` are known ones or `OTHER`;
+    `at` is the start of the bucket, in UTC. `record_type` and `reason` are known values or `OTHER`;
     `reason` is empty if there is none. Entries have recovered if they were refused at first and
     recorded later.
     """
@@ -70,6 +70,21 @@ class Counts(NamedTuple):
     complete_since: datetime | None
 
 
+class Recent(NamedTuple):
+    """The last arrival of the newest entries, their number by present outcome, and their types."""
+
+    last_received: datetime | None
+    outcomes: Mapping[Result, int]
+    types: Collection[str]
+
+
+class Unauthentic(NamedTuple):
+    """The number of requests without a valid secret, and the hour of the first, in UTC."""
+
+    requests: int
+    first: datetime | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
     """Selects the entries that match every condition that is not None.
@@ -81,6 +96,8 @@ class Query:
 
     ids: Collection[int] | None = None
     outcome: Result | None = None
+    first_outcome: Result | None = None
+    reason: str | None = None
     record_type: str | None = None
     recipient: str | None = None
     message_id: str | None = None
@@ -93,6 +110,8 @@ class Query:
         """The values of columns, by name."""
         conditions = {
             "outcome": self.outcome,
+            "first_outcome": self.first_outcome,
+            "reason": self.reason,
             "record_type": stored_record_type(self.record_type),
             "recipient": stored_recipient(self.recipient),
             "message_id": stored_message_id(self.message_id),
@@ -110,24 +129,24 @@ class Query:
         )
 
 
-def span(
+def id_range(
     query: Query,
-    reached: Callable[[datetime], int],
+    first_id_since: Callable[[datetime], int],
     *,
     after: int = 0,
     before: int | None = None,
 ) -> tuple[int, int]:
-    """Return the lowest and the highest id that a query may select, from one id to another.
+    """Return the lowest and the highest id that a query may select between two other ids.
 
-    `reached` is `LogReader.reached`; it is called only if it may narrow the range.
+    `first_id_since` is the method of `LogReader`, called only if it may narrow the range.
     """
     low, high = after + 1, HIGHEST if before is None else before - 1
     if query.ids is not None:
         return low, high
     if query.since is not None and not after:
-        low = reached(query.since)
+        low = first_id_since(query.since)
     if query.until is not None and before is None and query.until <= _MAX - LATE:
-        high = reached(query.until + LATE) - 1
+        high = first_id_since(query.until + LATE) - 1
     return low, high
 
 
@@ -142,7 +161,7 @@ def within_size(sizes: Iterable[tuple[int, int | None]]) -> Sequence[int]:
 
 
 class LogReader(Protocol):
-    """The log of a store. Each call is its own transaction, and may raise a `StoreError`.
+    """The log of a store. Each call is a separate transaction, and may raise a `StoreError`.
 
     Bodies may be large, so methods that return bodies return fewer entries than `limit` if the
     bodies would exceed a group (`within_size`); only an empty result means that there are no
@@ -159,6 +178,9 @@ class LogReader(Protocol):
     ) -> Sequence[StoredEntry]:
         """Return the oldest entries, oldest first; for the next page, those after an id."""
 
+    def count(self, query: Query, *, limit: int) -> int:
+        """Return the number of entries, or `limit` if there are more."""
+
     def due(self, now: datetime, *, limit: int) -> Sequence[StoredEntry]:
         """Take parked entries that are due, most overdue first, and postpone their next retry.
 
@@ -166,10 +188,10 @@ class LogReader(Protocol):
         another process is taking are skipped.
         """
 
-    def happened(self, at: datetime, query: Query, *, limit: int) -> Sequence[StoredEntry]:
-        """Return entries of events within that second, oldest first, without bodies.
+    def events_at(self, at: datetime, query: Query, *, limit: int) -> Sequence[StoredEntry]:
+        """Return entries of events in the second of `at`, oldest first, without bodies.
 
-        They are found by the fingerprint, whatever the size of the log.
+        They are found by their fingerprints, so the size of the log does not matter.
         """
 
     def parked(self, message_ids: Collection[str], *, after: int = 0) -> Sequence[StoredEntry]:
@@ -178,9 +200,10 @@ class LogReader(Protocol):
     def prune(
         self, *, before: datetime, parked_before: datetime, bodies_only: bool
     ) -> Iterator[int]:
-        """Delete entries, or only bodies, that last arrived earlier; yield the count per batch.
+        """Delete entries, or only their bodies, that last arrived before a time, in batches.
 
-        Parked entries are kept until they are too old for another retry.
+        Yields the number in each batch. Parked entries that first arrived at `parked_before` or
+        later are kept, because they may still be retried.
         """
 
     def forget(self, email: str) -> int:
@@ -197,13 +220,24 @@ class LogReader(Protocol):
         `MOST_COUNTED` entries are read. All counts refer to the same moment.
         """
 
+    def recent(self, limit: int) -> Recent:
+        """Return a summary of the newest entries."""
+
+    def deliveries(self, since: datetime, *, limit: int) -> Mapping[str, datetime]:
+        """Return when messages were delivered, by their ids.
+
+        They are those of the newest recorded deliveries that arrived since then, among the newest
+        `MOST_COUNTED` entries.
+        """
+
     def bounds(self) -> tuple[int, int] | None:
         """Return the first and the last id, or None if the log is empty."""
 
-    def reached(self, at: datetime) -> int:
-        """Return an id that is not higher than any entry's that arrived at that time or later.
+    def first_id_since(self, at: datetime) -> int:
+        """Return an id that is not higher than that of any entry that arrived at `at` or later.
 
-        If entries were written as they arrived, it is the lowest such id, or one past the last.
+        If entries were written as they arrived, it is the lowest id of such an entry, or one past
+        the last id.
         """
 
     def count_parked(self) -> int:
@@ -216,11 +250,20 @@ class LogReader(Protocol):
         after it was written.
         """
 
+    def add_unauthentic(self, hours: Mapping[datetime, int]) -> None:
+        """Add numbers of requests without a valid secret, which the log does not contain, by hour.
+
+        They are stored beside the hourly counts and discarded if the log has none.
+        """
+
+    def unauthentic(self, since: datetime) -> Unauthentic:
+        """Return the requests without a valid secret in the hours that began since a time."""
+
 
 def totals(log: LogReader) -> Sequence[Count]:
     """Count the entries of all times, in one bucket; return no counts if entries are missing.
 
-    Reads all hourly counts, and the entries that these lack. Raises a `StoreError`.
+    Reads all hourly counts, and the entries not included in them. Raises a `StoreError`.
     """
     found = log.counts(datetime.fromtimestamp(0, UTC), timedelta(days=1_000_000))
     return found.counts if found.complete_since is None else ()
@@ -229,26 +272,10 @@ def totals(log: LogReader) -> Sequence[Count]:
 def with_bodies(log: LogReader, listed: Sequence[StoredEntry]) -> Iterator[StoredEntry]:
     """Yield entries that were listed newest first without bodies, with their bodies.
 
-    Reads at most the bodies of one group at once. Entries that have been deleted are omitted.
+    Reads the bodies of at most one group at a time. Entries that have been deleted are omitted.
     """
     ids = [each.id for each in listed]
     while ids:
         entries = log.newest(Query(ids=ids[:PORTION]), limit=PORTION)
         yield from entries
         ids = [each for each in ids if each < entries[-1].id] if entries else ids[PORTION:]
-
-
-def prune_old(
-    log: LogReader, *, keep: timedelta | None, keep_bodies: timedelta | None
-) -> Iterator[int]:
-    """Delete entries and bodies by the age of their last arrival; yield the number in each batch.
-
-    None keeps them forever. Parked notifications are kept until their retries end. Raises a
-    `StoreError`.
-    """
-    now = datetime.now(UTC)
-    for age, bodies_only in ((keep, False), (keep_bodies, True)):
-        if age is not None:
-            yield from log.prune(
-                before=now - age, parked_before=now - PARKED_FOR, bodies_only=bodies_only
-            )

@@ -29,6 +29,7 @@ from hookrow.stores import State
 from hookrow.stores.census import ListCount, by_list
 from hookrow.stores.change_dates import key_text, warn_of_undated
 from hookrow.stores.memory_log import MemoryLog
+from hookrow.stores.memory_suppressions import MemorySuppressions
 
 Row: TypeAlias = dict[Any, Any]
 
@@ -49,10 +50,10 @@ class MemoryStore:
     undated: Collection[Suppressible] = ()
     log: MemoryLog | None = field(default_factory=MemoryLog)
     suppression_changes: dict[tuple[str, str], datetime] = field(default_factory=dict)
-    _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
+    _lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Warn of rows for which no date of the last change is kept."""
+        """Warn about rows for which no date of the last change is kept."""
         if self.log is None:
             warn_of_undated(self.undated)
 
@@ -60,6 +61,11 @@ class MemoryStore:
     def census(self) -> MemoryCensus:
         """Counts the rows."""
         return MemoryCensus(self)
+
+    @property
+    def suppressions(self) -> MemorySuppressions:
+        """Reads the suppressed subscribers."""
+        return MemorySuppressions(self.subscribers, self.subscriptions, self.log)
 
     @contextmanager
     def transaction(self, *, skip_locked: bool = False) -> Iterator[MemoryTransaction]:
@@ -155,9 +161,9 @@ class MemoryTransaction(MemoryReading):
             if _applies(change, row.get(name)):
                 row[name] = change.at
             return
-        dates, place = self._dates(change, row)
-        if _applies(change, dates.get(place)):
-            dates[place] = change.at
+        dates, key = self._dates(change, row)
+        if _applies(change, dates.get(key)):
+            dates[key] = change.at
             row["suppressed_at"] = None if change.reason is None else change.at
             row["suppression_reason"] = change.reason
 
@@ -186,8 +192,8 @@ class MemoryCensus:
         """See `Census`."""
         sent: defaultdict[Key | None, list[int]] = defaultdict(lambda: [0, 0, 0])
         for row in list(self._store.dispatches.values()):
-            for place, name in enumerate(("provider_message_id", "delivered_at", "opened_at")):
-                sent[row.get("list_id")][place] += row.get(name) is not None
+            for index, name in enumerate(("provider_message_id", "delivered_at", "opened_at")):
+                sent[row.get("list_id")][index] += row.get(name) is not None
         members: defaultdict[Key, list[int]] = defaultdict(lambda: [0, 0])
         for (list_, _), row in list(self._store.subscriptions.items()):
             members[list_][0] += 1
@@ -213,6 +219,15 @@ class MemoryCensus:
             for row in list(self._store.dispatches.values())
             if row.get("provider_message_id") in ids and row.get("sent_at") is not None
         }
+
+    def undelivered(self, since: datetime, until: datetime) -> int | None:
+        """Count by the `sent_at` of rows; return None if no row has it."""
+        rows = [row for row in list(self._store.dispatches.values()) if row.get("sent_at")]
+        due = [row for row in rows if since <= row["sent_at"] < until]
+        number = sum(
+            bool(row.get("provider_message_id")) and not row.get("delivered_at") for row in due
+        )
+        return number if rows else None
 
 
 def _applies(change: Change, last: datetime | None) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
@@ -14,7 +14,7 @@ from hookrow.core.log_entry import (
     LogEntry,
     Result,
     StoredEntry,
-    fingerprints,
+    fingerprint_range,
     merge_entries,
     quoted,
     retry_at,
@@ -28,6 +28,8 @@ from hookrow.stores.log import (
     Count,
     Counts,
     Query,
+    Recent,
+    Unauthentic,
     within_size,
 )
 
@@ -40,6 +42,7 @@ class MemoryLog:
 
     entries: dict[bytes, StoredEntry] = field(default_factory=dict)
     _last_id: int = 0
+    _unauthentic: Counter[datetime] = field(default_factory=Counter)
 
     def keep(self, entries: Iterable[LogEntry]) -> None:
         """Add entries; merge those whose fingerprint the log already has."""
@@ -66,9 +69,13 @@ class MemoryLog:
         entries = [each for each in self._matching(query) if each.id > after]
         return _group(entries[:limit], bodies=bodies)
 
-    def happened(self, at: datetime, query: Query, *, limit: int) -> Sequence[StoredEntry]:
+    def count(self, query: Query, *, limit: int) -> int:
         """See `LogReader`."""
-        first, last = fingerprints(at)
+        return len(self._matching(query)[:limit])
+
+    def events_at(self, at: datetime, query: Query, *, limit: int) -> Sequence[StoredEntry]:
+        """See `LogReader`."""
+        first, last = fingerprint_range(at)
         entries = [each for each in self._matching(query) if first <= each.fingerprint <= last]
         return _group(entries[:limit], bodies=False)
 
@@ -127,13 +134,30 @@ class MemoryLog:
             counts[start, type_, reason, each.first_outcome].append(recovered)
         return Counts([Count(*key, len(each), sum(each)) for key, each in counts.items()], None)
 
+    def recent(self, limit: int) -> Recent:
+        """See `LogReader`."""
+        newest = self.newest(Query(), limit=limit, bodies=False)
+        last = max((each.last_received_at for each in newest), default=None)
+        types = {each.record_type for each in newest if each.record_type}
+        return Recent(last, Counter(each.outcome for each in newest), types)
+
+    def deliveries(self, since: datetime, *, limit: int) -> Mapping[str, datetime]:
+        """See `LogReader`."""
+        query = Query(record_type="Delivery", outcome=Result.RECORDED, since=since)
+        times = [
+            (each.message_id, each.occurred_at)
+            for each in reversed(self._matching(query))
+            if each.message_id is not None and each.occurred_at is not None
+        ]
+        return dict(times[:limit])
+
     def bounds(self) -> tuple[int, int] | None:
         """See `LogReader`."""
         entries = self._matching()
         return (entries[0].id, entries[-1].id) if entries else None
 
-    def reached(self, at: datetime) -> int:
-        """Return the lowest such id."""
+    def first_id_since(self, at: datetime) -> int:
+        """Return the lowest id of an arrival at `at` or later, or one past the last id."""
         later = self._matching(Query(since=at))
         return later[0].id if later else self._last_id + 1
 
@@ -144,6 +168,15 @@ class MemoryLog:
     def count_hours(self) -> bool:
         """Return False: there are no hourly counts."""
         return False
+
+    def add_unauthentic(self, hours: Mapping[datetime, int]) -> None:
+        """See `LogReader`."""
+        self._unauthentic.update(hours)
+
+    def unauthentic(self, since: datetime) -> Unauthentic:
+        """See `LogReader`."""
+        hours = {hour: number for hour, number in self._unauthentic.items() if hour >= since}
+        return Unauthentic(sum(hours.values()), min(hours, default=None))
 
     def _matching(self, query: Query = Query()) -> list[StoredEntry]:  # noqa: B008 - frozen
         """Return the entries of a query, oldest first."""

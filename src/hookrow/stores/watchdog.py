@@ -1,4 +1,4 @@
-"""Closes connections whose server no longer responds, which its own time limits cannot detect."""
+"""Closes connections to a server that no longer responds, and so cannot enforce its own limits."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ CHECK_INTERVAL = 1.0
 class ConnectionWatchdog:
     """Shuts down the socket of a connection that has been in use for too long.
 
-    The thread that waits for the server then gets an error. If the server's process is stopped,
-    or a proxy has lost it, the socket stays open, and TCP's own limits do not apply.
+    The thread that waits for the server then gets an error. It might wait forever otherwise: if the
+    server's process is stopped, or a proxy has lost the server, the socket stays open, and TCP's
+    own limits do not apply.
     """
 
     _changed: Condition
@@ -90,7 +91,7 @@ class ConnectionWatchdog:
 def duplicate_socket(number: int) -> socket.socket:
     """Return a duplicate of a driver's socket.
 
-    The driver may close its own at any time, and the system then reuses the number.
+    The driver may close its own socket at any time, and the system may then reuse its number.
     """
     return socket.fromfd(number, socket.AF_UNIX, socket.SOCK_STREAM)
 

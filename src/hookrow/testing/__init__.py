@@ -1,4 +1,4 @@
-"""For the tests of hosts: sample payloads, ways to post them, and the contract of a mapping."""
+"""For tests of hosts: sample payloads, functions that post them, and the contract of a mapping."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hookrow.testing.payloads import (
     inbound,
     opening,
     reactivation,
+    send_test,
     suppression,
 )
 
@@ -31,5 +32,6 @@ __all__ = [
     "opening",
     "post",
     "reactivation",
+    "send_test",
     "suppression",
 ]

@@ -47,19 +47,19 @@ def post(
 ) -> tuple[int, str]:
     """Post a payload as the provider would; return the status and the text of the response.
 
-    The target is the URL of an endpoint, or a receiver (any `Handler`), whatever its mount path.
-    If the secret is None, its header is omitted. A receiver records in the calling thread, so that
-    the test's own transaction contains the changes. For a URL, redirects are not followed, and
+    The target is the URL of an endpoint, or a receiver (any `Handler`) with any mount path. If the
+    secret is None, its header is omitted. A receiver records in the calling thread, so that the
+    changes are part of the test's own transaction. For a URL, redirects are not followed, and
     proxies are not used.
 
-    Raises `ConfigurationError` if the arguments cannot be used, and `NoResponse` if a server does
-    not respond within `timeout` seconds.
+    Raises `ConfigurationError` if the arguments are not valid, and `NoResponse` if a server cannot
+    be reached or does not respond within `timeout` seconds.
     """
     sent = headers(secret=secret)
     try:
         body = msgspec.json.encode(payload)
     except (TypeError, ValueError) as error:
-        raise ConfigurationError(f"The payload cannot be written as JSON: {error}.") from error
+        raise ConfigurationError(f"The payload cannot be encoded as JSON: {error}.") from error
     if isinstance(target, str):
         return _post(target, body, sent | {"Content-Type": "application/json"}, timeout)
     if not hasattr(target, "admit"):
@@ -79,7 +79,7 @@ def memory_receiver(
 ) -> Iterator[Receiver]:
     """Build a receiver that accepts the secret of `post` and records in the store's dicts.
 
-    At the end of the block, all hooks have been called for the notifications posted in it.
+    At the end of the block, the hooks have been called for all notifications posted in it.
     """
     receiver = Receiver(Postmark(SECRET), store, on_recorded=on_recorded, on_refused=on_refused)
     try:
@@ -111,7 +111,7 @@ def _call(handler: Handler, body: bytes, headers: Mapping[str, str]) -> tuple[in
 
 
 def _connect(url: str, timeout: float) -> tuple[HTTPConnection, str]:
-    """Return a connection that is not open yet, and the path to request."""
+    """Return a connection that is not yet open, and the path to request."""
     try:
         parts = urlsplit(url)
         kind = {"http": HTTPConnection, "https": HTTPSConnection}[parts.scheme]
@@ -121,6 +121,6 @@ def _connect(url: str, timeout: float) -> tuple[HTTPConnection, str]:
             f"{url!r} is not a URL: it must begin with http:// or https://."
         ) from None
     if parts.username is not None:
-        raise ConfigurationError("Remove the user and the password from the URL.")
+        raise ConfigurationError("Remove the user name and the password from the URL.")
     target = parts._replace(scheme="", netloc="", fragment="").geturl() or "/"
     return connection, quote(target, safe="/%?&=+:;,@!$'()*~")

@@ -1,4 +1,4 @@
-"""The base of the contract: the rows that a host saves, and how they are read and compared."""
+"""The base of the contract: saves, reads and compares the rows of a host."""
 
 from __future__ import annotations
 
@@ -83,20 +83,20 @@ class HostRows:
         raise NotImplementedError("Define add_subscription(list_, subscriber): save one.")
 
     def reason(self, word: str, /) -> object:
-        """Return the value that rows keep for a reason of the provider: by default, the reason."""
+        """Return the value that rows store for a reason of the provider: by default, the reason."""
         return word
 
     def read(self, row: RowId, /) -> State | None:
         """Return the columns of a row that notifications set, by hookrow's names, or None.
 
-        By default, the store reads them. Override it to read them independently of the mapping,
-        which also detects two columns that are swapped.
+        By default, the store reads them. Override this method to read them independently of the
+        mapping, which also detects swapped columns.
         """
         with self.store.reading() as reading:
             return reading.read([row]).get(row)
 
     def _save_mails(self) -> Mail:
-        """Save two mails on the same list; return the first."""
+        """Save two mails to the same list; return the first."""
         list_ = self.add_list()
         mail, _ = self._save_mail(list_), self._save_mail(list_)
         return mail
@@ -123,8 +123,8 @@ class HostRows:
         state = self.read(row)
         if state is None:
             raise AssertionError(
-                f"The store finds no row with the key {row[1]!r} in {row[0].value}. Did the method "
-                "that saves the row return this key, and does the mapping name its columns?"
+                f"The store finds no row with the key {row[1]!r} in {row[0].value}. Does the "
+                "method that saves the row return this key, and does the mapping name its columns?"
             )
         return state
 
@@ -178,16 +178,16 @@ def same(subject: str, actual: object, expected: object, hint: str = "") -> None
 
 _HINTS = {
     Refusal.SUBSCRIBER_NOT_FOUND.text: (
-        " Is the email of the subscribers the column that add_subscriber saves it in? "
-        "Does `fold` fit it, and does `where` select the row?"
+        " Is the email mapped to the column in which add_subscriber saves it? "
+        "Does `fold` suit the column, and does `where` select the row?"
     ),
     Refusal.DISPATCH_NOT_FOUND.text: (
-        " Is the provider_message_id of the dispatches the column that add_dispatch saves it in? "
+        " Is provider_message_id mapped to the column in which add_dispatch saves it? "
         "Does `where` select the row?"
     ),
     "Dispatch subscriber": (
-        " Is the subscriber_id of the dispatches the column that add_dispatch saves it in?"
+        " Is subscriber_id mapped to the column in which add_dispatch saves it?"
     ),
-    Refusal.FAILED.text: " The logger `hookrow` has the reason.",
+    Refusal.FAILED.text: " The logger `hookrow` reports the reason.",
 }
 """Possible mistakes in a mapping, by the beginning of the response."""

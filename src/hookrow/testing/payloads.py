@@ -1,4 +1,4 @@
-"""Sample payloads in the provider's format: supported ones, and some that get a 422.
+"""Sample payloads in the provider's format: supported types, and some that get a 422.
 
 The format is documented at https://postmarkapp.com/developer/webhooks/webhooks-overview.
 """
@@ -113,6 +113,25 @@ def inbound(recipient: str, message_id: str | None, *, at: datetime) -> Payload:
         "Tag": "",
         "Headers": [],
         "Attachments": [],
+    }
+
+
+def send_test(*, at: datetime) -> Payload:
+    """Return the payload that the provider's button "Send test" posts for a delivery, at `at`.
+
+    Its recipient and its message ID do not exist. Captures from 2021 to 2026 agree on all fields
+    except the texts in `Details` and `Metadata`.
+    """
+    return {
+        "RecordType": "Delivery",
+        "MessageStream": "outbound",
+        "ServerID": 23,
+        "MessageID": "00000000-0000-0000-0000-000000000000",
+        "Recipient": "john@example.com",
+        "Tag": "welcome-email",
+        "DeliveredAt": _time(at.replace(microsecond=0)).replace(".000000", ""),
+        "Details": "Test delivery webhook details",
+        "Metadata": {"a_key": "a_value", "b_key": "b_value"},
     }
 
 

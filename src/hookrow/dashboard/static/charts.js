@@ -15,9 +15,10 @@
 
   function readTable(table) {
     const rows = [...table.tBodies[0].rows];
-    const names = [...table.tHead.rows[0].cells].slice(1).map((cell) => cell.textContent.trim());
+    const heads = [...table.tHead.rows[0].cells].slice(1), names = heads.map((cell) => cell.textContent.trim());
     return {
       names,
+      links: heads.map((cell) => cell.querySelector("a")?.href),
       colors: names.map((name) => COLORS.get(name)),
       times: rows.map((row) => Date.parse(row.querySelector("time").dateTime) / 1000),
       counts: names.map((_, n) => rows.map((row) => Number(row.cells[n + 1].textContent.replace(/\D/g, "")))),
@@ -32,12 +33,13 @@
   }
 
   // Returns the legend, and a function that shows the counts of a bucket in it, or the totals.
-  function createLegend({ names, colors, times, counts }) {
+  function createLegend({ names, links, colors, times, counts }) {
     const list = Object.assign(document.createElement("ul"), { className: "legend" });
     const numbers = names.map((name, n) => {
       const item = document.createElement("li"), number = document.createElement("b");
       const square = Object.assign(document.createElement("span"), { className: `square c${colors[n]}` });
-      item.append(square, `${name} `, number);
+      const label = links[n] ? Object.assign(document.createElement("a"), { href: links[n], textContent: name }) : name;
+      item.append(square, label, " ", number);
       list.append(item);
       return number;
     });
@@ -95,7 +97,9 @@
     const bars = document.createElement("div");
     bars.setAttribute("role", "img");
     bars.setAttribute("aria-label", element.dataset.label);
+    const focused = [...element.querySelectorAll("a")].indexOf(document.activeElement);
     element.replaceChildren(list, bars);
+    list.querySelectorAll("a")[focused]?.focus();
     const plot = drawBars(bars, figures, select);
     drawn.set(element, { plot, text: table.textContent });
     if (previous) {

@@ -46,7 +46,7 @@
     if (element.classList.contains("chart")) return; // drawn by a script, from its table
     for (const { name } of [...element.attributes, ...newer.attributes]) {
       const value = newer.getAttribute(name);
-      if (name === "open" || value === element.getAttribute(name)) continue;
+      if (name === "open" || name === "title" || value === element.getAttribute(name)) continue;
       value === null ? element.removeAttribute(name) : element.setAttribute(name, value);
     }
     const nodes = [...element.childNodes], newNodes = [...newer.childNodes];

@@ -1,4 +1,4 @@
-"""Create the indexes for the history of a person, and for recoveries that are not counted yet."""
+"""Create the indexes for a person's history, and for recoveries that are not counted yet."""
 
 from __future__ import annotations
 

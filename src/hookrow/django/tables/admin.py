@@ -55,14 +55,14 @@ class ListAdmin(LargeTableAdmin):
 
 
 class _SubscriberRowsAdmin(LargeTableAdmin):
-    """A model that refers to a subscriber and a list."""
+    """The admin of a model that refers to a subscriber and a list."""
 
     autocomplete_fields = ("subscriber", "list")
     list_select_related = ("subscriber", "list")
     search_fields = ("subscriber__email",)
 
     def search(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
-        """Return the rows of the subscriber with an email."""
+        """Return the rows of the subscriber with this email."""
         return queryset.filter(subscriber__in=_with_email(term))
 
 
@@ -106,7 +106,7 @@ class DispatchAdmin(_SubscriberRowsAdmin):
     search_help_text = "A complete message id, or the subscriber's complete address."
 
     def search(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
-        """Return the dispatches with a message id, or to the subscriber with an email."""
+        """Return the dispatches with this message id, or to the subscriber with this email."""
         return queryset.filter(Q(provider_message_id=term) | Q(subscriber__in=_with_email(term)))
 
 

@@ -1,4 +1,4 @@
-"""Models of the four tables that hookrow's own migration scripts create as well."""
+"""Models of the four tables, which hookrow's own migration scripts also create."""
 
 # ruff: noqa: DJ001 - null means unknown in the shared tables
 
@@ -7,6 +7,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from django.db import models
+from django.db.models.functions import Length
+from django.db.models.lookups import LessThanOrEqual
 
 from hookrow.django.fields import Folded, UTCDateTimeField, UTCNow
 
@@ -28,7 +30,7 @@ class Created(models.Model):
 
 
 class Suppressible(models.Model):
-    """A row that notifications may suppress, with the time of the last change."""
+    """A row that notifications may suppress, with the time of its last such change."""
 
     suppressed_at = UTCDateTimeField(null=True, blank=True)
     suppression_reason: models.TextField[str | None, str | None] = models.TextField(
@@ -43,7 +45,7 @@ class Suppressible(models.Model):
 
 
 class Subscriber(Suppressible, Created):
-    """A recipient of mail, whose address is unique ignoring ASCII case."""
+    """A recipient of mail; the address is unique ignoring ASCII case."""
 
     email: _Text = models.CharField(max_length=320)
 
@@ -63,6 +65,12 @@ class Subscriber(Suppressible, Created):
                 fields=["suppressed_at", "id"],
                 name="hookrow_subscribers_suppressed",
                 condition=models.Q(suppressed_at__isnull=False),
+            ),
+            models.Index(
+                fields=["suppression_reason", "suppressed_at", "id"],
+                name="hookrow_subscribers_reason",
+                condition=models.Q(suppressed_at__isnull=False)
+                & models.Q(LessThanOrEqual(Length("suppression_reason"), 64)),
             ),
         )
 
@@ -109,7 +117,7 @@ class Subscription(Suppressible, Created):
 
 
 class Dispatch(Suppressible, Created):
-    """A message to a subscriber, which has no provider's id until it is sent."""
+    """A message to a subscriber; it has no provider's message id until it is sent."""
 
     provider_message_id: _OptionalText = models.CharField(
         "provider's message id", max_length=255, null=True, blank=True

@@ -1,4 +1,4 @@
--- Entries that were refused first, are recorded now, and are still to be counted as recovered.
+-- Entries that were refused at first, are recorded now, and are not yet counted as recovered.
 
 CREATE INDEX CONCURRENTLY hookrow_recoveries
     ON hookrow_notifications (id)

@@ -1,4 +1,4 @@
--- What a later version of hookrow records of a dispatch.
+-- The columns of a dispatch that a later version of hookrow will use.
 
 ALTER TABLE hookrow_dispatches ADD COLUMN first_opened_at DATETIME;
 

@@ -39,18 +39,14 @@ class SQLCensus:
     def suppressed(self) -> Mapping[str | None, int]:
         """Count the suppressed subscribers by reason, as the table stores it."""
         queries = self._queries()
-        reason = "NULL"
-        if queries.has("subscribers", "suppression_reason"):
-            reason = queries.column("subscribers", "suppression_reason")
-        if queries.schema.subscribers.empty is not None:
-            reason = f"NULLIF(CAST({reason} AS text), '')"
         where = f"{queries.column('subscribers', 'suppressed_at')} IS NOT NULL"
-        sql = _grouped(queries, "subscribers", f"CAST({reason} AS text), count(*)", where)
+        reason = f"NULLIF({queries.reason()}, '')"
+        sql = _grouped(queries, "subscribers", f"{reason}, count(*)", where)
         with self._database.reading() as connection:
             return dict(map(tuple, connection.fetch(sql)))
 
     def sent(self, message_ids: Collection[str]) -> Mapping[str, datetime]:
-        """Return the times of sending; see `Census`."""
+        """See `Census`."""
         queries = self._queries()
         if not queries.has("dispatches", "sent_at") or not message_ids:
             return {}
@@ -68,6 +64,22 @@ class SQLCensus:
             rows = converted(rows, {1: read})
         times = {message_id: sent for message_id, time in rows if (sent := utc(time))}
         return by_message_id(message_ids, times) if queries.has_uuids else times
+
+    def undelivered(self, since: datetime, until: datetime) -> int | None:
+        """See `Census`."""
+        queries, column = self._queries(), ("dispatches", "sent_at")
+        if not queries.has(*column):
+            return None
+        at, time = queries.column(*column), queries.time(*column)
+        sql = (
+            f"SELECT count(*) FROM {queries.table('dispatches')} "
+            f"WHERE {queries.column('dispatches', 'provider_message_id')} IS NOT NULL "
+            f"AND {queries.column('dispatches', 'delivered_at')} IS NULL "
+            f"AND {at} >= {time} AND {at} < {time}{queries.visible('dispatches')}"
+        )
+        with self._database.reading() as connection:
+            values = [queries.stored(*column, each) for each in (since, until)]
+            return int(connection.fetch(sql, values)[0][0])
 
 
 def _dispatches(queries: Queries) -> str:

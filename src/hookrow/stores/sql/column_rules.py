@@ -1,4 +1,4 @@
-"""Rules that reject unsuitable columns, as the database's catalogue describes them. No I/O.
+"""Rules that reject unsuitable columns, given the database's catalogue. No I/O.
 
 PostgreSQL compares values only with values of the same type. SQLite stores any value in any column,
 so a column is rejected there only if its declared type is plainly meant for other values.
@@ -18,7 +18,7 @@ from hookrow.core.schema import (
     REFERENCES,
     TIMES,
     WRITTEN,
-    Given,
+    Scalar,
     Schema,
     nearest,
 )
@@ -50,19 +50,21 @@ _RULES = (
     _Rule(
         {"email"},
         lambda column, _: bool(column.type) and column.kind != "text",
-        f"{_TYPE}, but must be text, because it is compared with the provider's text.",
+        f"{_TYPE}, but must be text, because it is compared with the provider's text: name another "
+        "column, or change its type.",
     ),
     _Rule(
         {"provider_message_id"},
         lambda column, _: bool(column.type) and column.kind != "text" and not column.holds_uuids,
-        f"{_TYPE}, but must be text or UUID, because it is compared with the provider's ids.",
+        f"{_TYPE}, but must be text or UUID, because it is compared with the provider's ids: name "
+        "another column, or change its type.",
     ),
     _Rule(
         {"email"},
         lambda column, schema: (
             column.type not in {"", "citext"} and schema.subscribers.fold == "citext"
         ),
-        f"{_TYPE}, not CITEXT: set another `fold`, lower for example.",
+        f"{_TYPE}, not CITEXT: set another `fold`, for example 'lower'.",
     ),
     _Rule(
         {"id", "subscriber_id", "list_id", "message_id"},
@@ -72,8 +74,8 @@ _RULES = (
     _Rule(
         TIMES,
         lambda column, _: column.kind != "datetime" if column.type else column.kind in _NO_TIMES,
-        f"{_TYPE}, which holds no date-time: name a column that does. If you keep a flag or a "
-        "status instead, write it in the hooks on_recorded and on_refused.",
+        f"{_TYPE}, which cannot hold a date-time: name a column that can. If you keep a flag or a "
+        "status instead, set it in the hooks on_recorded and on_refused.",
     ),
     _Rule(
         _REASON,
@@ -155,9 +157,9 @@ def _check_reasons(
         yield from _check_value(table, column, reason, _CANNOT_HOLD)
 
 
-def _check_value(table: str, column: Column, value: Given, text: str) -> Iterator[str]:
+def _check_value(table: str, column: Column, value: Scalar, text: str) -> Iterator[str]:
     if not _takes(column, value):
-        near = nearest(str(value), column.words)
+        near = nearest(str(value), column.labels)
         yield _describe(table, column, text, value=value, near=near)
 
 
@@ -166,12 +168,12 @@ def _describe(table: str, column: Column, text: str, **names: object) -> str:
     return f"The column {column.name!r} of {table!r} is {mistake}"
 
 
-def _takes(column: Column, value: Given) -> bool:
+def _takes(column: Column, value: Scalar) -> bool:
     """Return whether a column can hold the value."""
     if value is None or value is False:
         return True
     if column.kind == "enum":
-        return value in column.words
+        return value in column.labels
     if not column.type and value is not True:
         return column.kind not in _NEVER[type(value)]
     fits = column.length is None or len(str(value)) <= column.length

@@ -23,7 +23,7 @@ class Column:
     SQLite also "integer", or the name of any other type. `default` is whether the database can
     assign a value. `holds_uuids` is whether its values are UUIDs: on SQLite, whether it is
     CHAR(32), in which Django and SQLAlchemy store their digits. `length` is the maximum length of a
-    text, in characters; `words` are the values of an enum. `denied` are the privileges that the
+    text, in characters; `labels` are the values of an enum. `denied` are the privileges that the
     user lacks: "SELECT", "UPDATE". `read` converts a value from the driver, and `write` a value for
     the driver; neither is called with None.
     """
@@ -37,7 +37,7 @@ class Column:
     default: bool
     holds_uuids: bool = False
     length: int | None = None
-    words: Sequence[str] = ()
+    labels: Sequence[str] = ()
     denied: Sequence[str] = ()
     read: Convert | None = None
     write: Convert | None = None
@@ -68,13 +68,13 @@ def is_unique(connection: Connection, dialect: Dialect, table: str, *names: str)
 
 
 def tables(connection: Connection, dialect: Dialect) -> Collection[str]:
-    """Return the tables and views, by the names that a `Role` may use."""
+    """Return the names of all tables and views, in the form that a `Role` uses."""
     rows = connection.fetch(_TABLES[dialect.name])
     return [f"{schema}.{name}" if schema else name for schema, name in rows]
 
 
 def own_name(connection: Connection, dialect: Dialect, table: str) -> str | None:
-    """Return the database's own name of a table; None if it does not exist.
+    """Return the database's own name for a table; None if it does not exist.
 
     On PostgreSQL, the name includes the table's schema.
     """
@@ -99,6 +99,16 @@ def is_view(connection: Connection, dialect: Dialect, table: str) -> bool:
     master = f"{dialect.quote(namespace)}.sqlite_master" if namespace else "sqlite_master"
     sql = f"SELECT 1 FROM {master} WHERE type = 'view' AND name = %s COLLATE NOCASE"
     return bool(connection.fetch(sql, [bare]))
+
+
+def check_privilege(connection: Connection, dialect: Dialect, table: str, privilege: str) -> None:
+    """Raise `SchemaMismatch` if the user lacks a privilege on a table of PostgreSQL."""
+    if dialect.name != "postgresql":
+        return
+    sql = "SELECT has_table_privilege(%s, %s)"
+    ((has,),) = connection.fetch(sql, [regclass(dialect, table), privilege])
+    if not has:
+        raise denied_error(connection, dialect, table, [privilege])
 
 
 def denied_error(
@@ -167,7 +177,7 @@ SELECT name, type, NOT "notnull", hidden IN (2, 3), dflt_value IS NOT NULL OR (p
     AND NOT EXISTS (SELECT 1 FROM pragma_index_list(%s, %s) WHERE origin = 'pk'))
 FROM pragma_table_xinfo(%s, %s)
 """
-"""SQLite assigns a primary key without an index, because it is the number of the row."""
+"""SQLite assigns a value to a primary key that has no index of its own, because it is the rowid."""
 
 _SQLITE_UNIQUE = """
 SELECT name FROM pragma_index_list(%s, %s) WHERE "unique" AND NOT partial
@@ -187,7 +197,7 @@ _KINDS = {"S": "text", "N": "number", "B": "boolean", "E": "enum"}
 """By PostgreSQL's category of a type."""
 
 _HEADER = 4
-"""PostgreSQL adds this to the length, in the type modifier of a text."""
+"""PostgreSQL adds this to the length in the type modifier of a text column."""
 
 _SQLITE_KINDS = {
     **dict.fromkeys(("BOOL", "BOOLEAN"), "boolean"),
@@ -199,7 +209,7 @@ _SQLITE_KINDS = {
 
 
 def _postgres_column(row: Row) -> Column:
-    name, type_, type_name, category, nullable, generated, default, modifier, words, *may = row
+    name, type_, type_name, category, nullable, generated, default, modifier, labels, *may = row
     kind = _KINDS.get(category, "datetime" if type_.startswith("timestamp") else type_)
     return Column(
         name,
@@ -211,7 +221,7 @@ def _postgres_column(row: Row) -> Column:
         default=default,
         holds_uuids=type_ == "uuid",
         length=max(modifier - _HEADER, 0) or None if kind == "text" else None,
-        words=words,
+        labels=labels,
         denied=[each for each, has in zip(("SELECT", "UPDATE"), may, strict=True) if not has],
     )
 

@@ -24,11 +24,11 @@ SESSIONS = 8
 """The largest number of connections that hookrow opens to one database."""
 
 READERS = SESSIONS - 2
-"""How many of them readers may use, so that readers that wait for a lock do not stop writers."""
+"""How many of them readers may use, so that readers waiting for a lock do not block writers."""
 
 NOT_A_URL = (
     "This is not a database URL: write, for example, sqlite:///hookrow.db "
-    "or postgresql://user@host/database. An @ in a password is written %40."
+    "or postgresql://user@host/database. Write an @ in a password as %40."
 )
 
 Row = Sequence[Any]
@@ -54,8 +54,8 @@ class Connection(Protocol):
 class Database(Protocol):
     """Opens connections and transactions.
 
-    All methods raise a `StoreError`, also from within the block. Do not nest blocks: each uses one
-    of few connections.
+    All methods raise a `StoreError`, including from within the block. Do not nest blocks: each uses
+    one of a few connections.
     """
 
     @property
@@ -71,7 +71,7 @@ class Database(Protocol):
     def session(self) -> AbstractContextManager[Connection]:
         """Connect with time limits, and begin a transaction unless the connection autocommits.
 
-        If it autocommits, a statement commits by itself, except between BEGIN and COMMIT.
+        If it autocommits, each statement commits by itself, except between BEGIN and COMMIT.
         """
 
     def reading(self) -> AbstractContextManager[Connection]:
@@ -114,7 +114,7 @@ class _IdleStack(list[C]):
 class ConnectionPool(ABC, Generic[C]):
     """A database to which hookrow opens its own connections, at most `SESSIONS` at a time.
 
-    After a fork, the child begins with an empty stack: the connections stay the parent's.
+    After a fork, the child begins with an empty stack: the connections remain the parent's.
     """
 
     errors: tuple[type[Exception], ...]
@@ -141,7 +141,7 @@ class ConnectionPool(ABC, Generic[C]):
     def _connection(self, until: float = inf) -> Iterator[C]:
         """Take an idle or new connection for the block. Raises a `StoreError`.
 
-        It is `Unavailable` if no connection becomes free within `CONNECT_TIMEOUT`, or before
+        The error is `Unavailable` if no connection becomes free within `CONNECT_TIMEOUT`, or before
         `until`, a time on the clock of `monotonic`.
         """
         idle, free, now = self._idle, self._free, monotonic()  # a fork in the block replaces them
@@ -172,7 +172,7 @@ class ConnectionPool(ABC, Generic[C]):
         free, now = self._free_for_readers, monotonic()
         seconds = min(CONNECT_TIMEOUT, STORE_DEADLINE.get() - now)
         if not free.acquire(timeout=max(seconds, 0)):
-            raise Unavailable(f"All {READERS} connections of readers are in use.")
+            raise Unavailable(f"All {READERS} connections for readers are in use.")
         try:
             with self._connection(until=now + seconds) as connection:
                 yield connection
@@ -208,7 +208,7 @@ class ConnectionPool(ABC, Generic[C]):
 
 
 _inherited: list[object] = []
-"""Connections of the parent process, which closing or collecting would end for both processes."""
+"""Connections of the parent process: closing or collecting them would end them for both."""
 
 
 def close_all(idle: list[C]) -> None:
@@ -219,7 +219,7 @@ def close_all(idle: list[C]) -> None:
 
 @contextmanager
 def store_errors(errors: tuple[type[Exception], ...]) -> Iterator[None]:
-    """Raise a `StoreError` for one of these errors in the block."""
+    """Translate these errors, raised in the block, into a `StoreError`."""
     try:
         yield
     except errors as error:

@@ -25,7 +25,7 @@ LIST = 4
 """The index of a list's key in the rows of `Queries.find`."""
 
 _GUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-"""The canonical form, in any case: the provider sends no other."""
+"""The canonical form, in upper or lower case: the provider sends no other."""
 
 
 class Conversions:
@@ -87,15 +87,15 @@ def converted(rows: Sequence[Row], converters: Converters) -> Sequence[Row]:
         return rows
     return [
         [
-            converters[place](value) if place in converters and value is not None else value
-            for place, value in enumerate(row)
+            converters[index](value) if index in converters and value is not None else value
+            for index, value in enumerate(row)
         ]
         for row in rows
     ]
 
 
 def _present(converters: Iterable[tuple[K, Convert | None]]) -> dict[K, Convert]:
-    return {place: convert for place, convert in converters if convert is not None}
+    return {key: convert for key, convert in converters if convert is not None}
 
 
 def message_ids_as_stored(message_ids: Iterable[str]) -> Collection[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import ClassVar
 
-from hookrow.core.schema import Fold, Given
+from hookrow.core.schema import Fold, Scalar
 from hookrow.stores.sql.parameters import Parameters, PostgresParameters, SQLiteParameters
 
 
@@ -40,7 +40,7 @@ class Dialect(Parameters):
         """Return the name of a table, in which a dot follows the name of its schema."""
         return ".".join(map(self.quote, filter(None, name.rpartition(".")[::2])))
 
-    def literal(self, value: Given) -> str:
+    def literal(self, value: Scalar) -> str:
         """Return a value as SQL text. A planner uses a partial index only for a constant."""
         if isinstance(value, str):
             return "'" + value.replace("'", "''").replace("%", "%%") + "'"
@@ -58,6 +58,10 @@ class Dialect(Parameters):
     @abstractmethod
     def any_of(self, expression: str, type_: str) -> str:
         """Compare with the values of one parameter, which `encode` returns."""
+
+    @abstractmethod
+    def selected_by(self, expression: str, select: str) -> str:
+        """Compare with the values of a SELECT, which is run first."""
 
     @abstractmethod
     def epoch(self, time: str) -> str:
@@ -102,7 +106,7 @@ class PostgreSQL(PostgresParameters, Dialect):
                 return email
 
     def email_is_any(self, kind: Fold, email: str, type_: str) -> str:
-        """Leave lower case to the database, whose locale may fold more than Python does."""
+        """Leave lower-casing to the database, whose locale may fold more than Python does."""
         if kind == "lower":
             return f"{self.fold(kind, email)} = ANY(ARRAY(SELECT lower(unnest(%s::text[]))))"
         return super().email_is_any(kind, email, type_)
@@ -110,6 +114,10 @@ class PostgreSQL(PostgresParameters, Dialect):
     def any_of(self, expression: str, type_: str) -> str:
         """Compare with the elements of an array."""
         return f"{expression} = ANY(%s::{type_}[])"
+
+    def selected_by(self, expression: str, select: str) -> str:
+        """Compare with the elements of an array: the planner could reverse a join."""
+        return f"{expression} = ANY(ARRAY({select}))"
 
     def epoch(self, time: str) -> str:
         """Round down: a cast alone would round to the nearest second."""
@@ -155,12 +163,16 @@ class SQLite(SQLiteParameters, Dialect):
         """Compare with the elements of a JSON array."""
         return f"{expression} IN (SELECT value FROM json_each(%s))"
 
+    def selected_by(self, expression: str, select: str) -> str:
+        """Compare with the rows."""
+        return f"{expression} IN ({select})"
+
     def epoch(self, time: str) -> str:
         """Remove the fraction: strftime would round it to milliseconds."""
         return f"CAST(strftime('%%s', substr({time}, 1, 19)) AS integer)"
 
     def rows(self, types: Mapping[str, str]) -> str:  # noqa: ARG002 - for PostgreSQL
-        """Return nothing: a statement takes one row."""
+        """Return an empty string, because a statement takes one row."""
         return ""
 
     def select(self, expression: str, type_: str) -> str:  # noqa: ARG002 - for PostgreSQL
@@ -189,3 +201,10 @@ def utc(time: datetime | str | None) -> datetime | None:
         return None
     at = datetime.fromisoformat(time) if isinstance(time, str) else time
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+
+
+def known(time: datetime | str) -> datetime:
+    """Return a time that is never null, in UTC."""
+    at = utc(time)
+    assert at is not None  # noqa: S101 - for mypy
+    return at

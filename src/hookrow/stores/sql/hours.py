@@ -1,8 +1,8 @@
 """Counts the log's entries by hour of arrival in `hookrow_hours`: each id exactly once.
 
 `hookrow_meta` has the watermark, up to which all ids are counted, and on PostgreSQL the ceiling,
-the highest id that had been assigned at some time. A transaction of any age may commit a lower id
-after a higher one, so no clock decides when to count: the ceiling is final when every transaction
+the highest id in the log at some earlier time. A transaction of any age may commit a lower id
+after a higher one, so no clock decides when to count: the ceiling is final once every transaction
 that could write to the log at that time has ended. An INSERT locks the log before it takes an id,
 so no other transaction can commit a lower id.
 """
@@ -11,19 +11,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from hookrow.core.log_entry import Result
 from hookrow.core.schema import Schema
-from hookrow.stores.log import KNOWN_REASONS, KNOWN_TYPES, OTHER
+from hookrow.stores.log import KNOWN_REASONS, KNOWN_TYPES, OTHER, Unauthentic
 from hookrow.stores.sql.columns import columns, regclass
 from hookrow.stores.sql.connections import Connection
-from hookrow.stores.sql.dialects import Dialect
+from hookrow.stores.sql.dialects import Dialect, utc
 
 log = logging.getLogger("hookrow")
 
 CHUNK = 5000
-"""In ids; how many one transaction counts. On SQLite it holds the whole file."""
+"""In ids; how many one transaction counts. On SQLite, the transaction locks the whole file."""
 
 LOCK = 0x686F6F6B68
 """The PostgreSQL advisory lock that a process holds while it counts a chunk: "hookh"."""
@@ -31,13 +31,19 @@ LOCK = 0x686F6F6B68
 HOUR = timedelta(hours=1)
 
 WATERMARK, CEILING, FIRST = "hours_watermark", "hours_ceiling", "hours_first"
-"""Names in `hookrow_meta`: an id; an id, the server's start, transactions; id 1's fingerprint."""
+"""Names in `hookrow_meta`: the watermark, the ceiling, and the fingerprint of the entry with id 1.
+
+After the ceiling, the value contains the server's start and the transactions that can still write.
+"""
 
 RECOVERED = (
     f"first_outcome <> '{Result.RECORDED.value}' AND outcome = '{Result.RECORDED.value}' "
     "AND recovery_counted IS NULL"
 )
 """The condition of entries that were refused at first, are recorded now, and not yet counted."""
+
+UNAUTHENTIC = "unauthentic"
+"""The first outcome of requests without a valid secret, which no sum of notifications includes."""
 
 _COLUMNS = ("hour", "record_type", "reason", "first_outcome")
 
@@ -61,22 +67,28 @@ KEYS = (
 )
 """The keys of the counts apart from the time; each has a bounded set of values."""
 
-_HOLDERS = """
+WRITERS = """
 WITH RECURSIVE log(id) AS (
     SELECT to_regclass(%s)::oid
     UNION SELECT inhrelid FROM pg_inherits JOIN log ON inhparent = id
-)
-SELECT CAST(extract(epoch FROM pg_postmaster_start_time()) AS text), ARRAY(
-    SELECT DISTINCT virtualtransaction FROM pg_locks
+), writers AS (
+    SELECT DISTINCT virtualtransaction, pid FROM pg_locks
     WHERE locktype = 'relation' AND relation IN (SELECT id FROM log)
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND mode = 'RowExclusiveLock' AND pid IS DISTINCT FROM pg_backend_pid()
 )
 """
-"""The server's start, and the transactions that may have written to the log or a partition.
+"""The other transactions that may have written to the log, which is the parameter, or a partition.
 
-Prepared transactions have no pid. After a restart of the server, names are assigned again.
+Prepared transactions have no pid. After a restart, the server assigns the same names again.
 """
+
+_HOLDERS = f"""
+{WRITERS}
+SELECT CAST(extract(epoch FROM pg_postmaster_start_time()) AS text),
+    ARRAY(SELECT virtualtransaction FROM writers)
+"""
+"""The server's start, and the names of these transactions."""
 
 _LAST = (
     "SELECT CASE WHEN name <> '' THEN coalesce(pg_sequence_last_value(name::regclass), 0) END "
@@ -101,8 +113,9 @@ class Hours:
         self._named = [regclass(dialect, schema.log or "")] if self._on_postgres else []
         self._obstacle: str | None = None
         self.missing = (
-            f"A column of {', '.join(self._columns)} is missing: run `hookrow db upgrade` or your "
-            "own migrations; or the user lacks SELECT, INSERT or UPDATE on one of them: grant it."
+            f"Either one of {', '.join(self._columns)} is missing or lacks a column: run "
+            "`hookrow db upgrade` or your own migrations; or the user lacks SELECT, INSERT or "
+            "UPDATE on one of them: grant it."
         )
         """The remedy if `are_usable` returns False."""
 
@@ -126,6 +139,30 @@ class Hours:
         more = self._count_new(connection)
         return self._count_recovered(connection) or more
 
+    def add_unauthentic(self, connection: Connection, hours: Mapping[datetime, int]) -> None:
+        """Add requests without a valid secret, by hour, unless the tables do not allow it."""
+        if not self.are_usable(connection):
+            return
+        sql = (
+            f"INSERT INTO {self.table} AS counts ({', '.join(_COLUMNS)}, entries, recovered) "
+            f"VALUES (%s, '', '', '{UNAUTHENTIC}', %s, 0) ON CONFLICT ({', '.join(_COLUMNS)}) "
+            "DO UPDATE SET entries = counts.entries + excluded.entries"
+        )
+        # In the order of the hours, so that two processes cannot deadlock.
+        rows = [(self.dialect.write(hour), number) for hour, number in sorted(hours.items())]
+        connection.execute_many(sql, rows)
+
+    def unauthentic(self, connection: Connection, since: datetime) -> Unauthentic:
+        """Return the requests without a valid secret since an hour."""
+        if not self.can_be_read(connection):
+            return Unauthentic(0, None)
+        sql = (
+            f"SELECT CAST(coalesce(sum(entries), 0) AS bigint), min(hour) FROM {self.table} "
+            f"WHERE hour >= %s AND first_outcome = '{UNAUTHENTIC}'"
+        )
+        ((requests, first),) = connection.fetch(sql, [self.dialect.write(since)])
+        return Unauthentic(requests, utc(first))
+
     def find_obstacle(self, connection: Connection) -> str | None:
         """Return why a transaction cannot count entries, or None if it can."""
         if not self.are_usable(connection):
@@ -133,7 +170,10 @@ class Hours:
         if self._on_postgres:
             ((level,),) = connection.fetch("SELECT current_setting('transaction_isolation')")
             if level != "read committed":  # its snapshot would be older than the locks
-                return f"This needs READ COMMITTED, and the connection is set to {level.upper()}."
+                return (
+                    "Counting needs the isolation level READ COMMITTED, but the connection has "
+                    f"{level.upper()}: change it."
+                )
         return None
 
     def can_be_read(self, connection: Connection) -> bool:

@@ -12,45 +12,30 @@ from typing import Any, TypeVar
 
 from hookrow.concurrency import PAUSE
 from hookrow.core.log_entry import (
-    Result,
     StoredEntry,
-    fingerprints,
+    fingerprint_range,
     quoted,
     stored_message_id,
     stored_recipient,
 )
-from hookrow.core.log_entry import retry_at as next_try
-from hookrow.core.notification import Source
+from hookrow.core.log_entry import retry_at as next_retry
 from hookrow.core.schema import Schema
 from hookrow.stores import Conflict
-from hookrow.stores.log import Counts, Query, span, within_size
+from hookrow.stores.log import BATCH, Counts, Query, Recent, Unauthentic, id_range, within_size
+from hookrow.stores.sql.columns import check_privilege
 from hookrow.stores.sql.connections import Connection, Database
-from hookrow.stores.sql.dialects import utc
+from hookrow.stores.sql.dialects import known, utc
 from hookrow.stores.sql.hours import RECOVERED, Hours
-from hookrow.stores.sql.log_counts import read_counts
+from hookrow.stores.sql.log_counts import read_counts, read_deliveries, read_recent
+from hookrow.stores.sql.log_rows import ALL, BODILESS, stored_entry
 
 T = TypeVar("T")
 
-BATCH = 1000
-"""In ids; the widest range that one statement changes."""
-
 TRIES = 5
-"""How often a batch is tried if it conflicts with writers, which lock entries in another order."""
+"""How many times a batch is tried; writers, which lock in another order, may conflict with it."""
 
 PRUNE_LOCK = 0x686F6F6B70
 """The PostgreSQL advisory lock that a process holds while it prunes a batch: "hookp"."""
-
-_FIELDS = StoredEntry.__struct_fields__
-_ALL = ", ".join(_FIELDS)
-_BODILESS = ", ".join("NULL" if name == "body" else name for name in _FIELDS)
-
-_READ: Mapping[str, Callable[[Any], Any]] = {
-    **{name: utc for name in _FIELDS if name.endswith("_at")},
-    **dict.fromkeys(("outcome", "first_outcome"), Result),
-    "fingerprint": bytes,
-    "source": lambda value: None if value is None else Source(value),
-}
-"""The conversions of the driver's values by column; other values need none."""
 
 _WITHIN = "id BETWEEN %s AND %s"
 
@@ -62,33 +47,41 @@ class SQLLog:
 
     def __init__(self, database: Database, schema: Schema, verified: Callable[[], object]) -> None:
         self._database, self._dialect = database, database.dialect
-        self._table, self._verified = self._dialect.table(schema.log or ""), verified
+        self._name, self._verified = schema.log or "", verified
+        self._table = self._dialect.table(self._name)
         self._hours = Hours(self._dialect, schema)
 
     def newest(
         self, query: Query, *, before: int | None = None, limit: int, bodies: bool = True
     ) -> Sequence[StoredEntry]:
         """See `LogReader`."""
-        ids = span(query, self.reached, before=before)
+        ids = id_range(query, self.first_id_since, before=before)
         return self._page(query, ids, f"DESC LIMIT {limit}", bodies=bodies)
 
     def oldest(
         self, query: Query, *, after: int = 0, limit: int, bodies: bool = True
     ) -> Sequence[StoredEntry]:
         """See `LogReader`."""
-        ids = span(query, self.reached, after=after)
+        ids = id_range(query, self.first_id_since, after=after)
         return self._page(query, ids, f"LIMIT {limit}", bodies=bodies)
 
-    def happened(self, at: datetime, query: Query, *, limit: int) -> Sequence[StoredEntry]:
+    def count(self, query: Query, *, limit: int) -> int:
         """See `LogReader`."""
-        where, values = self._where("fingerprint BETWEEN %s AND %s", fingerprints(at), query)
+        where, values = self._where("true", (), query)
+        found = f"(SELECT 1 FROM {self._table} WHERE {where} LIMIT {limit}) AS found"
+        with self._database.reading() as connection:
+            return int(connection.fetch(f"SELECT count(*) FROM {found}", values)[0][0])
+
+    def events_at(self, at: datetime, query: Query, *, limit: int) -> Sequence[StoredEntry]:
+        """See `LogReader`."""
+        where, values = self._where("fingerprint BETWEEN %s AND %s", fingerprint_range(at), query)
         return self._read(f"{where} ORDER BY id LIMIT {limit}", values, bodies=False)
 
     def parked(self, message_ids: Collection[str], *, after: int = 0) -> Sequence[StoredEntry]:
         """See `LogReader`."""
         if not message_ids:
             return []
-        # A parameter for each: SQLite would not use the index for one parameter.
+        # A parameter for each id: SQLite would not use the index for a parameter that holds all.
         marks = ", ".join(["%s"] * len(message_ids))
         where = f"message_id IN ({marks}) AND retry_at IS NOT NULL AND id > %s ORDER BY id"
         return self._read(where, [*map(stored_message_id, message_ids), after])
@@ -99,8 +92,8 @@ class SQLLog:
         due = f"retry_at <= %s ORDER BY retry_at LIMIT {limit} {self._dialect.skip_locked}"
         with self._transaction() as connection:
             entries = self._group(connection, due, [write(now)])
-            # Entries too old for another retry are retried a last time.
-            later = [(write(next_try(each.received_at, now)), each.id) for each in entries]
+            # Entries that are too old for another retry are retried one last time.
+            later = [(write(next_retry(each.received_at, now)), each.id) for each in entries]
             if later:
                 put_off = f"UPDATE {self._table} SET retry_at = %s WHERE id = %s"
                 connection.execute_many(put_off, later)
@@ -109,7 +102,7 @@ class SQLLog:
     def prune(
         self, *, before: datetime, parked_before: datetime, bodies_only: bool
     ) -> Iterator[int]:
-        """End early if another process is pruning. Keep the newest: SQLite would reuse its id."""
+        """End early if another process is pruning. Keep the newest id: SQLite would reuse it."""
         over = "last_received_at < %s AND (retry_at IS NULL OR received_at < %s)"
         change = f"DELETE FROM {self._table} WHERE {over}"
         if bodies_only:
@@ -156,7 +149,7 @@ class SQLLog:
             ((first, last),) = connection.fetch(f"SELECT {ends}")
         return None if first is None else (first, last)
 
-    def reached(self, at: datetime) -> int:
+    def first_id_since(self, at: datetime) -> int:
         """Search the primary key in about two dozen steps.
 
         Entries are in the order in which they were written: at their arrival or later, but no
@@ -167,30 +160,48 @@ class SQLLog:
 
         def written_by(id_: int) -> datetime:
             rows = connection.fetch(sql, [id_])
-            return max(map(_known, rows[0])) if rows else datetime.max.replace(tzinfo=UTC)
+            return max(map(known, rows[0])) if rows else datetime.max.replace(tzinfo=UTC)
 
         with self._database.reading() as connection:
             return first + bisect_left(range(first, last + 1), at, key=written_by)
 
     def counts(self, since: datetime, bucket: timedelta) -> Counts:
         """See `LogReader`."""
-        return read_counts(self._database, self._hours, since, bucket, self.reached)
+        return read_counts(self._database, self._hours, since, bucket, self.first_id_since)
+
+    def recent(self, limit: int) -> Recent:
+        """See `LogReader`."""
+        return read_recent(self._database, self._table, limit)
+
+    def deliveries(self, since: datetime, *, limit: int) -> Mapping[str, datetime]:
+        """See `LogReader`."""
+        return read_deliveries(self._database, self._table, since, limit)
 
     def count_parked(self) -> int:
         """See `LogReader`."""
-        ((count,),) = self._select("count(*)", "retry_at IS NOT NULL")
-        return int(count)
+        return int(self._select("count(*)", "retry_at IS NOT NULL")[0][0])
 
     def count_hours(self) -> bool:
         """See `LogReader`."""
         with self._transaction() as connection:
             return self._hours.count(connection)
 
+    def add_unauthentic(self, hours: Mapping[datetime, int]) -> None:
+        """See `LogReader`."""
+        with self._transaction() as connection:
+            self._hours.add_unauthentic(connection, hours)
+
+    def unauthentic(self, since: datetime) -> Unauthentic:
+        """See `LogReader`."""
+        with self._database.reading() as connection:
+            return self._hours.unauthentic(connection, since)
+
     def _is_counted(self) -> bool:
         """Count all entries that are final; return whether the tables of the counts are usable."""
         while self.count_hours():
             sleep(PAUSE)
         with self._transaction() as connection:
+            check_privilege(connection, self._dialect, self._name, "DELETE")
             return self._hours.find_obstacle(connection) is None
 
     def _prune_batch(
@@ -223,9 +234,9 @@ class SQLLog:
         self, query: Query, ids: tuple[int, int], rest: str, *, bodies: bool
     ) -> Sequence[StoredEntry]:
         # As an expression, so that the index of the parked entries is used, not the primary key.
-        place = "id + 0" if query.parked else "id"
-        where, values = self._where(f"{place} BETWEEN %s AND %s", ids, query)
-        return self._read(f"{where} ORDER BY {place} {rest}", values, bodies=bodies)
+        id_ = "id + 0" if query.parked else "id"
+        where, values = self._where(f"{id_} BETWEEN %s AND %s", ids, query)
+        return self._read(f"{where} ORDER BY {id_} {rest}", values, bodies=bodies)
 
     def _where(self, first: str, given: Sequence[Any], query: Query) -> tuple[str, Sequence[Any]]:
         """Return the first condition and those of the query, and their parameters."""
@@ -251,7 +262,7 @@ class SQLLog:
         self, where: str, values: Sequence[Any], *, bodies: bool = True
     ) -> Sequence[StoredEntry]:
         if not bodies:
-            return list(map(_logged, self._select(_BODILESS, where, values)))
+            return list(map(stored_entry, self._select(BODILESS, where, values)))
         with self._database.reading() as connection:
             return self._group(connection, where, values)
 
@@ -261,10 +272,10 @@ class SQLLog:
         """Return the leading entries whose bodies make one group."""
         size, is_any = f"{self._dialect.size}(body)", self._dialect.any_of("id", "bigint")
         sizes = f"SELECT id, {size} FROM {self._table} WHERE {where}"
-        rows = f"SELECT {_ALL} FROM {self._table} WHERE {is_any}"
+        rows = f"SELECT {ALL} FROM {self._table} WHERE {is_any}"
         # If all of them have been deleted since, this is not the end of the log.
         while ids := within_size(map(tuple, connection.fetch(sizes, values))):
-            entries = map(_logged, connection.fetch(rows, [self._dialect.encode(ids)]))
+            entries = map(stored_entry, connection.fetch(rows, [self._dialect.encode(ids)]))
             if by_id := {each.id: each for each in entries}:
                 return [by_id[id_] for id_ in ids if id_ in by_id]
         return []
@@ -286,15 +297,3 @@ def _retried(work: Callable[[], T]) -> T:
         with suppress(Conflict):
             return work()
     return work()
-
-
-def _known(time: datetime | str) -> datetime:
-    """Return a time that is never null."""
-    at = utc(time)
-    assert at is not None  # noqa: S101 - for mypy
-    return at
-
-
-def _logged(row: Sequence[Any]) -> StoredEntry:
-    named = zip(_FIELDS, row, strict=True)
-    return StoredEntry(*(_READ[name](value) if name in _READ else value for name, value in named))

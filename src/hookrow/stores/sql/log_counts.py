@@ -1,25 +1,28 @@
-"""Counts the log's entries by time of arrival: the hourly counts, and the entries not in them.
+"""Counts the log's entries by time of arrival, and the newest ones by their present outcome.
 
-One statement reads both, so that each entry counts once while a receiver moves entries from one to
-the other.
+One statement reads the hourly counts and the entries not in them, so that each entry counts once
+while a receiver moves entries from one to the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
-from hookrow.core.log_entry import Result
+from hookrow.core.log_entry import RECORD_TYPES, Result
+from hookrow.core.notification import Delivered
 from hookrow.stores import log
-from hookrow.stores.log import Count, Counts
+from hookrow.stores.log import Count, Counts, Recent
 from hookrow.stores.sql.connections import Database
-from hookrow.stores.sql.dialects import Dialect
-from hookrow.stores.sql.hours import HOUR, KEYS, RECOVERED, Hours
+from hookrow.stores.sql.dialects import Dialect, known
+from hookrow.stores.sql.hours import HOUR, KEYS, RECOVERED, UNAUTHENTIC, Hours
 
 MOST_RECOVERED = 10_000
 """The largest number of recovered entries not in the hourly counts that are read.
 
-If PostgreSQL expected many more, it would compile the statement, which takes longer than to run it.
+If PostgreSQL expected many more, it would compile the statement, which would take longer than
+running it.
 """
 
 _COLUMNS = "received_at, ended_at, record_type, reason, outcome, first_outcome"
@@ -34,11 +37,11 @@ def read_counts(
     hours: Hours,
     since: datetime,
     bucket: timedelta,
-    reached: Callable[[datetime], int],
+    first_id_since: Callable[[datetime], int],
 ) -> Counts:
     """Return the result of `LogReader.counts`.
 
-    `reached` is `LogReader.reached`; it is called if the hourly counts cannot be used.
+    `first_id_since` is the method of `LogReader`, called if the hourly counts cannot be used.
     """
     length, start = bucket // timedelta(seconds=1), database.dialect.write(since)
     with database.reading() as connection:
@@ -46,54 +49,80 @@ def read_counts(
     if has_hours:
         sql, values = _of_hours(hours, length), [start] * 3
     else:
-        sql, values = _newest(hours, length, "%s"), [reached(since) - 1, start]
+        sql, values = _newest(hours, length, "%s"), [start, first_id_since(since) - 1]
     with database.reading() as connection:
         rows = connection.fetch(sql, values)
     counts = [
         Count(datetime.fromtimestamp(number * length, UTC), type_, reason, Result(name), *figures)
         for number, type_, reason, name, *figures, _ in rows
+        if number is not None
     ]
-    oldest = datetime.fromtimestamp(rows[0][-1] or 0, UTC) if rows else since
+    newest = [(entries, written) for *_, entries, _, written in rows if written is not None]
+    if sum(entries for entries, _ in newest) < log.MOST_COUNTED:
+        return Counts(counts, None)
+    oldest = datetime.fromtimestamp(min(written for _, written in newest), UTC)
     return Counts(counts, oldest if oldest > since else None)
+
+
+def read_recent(database: Database, table: str, limit: int) -> Recent:
+    """Return the result of `LogReader.recent`. `table` is the log's name in SQL."""
+    columns = "outcome, record_type"
+    newest = f"SELECT {columns}, last_received_at FROM {table} ORDER BY id DESC LIMIT {limit}"
+    sql = (
+        f"SELECT {columns}, count(*), max(last_received_at) FROM ({newest}) AS newest GROUP BY 1, 2"
+    )
+    with database.reading() as connection:
+        rows = connection.fetch(sql)
+    last = max((known(received) for *_, received in rows), default=None)
+    outcomes: Counter[Result] = Counter()
+    for outcome, _, number, _ in rows:
+        outcomes[Result(outcome)] += number
+    return Recent(last, outcomes, {type_ for _, type_, *_ in rows if type_})
+
+
+def read_deliveries(
+    database: Database, table: str, since: datetime, limit: int
+) -> Mapping[str, datetime]:
+    """Return the result of `LogReader.deliveries`. `table` is the log's name in SQL."""
+    sql = (
+        f"SELECT message_id, occurred_at FROM {table} "
+        f"WHERE id > (SELECT max(id) FROM {table}) - {log.MOST_COUNTED} "
+        f"AND record_type = '{RECORD_TYPES[Delivered]}' AND outcome = '{Result.RECORDED.value}' "
+        "AND message_id IS NOT NULL AND occurred_at IS NOT NULL AND received_at >= %s "
+        f"ORDER BY id DESC LIMIT {limit}"
+    )
+    with database.reading() as connection:
+        rows = connection.fetch(sql, [database.dialect.write(since)])
+    return {message_id: known(occurred_at) for message_id, occurred_at in rows}
 
 
 def _of_hours(hours: Hours, length: int) -> str:
     """Add up the hourly counts, the entries after the watermark, and recoveries before it."""
-    number = _bucket(hours.dialect, "hour", length)
     counted = (
-        f"SELECT {number}, record_type, reason, first_outcome, "
-        "CAST(sum(entries) AS bigint), CAST(sum(recovered) AS bigint) "
-        f"FROM {hours.table} WHERE hour >= %s GROUP BY 1, 2, 3, 4"
+        f"SELECT {_bucket(hours.dialect, 'hour', length)}, record_type, reason, first_outcome, "
+        "CAST(sum(entries) AS bigint), CAST(sum(recovered) AS bigint), NULL "
+        f"FROM {hours.table} WHERE hour >= %s AND first_outcome <> '{UNAUTHENTIC}' "
+        "GROUP BY 1, 2, 3, 4"
     )
-    recovered = (
-        f"SELECT {_COLUMNS} FROM {hours.log} WHERE {RECOVERED} AND id <= {hours.watermark} "
-        f"ORDER BY id DESC LIMIT {MOST_RECOVERED}"
-    )
-    late = _grouped(hours.dialect, length, "0, count(*)", f"({recovered}) AS recovered")
-    return _newest(hours, length, hours.watermark, counted, late)
+    late = f"{RECOVERED} AND id <= {hours.watermark}"
+    recovered = _grouped(hours, length, "0, count(*), NULL", late, MOST_RECOVERED)
+    return " UNION ALL ".join([_newest(hours, length, hours.watermark), counted, recovered])
 
 
-def _newest(hours: Hours, length: int, after: str, *others: str) -> str:
-    """Count the newest entries after an id, and add other counts.
+def _newest(hours: Hours, length: int, after: str) -> str:
+    """Count the newest entries after an id. The last column is when the oldest was written."""
+    written = hours.dialect.epoch("min(ended_at)")
+    figures = f"count(*), count(*) FILTER (WHERE {_HAS_RECOVERED}), {written}"
+    return _grouped(hours, length, figures, f"id > {after}", log.MOST_COUNTED)
 
-    The last column is the time at which the oldest of them was written, if there may be older ones.
-    """
-    most = log.MOST_COUNTED
-    figures = f"count(*), count(*) FILTER (WHERE {_HAS_RECOVERED})"
-    counts = " UNION ALL ".join([_grouped(hours.dialect, length, figures, "newest"), *others])
+
+def _grouped(hours: Hours, length: int, figures: str, where: str, most: int) -> str:
+    """Count the newest entries that meet a condition; those that are too old have no bucket."""
+    number = _bucket(hours.dialect, "received_at", length)
     return (
-        f"WITH newest AS MATERIALIZED (SELECT {_COLUMNS} FROM {hours.log} "
-        f"WHERE id > {after} ORDER BY id DESC LIMIT {most}) "
-        f"SELECT counts.*, (SELECT CASE WHEN count(*) = {most} "
-        f"THEN min({hours.dialect.epoch('ended_at')}) END FROM newest) FROM ({counts}) AS counts"
-    )
-
-
-def _grouped(dialect: Dialect, length: int, figures: str, rows: str) -> str:
-    number = _bucket(dialect, "received_at", length)
-    return (
-        f"SELECT {number}, {', '.join(KEYS)}, {figures} FROM {rows} "
-        "WHERE received_at >= %s GROUP BY 1, 2, 3, 4"
+        f"SELECT CASE WHEN received_at >= %s THEN {number} END, {', '.join(KEYS)}, {figures} "
+        f"FROM (SELECT {_COLUMNS} FROM {hours.log} WHERE {where} ORDER BY id DESC LIMIT {most}) "
+        "AS entries GROUP BY 1, 2, 3, 4"
     )
 
 

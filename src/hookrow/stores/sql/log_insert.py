@@ -24,7 +24,7 @@ def _unless_erased(name: str) -> str:
     return f"{name} = CASE WHEN excluded.attempts > 0 THEN {filled} ELSE kept.{name} END"
 
 
-_ADD_UP = f"""ON CONFLICT (fingerprint) DO UPDATE SET
+_MERGE = f"""ON CONFLICT (fingerprint) DO UPDATE SET
 outcome = excluded.outcome, status = excluded.status, retry_at = excluded.retry_at,
 ended_at = CASE WHEN {_STAYS} THEN kept.ended_at ELSE excluded.ended_at END,
 source = CASE WHEN {_STAYS} THEN kept.source ELSE excluded.source END,
@@ -38,7 +38,7 @@ last_received_at = CASE WHEN kept.last_received_at > excluded.last_received_at
 
 
 def log_insert(dialect: Dialect, log: str) -> Statement:
-    """Add entries to the log; merge an entry that arrived before.
+    """Return the statement that adds entries to the log, or merges those that arrived before.
 
     The parameters are those of `Dialect.encode_entries`.
     """
@@ -46,8 +46,8 @@ def log_insert(dialect: Dialect, log: str) -> Statement:
     into = f"INSERT INTO {dialect.table(log)} AS kept ({', '.join(fields)}, first_outcome) "
     if not dialect.takes_rows:
         values = ", ".join(["%s"] * (len(fields) + 1))
-        return Statement(f"{into}VALUES ({values})", f" {_ADD_UP}")
+        return Statement(f"{into}VALUES ({values})", f" {_MERGE}")
     types = ", ".join(f"{name} {_JSON_TYPES.get(name, 'text')}" for name in fields)
     given = ", ".join(fields).replace("fingerprint", "decode(fingerprint, 'base64')")
     rows = f"json_to_recordset(%s::json) AS given({types})"
-    return Statement(f"{into}SELECT {given}, outcome FROM {rows} WHERE true", f" {_ADD_UP}")
+    return Statement(f"{into}SELECT {given}, outcome FROM {rows} WHERE true", f" {_MERGE}")

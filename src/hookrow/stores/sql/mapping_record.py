@@ -1,14 +1,14 @@
 """The record of the tables that the log was written for, in the table hookrow_meta.
 
-It consists of the database's own names of the roles' tables, so it does not depend on how the
+It consists of the database's own names for the roles' tables, so it does not depend on how the
 mapping was configured. A different mapping is reported but not rejected, because hosts rename
-tables.
+tables; only `hookrow replay` refuses to run under it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 import msgspec
@@ -23,8 +23,11 @@ log = logging.getLogger("hookrow")
 NAME = "mapping"
 """The name of the record in hookrow_meta. Its value is a JSON object: the tables by role."""
 
+ACCEPT = "Correct the mapping or, if it is right, run: hookrow replay --accept-mapping"
+"""The remedy for a different mapping."""
+
 SECONDS = 1.0
-"""The time limit for the record: the responses of the first group wait for it."""
+"""The time limit for writing the record: the responses of the first group wait for it."""
 
 
 def record_mapping(database: Database, schema: Schema) -> None:
@@ -50,8 +53,8 @@ def record_mapping(database: Database, schema: Schema) -> None:
             "The mapping is not recorded in %s: %s", schema.beside_log("hookrow_meta"), error
         )
         return
-    if difference := _describe_difference(former, present, schema):
-        log.warning(difference)
+    if difference := _describe_difference(former, present):
+        log.warning(f"{difference} {ACCEPT}")
 
 
 def mapping_difference(database: Database, schema: Schema) -> str | None:
@@ -63,13 +66,28 @@ def mapping_difference(database: Database, schema: Schema) -> str | None:
         return None
     with database.reading() as connection:
         present = mapped_tables(connection, database, schema)
-        return _describe_difference(_recorded_tables(connection, database, schema), present, schema)
+        return _describe_difference(_recorded_tables(connection, database, schema), present)
+
+
+def accept_mapping(database: Database, schema: Schema) -> str:
+    """Replace the record with the present mapping; return its tables by role, as text.
+
+    Raises a `StoreError`. The tables must exist.
+    """
+    with database.transaction() as connection:
+        present = mapped_tables(connection, database, schema) or {}
+        connection.execute(
+            f"INSERT INTO {_meta(database, schema)} (name, value) VALUES (%s, %s) "
+            "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            [NAME, msgspec.json.encode(present).decode()],
+        )
+    return _format(present, present)
 
 
 def mapped_tables(
     connection: Connection, database: Database, schema: Schema
 ) -> Mapping[str, str] | None:
-    """Return the database's own name of each role's table; None if one does not exist."""
+    """Return the database's own name for each role's table; None if one does not exist."""
     names = {
         role: own_name(connection, database.dialect, each.table)
         for role, each in schema.roles.items()
@@ -94,21 +112,20 @@ def _recorded_tables(
 
 
 def _describe_difference(
-    former: Mapping[str, str] | None, present: Mapping[str, str] | None, schema: Schema
+    former: Mapping[str, str] | None, present: Mapping[str, str] | None
 ) -> str | None:
     """Return a sentence that names the tables that differ; None if all are the same."""
     if former is None or present is None or former == present:
         return None
     changed = [role for role in {**former, **present} if former.get(role) != present.get(role)]
-    before, now = (
-        ", ".join(f"{role} in {tables.get(role, 'no table')}" for role in changed)
-        for tables in (former, present)
-    )
-    meta = schema.beside_log("hookrow_meta")
     return (
-        f"The log was written for other tables than those mapped now: {before}; now {now}. Correct "
-        f"the mapping or, if it is right, run: DELETE FROM {meta} WHERE name = '{NAME}'"
+        "The log was written for other tables than those mapped now: "
+        f"{_format(former, changed)}; now {_format(present, changed)}."
     )
+
+
+def _format(tables: Mapping[str, str], roles: Iterable[str]) -> str:
+    return ", ".join(f"{role} in {tables.get(role, 'no table')}" for role in roles)
 
 
 def _meta(database: Database, schema: Schema) -> str:

@@ -1,4 +1,4 @@
-"""The parameters of SQL text: their placeholders, and their values in the form for each database.
+"""The parameters of SQL text: their placeholders, and their values as each database takes them.
 
 SQL text has `%s` for each parameter and `%%` for a percent sign.
 """
@@ -52,11 +52,11 @@ class Parameters(ABC):
 
     @abstractmethod
     def encode_rows(self, rows: Iterable[Sequence[Any]]) -> Sequence[Any]:
-        """Return the parameters of a statement by rows: all rows', or a list for each row."""
+        """Return the parameters of a statement for all rows together, or a list for each row."""
 
     @abstractmethod
     def encode_entries(self, entries: Sequence[LogEntry]) -> Sequence[Any]:
-        """Return the parameters of `log_insert`: all entries', or a tuple for each entry."""
+        """Return the parameters of `log_insert` for all entries together, or a tuple for each."""
 
     def write(self, value: Any) -> Any:  # noqa: ANN401 - any type that a driver accepts
         """Return a value as a single parameter."""
@@ -64,7 +64,7 @@ class Parameters(ABC):
 
 
 class PostgresParameters(Parameters):
-    """Arrays, encoded as text here because drivers take longer, and JSON for the log."""
+    """Arrays, encoded as text here because drivers would take longer, and JSON for the log."""
 
     def encode(self, values: Iterable[Any]) -> str:
         """Return an array as PostgreSQL reads it (its manual, section 8.15.6)."""
@@ -97,13 +97,13 @@ class SQLiteParameters(Parameters):
         write = self.write
         encoded = list(map(list, rows))
         for row in encoded:
-            for place, value in enumerate(row):
+            for index, value in enumerate(row):
                 if convert := find(type(value), write):
-                    row[place] = convert(value)
+                    row[index] = convert(value)
         return encoded
 
     def encode_entries(self, entries: Sequence[LogEntry]) -> Sequence[Any]:
-        """Return the fields of each entry, followed by its first outcome: the same outcome."""
+        """Return the fields of each entry, followed by its outcome again, as its first outcome."""
         rows, ended_at, ended_at_text = [], None, ""
         for entry in entries:
             if entry.ended_at is not ended_at:  # the entries of a group share it

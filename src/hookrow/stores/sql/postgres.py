@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     import psycopg
 
 IDLE = 1.0
-"""In seconds; how long an idle session is used again without a check by the server."""
+"""In seconds; a session that has been idle for longer is checked before it is used again."""
 
 PREPARED_AFTER = 5
-"""How often a statement runs before psycopg has the server prepare it: psycopg's default."""
+"""How many times a statement runs before psycopg has the server prepare it: psycopg's default."""
 
 _LIMITS = (
     f"{set_limits(local=False, tuned=True)}, "
@@ -76,7 +76,7 @@ class Session(Connection):
         return self._run(sql, parameters).fetchall()
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
-        """Return the number of rows; a COMMIT that follows an ignored error is `Unavailable`."""
+        """Return the number of rows. Raises `Unavailable` for a COMMIT after an ignored error."""
         cursor = self._run(sql, parameters)
         if sql == "COMMIT" and cursor.statusmessage != sql:
             raise Unavailable("The transaction was rolled back because of an earlier error.")
@@ -139,7 +139,7 @@ class PostgresDatabase(ConnectionPool[Session]):
 
     @contextmanager
     def session(self) -> Iterator[Connection]:
-        """Connect so that each statement commits; behind a pooler, begin a transaction."""
+        """Connect so that statements commit by themselves; behind a pooler, begin a transaction."""
         with self._session() as session, nullcontext() if session.autocommits else _begun(session):
             yield session
 
@@ -194,8 +194,8 @@ class PostgresDatabase(ConnectionPool[Session]):
             return session
         try:
             with watchdog.watch_socket(session.socket):
-                # Set them again, because a host's trigger may have changed them. Behind a pooler,
-                # others use the session.
+                # Set the limits again, because a host's trigger may have changed them. Behind a
+                # pooler, other clients use the session, too.
                 session.command(_LIMITS if session.autocommits else "SELECT 1")
         except self._driver.Error:
             session.close()
@@ -204,7 +204,7 @@ class PostgresDatabase(ConnectionPool[Session]):
         return session
 
     def _roll_back(self, session: Session) -> bool:
-        """Roll back, after which the driver prepares statements again: these may be outdated."""
+        """Roll back; the driver then prepares its statements again, which may be outdated."""
         connection = session.connection
         with suppress(self._driver.Error), watchdog.watch_socket(session.socket):
             if connection.info.transaction_status == self._driver.pq.TransactionStatus.IDLE:
@@ -240,4 +240,4 @@ OPTIONS: dict[str, Any] = {
     "keepalives_interval": 1,
     "keepalives_count": STATEMENT_TIMEOUT,
 }
-"""Options of libpq, unless the URL has others."""
+"""Options of libpq, unless the URL overrides them."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
+from typing import Any
 
 from hookrow.core.notification import Suppressible
-from hookrow.core.schema import KEYS, WRITTEN, Fold, Given, Schema
+from hookrow.core.schema import KEYS, WRITTEN, Fold, Scalar, Schema
 from hookrow.stores.sql.columns import Column
 from hookrow.stores.sql.conversions import Conversions
 from hookrow.stores.sql.dialects import Dialect
@@ -20,12 +21,17 @@ from hookrow.stores.sql.updates import ALIASES, Statement, Updates
 _OWNER = "o"
 
 
+def parameter(type_: str) -> str:
+    """Return a parameter of a column's type, which is empty on SQLite."""
+    return f"%s::{type_}" if type_ else "%s"
+
+
 class Queries:
     """The statements of a store.
 
     `columns` are those of each role's table, by the table's own names. `single_statement` is
     whether one statement can change all tables; it becomes false if the database rejects that.
-    `warning` is a warning of the verification, to be logged.
+    `warning` is a warning from the verification, to be logged.
     """
 
     warning: str | None = None
@@ -55,7 +61,7 @@ class Queries:
         }
         """The columns of each kind of row that notifications set, by hookrow's names."""
         self.empty = {kind: schema.roles[kind.value].empty for kind in self.written}
-        """The value of each kind of row for no reason."""
+        """The value that stands for no reason, by kind of row."""
         self.has_uuids = self._columns["dispatches"]["provider_message_id"].holds_uuids
         """Whether the message ids of dispatches are UUIDs; see `conversions`."""
         self.finds_subscriptions = self.has("subscriptions") and self.list_id() is not None
@@ -109,6 +115,12 @@ class Queries:
         type_ = self._columns["subscribers"]["email"].type
         return self.dialect.email_is_any(fold, self.column("subscribers", "email"), type_)
 
+    def reason(self) -> str:
+        """Return the reason of a subscriber's suppression as text, empty if there is none."""
+        if not self.has("subscribers", "suppression_reason"):
+            return "CAST('' AS text)"
+        return f"coalesce(CAST({self.column('subscribers', 'suppression_reason')} AS text), '')"
+
     def list_id(self) -> str | None:
         """Return the column with a dispatch's list, its own or its message's, for SELECT."""
         role = "messages" if self.has("messages") else "dispatches"
@@ -118,11 +130,11 @@ class Queries:
         """Return the join of the dispatches with their messages, if there is such a role."""
         if not self.has("messages"):
             return ""
-        same = self._refers("dispatches", "message_id", "messages", "id")
+        same = self.refers("dispatches", "message_id", "messages", "id")
         return f" LEFT JOIN {self.table('messages')} ON {same}{self.visible('messages')}"
 
     def not_hidden(self, role: str, alias: str) -> str:
-        """Return the conditions that exclude a table's hidden rows, to follow another one."""
+        """Return the conditions that exclude a table's hidden rows, to follow another condition."""
         return "".join(
             f" AND {alias}.{self.dialect.quote(column.name)} {self._equals(column, value)}"
             for column, value in self._hiding[role]
@@ -132,21 +144,36 @@ class Queries:
         """Return the SQL of a named parameter in a row of values."""
         return f"given.{name}" if self.dialect.takes_rows else "%s"
 
-    def _equals(self, column: Column, value: Given) -> str:
+    def refers(self, role: str, ours: str, other: str, key: str, alias: str | None = None) -> str:
+        """Compare a reference with a key, so that the key's index is used."""
+        return f"{self.column(other, key, alias)} = {self.reference(role, ours, other, key)}"
+
+    def reference(self, role: str, ours: str, other: str, key: str) -> str:
+        """Return a reference to a key. CHAR and text need a cast to be compared with it."""
+        type_ = self._columns[other][key].type
+        reference = self.column(role, ours)
+        needs_cast = "bpchar" in {type_, self._columns[role][ours].type}
+        return f"{reference}::{type_}" if needs_cast else reference
+
+    def time(self, role: str, ours: str) -> str:
+        """Return a parameter to compare with a column of times; its value is `stored`."""
+        type_ = self._columns[role][ours].type
+        if type_ == "timestamp without time zone":
+            return f"{parameter('timestamp with time zone')} AT TIME ZONE 'UTC'"
+        return parameter(type_)
+
+    def stored(self, role: str, ours: str, value: Any) -> Any:  # noqa: ANN401 - of a column
+        """Return a value as a column stores it."""
+        write = self._columns[role][ours].write
+        return self.dialect.write(write(value) if write else value)
+
+    def _equals(self, column: Column, value: Scalar) -> str:
         if value is None or (value is False and column.kind != "boolean"):
             return "IS NULL"
         return f"= {self.dialect.literal(value)}"
 
-    def _refers(self, role: str, ours: str, other: str, key: str, alias: str | None = None) -> str:
-        """Compare a reference with a key. CHAR and text need a cast to use the key's index."""
-        type_ = self._columns[other][key].type
-        reference = self.column(role, ours)
-        if "bpchar" in {type_, self._columns[role][ours].type}:
-            reference = f"{reference}::{type_}"
-        return f"{self.column(other, key, alias)} = {reference}"
-
     def _find(self) -> str:
-        """Select rows by emails, by message ids, and by message ids of changes of suppression.
+        """Select rows by emails, by message ids, and by the message ids of suppression changes.
 
         The result has subscribers (id, email), dispatches (owner, the owner's email, message id,
         id, list), and subscriptions of owners (subscriber, list), all in the columns of dispatches.
@@ -165,7 +192,7 @@ class Queries:
         )
 
     def _find_dispatches(self) -> str:
-        owner = self._refers("dispatches", "subscriber_id", "subscribers", "id", _OWNER)
+        owner = self.refers("dispatches", "subscriber_id", "subscribers", "id", _OWNER)
         return (
             f"SELECT {self.key('dispatches', 'subscriber_id')}, "
             f"{self.text('subscribers', 'email', _OWNER)}, "
@@ -177,8 +204,8 @@ class Queries:
 
     def _find_subscriptions(self) -> str:
         lists = "messages" if self.has("messages") else "dispatches"
-        in_list = self._refers(lists, "list_id", "subscriptions", "list_id")
-        of_owner = self._refers("dispatches", "subscriber_id", "subscriptions", "subscriber_id")
+        in_list = self.refers(lists, "list_id", "subscriptions", "list_id")
+        of_owner = self.refers("dispatches", "subscriber_id", "subscriptions", "subscriber_id")
         return (
             f"SELECT {self.key('subscriptions', 'subscriber_id')}, NULL, NULL, NULL, "
             f"{self.key('subscriptions', 'list_id')} FROM {self.table('dispatches')}"

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import SingletonThreadPool, StaticPool
 
 from hookrow.errors import ConfigurationError
-from hookrow.stores import NOT_ON
+from hookrow.stores import UNSUPPORTED_DATABASE
 from hookrow.stores.errors import UNWRITABLE
 from hookrow.stores.sql.connections import Connection, Row, store_errors
 from hookrow.stores.sql.dialects import DIALECTS, SQLITE
@@ -67,7 +67,7 @@ class EngineDatabase:
 
     def __init__(self, engine: Engine) -> None:
         if engine.dialect.name not in DIALECTS:
-            raise ConfigurationError(NOT_ON.format(engine.dialect.name))
+            raise ConfigurationError(UNSUPPORTED_DATABASE.format(engine.dialect.name))
         if engine.dialect.is_async:
             raise ConfigurationError(
                 "hookrow writes in a thread, which an async driver does not support: pass the URL "
@@ -98,7 +98,7 @@ class EngineDatabase:
             _ping(connection)
             unlimited = isinf(left()) or connection.dialect.name != "postgresql"
             with nullcontext() if unlimited else _limited(connection):
-                if not self._used:  # a fork before the first transaction would share the pool's
+                if not self._used:  # a fork would share the pool's connection with the child
                     self._detach(connection)
                 yield _Connection(connection)
 
@@ -220,7 +220,7 @@ def _committed(connection: EngineConnection) -> Iterator[None]:
         _end(connection, "COMMIT")
         connection.commit()
     except BaseException:
-        if not connection.invalidated:  # SQLAlchemy considers a failed commit the end
+        if not connection.invalidated:  # to SQLAlchemy, a failed commit ends the transaction
             with suppress(connection.dialect.loaded_dbapi.Error, SQLAlchemyError):
                 _end(connection, "ROLLBACK")
                 connection.connection.rollback()

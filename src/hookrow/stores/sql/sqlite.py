@@ -39,7 +39,7 @@ class SQLiteConnection(Connection):
         return self.connection.execute(question_marks(sql), parameters).rowcount
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run it with one call of the driver."""
+        """Run the statement with one call of the driver."""
         self.connection.executemany(question_marks(sql), rows)
 
 
@@ -58,7 +58,7 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
                 "An in-memory SQLite database ends with its connection: name a file in the URL, or "
                 "pass an engine that keeps the connection open."
             )
-        self.name, self.file = file, Path(file).absolute()  # the current folder may change
+        self.name, self.file = file, Path(file).absolute()  # the current directory may change
         self._opened: os.stat_result | None = None
         super().__init__()
 
@@ -119,7 +119,7 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
         is no remedy: SQLite would apply the old file's write-ahead log to the new file.
         """
         try:
-            status = os.stat(self.file)  # noqa: PTH116 - half as long as a Path's
+            status = os.stat(self.file)  # noqa: PTH116 - twice as fast as Path.stat
         except FileNotFoundError:
             status = None
         if self._opened and not (status and samestat(status, self._opened)):
@@ -135,9 +135,9 @@ class SQLiteDatabase(ConnectionPool[SQLiteConnection]):
         return connection
 
     def _connect(self) -> SQLiteConnection:
-        # SQLite would open the file read-only, and keep it so when it can be written again.
+        # SQLite would open the file read-only, and keep it so even once it is writable again.
         if self.file.exists() and not os.access(self.file, os.W_OK):
-            raise sqlite3.OperationalError("the file cannot be written")
+            raise Unavailable(f"The file {self.name} cannot be written: let this user write it.")
         connection = sqlite3.connect(
             self.file, timeout=LOCK_TIMEOUT, isolation_level=None, check_same_thread=False
         )
@@ -163,7 +163,7 @@ def set_pragmas(connection: sqlite3.Connection) -> None:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
-            # SQLite waits for a lock to write, but not for the lock to switch.
+            # SQLite waits for a lock to write, but not for the lock to switch the journal.
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or monotonic() > until:
                 raise
             sleep(0.01)

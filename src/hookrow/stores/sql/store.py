@@ -17,6 +17,7 @@ from hookrow.stores.sql.connections import Database
 from hookrow.stores.sql.log import SQLLog
 from hookrow.stores.sql.mapping_record import record_mapping
 from hookrow.stores.sql.queries import Queries
+from hookrow.stores.sql.suppressions import SQLSuppressions
 from hookrow.stores.sql.transaction import SQLReading, SQLTransaction
 from hookrow.stores.sql.urls import missing_file, open_database
 from hookrow.stores.sql.verify import verify as verify_tables
@@ -43,6 +44,7 @@ class SQLStore:
     """
 
     _queries: Queries | None
+    _queries_to_read: Queries | None
 
     def __init__(
         self,
@@ -68,40 +70,45 @@ class SQLStore:
                 self._record_mapping()
         except SchemaChanged as error:
             self.database.close()  # a trigger may have changed the settings of its session
-            self._queries = None
+            self._queries = self._queries_to_read = None
             self._verified()
-            raise Rejected(str(error)) from error  # by a trigger, because the tables are right
+            raise Rejected(str(error)) from error  # by a trigger, because the tables fit
 
     @contextmanager
     def reading(self) -> Iterator[SQLReading]:
         """Read rows; see `Store.reading`."""
-        queries = self._verified()
-        with self.database.reading() as connection:
-            yield SQLReading(connection, queries)
+        queries = self._readable()
+        try:
+            with self.database.reading() as connection:
+                yield SQLReading(connection, queries)
+        except SchemaChanged:
+            self._queries_to_read = None
+            raise
 
     def close(self) -> None:
         """Close the connections, unless the host supplies them."""
         self.database.close()
 
     def _open(self, database: Database, schema: Schema) -> None:
-        self.database, self._schema = database, schema
+        self.database, self.schema = database, schema
         warn_of_undated(schema.undated)
-        self._queries = None
+        self._queries = self._queries_to_read = None
         self._mismatch, self._refused_at = "", float("-inf")
         self._warned = False
         self._mapping_recorded = schema.log is None
         self.log = SQLLog(database, schema, self._verified) if schema.log else None
-        self.census = SQLCensus(database, self._verified)
+        self.census = SQLCensus(database, self._readable)
+        self.suppressions = SQLSuppressions(database, schema, self._readable)
 
     def _record_mapping(self) -> None:
         """Record once, in a separate transaction, which tables the log is written for."""
         self._mapping_recorded = True
-        record_mapping(self.database, self._schema)
+        record_mapping(self.database, self.schema)
 
-    def _verify(self) -> Queries:
-        if file := missing_file(self.database):
-            raise SchemaMismatch(f"There is no {file}. Run: hookrow db upgrade")
-        queries = verify_tables(self.database, self._schema)
+    def _verify(self, *, writes: bool = True) -> Queries:
+        if missing := missing_file(self.database):
+            raise SchemaMismatch(missing)
+        queries = verify_tables(self.database, self.schema, writes=writes)
         if queries.warning and not self._warned:
             self._warned = True
             log.warning(queries.warning)
@@ -112,10 +119,23 @@ class SQLStore:
         """The SQL for the tables, verified at first use. Raises a `StoreError`."""
         return self._verified()
 
+    def _readable(self) -> Queries:
+        """Return the SQL for the tables, which the user may be allowed to read only.
+
+        Raises `Unavailable` if they do not fit.
+        """
+        queries = self._queries or self._queries_to_read
+        if queries is None:
+            try:
+                queries = self._queries_to_read = self._verify(writes=False)
+            except ConfigurationError as error:
+                raise Unavailable(str(error)) from error
+        return queries
+
     def _verified(self) -> Queries:
         """Return the SQL for the tables, which are verified if necessary.
 
-        Raises `Unavailable` if they do not fit; within a second, they are not verified again.
+        Raises `Unavailable` if they do not fit; they are verified again after a second.
         """
         queries = self._queries  # another thread may set it to None
         if queries is None:

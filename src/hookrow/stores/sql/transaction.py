@@ -21,7 +21,7 @@ from hookrow.core.notification import (
     Subscriber,
     Suppressible,
 )
-from hookrow.core.rules import fold, pairs
+from hookrow.core.rules import fold, subscription_keys
 from hookrow.core.schema import KEYS, TIMES
 from hookrow.stores import Conflict, State, by_kind, row_key
 from hookrow.stores.change_dates import key_text
@@ -41,7 +41,7 @@ class SQLReading:
     _queries: Queries
 
     def find(self, lookup: LookupKeys) -> Rows:
-        """Find every row whose key the group contains."""
+        """Find every row whose key `lookup` contains."""
         subscribers: defaultdict[str, list[Subscriber]] = defaultdict(list)
         sent: defaultdict[str, list[Dispatch]] = defaultdict(list)
         subscriptions: set[tuple[Key, Key]] = set()
@@ -75,7 +75,7 @@ class SQLReading:
         queries = self._queries
         if queries.pairs is None:
             return set()
-        keys = set(pairs(lookup, subscribers, dispatches))
+        keys = set(subscription_keys(lookup, subscribers, dispatches))
         if queries.finds_subscriptions:
             keys -= _of_owners(lookup, dispatches)
         if not keys:
@@ -116,7 +116,7 @@ class SQLReading:
         )
 
     def _fetch_keyed(self, kind: Suppressible, sql: str, keys: Collection[Any]) -> Sequence[Any]:
-        """Return the rows of these keys; on SQLite one by one, because JSON cannot hold bytes."""
+        """Return the rows with these keys; on SQLite one by one, because JSON cannot hold bytes."""
         parameters, fetch = self.keys(kind, keys), self._connection.fetch
         if self._queries.dialect.takes_rows:
             rows = fetch(sql, parameters)
@@ -125,7 +125,7 @@ class SQLReading:
         return converted(rows, self._queries.conversions.state.get(kind, {}))
 
     def keys(self, kind: Suppressible, keys: Collection[Any]) -> Sequence[Any]:
-        """Return the parameters of a statement by keys."""
+        """Return the parameters of a statement that selects rows by these keys."""
         return self._queries.dialect.encode_rows(self._queries.conversions.keys(kind, keys))
 
 
@@ -149,7 +149,7 @@ class SQLTransaction(SQLReading):
         self._begun, self._commits = not connection.autocommits, False
         self._skip_locked = skip_locked
         self.has_entries = False
-        """Whether it added entries to the log."""
+        """Whether the transaction has added entries to the log."""
         self._pending: _Step | None = None
 
     def read(self, rows: Collection[RowId]) -> Mapping[RowId, State]:
@@ -158,7 +158,7 @@ class SQLTransaction(SQLReading):
         return super().read(rows)
 
     def lock(self, rows: Collection[RowId]) -> Collection[RowId]:
-        """Lock rows kind by kind; on SQLite the transaction holds the whole file."""
+        """Lock rows kind by kind; on SQLite, the transaction locks the whole file anyway."""
         self._begin()
         locks = dict(self._locks(rows))
         held = {row for row in rows if row[0] in locks} if self._skip_locked else set()

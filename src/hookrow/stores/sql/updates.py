@@ -32,7 +32,7 @@ _RETURNING = {"UPDATE": " RETURNING 1", "INSERT": f" RETURNING {', '.join(change
 class Statement:
     """SQL text in two parts, between which a further condition can be inserted.
 
-    As a part of another statement it has the `name`, if other parts need its result.
+    As a part of another statement, it is called `name` if other parts need its result.
     """
 
     __slots__ = ("conditions", "name", "rest", "text")
@@ -57,7 +57,7 @@ class Update:
 
 
 class Updates:
-    """The statements that change the rows of the tables that `queries` knows."""
+    """The statements that change rows in the tables of `queries`."""
 
     def __init__(self, queries: Queries) -> None:
         self._queries = queries
@@ -67,7 +67,7 @@ class Updates:
         self.combined = cache(_combined)
 
     def _set_time(self, time: EventTime, *, guarded: bool) -> Update:
-        """Set a time."""
+        """Set a time of a dispatch."""
         return self._update(Suppressible.DISPATCH, [time.value], "<" if guarded else None)
 
     def _set_suppression(
@@ -167,9 +167,10 @@ class Updates:
 
 
 def _combined(statements: tuple[Statement, ...]) -> Statement:
-    """Return one statement in which each part waits for the previous one (manual, 7.8.4).
+    """Return one statement in which each part waits for the previous one.
 
-    All parts see the rows as they were at its beginning, so no two may change the same row.
+    All parts see the rows as they were at its beginning, so no two may change the same row
+    (PostgreSQL's manual, section 7.8.4).
     """
     names = [each.name or f"hookrow_part_{number}" for number, each in enumerate(statements)]
     parts = [

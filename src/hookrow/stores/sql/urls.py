@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, urlencode
 
 from hookrow.errors import ConfigurationError
-from hookrow.stores import NOT_ON
+from hookrow.stores import UNSUPPORTED_DATABASE
 from hookrow.stores.sql.connections import NOT_A_URL, Database
 from hookrow.stores.sql.postgres import PostgresDatabase
 from hookrow.stores.sql.sqlite import SQLiteDatabase
@@ -47,16 +47,19 @@ def open_database(database: str | URL | Engine | Database) -> Database:
             "hookrow writes in a thread, which an AsyncEngine does not support: pass engine.url."
         )
     raise ConfigurationError(
-        "A store takes a database URL or an sqlalchemy.Engine, not an object of the type "
+        "A store takes a database URL or an sqlalchemy.Engine, not an object of type "
         f'{type(database).__name__}: pass "postgresql://user@host/database", for example.'
     )
 
 
 def missing_file(database: Database) -> str | None:
-    """Return the path of an SQLite file that does not exist; connecting would create it."""
-    if isinstance(database, SQLiteDatabase) and not database.file.exists():
-        return database.name
-    return None
+    """Return a sentence if an SQLite file does not exist; connecting would create it."""
+    if not isinstance(database, SQLiteDatabase) or database.file.exists():
+        return None
+    if not database.file.parent.is_dir():
+        directory = database.file.parent
+        return f"{directory} does not exist. Create it, and run: hookrow db upgrade"
+    return f"{database.name} does not exist. Run: hookrow db upgrade"
 
 
 def backend(url: str) -> str:
@@ -66,11 +69,11 @@ def backend(url: str) -> str:
     if not separator or not name.isalnum():
         raise ConfigurationError(NOT_A_URL)
     if name not in _DATABASES:
-        raise ConfigurationError(NOT_ON.format(name))
+        raise ConfigurationError(UNSUPPORTED_DATABASE.format(name))
     name = _DATABASES[name]
     if driver not in _DRIVERS[name]:
         raise ConfigurationError(
-            f"hookrow does not work with {driver}: write {name}:// instead, or pass an engine."
+            f"hookrow does not work with {driver}: use {name}:// instead, or pass an engine."
         )
     return name
 
@@ -90,9 +93,7 @@ def _file(url: str) -> str:
         )
     host, slash, file = path.partition("/")
     if host or (path and not slash):
-        raise ConfigurationError(
-            f"An SQLite URL has no host: write sqlite:///{path} for this file."
-        )
+        raise ConfigurationError(f"An SQLite URL has no host: use sqlite:///{path} for this file.")
     return file
 
 

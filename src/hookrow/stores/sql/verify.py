@@ -1,6 +1,6 @@
 """Verifies that a database has the schema's tables, with suitable types and privileges.
 
-`diagnostics.advice` reports tables that work but are slow.
+`diagnostics` reports tables that work but are slow.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SELECT EXISTS (
     )
 FROM pg_class AS c WHERE oid = to_regclass(%s)
 """
-"""Whether a rule ignores every UPDATE, and whether no policy allows one: neither is an error."""
+"""Whether a rule ignores every UPDATE, and whether no policy allows one; neither is an error."""
 
 
 _UNUSABLE_SCHEMA = (
@@ -54,8 +54,10 @@ _UNUSABLE_SEQUENCE = (
 )
 
 
-def verify(database: Database, schema: Schema) -> Queries:
+def verify(database: Database, schema: Schema, *, writes: bool = True) -> Queries:
     """Verify every table and column; return the SQL for them.
+
+    Without `writes`, the user needs no other privilege than SELECT.
 
     Raises `SchemaMismatch` for the first table or column that is missing or cannot work,
     `ConfigurationError` if the database's version is too old, and `Unavailable`.
@@ -63,20 +65,20 @@ def verify(database: Database, schema: Schema) -> Queries:
     dialect = database.dialect
     with limited_to(STATEMENT_TIMEOUT), database.reading() as connection:
         _check_version(connection, dialect)
-        catalogue = _Catalogue(connection, dialect, schema)
+        catalogue = _Catalogue(connection, dialect, schema, writes=writes)
         tables = {name: catalogue.columns(name) for name in schema.roles}
         catalogue.check_own_tables()
         for mistake in mistakes(schema, tables):
             raise SchemaMismatch(mistake)
-        single_statement = dialect.single_statement_write and catalogue.are_apart()
+        single_statement = dialect.single_statement_write and catalogue.are_disjoint()
         queries = Queries(schema, tables, dialect, single_statement=single_statement)
-        queries.warning = encoding_fault(connection, dialect)
-        if dialect.takes_rows:
+        queries.warning = _encoding_warning(connection, dialect)
+        if writes and dialect.takes_rows:
             _plan(connection, queries)
     return queries
 
 
-def encoding_fault(connection: Connection, dialect: Dialect) -> str | None:
+def _encoding_warning(connection: Connection, dialect: Dialect) -> str | None:
     """Return a warning if the encoding of the database lacks characters, otherwise None."""
     if dialect.name != "postgresql":
         return None
@@ -85,12 +87,12 @@ def encoding_fault(connection: Connection, dialect: Dialect) -> str | None:
         return None
     return (
         f"The encoding of the database is {encoding}, not UTF8: a notification with a character "
-        "that it lacks, such as an emoji in a reason, gets 503."
+        "that it lacks, such as an emoji in a reason, gets a 503."
     )
 
 
 def _plan(connection: Connection, queries: Queries) -> None:
-    """Let PostgreSQL plan every write, for no rows. Raises `SchemaMismatch` if it cannot."""
+    """Let PostgreSQL plan every write, but run none. Raises `SchemaMismatch` if it cannot."""
     for kind in queries.written:
         table = queries.schema.roles[kind.value].table
         for sql in _writes(queries, kind):
@@ -159,8 +161,11 @@ _DATES = _OwnTable(
 class _Catalogue:
     """The tables of the schema in the database. The methods raise `SchemaMismatch`."""
 
-    def __init__(self, connection: Connection, dialect: Dialect, schema: Schema) -> None:
+    def __init__(
+        self, connection: Connection, dialect: Dialect, schema: Schema, *, writes: bool
+    ) -> None:
         self._connection, self._dialect, self._schema = connection, dialect, schema
+        self._writes = writes
         self._has_users = dialect.name == "postgresql"
 
     def columns(self, name: str) -> Columns:
@@ -173,7 +178,7 @@ class _Catalogue:
                 raise SchemaMismatch(
                     f"The table {role.table!r} has no column {column!r}.{nearest(column, columns)}"
                 )
-        written = {theirs for ours, theirs in named.items() if ours in WRITTEN}
+        written = {theirs for ours, theirs in named.items() if ours in WRITTEN and self._writes}
         needed = {("SELECT", each) for each in used} | {("UPDATE", each) for each in written}
         if lacking := {right for right, each in needed if right in columns[each].denied}:
             raise denied_error(self._connection, self._dialect, role.table, lacking)
@@ -189,7 +194,7 @@ class _Catalogue:
         schema = self._schema
         if schema.log is not None:
             self._check_own_table(schema.log, _LOG)
-            if self._has_users:
+            if self._has_users and self._writes:
                 log = regclass(self._dialect, schema.log)
                 self._check_usage("sequence", _UNUSABLE_SEQUENCE, log)
         if schema.dated_beside_log:
@@ -220,7 +225,7 @@ class _Catalogue:
             advice = own.advice.format(undated=", ".join(kinds))
             raise SchemaMismatch(f"{error} {hint} {advice}") from None
 
-    def are_apart(self) -> bool:
+    def are_disjoint(self) -> bool:
         """Return whether no row of one table is also a row of another, for example of a view."""
         changed = [
             regclass(self._dialect, role.table)
@@ -237,8 +242,8 @@ class _Catalogue:
     def _check_privileges(self, table: str) -> None:
         named = regclass(self._dialect, table)
         sql = "SELECT p FROM unnest(%s::text[]) AS p WHERE NOT has_table_privilege(%s, p)"
-        needed = self._dialect.encode(["SELECT", "INSERT", "UPDATE"])
-        if lacking := self._connection.fetch(sql, [needed, named]):
+        needed = ["SELECT", "INSERT", "UPDATE"] if self._writes else ["SELECT"]
+        if lacking := self._connection.fetch(sql, [self._dialect.encode(needed), named]):
             privileges = {privilege for (privilege,) in lacking}
             raise denied_error(self._connection, self._dialect, table, privileges)
 
@@ -261,13 +266,16 @@ class _Catalogue:
         elsewhere = [each for each in others if each.rpartition(".")[2] == bare]
         hint = f" Did you mean {elsewhere[0]!r}?" if elsewhere else nearest(table, others)
         if table in {role.table for role in Schema().roles.values()} and not elsewhere:
-            hint = " Run: hookrow db upgrade."
+            hint = (
+                " Run: hookrow db upgrade. If your application has its own tables, use its mapping "
+                "instead: with --app, or [tables] in hookrow.toml."
+            )
         elif table == _LOG.name and not elsewhere:
             hint = ""  # no other table of hookrow's is meant
         raise SchemaMismatch(f"The database has no table {table!r} for the {name}.{hint}")
 
     def _is_updatable(self, table: str, names: Collection[str]) -> bool:
-        """Return whether the database has a way to change these columns of a row."""
+        """Return whether the database can change these columns of a row."""
         if self._dialect.name == "postgresql":
             sql = "SELECT pg_relation_is_updatable(to_regclass(%s), true) & %s"  # rules count
             named = regclass(self._dialect, table)
@@ -275,14 +283,14 @@ class _Catalogue:
             ((ignored, hidden),) = self._connection.fetch(_WITHOUT_EFFECT, [named])
             if hidden:
                 raise SchemaMismatch(
-                    f"Row-level security lets the user change no row of {table!r}: "
+                    f"Row-level security does not let the user change any row of {table!r}: "
                     "CREATE POLICY ... FOR UPDATE, or connect as a user that may bypass it."
                 )
             return bool(bit) and not ignored
         if not is_view(self._connection, self._dialect, table):
             return True
         nulls = ", ".join(f"{self._dialect.quote(name)} = NULL" for name in names)
-        try:  # SQLite reports it when it compiles the statement, which is not run
+        try:  # SQLite reports the error when it compiles the statement, which is not run
             self._connection.fetch(f"EXPLAIN UPDATE {self._dialect.table(table)} SET {nulls}")
         except Exception as error:
             if not isinstance(store_error(error), SchemaChanged):

@@ -33,7 +33,7 @@ class Command(BaseCommand):
     requires_system_checks: tuple[str, ...] = ()  # `hookrow check` runs them
 
     def run_from_argv(self, argv: list[str]) -> None:
-        """Run a command and exit with its status. Django's own options apply as well."""
+        """Run a command and exit with its status. Django's own options are also accepted."""
         parser = BaseCommand().create_parser(argv[0], argv[1], add_help=False, allow_abbrev=False)
         options, arguments = parser.parse_known_args(argv[2:])
         handle_default_options(options)

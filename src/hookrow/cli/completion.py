@@ -1,0 +1,21 @@
+"""`hookrow completion`: prints a shell's script for completion, which click generates."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the script that completes commands and options in a shell.
+
+    For bash and zsh, add this line to ~/.bashrc or ~/.zshrc: eval "$(hookrow completion bash)", or
+    zsh. For fish, add this line to config.fish: hookrow completion fish | source
+    """
+    kind = get_completion_class(shell)
+    assert kind is not None  # noqa: S101 - for mypy: click has these shells
+    # The name of the variable is click's own, for a program of this name.
+    click.echo(kind(context.find_root().command, {}, "hookrow", "_HOOKROW_COMPLETE").source())

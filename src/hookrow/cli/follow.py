@@ -1,0 +1,83 @@
+"""`hookrow log --follow`: reads new entries of the log as they are committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from time import sleep
+
+import click
+
+from hookrow.core.log_entry import StoredEntry
+from hookrow.stores import Conflict, Locked, SchemaChanged, Unavailable
+from hookrow.stores.log import PORTION, LogReader, Query
+
+POLL_EVERY = 1.0
+"""In seconds."""
+
+OVERLAP = 1000
+"""In ids; how far below the highest id new entries are expected. PostgreSQL assigns an id before
+the commit, so a lower id may be committed later."""
+
+PAGE = 1000
+"""The largest number of entries that are read at once, without their bodies."""
+
+
+def follow(
+    reader: LogReader, query: Query, *, limit: int, bodies: bool
+) -> Iterator[Sequence[StoredEntry]]:
+    """Yield the newest `limit` entries, and then new ones every second, oldest first, in groups.
+
+    An entry is yielded once, even if it changes later. While the database is unavailable, one line
+    is printed to standard error; entries committed meanwhile follow afterwards. Raises a
+    `StoreError` if the first entries cannot be read, or if the log's table no longer fits.
+    """
+    highest = _highest_id(reader)
+    newest = reader.newest(query, limit=max(limit, OVERLAP), bodies=False)
+    yield from _groups(reader, newest[:limit][::-1], bodies=bodies)
+    seen = {each.id for each in newest}
+    responds = True
+    while True:
+        sleep(POLL_EVERY)
+        try:
+            until = _highest_id(reader)
+            for page in _pages(reader, query, after=max(highest - OVERLAP, 0)):
+                new = [each for each in page if each.id not in seen]
+                for group in _groups(reader, new, bodies=bodies):
+                    yield group
+                    seen.update(each.id for each in group)
+        except SchemaChanged:
+            raise
+        except (Unavailable, Conflict, Locked) as error:
+            if responds:
+                click.echo(f"The log cannot be read; retrying every second. {error}", err=True)
+            responds = False
+        else:
+            highest, responds = until, True
+            seen = {each for each in seen if each > highest - OVERLAP}
+
+
+def _pages(reader: LogReader, query: Query, *, after: int) -> Iterator[Sequence[StoredEntry]]:
+    """Yield all entries of the query after an id, oldest first, without their bodies."""
+    while page := reader.oldest(query, after=after, limit=PAGE, bodies=False):
+        yield page
+        after = page[-1].id
+
+
+def _groups(
+    reader: LogReader, entries: Sequence[StoredEntry], *, bodies: bool
+) -> Iterator[Sequence[StoredEntry]]:
+    """Yield the entries, which have no bodies, at once, or with their bodies in small groups."""
+    if not bodies:
+        yield entries
+        return
+    ids = [each.id for each in entries]
+    while ids:
+        group = reader.oldest(Query(ids=ids[:PORTION]), limit=PORTION)
+        if group:
+            yield group
+        ids = [each for each in ids if each > group[-1].id] if group else ids[PORTION:]
+
+
+def _highest_id(reader: LogReader) -> int:
+    bounds = reader.bounds()
+    return bounds[1] if bounds else 0

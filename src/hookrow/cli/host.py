@@ -1,0 +1,169 @@
+"""The application of `--app`: its receiver or its store, in place of the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from inspect import isroutine
+from typing import TYPE_CHECKING, TypeAlias
+
+import click
+
+from hookrow.cli.app import DEFAULT_PARSE, verify_tables
+from hookrow.cli.settings import SettingSource, setting_source
+from hookrow.core.notification import Notification
+from hookrow.core.schema import Schema
+from hookrow.errors import ConfigurationError
+from hookrow.http import ENDPOINT
+from hookrow.providers import accepted_secrets
+from hookrow.stores import Store
+
+if TYPE_CHECKING:
+    from hookrow.receiver.receiver import Receiver
+    from hookrow.stores.memory import MemoryStore
+    from hookrow.stores.sql import SQLStore
+    from hookrow.stores.sql.connections import Database
+
+    Loaded: TypeAlias = Receiver | SQLStore | MemoryStore
+
+REMEDIES = {
+    "flag": "omit --app",
+    "variable": "unset HOOKROW_APP",
+    "file": "remove app from {}",
+}
+"""How to use a command without the application, by the source of the setting `app`."""
+
+
+class HostApp:
+    """The object that `app` names, imported when a command first needs it.
+
+    It is a receiver, a store, an `ASGI` or `WSGI` application of a receiver, or a function without
+    arguments that returns one of these. Its engine and connections are never closed. `tables` is
+    whether the settings file has a mapping as well, which is an error.
+    """
+
+    def __init__(self, reference: str, source: SettingSource, *, file: str, tables: bool) -> None:
+        self.reference = reference
+        self._source, self._file, self._has_tables = source, file, tables
+
+    def __str__(self) -> str:
+        return f"The app {self.reference} ({self._source.name})"
+
+    @property
+    def remedy(self) -> str:
+        """How to run the command without the application."""
+        return REMEDIES[self._source.source].format(self._file)
+
+    @cached_property
+    def loaded(self) -> Loaded:
+        """The receiver or the store. Raises `ConfigurationError`."""
+        from hookrow.cli import loading
+
+        self._refuse_other_settings()
+        try:
+            found = loading.load(self.reference)
+            if isroutine(found):
+                found = loading.call(found, self.reference)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{self} cannot be loaded: {error}") from error
+        return self._receiver_or_store(found)
+
+    @property
+    def receiver(self) -> Receiver | None:
+        """The receiver, or None if the application names only a store."""
+        from hookrow.receiver.receiver import Receiver
+
+        return self.loaded if isinstance(self.loaded, Receiver) else None
+
+    @property
+    def secrets(self) -> Sequence[str]:
+        """The secrets that the receiver accepts, the newest first; empty if they are unknown."""
+        return accepted_secrets(self.receiver.provider) if self.receiver else ()
+
+    @property
+    def mount_path(self) -> str:
+        """The mount path of the receiver."""
+        return self.receiver.endpoint.removesuffix(ENDPOINT) if self.receiver else ""
+
+    @property
+    def store(self) -> SQLStore:
+        """The store. Raises `ConfigurationError` if it is not in a database of hookrow's kind."""
+        from hookrow.stores.memory import MemoryStore
+        from hookrow.stores.sql import SQLStore
+
+        store = self.receiver.store if self.receiver else self.loaded
+        if isinstance(store, SQLStore):
+            return store
+        if isinstance(store, MemoryStore):
+            raise ConfigurationError(
+                f"{self} uses a MemoryStore, whose rows and log exist only in the process of the "
+                "application: use an SQLStore."
+            )
+        raise ConfigurationError(
+            f"{self} uses a {type(store).__name__}: the command works only with an SQLStore."
+        )
+
+    @property
+    def schema(self) -> Schema:
+        """The mapping of the store."""
+        return self.store.schema
+
+    @contextmanager
+    def open_database(self, database_url: str) -> Iterator[Database]:
+        """Return the database of the store."""
+        del database_url
+        yield self.store.database
+
+    def dialect(self, database_url: str) -> str:
+        """Return "postgresql" or "sqlite"."""
+        del database_url
+        return self.store.database.dialect.name
+
+    @contextmanager
+    def open_store(self, database_url: str, *, writes: bool = True) -> Iterator[Store]:
+        """Return the store, whose tables are verified. Raises `ConfigurationError`."""
+        del database_url
+        verify_tables(self.store.database, self.schema, writes=writes)
+        yield self.store
+
+    def parse(self, body: bytes) -> Notification | None:
+        """Return the notification in a body of the receiver's provider, or None."""
+        return self.receiver.provider.parse(body) if self.receiver else DEFAULT_PARSE(body)
+
+    def _receiver_or_store(self, found: object) -> Loaded:
+        from hookrow.asgi import ASGI
+        from hookrow.receiver.receiver import Receiver
+        from hookrow.stores.memory import MemoryStore
+        from hookrow.stores.sql import SQLStore
+        from hookrow.wsgi import WSGI
+
+        if isinstance(found, ASGI | WSGI):
+            found = found.handler
+        if isinstance(found, Receiver | SQLStore | MemoryStore):
+            return found
+        raise ConfigurationError(
+            f"{self} is of the type {type(found).__name__}: name a Receiver or an SQLStore, or a "
+            "function that returns one, such as shop.mail:receiver; in an application of a "
+            "framework, name its attribute, such as shop.main:app.state.receiver."
+        )
+
+    def _refuse_other_settings(self) -> None:
+        """Raise `ConfigurationError` if a flag or the file sets the database or the mapping, too.
+
+        Variables are ignored, because the application itself may read them.
+        """
+        if self._has_tables:
+            raise ConfigurationError(
+                f"{self} already has a mapping: remove [tables] from {self._file}, or "
+                f"{self.remedy}."
+            )
+        context = click.get_current_context()
+        for option in context.command.params:
+            if option.name == "database_url":
+                other = setting_source(context, option, option.name, self._file)
+                if other.source in {"flag", "file"}:
+                    raise ConfigurationError(
+                        f"{self} already has a database, but database_url is also set, by "
+                        f"{other.name}: remove it there, or {self.remedy}."
+                    )

@@ -1,0 +1,127 @@
+"""The suppressed subscribers as CSV, read in small batches while the client receives them."""
+
+from __future__ import annotations
+
+import csv
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from io import StringIO
+from itertools import chain
+from time import monotonic, sleep
+from typing import TypeVar
+
+from hookrow.dashboard.forms import Fields
+from hookrow.dashboard.queries import Context
+from hookrow.dashboard.suppressions import Row, divide, find_lists, parse_filter, with_causes
+from hookrow.describe import pluralize
+from hookrow.http import Response
+from hookrow.stores import StoreError
+from hookrow.stores.suppressions import Filter, Span, SuppressionReader
+from hookrow.stores.timeouts import STATEMENT_TIMEOUT, limited_to
+
+T = TypeVar("T")
+
+log = logging.getLogger("hookrow")
+
+BATCH = 100
+"""In rows; how many are read at once for a download.
+
+A larger batch would delay the notifications that the same process records: in Python, only one
+thread runs at a time, and it runs for up to 5 ms.
+"""
+
+PAUSE = 2.0
+"""How long a download pauses after each query, as a multiple of its duration, for that reason."""
+
+COLUMNS = ("email", "reason", "suppressed_at", "notification", "message_id")
+"""The header of the CSV."""
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+"""Spreadsheets evaluate cells that begin with these.
+
+https://owasp.org/www-community/attacks/CSV_Injection
+"""
+
+
+class Download:
+    """The suppressed subscribers as CSV, oldest first.
+
+    A subscriber who is suppressed again meanwhile moves to the end: nobody is missing who is
+    suppressed from the beginning to the end.
+    """
+
+    def __init__(self, context: Context, fields: Fields) -> None:
+        self._reader = reader = context.store.suppressions
+        self._selected = parse_filter(reader, find_lists(reader), fields)
+
+    def respond(self, log_action: Callable[[str], object]) -> Response:
+        """Return the response; when it ends, `log_action` is called with a summary.
+
+        Raises a `StoreError` if the first rows cannot be read.
+        """
+        chunks = self._chunks(log_action)
+        first = next(chunks)
+        headers = {
+            "Content-Type": "text/csv; charset=utf-8",
+            "Content-Disposition": 'attachment; filename="suppressions.csv"',
+        }
+        return Response(200, b"", headers, stream=chain([first], chunks))
+
+    def _chunks(self, log_action: Callable[[str], object]) -> Iterator[bytes]:
+        """Yield the CSV in chunks, some of them empty, between which no connection is in use."""
+        header, received, part = _csv([COLUMNS]), 0, "the first "
+        try:
+            for rows in _batches(self._reader, self._selected):
+                yield header + _csv(map(_cells, rows))
+                header, received = b"", received + len(rows)
+            part = ""
+        except StoreError as error:
+            log.warning("A download of suppressions failed: %s", error)
+            raise error.with_traceback(None) from None  # its cause may quote a row
+        finally:
+            if received or not part:  # otherwise, the response has no body, or reports an error
+                log_action(
+                    f"downloaded {part}{pluralize(received, 'suppressed subscriber')} as CSV"
+                )
+
+
+def _batches(reader: SuppressionReader, selected: Filter) -> Iterator[Sequence[Row]]:
+    parts = divide(reader, Span(oldest=True), selected)
+    while (part := _in_time(lambda: next(parts, None))) is not None:
+        rest: Span | None = part
+        while rest is not None:
+            rows = _in_time(partial(_read, reader, rest, selected))
+            yield rows
+            more = len(rows) == BATCH
+            rest = rest._replace(after=rows[-1].suppression.position) if more else None
+
+
+def _in_time(query: Callable[[], T]) -> T:
+    """Run a query with the time limit of a statement, and pause."""
+    begin = monotonic()
+    with limited_to(STATEMENT_TIMEOUT):
+        result = query()
+    sleep(PAUSE * (monotonic() - begin))
+    return result
+
+
+def _read(reader: SuppressionReader, span: Span, selected: Filter) -> Sequence[Row]:
+    return with_causes(reader, reader.read(span, selected, limit=BATCH))
+
+
+def _cells(row: Row) -> Sequence[str]:
+    (email, reason, at, _), cause = row
+    time = at.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    notification = (str(cause.id), cause.message_id or "") if cause else ("", "")
+    return [
+        f"'{each}" if each.startswith(_FORMULA) else each
+        for each in (email, reason, time, *notification)
+    ]
+
+
+def _csv(rows: Iterable[Sequence[str]]) -> bytes:
+    """Encode rows as RFC 4180 describes."""
+    text = StringIO(newline="")
+    csv.writer(text).writerows(rows)
+    return text.getvalue().encode("utf-8", "replace")

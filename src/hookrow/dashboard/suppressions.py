@@ -1,0 +1,232 @@
+"""The page of suppressed subscribers, and what it shares with `download`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from time import monotonic
+from typing import NamedTuple
+
+from hookrow.core.notification import Key
+from hookrow.dashboard.forms import MAX_LENGTH, BadRequest, Fields, parse
+from hookrow.dashboard.queries import PAGE_SIZE, Context
+from hookrow.dashboard.templating import View
+from hookrow.describe import pluralize
+from hookrow.statistics.tables import OTHERS
+from hookrow.stores import Rejected, StoreError
+from hookrow.stores.suppressions import (
+    Filter,
+    LoggedChange,
+    Position,
+    Span,
+    Suppression,
+    SuppressionReader,
+    find_causes,
+)
+from hookrow.stores.timeouts import limited_to
+
+FILTERS = ("reason", "list", "since")
+
+NO_REASON = "(none)"
+"""The value of the field `reason` for subscribers without a reason."""
+
+RANGES = {"Day": 1, "Week": 7, "Month": 30}
+"""The links to periods, and their lengths in days."""
+
+MAX_LISTS = 500
+"""The largest number of lists to choose from."""
+
+LIST_TIMEOUT = 0.2
+"""In seconds."""
+
+MAX_COUNT = 10_000
+"""The number up to which results are counted."""
+
+SEARCH_TIMEOUT, COUNT_TIMEOUT = 0.08, 0.04
+"""In seconds; how long parts of the table are searched for a page, and for the results' number."""
+
+QUICK = COUNT_TIMEOUT / 4
+"""In seconds; after a part that took less, the next one is twice as wide."""
+
+MIN_SPAN, MAX_SPAN = 5000, 100_000
+"""In rows; the limits for the width of a part."""
+
+FIRST_COUNT_TIMEOUT = 0.05
+"""In seconds; how long a page waits for the first count of the reasons."""
+
+
+class Row(NamedTuple):
+    """A suppressed subscriber, and the notification that suppressed it if the log has it."""
+
+    suppression: Suppression
+    cause: LoggedChange | None
+
+
+class Count(NamedTuple):
+    """A number of results; there may be more unless it is `exact`."""
+
+    number: int
+    exact: bool
+
+    def __str__(self) -> str:
+        """Describe the number."""
+        if self.exact:
+            return pluralize(self.number, "suppressed subscriber")
+        return f"{self.number:,}+ suppressed subscribers"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A page of rows, newest first, and the positions after and before which others may follow.
+
+    A page that is not `full` although others follow ends where the search ran out of time.
+    """
+
+    rows: Sequence[Row]
+    newer: Position | None
+    older: Position | None
+
+    @property
+    def full(self) -> bool:
+        """Whether the page has as many rows as fit."""
+        return len(self.rows) == PAGE_SIZE
+
+    @property
+    def count(self) -> Count:
+        """The number of results, if this is the first page."""
+        return Count(len(self.rows), exact=self.older is None)
+
+
+def suppressions(context: Context, fields: Fields) -> View:
+    """List suppressed subscribers, newest first."""
+    reader = context.store.suppressions
+    lists = find_lists(reader)
+    selected = parse_filter(reader, lists, fields)
+    now = datetime.now(UTC)
+    days = {name: now - timedelta(days=days) for name, days in RANGES.items()}
+    listing = _list(reader, selected, fields)
+    newest = not {"before", "after"} & fields.keys()
+    values = {
+        "title": "Suppressions",
+        "listing": listing,
+        "count": listing.count if newest and not listing.full else _count(reader, selected),
+        "filters": {name: value for name, value in fields.items() if name in FILTERS},
+        "fields": {name: fields.get(name, "") for name in FILTERS},
+        "reasons": _reasons(context),
+        "lists": lists,
+        "ranges": {name: f"{since:%Y-%m-%dT%H:%M}" for name, since in days.items()},
+        "newest": newest,
+    }
+    return View("suppressions.html", values)
+
+
+def parse_filter(reader: SuppressionReader, lists: Mapping[Key, str], fields: Fields) -> Filter:
+    """Return the filter of the fields. Raises `BadRequest`."""
+    reason, list_ = fields.get("reason"), fields.get("list")
+    keys = {str(key): key for key in lists}
+    if list_ is not None and list_ not in keys:
+        raise BadRequest(f"There is no list {list_[:50]!r} with subscriptions.")
+    selected = Filter(
+        reason="" if reason == NO_REASON else reason,
+        list=keys[list_] if list_ else None,
+        since=parse(fields, "since"),
+    )
+    return reader.plan(selected)
+
+
+def find_lists(reader: SuppressionReader) -> Mapping[Key, str]:
+    """Return the lists to choose from; none if the table has no index by which to find them."""
+    with suppress(StoreError), limited_to(LIST_TIMEOUT):
+        return reader.lists(limit=MAX_LISTS)
+    return {}
+
+
+def _reasons(context: Context) -> Sequence[tuple[str, str, int]]:
+    """Return the reasons that the last count of the tables found: value, name and number."""
+    try:
+        counts = context.statistics.table_counts(FIRST_COUNT_TIMEOUT)
+    except StoreError:
+        counts = None
+    name = context.store.suppressions.reason_name
+    return [
+        (reason or NO_REASON, name(reason) if reason else "no reason", number)
+        for reason, number in (counts.suppressed.items() if counts else ())
+        if reason != OTHERS and len(reason or "") <= MAX_LENGTH
+    ]
+
+
+def _list(reader: SuppressionReader, selected: Filter, fields: Fields) -> Listing:
+    """Return the newest page, or the one next to the position `before` or `after`."""
+    before, after = (_position(fields, name) for name in ("before", "after"))
+    start = Span(before, oldest=False) if after is None else Span(after, oldest=True)
+    try:
+        found, more = _search(reader, start, selected)
+    except Rejected as error:
+        if start.after is None:
+            raise
+        raise BadRequest("before and after must be the position of a row.") from error
+    if start.oldest:
+        found = found[::-1]
+    rows = with_causes(reader, found)
+    back = start.after
+    if start.oldest:
+        return Listing(rows, more, found[-1].position if found else back)
+    return Listing(rows, found[0].position if found and back else back, more)
+
+
+def _position(fields: Fields, name: str) -> Position | None:
+    try:
+        return Position.parse(fields[name]) if name in fields else None
+    except ValueError as error:
+        raise BadRequest(f"{name} must be the position of a row.") from error
+
+
+def _search(
+    reader: SuppressionReader, start: Span, selected: Filter
+) -> tuple[Sequence[Suppression], Position | None]:
+    """Return the first rows of a span, and the position after which more may follow."""
+    until, found = monotonic() + SEARCH_TIMEOUT, list[Suppression]()
+    for span in divide(reader, start, selected):
+        found += reader.read(span, selected, limit=PAGE_SIZE + 1 - len(found))
+        if len(found) > PAGE_SIZE:
+            return found[:PAGE_SIZE], found[PAGE_SIZE - 1].position
+        if monotonic() >= until:
+            return found, span.end
+    return found, None
+
+
+def _count(reader: SuppressionReader, selected: Filter) -> Count:
+    """Count the results up to `MAX_COUNT`, or as far as the time allows."""
+    until, number = monotonic() + COUNT_TIMEOUT, 0
+    for span in divide(reader, Span(), selected):
+        number += reader.count(span, selected, limit=MAX_COUNT + 1 - number)
+        if number > MAX_COUNT:
+            return Count(MAX_COUNT, exact=False)
+        if monotonic() >= until:
+            return Count(number, exact=span.end is None)
+    return Count(number, exact=True)
+
+
+def divide(reader: SuppressionReader, start: Span, selected: Filter) -> Iterator[Span]:
+    """Divide a span into parts, each of which the database searches in a short time."""
+    if selected.direct:
+        yield start
+        return
+    width, rest = MIN_SPAN, start
+    while True:
+        begin = monotonic()
+        end = reader.step(rest, width, selected.since)
+        yield rest._replace(end=end)
+        if end is None:
+            return
+        rest = rest._replace(after=end)
+        if monotonic() - begin < QUICK:
+            width = min(2 * width, MAX_SPAN)
+
+
+def with_causes(reader: SuppressionReader, found: Sequence[Suppression]) -> Sequence[Row]:
+    """Return suppressions with the notifications that the log has."""
+    causes = find_causes(reader, found)
+    return [Row(each, causes.get(each.position)) for each in found]

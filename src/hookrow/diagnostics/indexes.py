@@ -1,0 +1,190 @@
+"""Finds lookups that read a whole table, and creates the statement that adds an index."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from hookrow.core.schema import Fold
+from hookrow.stores.sql.columns import is_view, regclass
+from hookrow.stores.sql.connections import Connection, Database
+from hookrow.stores.sql.queries import Queries
+from hookrow.stores.sql.suppressions import MAX_INDEXED, plan, reason_is_indexed
+from hookrow.stores.suppressions import Filter
+
+_STEPS = {
+    "p": "The table is partitioned: create the index ON ONLY the table, then create one "
+    "CONCURRENTLY on each partition and attach it; or, which blocks all writers, run",
+    "v": "It is behind a view, which cannot have an index: replace the view's name in this "
+    "statement with the table's, and run",
+}
+"""How to create an index on relations that are not tables, by their `relkind` in PostgreSQL."""
+
+_SINGLE = (
+    ("subscribers", "id"),
+    ("dispatches", "provider_message_id"),
+    ("dispatches", "id"),
+    ("messages", "id"),
+)
+"""The columns by which rows are looked up, except emails and the pairs of subscriptions."""
+
+
+MANY = 100_000
+"""In rows; the size from which a table of subscribers needs indexes for the dashboard."""
+
+_SORTS = re.compile(r"(?<!Incremental )Sort  |TEMP B-TREE FOR ORDER BY")
+"""In a plan: the sorting of all suppressed subscribers."""
+
+
+class _Lookup(NamedTuple):
+    """A condition on the columns to index, and a pattern that finds the last one in a plan."""
+
+    role: str
+    columns: Sequence[str]
+    condition: str
+    pattern: str
+    parameters: Sequence[object] = ()
+    fold: Fold | None = None
+
+
+def missing_indexes(database: Database, queries: Queries) -> Iterator[str]:
+    """Yield a warning, which ends with a CREATE INDEX statement, for each lookup without an index.
+
+    The planner decides, not the catalog: only the planner knows which indexes it can use.
+    """
+    with database.reading() as connection:
+        if queries.dialect.name == "postgresql":
+            # It would scan a small table even if an index exists.
+            connection.execute("SET LOCAL enable_seqscan = off")
+        for lookup in _lookups(queries):
+            if not _is_served(connection, queries, lookup):
+                yield _missing(connection, queries, lookup)
+        if not queries.schema.ours and _has_many_subscribers(connection, queries):
+            yield from _missing_for_suppressions(connection, queries)
+
+
+def _lookups(queries: Queries) -> Iterator[_Lookup]:
+    yield _email(queries, queries.schema.subscribers.fold)
+    for role, ours in _SINGLE:
+        if queries.has(role):
+            pattern = rf"{_pattern(queries, role, ours)}|rowid"  # SQLite's name of an integer key
+            yield _Lookup(role, [ours], _equals(queries, role, ours), pattern)
+    if queries.has("subscriptions"):
+        pair = ["list_id", "subscriber_id"]
+        condition = " AND ".join(_equals(queries, "subscriptions", ours) for ours in pair)
+        # An index on the list alone is not enough: a list may have many subscribers.
+        pattern = _pattern(queries, "subscriptions", "subscriber_id")
+        yield _Lookup("subscriptions", pair, condition, pattern)
+
+
+def _email(queries: Queries, fold: Fold) -> _Lookup:
+    condition, pattern = queries.email_is_any(fold), _pattern(queries, "subscribers", "email")
+    if queries.dialect.fold(fold, "email") != "email":
+        pattern += "|<expr>"
+    parameters = [queries.dialect.encode([""])]
+    return _Lookup("subscribers", ["email"], condition, pattern, parameters, fold)
+
+
+def _equals(queries: Queries, role: str, ours: str) -> str:
+    """Return a condition that compares a column with an unknown value of its type."""
+    type_ = queries.columns(role)[ours].type  # empty on SQLite
+    return f"{queries.column(role, ours)} = (SELECT NULL{type_ and f'::{type_}'})"
+
+
+def _pattern(queries: Queries, role: str, ours: str) -> str:
+    # In plans, PostgreSQL doubles the quotes in a name; SQLite does not.
+    name = re.escape(queries.columns(role)[ours].name).replace('"', '""?')
+    return rf"(?<!\w){name}(?!\w)"
+
+
+def _is_served(connection: Connection, queries: Queries, lookup: _Lookup) -> bool:
+    """Return whether the plan searches an index by the column of the lookup.
+
+    PostgreSQL prints the condition; SQLite prints the columns, or <expr> for an expression. An
+    index that excludes hidden rows is sufficient. The first query is for all rows, because the
+    planner might otherwise prefer an index on the columns that hide rows.
+    """
+    pattern = rf"(Index Cond: .*|SEARCH .* (INDEX|KEY) .*\(.*)({lookup.pattern})"
+    for visible in ("", queries.visible(lookup.role)):
+        plan = connection.fetch(
+            f"{queries.dialect.explain} SELECT {queries.column(lookup.role, lookup.columns[-1])} "
+            f"FROM {queries.table(lookup.role)} WHERE {lookup.condition}{visible}",
+            lookup.parameters,
+        )
+        if any(re.search(pattern, str(row[-1]), re.IGNORECASE) for row in plan):
+            return True
+    return False
+
+
+def _missing(connection: Connection, queries: Queries, lookup: _Lookup) -> str:
+    """Return the warning. On PostgreSQL, its statement avoids blocking writers if possible."""
+    names = [queries.columns(lookup.role)[ours].name for ours in lookup.columns]
+    columns = [quoted(queries, name) for name in names]
+    if lookup.fold:
+        columns = [queries.dialect.fold(lookup.fold, *columns)]
+    advice, statement = _create(connection, queries, lookup.role, columns, names[-1])
+    if lookup.fold and (fold := _other_fold(connection, queries, lookup.fold)):
+        advice = f'An index for fold="{fold}" exists: set this fold, or add an index. {advice}'
+    return f"A lookup reads a whole table. {advice}: {statement}"
+
+
+def _has_many_subscribers(connection: Connection, queries: Queries) -> bool:
+    sql = f"SELECT 1 FROM {queries.table('subscribers')} LIMIT 1 OFFSET {MANY - 1}"
+    return bool(connection.fetch(sql))
+
+
+def _missing_for_suppressions(connection: Connection, queries: Queries) -> Iterator[str]:
+    """Yield a warning for each index that the dashboard's page of suppressions lacks."""
+    columns = queries.columns("subscribers")
+    named = {ours: quoted(queries, column.name) for ours, column in columns.items()}
+    order, where = (
+        [named["suppressed_at"], named["id"]],
+        f"WHERE {named['suppressed_at']} IS NOT NULL",
+    )
+    reads = "The dashboard's page of suppressions reads a whole table"
+    if any(map(_SORTS.search, plan(connection, queries, Filter()))):
+        name = columns["suppressed_at"].name
+        advice, statement = _create(connection, queries, "subscribers", order, name)
+        yield f"{reads}. {advice}: {statement} {where}"
+    reason = columns.get("suppression_reason")
+    if reason is None or reason.kind != "text" or queries.visible("subscribers"):
+        return
+    if not reason_is_indexed(connection, queries, Filter(reason="HardBounce")):
+        text = named["suppression_reason"]
+        advice, statement = _create(connection, queries, "subscribers", [text, *order], reason.name)
+        where += f" AND length({text}) <= {MAX_INDEXED}"
+        yield f"{reads} to find those with a rare reason. {advice}: {statement} {where}"
+
+
+def _create(
+    connection: Connection, queries: Queries, role: str, columns: Sequence[str], name: str
+) -> tuple[str, str]:
+    """Return how to create an index, and the statement, which ends with the columns."""
+    dialect, table = queries.dialect, queries.schema.roles[role].table
+    index = quoted(queries, f"hookrow_{table.rpartition('.')[2]}_{name}")
+    concurrently = ""
+    if dialect.name == "postgresql":
+        sql = "SELECT relkind::text FROM pg_class WHERE oid = to_regclass(%s)"
+        ((kind,),) = connection.fetch(sql, [regclass(dialect, table)])
+        concurrently = "CONCURRENTLY " if kind == "r" else ""
+    else:
+        kind = "v" if is_view(connection, dialect, table) else "r"
+    on = f"{regclass(dialect, table)} ({', '.join(columns)})"
+    return _STEPS.get(kind, "Run"), f"CREATE INDEX {concurrently}{index} ON {on}"
+
+
+def _other_fold(connection: Connection, queries: Queries, fold: Fold) -> Fold | None:
+    """Return the most lenient of the other folds for which the emails have an index."""
+    folds: list[Fold] = ["ascii", "lower", "exact"]
+    if queries.dialect.name == "sqlite" or queries.columns("subscribers")["email"].type == "citext":
+        folds.insert(0, "citext")
+    for each in folds:
+        if each != fold and _is_served(connection, queries, _email(queries, each)):
+            return each
+    return None
+
+
+def quoted(queries: Queries, name: str) -> str:
+    """Return a name as an identifier for a statement that users run: without a driver's escapes."""
+    return queries.dialect.quote(name).replace("%%", "%")

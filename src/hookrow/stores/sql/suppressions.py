@@ -1,0 +1,273 @@
+"""Reads the suppressed subscribers of a database, and their changes in the log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from hookrow.core.log_entry import RECORD_TYPES, Result
+from hookrow.core.notification import Key, Suppressed
+from hookrow.core.schema import OTHERWISE, Schema
+from hookrow.stores.sql.connections import Connection, Database
+from hookrow.stores.sql.conversions import converted
+from hookrow.stores.sql.dialects import utc
+from hookrow.stores.sql.queries import Queries, parameter
+from hookrow.stores.sql.updates import ALIASES
+from hookrow.stores.suppressions import (
+    MAX_REASON_LENGTH,
+    Filter,
+    LoggedChange,
+    Position,
+    Span,
+    Suppression,
+)
+
+_SMALL_LIST = 10_000
+"""In subscriptions; how long a list may be so that its subscribers are looked up one by one."""
+
+MAX_INDEXED = 64
+"""In characters; a longer reason is not in the index, because PostgreSQL limits its rows."""
+
+_CHANGES = f"record_type = '{RECORD_TYPES[Suppressed]}' AND outcome = '{Result.RECORDED.value}'"
+
+
+class SQLSuppressions:
+    """A `SuppressionReader` of the subscribers' table; `queries` returns the SQL for the tables.
+
+    hookrow's own table has an index for the order, and one for the order of each reason, on the
+    rows that are suppressed.
+    """
+
+    def __init__(self, database: Database, schema: Schema, queries: Callable[[], Queries]) -> None:
+        self._database, self._schema, self._queries = database, schema, queries
+
+    def plan(self, selected: Filter) -> Filter:
+        """See `SuppressionReader`."""
+        if selected.list is not None:
+            direct = self._is_small(selected)
+        else:
+            direct = selected.reason is not None and self._is_indexed(selected)
+        return replace(selected, direct=direct)
+
+    def step(self, span: Span, rows: int, since: datetime | None) -> Position | None:
+        """See `SuppressionReader`. It reads only the index."""
+        queries = self._queries()
+        where, values = _where(queries, span, Filter(since=since))
+        alias, columns = ALIASES["subscribers"], ", ".join(_columns(queries))
+        # PostgreSQL would compute the text of each row that it skips.
+        last = (
+            f"SELECT {columns} FROM {queries.table('subscribers')} WHERE {where} "
+            f"ORDER BY {_order(queries, span)} LIMIT 1 OFFSET {rows - 1}"
+        )
+        sql = f"SELECT {_position(queries)} FROM ({last}) AS {alias}"
+        with self._database.reading() as connection:
+            found = connection.fetch(sql, values)
+        return Position(*found[0]) if found else None
+
+    def read(self, span: Span, selected: Filter, *, limit: int) -> Sequence[Suppression]:
+        """See `SuppressionReader`."""
+        queries = self._queries()
+        sql, values = _select(queries, span, selected, limit)
+        with self._database.reading() as connection:
+            rows = connection.fetch(sql, values)
+        if read := queries.conversions.read("subscribers", "suppressed_at"):
+            rows = converted(rows, {0: read})
+        return [
+            Suppression(email or "", self.reason_name(reason), at, Position(*position))
+            for time, email, reason, *position in rows
+            if (at := utc(time))
+        ]
+
+    def count(self, span: Span, selected: Filter, *, limit: int) -> int:
+        """See `SuppressionReader`."""
+        queries = self._queries()
+        where, values = _where(queries, span, selected)
+        rows = (
+            f"SELECT 1 FROM {queries.table('subscribers')} "
+            f"WHERE {where}{queries.visible('subscribers')} "
+            f"ORDER BY {_order(queries, span)} LIMIT {limit}"  # so that it reads the index
+        )
+        with self._database.reading() as connection:
+            ((count,),) = connection.fetch(f"SELECT count(*) FROM ({rows}) AS found", values)
+        return int(count)
+
+    def lists(self, *, limit: int) -> Mapping[Key, str]:
+        """See `SuppressionReader`. It takes one search of an index for each list."""
+        queries = self._queries()
+        if not queries.has("subscriptions"):
+            return {}
+        ours = queries.schema.ours
+        sql = "SELECT id, name FROM hookrow_lists ORDER BY name, id" if ours else _lists(queries)
+        with self._database.reading() as connection:
+            rows = connection.fetch(f"{sql} LIMIT {limit}")
+        if read := queries.conversions.read("subscriptions", "list_id"):
+            rows = converted(rows, {0: read})
+        return {key: str(name[0] if name else key) for key, *name in rows}
+
+    def changes(self, recipients: Collection[str], *, limit: int) -> Iterable[LoggedChange]:
+        """See `SuppressionReader`."""
+        if self._schema.log is None:
+            return ()
+        dialect = self._database.dialect
+        sql = (
+            f"SELECT {', '.join(LoggedChange._fields)} FROM {dialect.table(self._schema.log)} "
+            f"WHERE {_CHANGES} AND {dialect.any_of('recipient', 'text')} LIMIT {limit}"
+        )
+        with self._database.reading() as connection:
+            rows = connection.fetch(sql, [dialect.encode(recipients)])
+        return [LoggedChange(*row[:3], *map(utc, row[3:])) for row in rows]
+
+    def reason_name(self, stored: str) -> str:
+        """Return the name, or "other", by the schema's mapping of reasons."""
+        reasons = self._schema.reasons or {}
+        names = [name for name, value in reasons.items() if str(value) == stored]
+        return " or ".join("other" if name == OTHERWISE else name for name in names) or stored
+
+    def _is_small(self, selected: Filter) -> bool:
+        queries = self._queries()
+        where, values = _is_of_list(queries, selected)
+        rows = f"SELECT 1 FROM {queries.table('subscriptions')} WHERE {where} LIMIT {_SMALL_LIST}"
+        with self._database.reading() as connection:
+            ((count,),) = connection.fetch(f"SELECT count(*) FROM ({rows}) AS found", values)
+        return bool(count < _SMALL_LIST)
+
+    def _is_indexed(self, selected: Filter) -> bool:
+        """Return whether an index finds the rows with a reason, and no others."""
+        queries = self._queries()
+        if queries.visible("subscribers"):  # it also finds hidden rows, which may be most of them
+            return False
+        with self._database.reading() as connection:
+            return reason_is_indexed(connection, queries, selected)
+
+
+def reason_is_indexed(connection: Connection, queries: Queries, selected: Filter) -> bool:
+    """Return whether the database searches an index for the reason of a filter."""
+    column = queries.columns("subscribers").get("suppression_reason")
+    if column is None:
+        return False
+    # PostgreSQL prints the condition, perhaps with a cast; SQLite prints the columns.
+    equal = rf'(Index Cond: .*|INDEX .*\(.*)(?<!\w){re.escape(column.name)}"?\)?(::\w+)? ?='
+    return any(re.search(equal, line) for line in plan(connection, queries, selected))
+
+
+def plan(connection: Connection, queries: Queries, selected: Filter) -> Sequence[str]:
+    """Return the lines of the plan by which the database reads the newest suppression."""
+    sql, values = _select(queries, Span(), selected, 1)
+    return [str(row[-1]) for row in connection.fetch(f"{queries.dialect.explain} {sql}", values)]
+
+
+def _select(
+    queries: Queries, span: Span, selected: Filter, limit: int
+) -> tuple[str, Sequence[Any]]:
+    """Return the SELECT of the columns of suppressions."""
+    where, values = _where(queries, span, selected)
+    sql = (
+        f"SELECT {queries.column('subscribers', 'suppressed_at')}, "
+        f"{queries.text('subscribers', 'email')}, "
+        f"substr({queries.reason()}, 1, {MAX_REASON_LENGTH}), {_position(queries)} "
+        f"FROM {queries.table('subscribers')} WHERE {where}{queries.visible('subscribers')} "
+        f"ORDER BY {_order(queries, span)} LIMIT {limit}"
+    )
+    return sql, values
+
+
+def _where(queries: Queries, span: Span, selected: Filter) -> tuple[str, Sequence[Any]]:
+    """Return the conditions that select rows, except that they are visible."""
+    at, key = _columns(queries)
+    time_type, key_type = (queries.columns("subscribers")[name].type for name in _ORDER)
+    place = f"({parameter(time_type)}, {parameter(key_type)})"
+    forward, back = (">", "<=") if span.oldest else ("<", ">=")
+    conditions, values = [f"{at} IS NOT NULL"], list[Any]()
+    for operator, position in ((forward, span.after), (back, span.end)):
+        if position is not None:
+            conditions.append(f"({at}, {key}) {operator} {place}")
+            values += position
+    if selected.since is not None:
+        conditions.append(f"{at} >= {queries.time('subscribers', 'suppressed_at')}")
+        values.append(queries.stored("subscribers", "suppressed_at", selected.since))
+    if selected.reason is not None:
+        conditions.append(_has_reason(queries, selected.reason))
+        values.append(selected.reason)
+    if selected.list is not None:
+        condition, list_ = _in_list(queries, selected)
+        conditions.append(condition)
+        values += list_
+    return " AND ".join(conditions), values
+
+
+_ORDER = ("suppressed_at", "id")
+
+
+def _columns(queries: Queries) -> Sequence[str]:
+    return [queries.column("subscribers", name) for name in _ORDER]
+
+
+def _order(queries: Queries, span: Span) -> str:
+    return ", ".join(f"{each} {'ASC' if span.oldest else 'DESC'}" for each in _columns(queries))
+
+
+def _position(queries: Queries) -> str:
+    """Return the columns of a `Position`."""
+    at = queries.text("subscribers", "suppressed_at")
+    return f"{at}, {queries.key('subscribers', 'id')}"
+
+
+def _has_reason(queries: Queries, reason: str) -> str:
+    """Return the condition that a subscriber has a reason, which is the next parameter."""
+    column = queries.columns("subscribers").get("suppression_reason")
+    if not reason or column is None or column.kind != "text":
+        return f"{queries.reason()} = %s"
+    name = queries.column("subscribers", "suppression_reason")
+    condition = f"{name} = {parameter(column.type)}"
+    if len(reason) <= MAX_INDEXED:
+        condition += f" AND length({name}) <= {MAX_INDEXED}"  # as in the index
+    return condition
+
+
+def _in_list(queries: Queries, selected: Filter) -> tuple[str, Sequence[Any]]:
+    """Return the condition that a subscriber has a subscription to a list.
+
+    For a small list, its subscribers are looked up, and otherwise the subscriptions of each
+    suppressed subscriber. A planner could choose the other way.
+    """
+    of_list, values = _is_of_list(queries, selected)
+    if selected.direct:
+        subscriber = queries.reference("subscriptions", "subscriber_id", "subscribers", "id")
+        members = f"SELECT {subscriber} FROM {queries.table('subscriptions')} WHERE {of_list}"
+        key = queries.column("subscribers", "id")
+        return queries.dialect.selected_by(key, members), values
+    refers = queries.refers("subscriptions", "subscriber_id", "subscribers", "id")
+    condition = (
+        f"(SELECT 1 FROM {queries.table('subscriptions')} WHERE {of_list} AND {refers} LIMIT 1) = 1"
+    )
+    return condition, values
+
+
+def _is_of_list(queries: Queries, selected: Filter) -> tuple[str, Sequence[Any]]:
+    """Return the condition that a subscription is visible and belongs to a list."""
+    column = queries.column("subscriptions", "list_id")
+    list_ = parameter(queries.columns("subscriptions")["list_id"].type)
+    values = [queries.stored("subscriptions", "list_id", selected.list)]
+    return f"{column} = {list_}{queries.visible('subscriptions')}", values
+
+
+def _lists(queries: Queries) -> str:
+    """Return the SELECT of the lists that have subscriptions: each is the next one in an index."""
+    column = queries.column("subscriptions", "list_id")
+    type_ = queries.columns("subscriptions")["list_id"].type
+    cast = f"::{type_}" if type_ else ""
+
+    def next_one(condition: str) -> str:
+        return (
+            f"(SELECT {column} FROM {queries.table('subscriptions')} WHERE {column} {condition} "
+            f"ORDER BY {column} LIMIT 1){cast}"
+        )
+
+    return (
+        f"WITH RECURSIVE found (list_id) AS (SELECT {next_one('IS NOT NULL')} UNION ALL "
+        f"SELECT {next_one('> found.list_id')} FROM found WHERE list_id IS NOT NULL) "
+        f"SELECT {queries.dialect.select('list_id', type_)} FROM found WHERE list_id IS NOT NULL"
+    )

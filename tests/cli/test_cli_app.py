@@ -1,0 +1,341 @@
+"""`hookrow --app`: the commands on the receiver or the store of a host application."""
+
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from textwrap import dedent
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from command import Command
+from engines import opened
+from hookrow import Receiver, testing
+from hookrow.wsgi import WSGI
+from loopback import loopback
+from wire import ADA, ADAS, AT, SECRET
+
+Write = Callable[..., None]
+"""Writes a module of the package `shop`: its name, and its text."""
+
+MAIL = f"""
+    from functools import cache
+    from types import SimpleNamespace
+
+    from hookrow import Postmark, Receiver
+    from hookrow.asgi import ASGI
+    from hookrow.stores.memory import MemoryStore
+    from hookrow.stores.sql import SQLStore
+    from hookrow.wsgi import WSGI
+
+    store = SQLStore("sqlite:///shop.db")
+    receiver = Receiver(Postmark("{SECRET}", "the-previous-secret"), store, mount_path="/mail")
+    asgi, wsgi = ASGI(receiver), WSGI(receiver)
+    app = SimpleNamespace(state=SimpleNamespace(receiver=receiver))
+    in_memory = Receiver(Postmark("{SECRET}"), MemoryStore())
+
+
+    @cache
+    def create_receiver(path=""):
+        return receiver
+
+
+    def create_app():
+        return app
+
+
+    async def create_later():
+        return receiver
+
+
+    def open_shop(day):
+        raise LookupError(f"closed on\\n{{day}}")
+
+
+    def fail():
+        open_shop("Sunday")
+"""
+
+
+@pytest.fixture
+def write(command: Command, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
+    """Return the function; afterwards, the import path and the modules are as before."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    folder = command.folder / "shop"
+    folder.mkdir()
+
+    def write(name: str, text: str) -> None:
+        (folder / f"{name}.py").write_text(dedent(text), encoding="utf-8")
+
+    write("__init__", "")
+    yield write
+    for name in [each for each in sys.modules if each.partition(".")[0] == "shop"]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def shop(command: Command, write: Write) -> Command:
+    """Write the module `mail`, and create its tables; return the command."""
+    write("mail", MAIL)
+    done = command.call("--app", "shop.mail:receiver", "db", "upgrade")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Upgraded sqlite:///shop.db: added revisions 0001, ")
+    assert [each.name for each in command.folder.glob("*.db")] == ["shop.db"]
+    return command
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("receiver", "store", "asgi", "wsgi", "app.state.receiver"),
+        *("create_receiver", "create_receiver()", "create_app().state.receiver.store"),
+    ],
+)
+def test_names(shop: Command, name: str) -> None:
+    """Everything that leads to the receiver or its store is accepted; importing starts nothing."""
+    threads = threading.enumerate()
+    done = shop.call("--app", f"shop.mail:{name}", "log")
+    assert (done.returncode, done.stdout) == (0, "No notifications found.\n")
+    assert threading.enumerate() == threads
+
+
+def test_sources(shop: Command) -> None:
+    """The app may also be a variable or in hookrow.toml; other variables are the host's own."""
+    (shop.folder / "hookrow.toml").write_text('app = "shop.nowhere:receiver"')
+    variables = {"HOOKROW_DATABASE_URL": "sqlite:///none.db"}
+    assert "(hookrow.toml) cannot be loaded: There is no module" in shop.call("log").stderr
+    variables["HOOKROW_APP"] = "shop.none:receiver"
+    assert "(HOOKROW_APP) cannot be loaded: There is no mod" in shop.call("log", **variables).stderr
+    for command in ("log", "db current", "db sql", "stats", "prune", "replay --since 1d"):
+        done = shop.call("--app", "shop.mail:receiver", *command.split(), **variables)
+        assert done.returncode == 0, done.stderr
+    assert not (shop.folder / "none.db").exists()
+
+
+def test_recommended_command(command: Command, write: Write) -> None:
+    """It repeats --app and --config, without which it would create tables elsewhere."""
+    write("mail", MAIL)
+    (command.folder / "a b.toml").touch()
+    options = ("--config", "a b.toml", "--app", "shop.mail:create_app().state.receiver")
+    typed = "--config 'a b.toml' --app 'shop.mail:create_app().state.receiver'"
+    expected = f"Run: hookrow {typed} db upgrade"
+    assert expected in command.call(*options, "log").stderr
+    for as_json in ((), ("--json",)):
+        assert expected in command.call(*options, "check", *as_json).stdout
+    assert "Run: hookrow db upgrade\n" in command.call("log", HOOKROW_APP="shop.mail:store").stderr
+
+
+# By the name of the app: the error.
+MISTAKES = {
+    "": "(--app) cannot be loaded: '' is not module:name, such as shop.mail:receiver.",
+    "mail": "(--app) cannot be loaded: 'mail' is not module:name, such as shop.mail:receiver.",
+    "shop/mail.py:receiver": "is not module:name, such as shop.mail:receiver.",
+    "shob:receiver": "There is no module 'shob': is it importable from this directory? Did you mean"
+    " 'shop'?",
+    "shop.mial:receiver": "There is no module 'shop.mial': is it importable from this directory?"
+    " Did you mean 'mail'?",
+    "shop.mail.receiver:x": "There is no module 'shop.mail.receiver': is it importable from",
+    "shop.mail:reciever": "shop.mail has no attribute 'reciever'. Did you mean 'receiver'?",
+    "shop.mail:app": "is of the type SimpleNamespace: name a Receiver or an SQLStore, or a",
+    "shop.mail:create_app()": "name its attribute, such as shop.main:app.state.receiver.",
+    "shop.mail:store.schema": "is of the type Schema: name a Receiver or an SQLStore, or a",
+    "shop.mail:app()": "shop.mail.app is not a function: remove the parentheses.",
+    "shop.mail:open_shop": "cannot be called without arguments: missing a required argument: 'da",
+    "shop.mail:create_later": "shop.mail:create_later is an async function: name a plain one.",
+    "shop.mail:in_memory": "uses a MemoryStore, whose rows and log exist only in the process of",
+    "shop.mail:fail": "shop.mail:fail() failed in {}/shop/mail.py:32: LookupError: closed on Sun",
+    "shop.secret:x": "shop.secret failed in {}/shop/secret.py:2: KeyError: 'SHOP_SECRET'",
+    "shop.empty:x": "shop.empty failed in {}/shop/empty.py:2: The webhook secret is missing or em",
+    "shop.syntax:x": "shop.syntax failed in {}/shop/syntax.py:1: SyntaxError: ",
+    "shop.other:x": "shop.other failed in {}/shop/other.py:1: ModuleNotFoundError: No module",
+    "shop.exits:x": "shop.exits failed in {}/shop/exits.py:1: SystemExit: no settings",
+    "shop.library:x": "shop.library failed in {}/shop/library.py:2: JSONDecodeError: Expecting",
+}
+
+
+@pytest.mark.parametrize("app", MISTAKES)
+def test_mistake(command: Command, write: Write, app: str) -> None:
+    """Each is one sentence, with the line of the application that raised an exception."""
+    write("mail", MAIL)
+    write("secret", "import os\nsecret = os.environ['SHOP_SECRET']")
+    write("empty", "import hookrow\nreceiver = hookrow.Postmark('')")
+    write("syntax", "receiver = = 1")
+    write("other", "import uvicorn.none")
+    write("exits", "raise SystemExit('no settings')")
+    write("library", "import json\njson.loads('')")
+    done = command.call("--app", app, "log")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert MISTAKES[app].format(command.folder) in done.stderr
+    assert done.stderr.startswith(f"Error: The app {app} (--app) ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "typed", "expected"),
+    [
+        ("", "log --database-url sqlite:///a.db", "also set, by --database-url: remove it"),
+        ("database_url = 'a'", "check", "also set, by hookrow.toml: remove it there, or omit"),
+        ("[tables]\nlog = false", "log", "remove [tables] from hookrow.toml, or omit --app."),
+        ("", f"check --secret {SECRET}", "(--app) already has secrets: omit --secret."),
+        ("", "serve", "mount the receiver there. For hookrow's own server, omit --app."),
+        ("", "demo", "The demo runs its own application: omit --app."),
+    ],
+)
+def test_other_settings(shop: Command, file: str, typed: str, expected: str) -> None:
+    """Settings that the app replaces are errors, which name both sources."""
+    (shop.folder / "hookrow.toml").write_text(file)
+    done = shop.call("--app", "shop.mail:receiver", *typed.split())
+    assert done.returncode
+    assert expected in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "variables", "remedy"),
+    [
+        ("app = 'shop.mail:receiver'", {}, "remove app from hookrow.toml."),
+        ("", {"HOOKROW_APP": "shop.mail:receiver"}, "unset HOOKROW_APP."),
+    ],
+)
+def test_serve(command: Command, file: str, variables: dict[str, str], remedy: str) -> None:
+    """The server does not ignore an app; the error names its source."""
+    (command.folder / "hookrow.toml").write_text(file)
+    done = command.call("serve", **variables)
+    assert done.returncode == 1
+    assert done.stderr.endswith(f"For hookrow's own server, {remedy}\n")
+
+
+def test_check(shop: Command) -> None:
+    """The receiver is checked, and no setting of `serve` is mentioned."""
+    done = shop.call("--app", "shop.mail:receiver", "check", HOOKROW_SECRET="", HOOKROW_PORT="x")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == dedent(
+        """\
+        ok       setting     app is shop.mail:receiver, from the flag --app.
+        ok       app         Its endpoint is /mail/provider/webhooks, below the path of its mount.
+        ok       secret      It is set.
+        ok       database    sqlite:///shop.db responds.
+        ok       migrations  They are up to date (revisions {}).
+        ok       tables      All tables and columns exist.
+        ok       indexes     Every lookup has an index.
+        """
+    ).format("0001, 0002, 0003, 0004, 0005, 0006, 0007, 0008")
+    done = shop.call("--app", "shop.mail:store", "check")
+    assert (done.returncode, "secret" in done.stdout) == (0, False)
+    done = shop.call("--app", "shop.mail:in_memory", "check", "--json")
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert (done.returncode, last["level"], last["subject"]) == (1, "error", "app")
+
+
+def test_over_http(shop: Command) -> None:
+    """`simulate` and `check URL` use the receiver's newest secret and its mount path."""
+    assert shop.call("--app", "shop.mail:receiver", "log").returncode == 0
+    receiver: Receiver = sys.modules["shop.mail"].receiver
+    app = ("--app", "shop.mail:receiver")
+    variables = {"HOOKROW_SECRET": "a-wrong-secret"}
+    with closing(receiver), loopback(WSGI(receiver)) as port:
+        open_ = ("simulate", "open", ADA, ADAS, "--port", port)
+        assert shop.call(*app, *open_, **variables).stdout.startswith("404 Engine::Subscriber ")
+        done = shop.call(*app, *open_, "--secret", "a-wrong-secret")
+        assert done.stdout == "401 Cannot verify webhook\n"
+        assert shop.call(*app, *open_, "--mount-path", "/other").stdout == "404 Not Found\n"
+        url = f"http://127.0.0.1:{port}/mail/provider/webhooks"
+        done = shop.call(*app, "check", url, **variables)
+    assert "The configured secret is accepted" in done.stdout
+    assert done.stdout.startswith("ok       setting     app is shop.mail:receiver, from the flag")
+
+
+HOST = """
+    from datetime import datetime
+
+    import msgspec
+    from engines import open_engine
+
+    from hookrow import Delivered, Postmark, Receiver, Role, Schema
+    from hookrow.stores.sql import SQLStore
+
+
+    class Courier:
+        name = "courier"
+
+        def authentic(self, head):
+            return True
+
+        def parse(self, body):
+            return Delivered(*msgspec.json.decode(body, type=tuple[str, str, datetime]))
+
+
+    schema = Schema(
+        subscribers=Role("people", {{"email": "address"}}),
+        dispatches=Role(
+            "sends", {{"list_id": None, "suppressed_at": None, "suppression_reason": None,
+            "suppression_changed_at": None}}
+        ),
+        subscriptions=None,
+    )
+    engine = open_engine({url!r})
+    receiver = Receiver(Courier(), SQLStore(engine, schema))
+"""
+
+TABLES = """
+    CREATE TABLE people (
+        id integer PRIMARY KEY, address text, suppressed_at timestamp, suppression_reason text,
+        suppression_changed_at timestamp
+    );
+    CREATE TABLE sends (
+        id integer PRIMARY KEY, provider_message_id text, subscriber_id integer,
+        delivered_at timestamp, opened_at timestamp
+    );
+    INSERT INTO people (id, address) VALUES (1, 'ada@example.com')
+"""
+
+
+def test_host_tables(command: Command, write: Write, empty_database_url: str) -> None:
+    """A replay uses the host's engine, mapping and provider, and leaves the engine as it was."""
+    write("host", HOST.format(url=empty_database_url))
+    app = ("--app", "shop.host:receiver")
+    with opened(empty_database_url) as engine, engine.begin() as connection:
+        for statement in TABLES.split(";"):
+            connection.execute(text(statement))
+    done = command.call(*app, "db", "upgrade")
+    assert done.stdout.endswith(": added revisions 0002, 0005, 0006, 0007.\n")
+    assert command.call(*app, "db", "current").stdout == "0002, 0005, 0006, 0007\n"
+    assert "hookrow_subscribers" not in command.call(*app, "db", "sql").stdout
+    host: Any = sys.modules["shop.host"]
+    pool = host.engine.pool
+    posted = testing.post(host.receiver, [ADA, "m-1", AT])
+    assert posted == (404, "Engine::Dispatch not found")
+    with host.engine.begin() as connection:
+        connection.execute(text("INSERT INTO sends VALUES (1, 'm-1', 1, NULL, NULL)"))
+    done = command.call(*app, "replay", "--outcome", "dispatch_not_found")
+    assert (done.returncode, done.stdout) == (0, "1 notification replayed: 1 recorded.\n")
+    assert "the rows already have these" in command.call(*app, "log", "show", 1).stdout
+    assert command.call(*app, "stats").returncode == 0
+    assert "secret" not in command.call(*app, "check").stdout
+    with host.engine.connect() as connection:
+        assert connection.scalar(text("SELECT delivered_at FROM sends")) is not None
+    assert host.engine.pool is pool
+    assert pool.checkedout() == 0
+    host.engine.dispose()
+
+
+def test_process(command: Command, write: Write) -> None:
+    """In a process: the directory is importable, and threads of the host do not keep it alive."""
+    write("mail", MAIL)
+    write(
+        "threads",
+        """
+        from threading import Event, Thread
+
+        from shop.mail import receiver
+
+        Thread(target=Event().wait).start()
+        """,
+    )
+    app = ("--app", "shop.threads:receiver")
+    assert command.run(*app, "db", "upgrade").returncode == 0
+    done = command.run(*app, "log", "show", 7)
+    assert (done.returncode, done.stderr) == (1, "Error: The log has no notification 7.\n")

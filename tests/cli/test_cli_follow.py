@@ -1,0 +1,158 @@
+"""`hookrow log --follow`: which entries it prints, and when."""
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from test_cli_log import keep
+
+import world
+from command import Command
+from hookrow import Refusal, testing
+from hookrow.cli.follow import follow
+from hookrow.core.log_entry import LogEntry, Result, StoredEntry
+from hookrow.stores import SchemaChanged, Unavailable
+from hookrow.stores.log import Query
+from hookrow.stores.memory_log import MemoryLog
+from wire import ADA
+
+AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+NO_DISPATCH = Refusal.DISPATCH_NOT_FOUND.refused()
+
+Sleep = Callable[[float], None]
+
+
+@pytest.fixture
+def on_sleep(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[Callable[[], object]]], None]:
+    """Return a function that sets what happens during each pause; then Ctrl-C is pressed."""
+
+    def set_steps(steps: Sequence[Callable[[], object]]) -> None:
+        remaining = iter(steps)
+
+        def sleep(seconds: float) -> None:
+            assert seconds == 1.0
+            step = next(remaining, None)
+            if step is None:
+                raise KeyboardInterrupt
+            step()
+
+        monkeypatch.setattr("hookrow.cli.follow.sleep", sleep)
+
+    return set_steps
+
+
+class TestCommand:
+    @pytest.fixture(autouse=True)
+    def _received(self, database_url: str) -> None:
+        world.fill(database_url)
+        for number in range(1, 4):
+            self.receive(database_url, number)
+
+    def receive(self, url: str, number: int) -> None:
+        payload = testing.opening(ADA, f"m-{number}", at=AT + timedelta(seconds=number))
+        keep(url, payload, NO_DISPATCH)
+
+    def test_table(
+        self, command: Command, database_url: str, on_sleep: Callable[[Any], None]
+    ) -> None:
+        """The newest are printed, oldest first, and then new ones, each of them once."""
+        on_sleep(
+            [int, lambda: self.receive(database_url, 4), lambda: self.receive(database_url, 5)]
+        )
+        options = ("--follow", "--limit", 2, "--database-url", database_url)
+        done = command.call("log", *options)
+        header, *lines = done.stdout.splitlines()
+        assert header.split() == ["ID", "Received", "Type", "Recipient", "Message", "ID", "Outcome"]
+        assert [int(line.split()[0]) for line in lines] == [2, 3, 4, 5]
+        assert (done.returncode, done.stderr) == (130, "")
+
+    def test_json_and_filters(
+        self, command: Command, database_url: str, on_sleep: Callable[[Any], None]
+    ) -> None:
+        """Entries have their bodies; those that a filter excludes are not printed."""
+        on_sleep([lambda: self.receive(database_url, 4), lambda: self.receive(database_url, 5)])
+        options = ("--follow", "--json", "--message-id", "m-5", "--database-url", database_url)
+        [line] = command.call("log", *options).stdout.splitlines()
+        entry = msgspec.json.decode(line)
+        assert (entry["id"], msgspec.json.decode(entry["body"])["MessageID"]) == (5, "m-5")
+
+    def test_before(self, command: Command, database_url: str) -> None:
+        options = ("--follow", "--before", 3, "--database-url", database_url)
+        done = command.call("log", *options)
+        assert done.returncode == 2
+        assert "Omit --before: --follow begins with the newest notifications." in done.stderr
+
+
+class Log(MemoryLog):
+    """A log to which a test commits ids in any order; it may be unavailable."""
+
+    error: Exception | None = None
+
+    def commit(self, *ids: int) -> None:
+        """Add entries with these ids."""
+        for id_ in ids:
+            entry = LogEntry(
+                id_.to_bytes(16),
+                record_type="Open",
+                message_id=None,
+                recipient=None,
+                occurred_at=None,
+                outcome=Result.RECORDED,
+                status=200,
+                attempts=1,
+                received_at=AT,
+                last_received_at=AT,
+                ended_at=AT,
+                retry_at=None,
+                body=None,
+                reason=None,
+                provider=None,
+                source=None,
+            )
+            self._last_id = id_ - 1
+            self.keep([entry])
+
+    def bounds(self) -> tuple[int, int] | None:
+        if self.error is not None:
+            raise self.error
+        return super().bounds()
+
+
+def ids(groups: Iterator[Sequence[StoredEntry]]) -> list[int]:
+    """Return the ids that are yielded until Ctrl-C."""
+    found: list[int] = []
+    try:
+        for group in groups:
+            found += [each.id for each in group]
+    except KeyboardInterrupt:
+        return found
+    raise AssertionError
+
+
+def test_ids_that_are_committed_out_of_order(on_sleep: Callable[[Any], None]) -> None:
+    """A lower id that is committed later is not lost, and no entry is repeated."""
+    log = Log()
+    log.commit(*range(1, 11))
+    on_sleep([lambda: log.commit(500, 2000), int, lambda: log.commit(1001, 1999), int])
+    assert ids(follow(log, Query(), limit=2, bodies=False)) == [9, 10, 500, 2000, 1001, 1999]
+
+
+def test_an_outage(on_sleep: Callable[[Any], None], capsys: pytest.CaptureFixture[str]) -> None:
+    """An outage is one line; the entries committed meanwhile follow."""
+    log = Log()
+
+    def fail(error: Exception | None) -> Callable[[], None]:
+        return lambda: setattr(log, "error", error)
+
+    down = fail(Unavailable("Connection refused"))
+    on_sleep(
+        [down, lambda: log.commit(1), int, fail(None), down, lambda: log.commit(2), fail(None)]
+    )
+    assert ids(follow(log, Query(), limit=2, bodies=False)) == [1, 2]
+    line = "The log cannot be read; retrying every second. Connection refused\n"
+    assert capsys.readouterr().err == line * 2
+    on_sleep([fail(SchemaChanged("no such table"))])
+    with pytest.raises(SchemaChanged):
+        ids(follow(log, Query(), limit=2, bodies=False))

@@ -1,0 +1,336 @@
+"""The dashboard's page of suppressed subscribers, and their download as CSV."""
+
+import asyncio
+import csv
+import html
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import parse_qsl
+
+import pytest
+from werkzeug.test import Client
+
+import asgi_client
+import world
+from hookrow import Response, testing
+from hookrow.asgi import ASGI
+from hookrow.dashboard import Dashboard, download, suppressions
+from hookrow.dashboard.app import SECURITY
+from hookrow.stores import Unavailable
+from hookrow.stores.memory import MemoryStore
+from hookrow.stores.memory_suppressions import MemorySuppressions
+from hookrow.stores.sql import SQLStore
+from hookrow.wsgi import WSGI
+from visitor import Visitor, ask, head, receive
+from wire import ADA, ADAS, AT, PATIENCE, eventually
+
+PATH = "/suppressions"
+CSV = "/suppressions.csv"
+
+
+def many(count: int) -> MemoryStore:
+    """Return a store of suppressed subscribers, of whom always three have the same time."""
+    rows: dict[Any, Any] = {
+        n: {
+            "email": f"p{n}@example.com",
+            "suppressed_at": AT + timedelta(seconds=n // 3),
+            "suppression_reason": "SpamComplaint" if n % 50 == 0 else "HardBounce",
+        }
+        for n in range(1, count + 1)
+    }
+    return MemoryStore(subscribers={**rows, 999: {"email": ADA}}, subscriptions={(7, 1): {}})
+
+
+def emails(page: str) -> list[str]:
+    return re.findall(r"<bdi>(p\d+@example.com)</bdi>", page)
+
+
+def follow(visitor: Visitor, page: str, rel: str) -> str:
+    """Return the page behind the link "Newer" (`prev`) or "Older" (`next`)."""
+    [query] = re.findall(rf'rel="{rel}" href="\?(.+?)"', page)
+    return visitor.shows(PATH, **dict(parse_qsl(html.unescape(query))))
+
+
+def rows(response: Response) -> list[dict[str, str]]:
+    """Return the rows of a download."""
+    assert response.status == 200, response.body
+    assert response.stream is not None
+    return [*csv.DictReader(b"".join(response.stream).decode().splitlines())]
+
+
+@pytest.fixture
+def visitor() -> Iterator[Visitor]:
+    visitor = Visitor(many(120))
+    yield visitor
+    visitor.dashboard.close(PATIENCE)
+
+
+def test_content() -> None:
+    """A row links to the subscriber, to the notification that suppressed it, and its dispatch."""
+    store = MemoryStore(
+        subscribers={1: {"email": ADA}, 2: {"email": "b@x.org", "suppressed_at": AT}},
+        dispatches={1: {"provider_message_id": ADAS, "subscriber_id": 1, "list_id": 1}},
+    )
+    receive(store, testing.suppression(ADA, ADAS, at=AT, reason="<i>"))
+    visitor = Visitor(store)
+    page = visitor.shows(PATH)
+    assert "2 suppressed subscribers" in page
+    assert "<bdi>&lt;i&gt;</bdi>" in page
+    assert 'href="./subscriber?email=ada%40example.com"' in page
+    assert '<a href="./notification?id=1">1</a>' in page
+    assert f'href="./dispatch?message_id={ADAS}"' in page
+    assert page.count("2026-03-04 05:06:07Z") == 2
+    assert page.count(">unknown<") == 1  # the host suppressed the other one
+    assert 'name="list"' not in page
+    visitor.send("/subscriber", {"action": "lift", "reason": "x"}, email=ADA)
+    assert "1 suppressed subscriber " in visitor.shows(PATH)
+    visitor.dashboard.close(PATIENCE)
+
+
+def test_pages(visitor: Visitor) -> None:
+    """Pages of 50 contain every row once, newest first, also if rows have equal times."""
+    first = visitor.shows(PATH)
+    second = follow(visitor, first, "next")
+    third = follow(visitor, second, "next")
+    found = emails(first) + emails(second) + emails(third)
+    assert [*map(len, map(emails, (first, second, third)))] == [50, 50, 20]
+    assert len({*found}) == 120
+    at = [int(each[1:-12]) // 3 for each in found]
+    assert at == sorted(at, reverse=True)
+    assert 'rel="next"' not in third
+    assert emails(follow(visitor, third, "prev")) == emails(second)
+    back = follow(visitor, follow(visitor, third, "prev"), "prev")
+    assert emails(back) == emails(first)
+    assert 'rel="prev"' not in first + back
+
+
+def test_rows_that_change_between_pages(visitor: Visitor) -> None:
+    """A new suppression does not move the rows of the next page."""
+    first = visitor.shows(PATH)
+    store: Any = visitor.dashboard._context.store
+    store.subscribers[999]["suppressed_at"] = AT + timedelta(days=1)
+    assert not {*emails(first)} & {*emails(follow(visitor, first, "next"))}
+
+
+def test_filters(visitor: Visitor) -> None:
+    """The rows, their number and the links depend on reason, list and time."""
+    eventually(lambda: "HardBounce (118)" in visitor.shows(PATH))
+    page = visitor.shows(PATH, reason="SpamComplaint")
+    assert (emails(page), "2 suppressed subscribers" in page) == (
+        ["p100@example.com", "p50@example.com"],
+        True,
+    )
+    assert 'value="SpamComplaint" selected' in page
+    assert "./suppressions.csv?reason=SpamComplaint" in page
+    assert emails(visitor.shows(PATH, list=7)) == ["p1@example.com"]
+    assert '<option value="7" selected>7</option>' in visitor.shows(PATH, list=7)
+    since = (AT + timedelta(seconds=40)).isoformat()
+    assert emails(visitor.shows(PATH, since=since)) == ["p120@example.com"]
+    page = visitor.shows(PATH, reason="(none)")
+    assert "0 suppressed subscribers" in page
+    assert "No suppressions found." in page
+    page = visitor.shows(PATH, reason="<b>")
+    assert '<option value="&lt;b&gt;" selected>' in page
+    recent = f"{datetime.now(UTC) - timedelta(days=7):%Y-%m-%d}"
+    assert f'href="?reason=%3Cb%3E&amp;since={recent}' in page
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ({"list": "8"}, "There is no list"),
+        ({"since": "x"}, "since must be a time"),
+        ({"before": "x"}, "before must be the position of a row."),
+        ({"after": "2026/ix"}, "after must be the position of a row."),
+        ({"after": "2026-03-04 05:06:07+00/sx"}, "position of a row."),
+        ({"email": ADA}, "Unknown field"),
+    ],
+)
+def test_wrong_queries(postgres_url: str, query: dict[str, str], message: str) -> None:
+    """An impossible argument returns 400."""
+    world.fill(postgres_url)
+    with closing(SQLStore(postgres_url)) as store:
+        visitor = Visitor(store)
+        response = visitor.get(PATH, **query)
+        visitor.dashboard.close(PATIENCE)
+    assert (response.status, message in response.body.decode()) == (400, True)
+
+
+def test_a_search_that_takes_long(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page shows what it found in time, and links to the rest; the number is a minimum."""
+    monkeypatch.setattr(suppressions, "SEARCH_TIMEOUT", 0)
+    monkeypatch.setattr(suppressions, "COUNT_TIMEOUT", 0)
+    monkeypatch.setattr(suppressions, "MIN_SPAN", 30)
+    page = visitor.shows(PATH, reason="SpamComplaint")
+    assert (emails(page), "1+ suppressed subscribers" in page) == (["p100@example.com"], True)
+    assert ">Search older suppressions<" in page
+    page = follow(visitor, page, "next")
+    assert "No suppressions found in the part that was searched." in page
+    assert "1+ suppressed subscribers" in page
+    assert emails(follow(visitor, page, "next")) == ["p50@example.com"]
+    monkeypatch.setattr(suppressions, "SEARCH_TIMEOUT", 60)
+    monkeypatch.setattr(suppressions, "MAX_COUNT", 20)
+    assert "20+ suppressed subscribers" in visitor.shows(PATH)
+
+
+def test_without_a_log() -> None:
+    """Without a log, no notification is known."""
+    store = many(1)
+    store.log = None
+    visitor = Visitor(store)
+    assert ">unknown<" in visitor.shows(PATH)
+    visitor.dashboard.close(PATIENCE)
+
+
+class TestDownload:
+    @pytest.mark.parametrize(("batch", "width"), [(1000, 5000), (7, 5000), (7, 10), (50, 25)])
+    def test_all_rows(
+        self, visitor: Visitor, monkeypatch: pytest.MonkeyPatch, batch: int, width: int
+    ) -> None:
+        """A download has every row once, oldest first, however it is read."""
+        monkeypatch.setattr(download, "BATCH", batch)
+        monkeypatch.setattr(suppressions, "MIN_SPAN", width)
+        found = [row["email"] for row in rows(visitor.get(CSV))]
+        assert len(found) == len({*found}) == 120
+        at = [int(each[1:-12]) // 3 for each in found]
+        assert at == sorted(at)
+        spam = rows(visitor.get(CSV, reason="SpamComplaint", list=""))
+        assert [each["email"] for each in spam] == ["p50@example.com", "p100@example.com"]
+        assert rows(visitor.get(CSV, list=7, reason="(none)")) == []
+
+    def test_cells(self) -> None:
+        """Cells that a spreadsheet would evaluate are escaped; times are ISO 8601 in UTC."""
+        store = MemoryStore(subscribers={1: {"email": "=cmd|' /C calc'!A0@example.com"}})
+        undated = testing.suppression("=cmd|' /C calc'!A0@example.com", "+1", at=AT, reason="@SUM")
+        receive(store, undated)
+        for n, reason in enumerate(("-1", "\tx", "\rx", 'a,"b"', "zoë"), 2):
+            row = {"email": f"p{n}", "suppressed_at": AT, "suppression_reason": reason}
+            store.subscribers[n] = row
+        response = Visitor(store).get(CSV)
+        assert SECURITY.items() <= response.headers.items()
+        assert response.headers["Content-Type"] == "text/csv; charset=utf-8"
+        assert response.headers["Content-Disposition"] == 'attachment; filename="suppressions.csv"'
+        assert response.stream is not None
+        lines = b"".join(response.stream).decode().split("\r\n")
+        assert lines == [
+            "email,reason,suppressed_at,notification,message_id",
+            "'=cmd|' /C calc'!A0@example.com,'@SUM,2026-03-04T05:06:07.123456Z,1,'+1",
+            "p2,'-1,2026-03-04T05:06:07.123456Z,,",
+            "p3,'\tx,2026-03-04T05:06:07.123456Z,,",
+            'p4,"\'\rx",2026-03-04T05:06:07.123456Z,,',
+            'p5,"a,""b""",2026-03-04T05:06:07.123456Z,,',
+            "p6,zoë,2026-03-04T05:06:07.123456Z,,",
+            "",
+        ]
+
+    def test_a_client_that_leaves(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """On ASGI and WSGI, each batch is read when it is needed, and none after a disconnect."""
+        monkeypatch.setattr(download, "BATCH", 10)
+        read, original = [0], MemorySuppressions.read
+
+        def counted(*given: Any, **limit: Any) -> Any:  # noqa: ANN401 - as the method
+            read[0] += 1
+            return original(*given, **limit)
+
+        monkeypatch.setattr(download, "divide", lambda _, start, __: iter([start]))
+        monkeypatch.setattr(MemorySuppressions, "read", counted)
+        dashboard = Dashboard(many(120), authorize=lambda _: True)
+        response = Client(WSGI(dashboard)).get(CSV, buffered=False)
+        chunks = iter(response.response)
+        first, second = next(chunks), next(chunks)
+        assert (first.count(b"\n"), second.count(b"\n"), read) == (11, 10, [2])
+        response.close()
+        assert asyncio.run(_leave_after(dashboard, 3)) == 3
+        assert read[0] <= 2 + 4
+
+    @pytest.mark.parametrize(
+        ("user", "named"), [("ada", "ada"), ("a@x.org", "a***@x.org"), (True, "unknown")]
+    )
+    def test_log(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+        *,
+        user: str | bool,
+        named: str,
+    ) -> None:
+        """The log has the user and the number of rows that the client has received."""
+        monkeypatch.setattr(download, "BATCH", 10)
+        dashboard = Dashboard(many(120), authorize=lambda _: user)
+        with caplog.at_level("INFO", "hookrow"):
+            assert len(rows(ask(dashboard, head(CSV)))) == 120
+            stream = ask(dashboard, head(CSV)).stream
+            assert stream is not None
+            assert [next(stream).count(b"\n") for _ in range(3)] == [11, 10, 10]
+            del stream
+            ask(dashboard, head(CSV))  # a HEAD takes no chunk
+        assert [each.partition(", request")[0] for each in caplog.messages] == [
+            f"Dashboard user {named} downloaded 120 suppressed subscribers as CSV",
+            f"Dashboard user {named} downloaded the first 20 suppressed subscribers as CSV",
+        ]
+
+    @pytest.mark.parametrize("app", [ASGI, WSGI])
+    def test_hosts(self, app: Any) -> None:  # noqa: ANN401 - a class of a host
+        """Each host streams without a length; HEAD has no body; users without access get 403."""
+
+        def request(method: str, *, access: bool = True) -> Any:  # noqa: ANN401 - a client's response
+            mounted = app(Dashboard(many(3), authorize=lambda _: access))
+            if app is WSGI:
+                return Client(mounted).open(CSV, method=method)
+            return asgi_client.request(mounted, method, CSV)
+
+        for method, lines in (("GET", 4), ("HEAD", 0)):
+            response = request(method)
+            assert response.status_code == 200
+            assert response.text.count("@example.com") == max(lines - 1, 0)
+            assert "content-length" not in response.headers
+        assert request("GET", access=False).status_code == 403
+
+    def test_errors(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """An error returns 503 if nothing has been sent, and otherwise cuts the file off."""
+        monkeypatch.setattr(download, "BATCH", 10)
+        original, allowed = MemorySuppressions.read, [0]
+
+        def read(*given: Any, **limit: Any) -> Any:  # noqa: ANN401 - as the method
+            if not allowed[0]:
+                raise Unavailable("It is gone.")
+            allowed[0] -= 1
+            return original(*given, **limit)
+
+        monkeypatch.setattr(MemorySuppressions, "read", read)
+        monkeypatch.setattr(download, "divide", lambda _, start, __: iter([start]))
+        dashboard = Dashboard(many(120), authorize=lambda _: True)
+        assert ask(dashboard, head(CSV)).status == 503
+        allowed[0] = 2
+        response = ask(dashboard, head(CSV))
+        assert (response.status, response.stream is None) == (200, False)
+        assert response.stream is not None
+        with pytest.raises(Unavailable, match="It is gone"):
+            list(response.stream)
+        assert "A download of suppressions failed: It is gone." in caplog.text
+
+
+async def _leave_after(dashboard: Dashboard, chunks: int) -> int:
+    """Download with ASGI, disconnect after some chunks; return how many were sent."""
+    left, messages, sent = asyncio.Event(), iter([{"type": "http.request"}]), [0]
+
+    async def receive() -> Any:  # noqa: ANN401 - a message
+        if message := next(messages, None):
+            return message
+        await left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:  # noqa: ANN401 - a message
+        sent[0] += bool(message.get("body"))
+        if sent[0] == chunks:
+            left.set()
+            await asyncio.sleep(0)
+
+    scope = {"type": "http", "method": "GET", "path": CSV, "headers": []}
+    await ASGI(dashboard)(scope, receive, send)
+    return sent[0]

@@ -1,0 +1,39 @@
+"""The page on the provider's webhook: its triggers are supported, and its rows pass a test."""
+
+import json
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+from hookrow import Postmark, Receiver, testing
+from hookrow.core.log_entry import RECORD_TYPES
+from hookrow.stores.sql import SQLStore
+from hookrow.testing import SECRET, post
+from session import read_blocks
+
+PAGE = "docs/how-to/provider-webhook.md"
+
+NOBODY = ("john@example.com", "00000000-0000-0000-0000-000000000000")
+
+NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
+
+
+def test_the_enabled_triggers_are_the_supported_types() -> None:
+    webhook = json.loads(read_blocks(PAGE, "json")[0])
+    enabled = {name for name, trigger in webhook["Triggers"].items() if trigger["Enabled"]}
+    assert enabled == set(RECORD_TYPES.values())
+    assert [header["Name"] for header in webhook["HttpHeaders"]] == ["X-Provider-Secret"]
+
+
+def test_the_rows_of_the_page_pass_the_verification(tmp_path: Path, sqlite_url: str) -> None:
+    """A notification like that of "Send test" gets a 404 without the rows, and a 200 with them."""
+    [statements] = read_blocks(PAGE, "sql")
+    payloads = [make(*NOBODY, at=NOON) for make in (testing.delivery, testing.opening)]
+    payloads.append(testing.suppression(*NOBODY, at=NOON))
+    with closing(Receiver(Postmark(SECRET), SQLStore(sqlite_url))) as receiver:
+        unknown = (404, "Engine::Subscriber not found")
+        assert [post(receiver, payload) for payload in payloads] == [unknown] * 3
+        with closing(sqlite3.connect(tmp_path / "hookrow.db")) as connection:
+            connection.executescript(statements)
+        assert [post(receiver, payload) for payload in payloads] == [(200, "")] * 3

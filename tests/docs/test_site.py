@@ -1,0 +1,54 @@
+"""The documentation site: its navigation is complete, and its links lead to existing files.
+
+`tests/acceptance/test_built_site.py` builds the site, which also checks anchors.
+"""
+
+import os
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from session import ROOT, read_blocks
+
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
+NAVIGATION = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SOURCE = PROJECT["urls"]["Source"]
+
+
+def links(page: Path) -> list[str]:
+    """Return the targets of a page's links and images, without anchors."""
+    text = re.sub(
+        r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE
+    )
+    targets = re.findall(r"\]\(([^)\s]+)\)|^\[[^\]]+\]: (\S+)$", text, re.MULTILINE)
+    found = (inline or reference for inline, reference in targets)
+    return [path for target in found if (path := target.partition("#")[0])]
+
+
+def test_the_navigation_has_every_page_once() -> None:
+    listed = re.findall(r"([\w/-]+\.md)$", NAVIGATION, re.MULTILINE)
+    assert sorted(listed) == [page.relative_to(DOCS).as_posix() for page in PAGES]
+
+
+@pytest.mark.parametrize("page", [*TOP, *PAGES], ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_existing_files(page: Path) -> None:
+    """Pages of the site link to other files of the repository by their address."""
+    root = DOCS if page.is_relative_to(DOCS) else ROOT
+    for link in links(page):
+        if link.startswith(f"{SOURCE}/"):
+            path = re.sub(rf"{SOURCE}/(blob|tree)/main/", "", link)
+            assert (ROOT / path).exists(), link
+        elif not link.startswith("http"):
+            target = Path(os.path.normpath(page.parent / link))
+            assert target.is_relative_to(root), link
+            assert target.exists(), link
+
+
+def test_the_home_page_mounts_the_receiver_like_the_readme() -> None:
+    [code] = read_blocks("docs/index.md", "python")
+    assert code in read_blocks("README.md", "python")

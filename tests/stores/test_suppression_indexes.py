@@ -1,0 +1,90 @@
+"""How databases find the suppressed subscribers of a reason or a list, among many others."""
+
+import pytest
+from contract import NOON, SECOND
+from homes import SQLHome, run
+from locations import DATABASES, own_home
+
+from hookrow.stores.sql import suppressions
+from hookrow.stores.suppressions import Filter, Span
+
+home = pytest.fixture(own_home, params=DATABASES)
+
+LONG = "n" * suppressions.MAX_INDEXED
+MANY = 4000
+RARE = {1: "SpamComplaint", 2: "SpamComplaint", 3: LONG, 4: LONG + "x", 5: LONG + "y" * 10_000}
+
+
+@pytest.fixture
+def large(home: SQLHome) -> SQLHome:
+    """Return hookrow's tables with many subscribers, all suppressed, and a small and a big list."""
+    rows = range(1, MANY + 1)
+    home.fill(
+        subscribers=[
+            {
+                "id": n,
+                "email": f"s{n}@example.com",
+                "suppressed_at": NOON + n * SECOND,
+                "suppression_reason": RARE.get(n, "HardBounce"),
+            }
+            for n in rows
+        ],
+        lists=[{"id": 1, "name": "big"}, {"id": 2, "name": "small"}],
+        subscriptions=[
+            *({"list_id": 1, "subscriber_id": n} for n in rows),
+            *({"list_id": 2, "subscriber_id": n} for n in (7, 9)),
+        ],
+    )
+    return home
+
+
+def found(home: SQLHome, selected: Filter) -> list[str]:
+    """Return the newest rows of a filter, with and without its plan."""
+    reader = home.store.suppressions
+    rows = reader.read(Span(), selected, limit=3)
+    planned = reader.plan(selected)
+    assert reader.read(Span(), planned, limit=3) == rows
+    assert reader.count(Span(), planned, limit=MANY) == reader.count(Span(), selected, limit=MANY)
+    return [each.email.partition("@")[0] for each in rows]
+
+
+def test_reasons(large: SQLHome) -> None:
+    """An index finds the rows of a reason, unless it is too long for the index."""
+    reader = large.store.suppressions
+    for reason, rows, direct in (
+        ("HardBounce", ["s4000", "s3999", "s3998"], True),
+        ("SpamComplaint", ["s2", "s1"], True),
+        ("Unknown", [], True),
+        (LONG, ["s3"], True),
+        (RARE[4], ["s4"], False),
+        ("", [], False),
+    ):
+        selected = Filter(reason=reason)
+        assert (found(large, selected), reader.plan(selected).direct) == (rows, direct)
+        since = Filter(reason=reason, since=NOON + 2 * SECOND)
+        assert found(large, since) == [each for each in rows if each != "s1"]
+        oldest = reader.read(Span(oldest=True), reader.plan(selected), limit=MANY)
+        assert [each.email for each in oldest[-3:][::-1]] == [
+            f"{each}@example.com" for each in rows
+        ]
+
+
+def test_reasons_without_the_index(large: SQLHome) -> None:
+    """The rows are found among all others."""
+    run(large._engine, "DROP INDEX hookrow_subscribers_reason")
+    assert found(large, Filter(reason="SpamComplaint")) == ["s2", "s1"]
+    assert not large.store.suppressions.plan(Filter(reason="SpamComplaint")).direct
+
+
+def test_lists(large: SQLHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The subscribers of a small list are looked up, and not those of a big one."""
+    monkeypatch.setattr(suppressions, "_SMALL_LIST", 100)
+    reader = large.store.suppressions
+    for selected, rows, direct in (
+        (Filter(list=1), ["s4000", "s3999", "s3998"], False),
+        (Filter(list=2), ["s9", "s7"], True),
+        (Filter(list=2, reason="HardBounce", since=NOON + 8 * SECOND), ["s9"], True),
+        (Filter(list=2, reason="SpamComplaint"), [], True),
+        (Filter(list=1, reason="SpamComplaint"), ["s2", "s1"], False),
+    ):
+        assert (found(large, selected), reader.plan(selected).direct) == (rows, direct)

@@ -1,0 +1,88 @@
+"""The task that updates the hourly counts: requests without a valid secret."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from datetime import datetime, timedelta
+
+import pytest
+from receiving import NOON, head, people, receive
+
+from hookrow.receiver import hourly
+from hookrow.receiver.hourly import HourlyCount
+from hookrow.stores import Unavailable
+from hookrow.stores.memory_log import MemoryLog
+from wire import eventually
+
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+
+
+class Log(MemoryLog):
+    """A log whose database may be unavailable."""
+
+    away = False
+
+    def add_unauthentic(self, hours: Mapping[datetime, int]) -> None:
+        if self.away:
+            raise Unavailable("gone")
+        super().add_unauthentic(hours)
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+@pytest.fixture
+def task(log: Log, monkeypatch: pytest.MonkeyPatch) -> Iterator[HourlyCount]:
+    monkeypatch.setattr(hourly, "COUNT_EVERY", 0.01)
+    monkeypatch.setattr("hookrow.concurrency.RETRY_AFTER", 0.01)
+    with closing(HourlyCount(log)) as task:
+        yield task
+
+
+def test_requests_are_added_by_hour(task: HourlyCount, log: Log) -> None:
+    """The first request starts the task, and each counts once."""
+    for at in (NOON, NOON + 59 * MINUTE, NOON + HOUR):
+        task.add_unauthentic(at)
+    eventually(lambda: log.unauthentic(NOON) == (3, NOON))
+    task.add_unauthentic(NOON)
+    eventually(lambda: log.unauthentic(NOON) == (4, NOON))
+    assert log.unauthentic(NOON + HOUR) == (1, NOON + HOUR)
+
+
+def test_an_outage(task: HourlyCount, log: Log, caplog: pytest.LogCaptureFixture) -> None:
+    """Requests are remembered while the database is unavailable, for a limited number of hours."""
+    log.away = True
+    for number in range(hourly.MOST_HOURS + 2):
+        task.add_unauthentic(NOON + number * HOUR)
+    eventually(lambda: "The hourly count failed: Unavailable: gone" in caplog.messages)
+    task.add_unauthentic(NOON + 2 * HOUR)
+    log.away = False
+    expected = (hourly.MOST_HOURS + 1, NOON + 2 * HOUR)
+    eventually(lambda: log.unauthentic(NOON) == expected)
+
+
+def test_a_child_process_adds_only_its_own(task: HourlyCount, log: Log) -> None:
+    """After a fork, the parent process adds the requests that it has counted."""
+    log.away = True
+    task.add_unauthentic(NOON)
+    task.close()
+    task.reset()
+    task.add_unauthentic(NOON + HOUR)
+    assert task._unauthentic == {NOON + HOUR: 1}
+
+
+def test_a_receiver_counts_wrong_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests with a missing or wrong secret are counted, although no notification arrives."""
+    monkeypatch.setattr(hourly, "COUNT_EVERY", 0.01)
+    database = people("ada")
+    log = database.log
+    assert log is not None
+    with closing(receive(database)) as receiver:
+        assert receiver.admit(head(secret="wrong")) is not None
+        eventually(lambda: log.unauthentic(NOON).requests == 1)
+        assert receiver.admit(head()) is None
+        names = {each.name for each in threading.enumerate()}
+        assert "hookrow-hourly count" in names
+    assert log.unauthentic(NOON).requests == 1
