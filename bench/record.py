@@ -96,8 +96,8 @@ def _run(tree: Path, options: argparse.Namespace) -> Mapping[str, float]:
 
 @contextmanager
 def checkout(commit: str) -> Iterator[Path]:
-    """Check out a commit in a temporary directory, with benchmarks that include this file."""
-    with TemporaryDirectory() as folder:
+    """Check out a commit beside this file, so that both trees use the same file system."""
+    with TemporaryDirectory(dir=Path(__file__).parent) as folder:
         tree = Path(folder) / "tree"
         worktree = ("git", "-C", ROOT, "worktree")
         subprocess.run([*worktree, "add", "--quiet", "--detach", tree, commit], check=True)
