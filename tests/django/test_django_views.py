@@ -222,6 +222,7 @@ class TestSignals:
             assert (sent, delivered(database_url)) == ([], None)
             with atomic(alias):
                 assert post(DELIVERY).status_code == 200
+                assert post(DELIVERY, "a-wrong-secret").status_code == 401
                 assert not sent
             assert [signal for signal, _, _ in sent] == [notification_recorded]
             assert delivered(database_url) == AT

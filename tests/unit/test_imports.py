@@ -20,11 +20,13 @@ CORE = (
 )
 
 # The modules that the core may import: values and their types, and msgspec for parsing.
-# `asyncio` is imported only for a type, and `random` creates the ids of requests.
+# `asyncio` is imported only for a type, `threading` only for the longest timeout, `contextvars` for
+# a word in messages, and `random` creates the ids of requests.
 HARMLESS = {
-    *("__future__", "asyncio", "collections", "collections.abc", "contextlib", "dataclasses"),
+    *("__future__", "asyncio", "collections", "collections.abc", "contextlib"),
+    *("contextvars", "dataclasses"),
     *("datetime", "difflib", "enum", "functools", "hashlib", "hmac", "math", "msgspec"),
-    *("msgspec.structs", "operator", "random", "re", "types", "typing", "uuid"),
+    *("msgspec.structs", "operator", "random", "re", "threading", "types", "typing", "uuid"),
 }
 FORBIDDEN = {
     *("now", "utcnow", "today", "time", "time_ns", "monotonic", "monotonic_ns", "sleep"),

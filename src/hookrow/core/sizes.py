@@ -1,12 +1,14 @@
-"""Sizes in bytes: limits of the queue and of a group, and the text written for an arrival."""
+"""Limits of the queue and of a group, most of them in bytes; the text written for an arrival."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from math import inf
+from threading import TIMEOUT_MAX
 from typing import TypeVar
 
 from hookrow.core.notification import Arrival
+from hookrow.errors import ConfigurationError
 
 T = TypeVar("T")
 
@@ -28,6 +30,20 @@ WIDEST_CHARACTER = 4
 
 _PLAIN = bytes(range(0x20, 0x7F)) + b"\t\n\r"
 """Bytes that are escaped to at most two characters."""
+
+
+def check_options(*, group: object, backlog: object, deadline: object) -> None:
+    """Check the limits that a host chooses. Raises `ConfigurationError` with the option's name."""
+    for name, value in (("group", group), ("backlog", backlog)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ConfigurationError(f"{name} must be an integer of at least 1, not {value!r}.")
+    if isinstance(deadline, bool) or not (
+        isinstance(deadline, int | float) and 0 < deadline <= TIMEOUT_MAX
+    ):
+        raise ConfigurationError(
+            "deadline must be a number of seconds greater than 0 and at most "
+            f"{TIMEOUT_MAX:.0f}, not {deadline!r}."
+        )
 
 
 def leading(items: Iterable[T], size: Callable[[T], int], *, most: float = inf) -> list[T]:

@@ -53,6 +53,14 @@ class SyncReceiver(Receiver):
         else:
             send(arrival, outcome)
 
+    def on_unauthentic(self) -> None:
+        """Count a request, unless it is in a transaction of a test, which another thread waits for.
+
+        The threads of a count would use the test's connection, or outlive its database.
+        """
+        if not connections[self._using].in_atomic_block:
+            super().on_unauthentic()
+
 
 class BatchReceiver(SyncReceiver):
     """Records in a separate thread, and sends signals in the hook thread."""

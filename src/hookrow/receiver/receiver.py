@@ -9,13 +9,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from os import PathLike
-from threading import TIMEOUT_MAX
 from typing import TYPE_CHECKING
 
 from hookrow.concurrency import PeriodicTask, reset_after_fork
 from hookrow.core.log_entry import memory_size
 from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, Refused, Unsupported
-from hookrow.core.sizes import CAPACITY, LARGEST_GROUP, TEXT_PER_BYTE
+from hookrow.core.sizes import CAPACITY, LARGEST_GROUP, TEXT_PER_BYTE, check_options
 from hookrow.errors import ConfigurationError
 from hookrow.http import Request, RequestHead, Response, endpoint_path, refuse
 from hookrow.observability.logging import describe_bug, log_refusal
@@ -71,7 +70,7 @@ class Receiver:
         on_refused: Callable[[Arrival, Refused], object] | None = None,
         observer: Observer | None = None,
     ) -> None:
-        _check_limits(group=group, backlog=backlog, deadline=deadline)
+        check_options(group=group, backlog=backlog, deadline=deadline)
         if sweep and store.log is None:
             raise ConfigurationError("The sweep needs a log: add a log, or omit `sweep`.")
         if sweep and not keep_bodies:
@@ -121,8 +120,7 @@ class Receiver:
         if head.method != "POST":
             return self.refuse(head, Refusal.METHOD_NOT_ALLOWED)
         if not self.provider.authentic(head):
-            if self._hourly is not None:
-                self._hourly.add_unauthentic(datetime.now(UTC))
+            self.on_unauthentic()
             challenge = {"WWW-Authenticate": self.provider.challenge(head)}
             refused = self.refuse(head, Refusal.UNAUTHENTIC)
             return replace(refused, headers={**refused.headers, **challenge})
@@ -215,6 +213,11 @@ class Receiver:
         """Call the hook for an outcome, after the commit. Subclasses may override this."""
         self._hooks(arrival, outcome)
 
+    def on_unauthentic(self) -> None:
+        """Count a request without a valid secret. Subclasses may override this."""
+        if self._hourly is not None:
+            self._hourly.add_unauthentic(datetime.now(UTC))
+
     def _arrival(self, request: Request, *, start: bool = True) -> Arrival:
         if start and not self._started:
             self.start()
@@ -284,16 +287,3 @@ def _open_spool(path: str | PathLike[str]) -> Spool:
     from hookrow.receiver.spool import Spool  # noqa: PLC0415 - loads sqlite3
 
     return Spool(path)
-
-
-def _check_limits(*, group: object, backlog: object, deadline: object) -> None:
-    for name, value in (("group", group), ("backlog", backlog)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ConfigurationError(f"{name} must be an integer of at least 1, not {value!r}.")
-    if isinstance(deadline, bool) or not (
-        isinstance(deadline, int | float) and 0 < deadline <= TIMEOUT_MAX
-    ):
-        raise ConfigurationError(
-            "deadline must be a number of seconds greater than 0 and at most "
-            f"{TIMEOUT_MAX:.0f}, not {deadline!r}."
-        )
