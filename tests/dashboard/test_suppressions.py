@@ -206,7 +206,8 @@ class TestDownload:
         store = MemoryStore(subscribers={1: {"email": "=cmd|' /C calc'!A0@example.com"}})
         undated = testing.suppression("=cmd|' /C calc'!A0@example.com", "+1", at=AT, reason="@SUM")
         receive(store, undated)
-        for n, reason in enumerate(("-1", "\tx", "\rx", 'a,"b"', "zoë"), 2):
+        reasons = ("-1", "\tx", "\rx", 'a,"b"', "zoë", "\uff0d1", "\xa0=1", "\u200b=1")
+        for n, reason in enumerate(reasons, 2):
             row = {"email": f"p{n}", "suppressed_at": AT, "suppression_reason": reason}
             store.subscribers[n] = row
         response = Visitor(store).get(CSV)
@@ -223,6 +224,9 @@ class TestDownload:
             'p4,"\'\rx",2026-03-04T05:06:07.123456Z,,',
             'p5,"a,""b""",2026-03-04T05:06:07.123456Z,,',
             "p6,zoë,2026-03-04T05:06:07.123456Z,,",
+            "p7,'\uff0d1,2026-03-04T05:06:07.123456Z,,",
+            "p8,'\xa0=1,2026-03-04T05:06:07.123456Z,,",
+            "p9,'\u200b=1,2026-03-04T05:06:07.123456Z,,",
             "",
         ]
 

@@ -10,6 +10,7 @@ from io import StringIO
 from itertools import chain
 from time import monotonic, sleep
 from typing import TypeVar
+from unicodedata import normalize
 
 from hookrow.dashboard.forms import Fields
 from hookrow.dashboard.queries import Context
@@ -37,7 +38,7 @@ PAUSE = 2.0
 COLUMNS = ("email", "reason", "suppressed_at", "notification", "message_id")
 """The header of the CSV."""
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+_FORMULA = ("=", "+", "-", "@")
 """Spreadsheets evaluate cells that begin with these.
 
 https://owasp.org/www-community/attacks/CSV_Injection
@@ -115,9 +116,19 @@ def _cells(row: Row) -> Sequence[str]:
     time = at.isoformat(timespec="microseconds").replace("+00:00", "Z")
     notification = (str(cause.id), cause.message_id or "") if cause else ("", "")
     return [
-        f"'{each}" if each.startswith(_FORMULA) else each
+        f"'{each}" if _may_be_formula(each) else each
         for each in (email, reason, time, *notification)
     ]
+
+
+def _may_be_formula(cell: str) -> bool:
+    """Return whether a spreadsheet may evaluate a cell.
+
+    Some evaluate it after spaces or invisible characters, or if the sign is full-width (U+FF1D).
+    """
+    first = cell[:1]
+    hidden = first.isspace() or not first.isprintable()
+    return hidden or normalize("NFKC", first) in _FORMULA
 
 
 def _csv(rows: Iterable[Sequence[str]]) -> bytes:
