@@ -249,6 +249,11 @@ def test_search(any_store: Any) -> None:  # noqa: ANN401 - either store
         page = visitor.shows("/search", q=text)
         assert f"Nothing found for <q><bdi>{html.escape(text)[:300]}" in page
         assert "filter the notifications" in page
+    receive(any_store, testing.delivery("eve@example.com", "2", at=AT))
+    page = visitor.shows("/search", q="2")
+    assert '<a href="./notification?id=2">Notification 2</a>' in page
+    assert '<a href="./dispatch?message_id=2">Dispatch</a>' in page
+    assert page.count("<li>") == 2
     assert "Nothing found" not in visitor.shows("/search")
     visitor.dashboard.close(PATIENCE)
 

@@ -144,17 +144,18 @@ def dispatch(context: Context, fields: Fields) -> View:
 
 
 def search(context: Context, fields: Fields) -> View | Response:
-    """Find a notification by its id, a subscriber by an address, or a dispatch by a message id."""
-    text = fields.get("q", "").strip()
-    pages = [(notification, "id"), (dispatch, "message_id"), (subscriber, "email")]
-    if "@" in text:  # probably an address, but message ids may contain it, too
-        pages.reverse()
-    for page, field in pages:
+    """Find a notification by its id, a subscriber by an address, or a dispatch by a message id.
+
+    A number may be an id and a message id, which may also be an address: all matches are listed.
+    """
+    text, found = fields.get("q", "").strip(), {}
+    for page, field in (notification, "id"), (dispatch, "message_id"), (subscriber, "email"):
         with suppress(BadRequest):
-            page(context, {field: text} if text else {})
-            location = f"./{page.__name__}?{link({}, **{field: text})}"
-            return Response(303, b"", {"Location": location})
-    return View("nothing_found.html", {"title": "Search", "q": text})
+            view = page(context, {field: text} if text else {})
+            found[f"./{page.__name__}?{link({}, **{field: text})}"] = view.values["title"]
+    if len(found) == 1:
+        return Response(303, b"", {"Location": next(iter(found))})
+    return View("search.html", {"title": "Search", "q": text, "found": found})
 
 
 def _history(context: Context, fields: Fields, listing: queries.Listing) -> Mapping[str, object]:
