@@ -4,6 +4,7 @@ import pytest
 from contract import NOON, SECOND
 from homes import SQLHome, run
 from locations import DATABASES, own_home
+from sqlalchemy import text
 
 from hookrow.stores.sql import suppressions
 from hookrow.stores.suppressions import Filter, Span
@@ -12,6 +13,11 @@ home = pytest.fixture(own_home, params=DATABASES)
 
 LONG = "n" * suppressions.MAX_INDEXED
 MANY = 4000
+INDEX = {
+    "sqlite": "SELECT sql FROM sqlite_schema WHERE name = 'hookrow_subscribers_reason'",
+    "postgresql": "SELECT indexdef FROM pg_indexes WHERE indexname = 'hookrow_subscribers_reason'",
+}
+"""The query for the statement that creates the index."""
 RARE = {1: "SpamComplaint", 2: "SpamComplaint", 3: LONG, 4: LONG + "x", 5: LONG + "y" * 10_000}
 
 
@@ -74,6 +80,16 @@ def test_reasons_without_the_index(large: SQLHome) -> None:
     run(large._engine, "DROP INDEX hookrow_subscribers_reason")
     assert found(large, Filter(reason="SpamComplaint")) == ["s2", "s1"]
     assert not large.store.suppressions.plan(Filter(reason="SpamComplaint")).direct
+
+
+def test_an_index_that_is_created_later(large: SQLHome) -> None:
+    """It is used without a restart, although the connection has prepared the same statement."""
+    reader, rare = large.store.suppressions, Filter(reason="SpamComplaint")
+    with large._engine.connect() as connection:
+        index = connection.execute(text(INDEX[large._engine.dialect.name])).scalar_one()
+    for exists in (True, False, True, False):
+        assert reader.plan(rare).direct is exists
+        run(large._engine, "DROP INDEX hookrow_subscribers_reason" if exists else index)
 
 
 def test_lists(large: SQLHome, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from hookrow.core.schema import Fold
 from hookrow.stores.sql.columns import is_view, regclass
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.queries import Queries
-from hookrow.stores.sql.suppressions import MAX_INDEXED, plan, reason_is_indexed
+from hookrow.stores.sql.suppressions import MAX_INDEXED, plan, query_plan, reason_is_indexed
 from hookrow.stores.suppressions import Filter
 
 _STEPS = {
@@ -107,12 +107,12 @@ def _is_served(connection: Connection, queries: Queries, lookup: _Lookup) -> boo
     """
     pattern = rf"(Index Cond: .*|SEARCH .* (INDEX|KEY) .*\(.*)({lookup.pattern})"
     for visible in ("", queries.visible(lookup.role)):
-        plan = connection.fetch(
-            f"{queries.dialect.explain} SELECT {queries.column(lookup.role, lookup.columns[-1])} "
-            f"FROM {queries.table(lookup.role)} WHERE {lookup.condition}{visible}",
-            lookup.parameters,
+        sql = (
+            f"SELECT {queries.column(lookup.role, lookup.columns[-1])} "
+            f"FROM {queries.table(lookup.role)} WHERE {lookup.condition}{visible}"
         )
-        if any(re.search(pattern, str(row[-1]), re.IGNORECASE) for row in plan):
+        lines = query_plan(connection, queries.dialect, sql, lookup.parameters)
+        if any(re.search(pattern, line, re.IGNORECASE) for line in lines):
             return True
     return False
 

@@ -13,7 +13,7 @@ from hookrow.core.notification import Key, Suppressed
 from hookrow.core.schema import OTHERWISE, Schema
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.conversions import converted
-from hookrow.stores.sql.dialects import utc
+from hookrow.stores.sql.dialects import Dialect, utc
 from hookrow.stores.sql.queries import Queries, parameter
 from hookrow.stores.sql.updates import ALIASES
 from hookrow.stores.suppressions import (
@@ -156,7 +156,20 @@ def reason_is_indexed(connection: Connection, queries: Queries, selected: Filter
 def plan(connection: Connection, queries: Queries, selected: Filter) -> Sequence[str]:
     """Return the lines of the plan by which the database reads the newest suppression."""
     sql, values = _select(queries, Span(), selected, 1)
-    return [str(row[-1]) for row in connection.fetch(f"{queries.dialect.explain} {sql}", values)]
+    return query_plan(connection, queries.dialect, sql, values)
+
+
+def query_plan(
+    connection: Connection, dialect: Dialect, sql: str, values: Sequence[Any] = ()
+) -> Sequence[str]:
+    """Return the lines of the plan of a SELECT, which may use any index that exists now."""
+    if dialect.name == "sqlite":
+        # SQLite discovers an index that another connection created only when it runs a SELECT, and
+        # never prepares an EXPLAIN again, which the driver caches by its text.
+        connection.fetch("SELECT 1 FROM sqlite_schema LIMIT 1")
+        ((version,),) = connection.fetch("PRAGMA schema_version")
+        sql += f" /* schema {version} */"
+    return [str(row[-1]) for row in connection.fetch(f"{dialect.explain} {sql}", values)]
 
 
 def _select(
