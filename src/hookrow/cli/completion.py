@@ -5,6 +5,9 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+ZSH_START = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }"
+"""Loads the functions that click's script for zsh needs, unless ~/.zshrc has loaded them."""
+
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
@@ -17,5 +20,7 @@ def completion(context: click.Context, shell: str) -> None:
     """
     kind = get_completion_class(shell)
     assert kind is not None  # noqa: S101 - for mypy: click has these shells
+    if shell == "zsh":
+        click.echo(ZSH_START)
     # The name of the variable is click's own, for a program of this name.
     click.echo(kind(context.find_root().command, {}, "hookrow", "_HOOKROW_COMPLETE").source())
