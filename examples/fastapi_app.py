@@ -9,6 +9,7 @@ hookrow simulate delivery ada@example.com m-1 --url http://127.0.0.1:8000/mail/p
 curl http://127.0.0.1:8000/dispatches/m-1
 """
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -32,7 +33,7 @@ def create_app() -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        receiver.close(timeout=10)  # in seconds; records what waits in its queue
+        await asyncio.to_thread(receiver.close, timeout=10)  # in seconds; records its queue
         engine.dispose()
 
     app = FastAPI(lifespan=lifespan)
