@@ -6,6 +6,17 @@ Each message contains the remedy. The result of a notification is not an excepti
 
 from __future__ import annotations
 
+from contextvars import ContextVar
+
+COMMAND: ContextVar[str] = ContextVar("COMMAND", default="hookrow")
+"""The command that messages recommend: `hookrow`, with the options that the user has typed."""
+
+OWN_TABLES = (
+    "If your application has its own tables, use its mapping instead: with --app, or [tables] in "
+    "hookrow.toml."
+)
+"""The other remedy for missing tables, if no mapping is given."""
+
 
 class HookrowError(Exception):
     """The base class of all exceptions that hookrow raises intentionally."""

@@ -29,6 +29,9 @@ MAX_BODY = 1024 * 1024
 BODY_TIMEOUT = 15.0
 """In seconds; a body that is not complete by then results in 408."""
 
+SECRET_HEADER = "X-Provider-Secret"  # noqa: S105 - a name
+"""The header that contains the secret, unless a provider names another one."""
+
 REQUEST_ID_HEADER = "X-Request-Id"
 """The header with the request's id: in requests, if a proxy assigns ids, and in all responses."""
 

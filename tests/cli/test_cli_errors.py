@@ -1,14 +1,16 @@
 """Mistakes of users: each error names the remedy and contains no secret."""
 
 import logging
+import os
 import re
 import shlex
 import socket
+import subprocess
 from collections.abc import Iterator
 
 import pytest
 
-from command import Command
+from command import HOOKROW, Command, clean_environment
 from wire import SECRET
 
 AWAY = "--database-url postgresql://ada:hunter2@127.1.1.1:1/mail"  # where no server listens
@@ -130,3 +132,41 @@ def test_port_in_use(command: Command, workers: int) -> None:
         port = listener.getsockname()[1]
         options = ("--secret", SECRET, "--port", port, "--workers", workers)
         assert f":{port}: " in fail(command, "serve", *options)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("typed", ["log", "--help"])
+def test_full_disk(command: Command, typed: str, unbuffered: str) -> None:
+    """If standard output cannot be written, the error is one line without a traceback."""
+    environment = {**clean_environment(), "PYTHONUNBUFFERED": unbuffered}
+    with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device
+        done = subprocess.run(
+            [HOOKROW, typed],
+            cwd=command.folder,
+            env=environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    error = "Error: The output cannot be written: No space left on device.\n"
+    assert (done.returncode, done.stderr) == (1, error)
+
+
+def test_closed_pipe(command: Command) -> None:
+    """If the reader of standard output is gone, the command ends silently, with an error status."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [HOOKROW, "db", "sql"],
+        cwd=command.folder,
+        env=clean_environment(),
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")

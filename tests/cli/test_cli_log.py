@@ -136,6 +136,13 @@ class TestShow:
         assert msgspec.json.decode(body) == suppression
         assert world.rows(url) == before
 
+    def test_unsupported(self, command: Command, url: str) -> None:
+        """It prints which part of the body is not supported."""
+        keep(url, BOUNCE, UNSUPPORTED)
+        keep(url, testing.delivery(ADA, ADAS, at=AT) | {"DeliveredAt": "today"}, UNSUPPORTED)
+        assert show(command)["Problem"] == "RecordType Bounce is not supported."
+        assert show(command, 2)["Problem"].startswith("DeliveredAt is not an RFC 3339 time that")
+
     def test_superseded(self, command: Command, url: str) -> None:
         """If a newer change of the subscriber is in the log, it is named."""
         keep(url, testing.suppression(ADA, None, at=AT), RECORDED)

@@ -124,7 +124,8 @@ class TestCheck:
             0,
             "ok       settings    Every system check of hookrow passes.\n"
             "ok       migrations  All are applied.\n"
-            "ok       tables      All tables and columns exist.\n",
+            "ok       tables      All tables and columns exist.\n"
+            "ok       indexes     Every lookup has an index.\n",
         )
 
     @pytest.mark.usefixtures("sqlite_site")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from hookrow.errors import HookrowError, MissingExtra
 
@@ -26,7 +27,7 @@ from hookrow.cli.completion import completion
 from hookrow.cli.db import db
 from hookrow.cli.host import HostApp
 from hookrow.cli.log import log
-from hookrow.cli.options import option, repeat_options
+from hookrow.cli.options import option, repeated_options
 from hookrow.cli.progress import INTERRUPTED
 from hookrow.cli.replay import prune, replay
 from hookrow.cli.serve import serve
@@ -41,7 +42,17 @@ SERVERS = {"httptools", "uvicorn", "uvloop"}
 
 
 class Commands(click.Group):
-    """Commands that print configuration mistakes and missing extras without a traceback."""
+    """Commands that print mistakes, missing extras and a full disk without a traceback."""
+
+    def main(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - click's own
+        """Run a command and exit. Its exit status is 1 if its output cannot be written."""
+        try:
+            return super().main(*args, **options)
+        except OSError as error:
+            if not _discard_output():
+                raise
+            click.echo(f"Error: The output cannot be written: {error.strerror}.", err=True)
+            sys.exit(1)
 
     def invoke(self, context: click.Context) -> object:
         """Run the command. Its exit status is `INTERRUPTED` after Ctrl-C."""
@@ -51,12 +62,27 @@ class Commands(click.Group):
             click.echo("\nAborted!", err=True)
             context.exit(INTERRUPTED)
         except HookrowError as error:
-            raise click.ClickException(repeat_options(str(error))) from error
+            raise click.ClickException(str(error)) from error
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] not in SERVERS:
                 raise
             missing = MissingExtra("This command", "serve")
             raise click.ClickException(str(missing)) from error
+
+
+def _discard_output() -> bool:
+    """Return whether nothing more can be written to the output; if so, discard the rest.
+
+    Otherwise, the interpreter would try to write it again at exit, and print a traceback.
+    """
+    try:
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+    except OSError:
+        with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - no path of a file
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        return True
+    return False
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -80,6 +106,7 @@ def hookrow(context: click.Context, config: Path | None, app: str | None) -> Non
     """
     if context.invoked_subcommand != serve.name:
         release_sighup()
+    context.with_resource(repeated_options(context))
     for warning in unknown_variables(hookrow, os.environ):
         click.echo(f"Warning: {warning}", err=True)
     schema, file = Schema(), config or DEFAULT_FILE

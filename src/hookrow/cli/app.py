@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from hookrow.core.notification import Notification
 from hookrow.core.schema import Schema
-from hookrow.errors import ConfigurationError
-from hookrow.providers import Parse, postmark
+from hookrow.errors import OWN_TABLES, ConfigurationError
+from hookrow.providers import Explain, Parse, postmark
 from hookrow.stores import Store
 from hookrow.stores.log import LogReader
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 DEFAULT_PARSE: Parse = postmark.parse
 """The parser of bodies without a receiver."""
+
+DEFAULT_EXPLAIN: Explain = postmark.explain
+"""Explains the bodies that `DEFAULT_PARSE` does not support."""
 
 
 class App(Protocol):
@@ -35,6 +38,9 @@ class App(Protocol):
 
     def parse(self, body: bytes) -> Notification | None:
         """Return the notification in a body, or None if it is not supported."""
+
+    def explain(self, body: bytes) -> str | None:
+        """Return why a body is not supported, or None if it is, or if that is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +67,21 @@ class StandaloneApp:
     def open_store(self, database_url: str, *, writes: bool = True) -> Iterator[Store]:
         """Open the store, whose tables are verified. Raises `ConfigurationError`."""
         from hookrow.stores.sql import SQLStore
+        from hookrow.stores.sql.urls import missing_file
 
         with self.open_database(database_url) as database:
+            if self.schema.ours and (missing := missing_file(database)):
+                raise ConfigurationError(f"{missing}. {OWN_TABLES}")
             verify_tables(database, self.schema, writes=writes)
             yield SQLStore(database, self.schema)
 
     def parse(self, body: bytes) -> Notification | None:
         """Return the notification in one of Postmark's bodies, or None if it is not supported."""
         return DEFAULT_PARSE(body)
+
+    def explain(self, body: bytes) -> str | None:
+        """Return why a body is not supported, or None if it is."""
+        return DEFAULT_EXPLAIN(body)
 
 
 def verify_tables(database: Database, schema: Schema, *, writes: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from itertools import chain
 
 import click
@@ -17,7 +16,6 @@ from hookrow.cli.options import (
     PREVIOUS_SECRET,
     SECRET,
     SECRET_FILE,
-    repeat_options,
 )
 from hookrow.cli.serve import serve
 from hookrow.cli.settings import choose_secrets, settings_sources, summarize
@@ -90,7 +88,7 @@ def _check_app(context: click.Context, app: HostApp, url: str | None) -> Iterato
     try:
         receiver, secrets = app.receiver, app.secrets
         if url is not None:
-            yield from probe.check_url(url, next(iter(secrets), None))
+            yield from probe.check_url(url, next(iter(secrets), None), header=app.secret_header)
             return
         if receiver is not None:
             text = f"Its endpoint is {receiver.endpoint}, below the path of its mount."
@@ -105,8 +103,7 @@ def _check_app(context: click.Context, app: HostApp, url: str | None) -> Iterato
 def report(results: Iterable[CheckResult], *, as_json: bool) -> int:
     """Print the results; return the exit status, which is 1 if there is an error."""
     status = 0
-    for found in results:
-        result = replace(found, text=repeat_options(found.text))
+    for result in results:
         details = "".join(f"\n{'':20} {each}" for each in (result.meaning, result.remedy) if each)
         line = f"{result.level.value:8} {result.subject:11} {result.text}{details}"
         click.echo(msgspec.json.encode(result).decode() if as_json else line)

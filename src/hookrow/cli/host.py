@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
-from hookrow.cli.app import DEFAULT_PARSE, verify_tables
+from hookrow.cli.app import DEFAULT_EXPLAIN, DEFAULT_PARSE, verify_tables
 from hookrow.cli.settings import SettingSource, setting_source
 from hookrow.core.notification import Notification
 from hookrow.core.schema import Schema
 from hookrow.errors import ConfigurationError
-from hookrow.http import ENDPOINT
-from hookrow.providers import accepted_secrets
+from hookrow.http import ENDPOINT, SECRET_HEADER
+from hookrow.providers import Parse, accepted_secrets, secret_header
 from hookrow.stores import Store
 
 if TYPE_CHECKING:
@@ -82,6 +82,11 @@ class HostApp:
         return accepted_secrets(self.receiver.provider) if self.receiver else ()
 
     @property
+    def secret_header(self) -> str:
+        """The header in which the receiver expects its secret."""
+        return secret_header(self.receiver.provider) if self.receiver else SECRET_HEADER
+
+    @property
     def mount_path(self) -> str:
         """The mount path of the receiver."""
         return self.receiver.endpoint.removesuffix(ENDPOINT) if self.receiver else ""
@@ -129,7 +134,15 @@ class HostApp:
 
     def parse(self, body: bytes) -> Notification | None:
         """Return the notification in a body of the receiver's provider, or None."""
-        return self.receiver.provider.parse(body) if self.receiver else DEFAULT_PARSE(body)
+        return self._parse(body)
+
+    def explain(self, body: bytes) -> str | None:
+        """Return why a body is not supported, or None if it is, or if that is unknown."""
+        return DEFAULT_EXPLAIN(body) if self._parse is DEFAULT_PARSE else None
+
+    @property
+    def _parse(self) -> Parse:
+        return self.receiver.provider.parse if self.receiver else DEFAULT_PARSE
 
     def _receiver_or_store(self, found: object) -> Loaded:
         from hookrow.asgi import ASGI

@@ -15,7 +15,7 @@ from hookrow.cli.app import App, require_log
 from hookrow.cli.follow import follow
 from hookrow.cli.options import DATABASE_URL, ID, JSON, F, moment
 from hookrow.cli.progress import INTERRUPTED
-from hookrow.core.log_entry import Result, StoredEntry
+from hookrow.core.log_entry import Result, StoredEntry, body_of
 from hookrow.describe import (
     describe_change,
     describe_dry_run,
@@ -129,7 +129,7 @@ def show(app: App, *, id_: int, as_json: bool, database_url: str) -> None:
         if as_json:
             click.echo(_as_json(entries[0]))
             return
-        for name, value in _details(store, reader, entries[0], app.parse):
+        for name, value in _details(store, reader, entries[0], app):
             click.echo(f"{name:12}{printable(value)}")
 
 
@@ -193,7 +193,7 @@ def _print_table(entries: Sequence[StoredEntry]) -> None:
 
 
 def _details(
-    store: Store, reader: LogReader, entry: StoredEntry, parse: Parse
+    store: Store, reader: LogReader, entry: StoredEntry, app: App
 ) -> Iterator[tuple[str, str]]:
     """Yield the name and the value of each line that `show` prints."""
     received = format_time(entry.received_at)
@@ -212,9 +212,11 @@ def _details(
     yield "Explanation", describe_outcome(entry)
     if entry.outcome is Result.DISPATCH_NOT_FOUND and _can_never_match(store, entry.message_id):
         yield "Hint", _NO_UUID
+    if (body := body_of(entry)) is not None and (problem := app.explain(body)):
+        yield "Problem", problem
     if newer:
-        yield "Superseded", f"by {describe_change(newer, parse)}"
-    yield "Replay", _describe_replay(store, entry, parse)
+        yield "Superseded", f"by {describe_change(newer, app.parse)}"
+    yield "Replay", _describe_replay(store, entry, app.parse)
     yield "Body", entry.body or "not kept"
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from shlex import quote
 from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
+
+from hookrow.errors import COMMAND
 
 ID = click.IntRange(1, 2**63 - 1)
 """The id of a log entry."""
@@ -69,18 +72,22 @@ def option(name: str, **attributes: Any) -> Callable[[F], F]:  # noqa: ANN401 - 
     return click.option(name, **(usual | attributes))
 
 
-def repeat_options(text: str) -> str:
-    """Add --config and --app, if they are typed, to a command that an error recommends.
+@contextmanager
+def repeated_options(root: click.Context) -> Iterator[None]:
+    """Add --config and --app, if they are typed, to the commands that messages recommend.
 
-    Without them, the command would create tables elsewhere.
+    Without them, the commands would create tables elsewhere.
     """
-    root = click.get_current_context().find_root()
     typed = [
         f"--{name} {quote(str(root.params[name]))}"
         for name in ("config", "app")
         if root.get_parameter_source(name) is ParameterSource.COMMANDLINE
     ]
-    return text.replace("hookrow db upgrade", " ".join(["hookrow", *typed, "db upgrade"]))
+    token = COMMAND.set(" ".join(["hookrow", *typed]))
+    try:
+        yield
+    finally:
+        COMMAND.reset(token)
 
 
 def given(*values: str | None) -> tuple[str, ...]:

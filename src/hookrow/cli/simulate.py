@@ -18,6 +18,7 @@ from hookrow.cli.host import HostApp
 from hookrow.cli.options import HOST, MOUNT_PATH, PORT, SECRET, SECRET_FILE, option
 from hookrow.cli.progress import Progress
 from hookrow.cli.settings import choose_secrets
+from hookrow.http import SECRET_HEADER
 from hookrow.server.settings import endpoint, read_secrets
 
 MAX_POSTS = 200_000
@@ -94,8 +95,10 @@ def simulate(  # noqa: PLR0913 - one for each option
     if shuffle:
         random.shuffle(posts)
     secrets: Sequence[str] = ()
+    header = SECRET_HEADER
     if isinstance(app := context.obj, HostApp):
         sources = {context.get_parameter_source(name) for name in ("secret", "secret_file")}
+        header = app.secret_header
         if ParameterSource.COMMANDLINE not in sources:
             secrets = app.secrets
         if context.get_parameter_source("mount_path") is ParameterSource.DEFAULT:
@@ -103,7 +106,7 @@ def simulate(  # noqa: PLR0913 - one for each option
     if not secrets:
         secrets = read_secrets(*choose_secrets(context, secret=secret, secret_file=secret_file))
     address, until = url or endpoint(host, port, mount_path), monotonic() + START_TIMEOUT
-    post = partial(_post, address, next(iter(secrets), None), until)
+    post = partial(_post, address, next(iter(secrets), None), header, until)
     if total == 1:
         response = post(posts[0])
         click.echo(response)
@@ -139,13 +142,13 @@ def _payloads(
         yield creators[kind](email.replace("{}", str(number)), numbered, at=at)
 
 
-def _post(url: str, secret: str | None, until: float, payload: object) -> str:
+def _post(url: str, secret: str | None, header: str, until: float, payload: object) -> str:
     """Post a payload; retry a refused connection until a time of the monotonic clock."""
     from hookrow import testing
 
     while True:
         try:
-            status, body = testing.post(url, payload, secret=secret)
+            status, body = testing.post(url, payload, secret=secret, header=header)
         except testing.NoResponse as error:
             if not isinstance(error.__cause__, ConnectionRefusedError) or monotonic() > until:
                 raise

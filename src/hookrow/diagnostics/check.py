@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Protocol
@@ -12,7 +12,7 @@ from hookrow.core.schema import Schema
 from hookrow.describe import pluralize
 from hookrow.diagnostics.advice import WEAKNESSES, check_weaknesses
 from hookrow.diagnostics.result import CheckResult, Level
-from hookrow.errors import ConfigurationError, HookrowError
+from hookrow.errors import COMMAND, OWN_TABLES, ConfigurationError, HookrowError
 from hookrow.providers.postmark import MIN_SECRET_LENGTH, Postmark
 from hookrow.stores import AccessDenied, Unavailable
 from hookrow.stores.sql.connections import Database
@@ -47,11 +47,17 @@ def check_rows(database: Database, schema: Schema) -> Iterator[CheckResult]:
     results = list(check_database(database, schema))
     yield from results
     if all(each.level is Level.OK for each in results):
-        queries = verify(database, schema)
-        weaknesses = list(check_weaknesses(database, queries, WEAKNESSES))
-        yield from weaknesses
-        if "indexes" not in {each.subject for each in weaknesses}:
-            yield CheckResult(Level.OK, "indexes", "Every lookup has an index.")
+        yield from check_working(database, schema, WEAKNESSES)
+
+
+def check_working(
+    database: Database, schema: Schema, subjects: Collection[str]
+) -> Iterator[CheckResult]:
+    """Check tables that work for weaknesses of these subjects, which include `indexes`."""
+    weaknesses = list(check_weaknesses(database, verify(database, schema), subjects))
+    yield from weaknesses
+    if "indexes" not in {each.subject for each in weaknesses}:
+        yield CheckResult(Level.OK, "indexes", "Every lookup has an index.")
 
 
 def check_secrets(settings: _Settings) -> CheckResult:
@@ -91,7 +97,7 @@ def check_database(database: Database, schema: Schema) -> Iterator[CheckResult]:
     tables = check_tables(database, schema)
     if needed := migrations.needed(schema):
         by_the_host = not current and tables.level is Level.OK
-        revision = _OWN_MIGRATIONS if by_the_host else _check_revision(current, needed)
+        revision = _OWN_MIGRATIONS if by_the_host else _check_revision(schema, current, needed)
         yield revision
         if revision.level is Level.ERROR:
             return
@@ -112,7 +118,7 @@ def check_tables(database: Database, schema: Schema) -> CheckResult:
     return CheckResult(Level.OK, "tables", "All tables and columns exist.")
 
 
-def _check_revision(current: Sequence[str], needed: Sequence[str]) -> CheckResult:
+def _check_revision(schema: Schema, current: Sequence[str], needed: Sequence[str]) -> CheckResult:
     newest = ", ".join(needed)
     for revision in current:
         if not migrations.is_known(revision):
@@ -120,5 +126,7 @@ def _check_revision(current: Sequence[str], needed: Sequence[str]) -> CheckResul
     if set(needed) <= set(current):
         return CheckResult(Level.OK, "migrations", f"They are up to date (revisions {newest}).")
     state = f"at {', '.join(current)}, not at {newest}" if current else "not created yet"
-    text = f"hookrow's tables are {state}. Run: hookrow db upgrade"
+    text = f"hookrow's tables are {state}. Run: {COMMAND.get()} db upgrade"
+    if not current and schema.ours:
+        text += f". {OWN_TABLES}"
     return CheckResult(Level.ERROR, "migrations", text)

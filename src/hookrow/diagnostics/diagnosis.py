@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from hookrow.core.notification import Refusal
 from hookrow.diagnostics.result import CheckResult, Level
-
-HEADER = "X-Provider-Secret"
+from hookrow.http import SECRET_HEADER
 
 
 class Sent(Enum):
@@ -27,7 +26,7 @@ class Reply:
     """A response to a probe. If there is none, the status is 0, and `text` is the reason.
 
     `header` is WWW-Authenticate or, if that is missing, Location. `certificate` is the server's, as
-    `ssl.SSLSocket.getpeercert` returns it.
+    `ssl.SSLSocket.getpeercert` returns it. `name` is that of the header for the secret.
     """
 
     url: str
@@ -37,6 +36,7 @@ class Reply:
     header: str = ""
     seconds: float = 0.0
     certificate: Mapping[str, object] | None = None
+    name: str = SECRET_HEADER
 
 
 class Diagnosis(NamedTuple):
@@ -83,7 +83,7 @@ DIAGNOSES = (
     Diagnosis(
         "secret",
         f"401 WRONG {_UNAUTHENTIC}",
-        f"A proxy removes the header {HEADER}, or hookrow is configured to read another one.",
+        "A proxy removes the header {name}, or hookrow is configured to read another one.",
         "Configure the proxy to forward it (nginx: remove any proxy_set_header that empties it).",
         header="missing",
     ),
@@ -91,7 +91,7 @@ DIAGNOSES = (
     Diagnosis(
         "secret",
         f"401 NONE {_UNAUTHENTIC}",
-        f"A proxy sets the header {HEADER}, perhaps also in the provider's requests.",
+        "A proxy sets the header {name}, perhaps also in the provider's requests.",
         "Configure the proxy to forward the provider's header, and not to set its own.",
         header="wrong",
     ),
@@ -104,7 +104,7 @@ DIAGNOSES = (
     Diagnosis(
         "secret",
         f"401 CONFIGURED {_UNAUTHENTIC}",
-        f"The server has a different secret, or a proxy removes the header {HEADER}.",
+        "The server has a different secret, or a proxy removes the header {name}.",
         "Use the same secret here, in the server (restart it after a change) and at the provider.",
     ),
     Diagnosis(
@@ -124,7 +124,7 @@ DIAGNOSES = (
         "secret",
         rf"404 \w+ {_UNKNOWN}|422 \w+ {_UNSUPPORTED}",
         "The request was accepted: anybody can suppress or reactivate your subscribers.",
-        f"Find the proxy that adds the header {HEADER} to requests, and remove the header there.",
+        "Find the proxy that adds the header {name} to requests, and remove the header there.",
     ),
     Diagnosis(
         "database",
@@ -185,11 +185,12 @@ def diagnose(reply: Reply) -> CheckResult:
     if reply.sent is Sent.CONFIGURED:
         # The server may repeat the secret, in any encoding.
         end, location = f"returned {reply.status or 'no response'}", "another URL"
-    meaning = cause.meaning.format(url=reply.url, location=location)
+    meaning = cause.meaning.format(url=reply.url, location=location, name=reply.name)
     if cause.level is Level.OK:
         return CheckResult(cause.level, cause.subject, meaning)
     text = f"POST {reply.url} {reply.sent.value} {end}."
-    return CheckResult(cause.level, cause.subject, text, meaning, cause.remedy)
+    remedy = cause.remedy.format(name=reply.name)
+    return CheckResult(cause.level, cause.subject, text, meaning, remedy)
 
 
 def _printable(text: str) -> str:

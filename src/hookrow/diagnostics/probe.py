@@ -25,10 +25,10 @@ from urllib.parse import SplitResult, quote, urljoin, urlsplit, urlunsplit
 
 from hookrow.core.rules import PROBE
 from hookrow.describe import pluralize
-from hookrow.diagnostics.diagnosis import HEADER, Reply, Sent, diagnose
+from hookrow.diagnostics.diagnosis import Reply, Sent, diagnose
 from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.errors import ConfigurationError
-from hookrow.http import ENDPOINT
+from hookrow.http import ENDPOINT, SECRET_HEADER
 from hookrow.providers.postmark import Postmark
 
 TIMEOUT = 30.0
@@ -51,16 +51,20 @@ _SOON = 14
 _Sender: TypeAlias = Callable[[SplitResult, Sent], Reply]
 
 
-def check_url(url: str, secret: str | None, *, timeout: float = TIMEOUT) -> Iterator[CheckResult]:
+def check_url(
+    url: str, secret: str | None, *, header: str = SECRET_HEADER, timeout: float = TIMEOUT
+) -> Iterator[CheckResult]:
     """Check a webhook with the provider's URL and secret; an error ends the checks.
 
-    If the secret is None, everything else is checked. `timeout` is in seconds, for each response.
+    `header` contains the secret. If that is None, everything else is checked. `timeout` is in
+    seconds, for each response.
     Raises `ConfigurationError` if the URL or the secret is not valid.
     """
     target = _parse(url)
     if secret is not None:
         Postmark(secret)
-    for result in _check(target, secret, partial(_send, secret=secret, timeout=timeout)):
+    send = partial(_send, secret=secret, name=header, timeout=timeout)
+    for result in _check(target, secret, send):
         yield result
         if result.level is Level.ERROR:
             return
@@ -152,22 +156,22 @@ def _locate(url: SplitResult, reply: Reply, send: _Sender) -> CheckResult:
     return result
 
 
-def _send(url: SplitResult, sent: Sent, secret: str | None, timeout: float) -> Reply:
+def _send(url: SplitResult, sent: Sent, secret: str | None, name: str, timeout: float) -> Reply:
     """Send a probe on a new connection; wait at most `timeout` seconds for the reply."""
     replies: SimpleQueue[Reply] = SimpleQueue()
     # In a thread, because the timeout of a socket limits each read, but not all of them together.
-    Thread(target=lambda: replies.put(_post(url, sent, secret, timeout)), daemon=True).start()
+    Thread(target=lambda: replies.put(_post(url, sent, secret, name, timeout)), daemon=True).start()
     try:
         return replies.get(timeout=timeout)
     except Empty:
         return Reply(url.geturl(), sent, 0, f"no complete response within {timeout:g} s")
 
 
-def _post(url: SplitResult, sent: Sent, secret: str | None, timeout: float) -> Reply:
+def _post(url: SplitResult, sent: Sent, secret: str | None, name: str, timeout: float) -> Reply:
     """Send a request without following redirects. Only `Sent.CONFIGURED` sends the secret."""
     headers = {"Content-Type": "application/json", "User-Agent": "Postmark (hookrow check)"}
     if value := {Sent.WRONG: token_urlsafe(), Sent.CONFIGURED: secret}.get(sent):
-        headers[HEADER] = value
+        headers[name] = value
     body = BODY.ljust(LARGE) if sent is Sent.CONFIGURED else BODY
     certificate = None
     with closing(_connection(url, timeout)) as connection:
@@ -187,7 +191,7 @@ def _post(url: SplitResult, sent: Sent, secret: str | None, timeout: float) -> R
             failed = "TLS failed" if isinstance(error, ssl.SSLError) else "no response"
             return Reply(url.geturl(), sent, 0, f"{failed}: {error}")
     seconds = monotonic() - started
-    return Reply(url.geturl(), sent, response.status, text, header, seconds, certificate)
+    return Reply(url.geturl(), sent, response.status, text, header, seconds, certificate, name)
 
 
 def _connection(url: SplitResult, timeout: float) -> HTTPConnection:

@@ -15,14 +15,14 @@ from django.db.migrations.executor import MigrationExecutor
 from django.urls import NoReverseMatch, reverse
 
 from hookrow.cli import Commands
+from hookrow.cli.app import DEFAULT_EXPLAIN
 from hookrow.cli.check import report
 from hookrow.cli.log import log
 from hookrow.cli.options import JSON
 from hookrow.cli.replay import prune, replay
 from hookrow.cli.simulate import simulate
 from hookrow.cli.stats import stats
-from hookrow.diagnostics.advice import check_weaknesses
-from hookrow.diagnostics.check import check_tables
+from hookrow.diagnostics.check import check_tables, check_working
 from hookrow.diagnostics.probe import check_url
 from hookrow.diagnostics.result import CheckResult, Level
 from hookrow.django.conf import conf
@@ -30,21 +30,21 @@ from hookrow.django.models import Notification
 from hookrow.django.receiver import store
 from hookrow.errors import ConfigurationError
 from hookrow.stores import Store
-from hookrow.stores.sql.verify import verify
 
 RUNSERVER = "http://127.0.0.1:8000"
 """The address of `manage.py runserver`."""
 
 _APPS = ("hookrow", "hookrow_tables")
 
-_WEAKNESSES = ("clock", "encoding", "mapping", "counts", "emails")
-"""The subjects that neither the system checks nor the migrations cover."""
+_SUBJECTS = ("clock", "encoding", "mapping", "counts", "emails", "indexes")
+"""The weaknesses that system checks and migrations do not cover: they read only the models."""
 
 
 class Project:
     """The store that the project's settings describe."""
 
     parse = conf.parse
+    explain = staticmethod(DEFAULT_EXPLAIN)
 
     @contextmanager
     def open_store(self, database_url: str, *, writes: bool = True) -> Iterator[Store]:
@@ -120,7 +120,7 @@ def _check_database() -> Iterator[CheckResult]:
     tables = check_tables(database, schema)
     yield tables
     if tables.level is Level.OK:
-        yield from check_weaknesses(database, verify(database, schema), _WEAKNESSES)
+        yield from check_working(database, schema, _SUBJECTS)
 
 
 def _level(level: int) -> Level:

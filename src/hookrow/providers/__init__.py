@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from hookrow.core.notification import Notification, Unsupported
-from hookrow.http import RequestHead
+from hookrow.http import SECRET_HEADER, RequestHead
 
 Parse: TypeAlias = Callable[[bytes], Notification | None]
 """The type of `Provider.parse`, for code that needs no secret."""
@@ -53,6 +53,15 @@ class HasSecrets(Protocol):
         """The accepted secrets, the newest first."""
 
 
+@runtime_checkable
+class HasHeader(Protocol):
+    """An optional part of a provider: the header that contains the secret."""
+
+    @property
+    def header(self) -> str:
+        """The name of the header."""
+
+
 def secret_matches(provider: Provider) -> Mapping[int, int]:
     """Return the counts of a provider; empty if it does not count."""
     return provider.matched if isinstance(provider, CountsMatches) else {}
@@ -61,3 +70,8 @@ def secret_matches(provider: Provider) -> Mapping[int, int]:
 def accepted_secrets(provider: Provider) -> Sequence[str]:
     """Return the secrets of a provider; empty if it does not name them."""
     return provider.secrets if isinstance(provider, HasSecrets) else ()
+
+
+def secret_header(provider: Provider) -> str:
+    """Return the header that contains the secret of a provider."""
+    return provider.header if isinstance(provider, HasHeader) else SECRET_HEADER

@@ -23,7 +23,7 @@ from hookrow.core.notification import (
     Unsupported,
 )
 from hookrow.errors import ConfigurationError
-from hookrow.http import RequestHead
+from hookrow.http import SECRET_HEADER, RequestHead
 
 MIN_SECRET_LENGTH = 16
 """In characters; `hookrow check` warns of shorter secrets, which can be guessed."""
@@ -126,10 +126,10 @@ def explain(body: bytes) -> str | None:
             name, expected = "SuppressionReason", _TEXT
         case "SubscriptionChange":
             name, expected = "SuppressSending", "a boolean"
-        case str(type_):
+        case str(type_) if type_.strip():
             return f"RecordType {type_} is not supported."
         case _:
-            name, expected = "RecordType", "a string"
+            name, expected = "RecordType", "a string with visible characters"
     problem = "missing or null" if fields[name] is None else f"not {expected}"
     return f"{name} is {problem}."
 
@@ -187,8 +187,9 @@ class Postmark:
     name = "postmark"
     parse = staticmethod(parse)
 
-    def __init__(self, *secrets: str, header: str = "X-Provider-Secret") -> None:
-        self._header = header
+    def __init__(self, *secrets: str, header: str = SECRET_HEADER) -> None:
+        self.header = header
+        """The header that contains the secret."""
         self.accept(*secrets)
 
     def accept(self, *secrets: str) -> None:
@@ -213,7 +214,7 @@ class Postmark:
 
     def authentic(self, head: RequestHead) -> bool:
         """Return whether the head contains one of the secrets, in constant time."""
-        value = head.header(self._header) or b""
+        value = head.header(self.header) or b""
         matched = None
         for position, secret in enumerate(self._secrets):
             if compare_digest(value, secret) and matched is None:
@@ -228,7 +229,7 @@ class Postmark:
 
         If it is missing, a proxy may have removed the header.
         """
-        return f'Secret error="{"wrong" if head.header(self._header) else "missing"}"'
+        return f'Secret error="{"wrong" if head.header(self.header) else "missing"}"'
 
     def describe(self, body: bytes) -> Unsupported:
         """Return the readable fields of an unsupported body. Never raises."""

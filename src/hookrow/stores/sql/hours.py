@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 
 from hookrow.core.log_entry import Result
 from hookrow.core.schema import Schema
+from hookrow.errors import COMMAND
 from hookrow.stores.log import KNOWN_REASONS, KNOWN_TYPES, OTHER, Unauthentic
 from hookrow.stores.sql.columns import columns, regclass
 from hookrow.stores.sql.connections import Connection
@@ -114,8 +115,8 @@ class Hours:
         self._obstacle: str | None = None
         self.missing = (
             f"Either one of {', '.join(self._columns)} is missing or lacks a column: run "
-            "`hookrow db upgrade` or your own migrations; or the user lacks SELECT, INSERT or "
-            "UPDATE on one of them: grant it."
+            f"`{COMMAND.get()} db upgrade` or your own migrations; or the user lacks SELECT, "
+            "INSERT or UPDATE on one of them: grant it."
         )
         """The remedy if `are_usable` returns False."""
 
