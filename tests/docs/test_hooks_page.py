@@ -16,9 +16,13 @@ FILES = read_files("docs/how-to/hooks-celery-rq.md")
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 
 CELERY = """
+from types import SimpleNamespace
+
+
 class Celery:
     def __init__(self, name, *, broker):
         assert broker.startswith("redis://")
+        self.conf = SimpleNamespace()
 
     def task(self, *, acks_late):
         def decorate(function):
@@ -42,7 +46,7 @@ class Queue:
 
 REDIS = """
 class Redis:
-    def __init__(self, *, socket_timeout, socket_connect_timeout):
+    def __init__(self, *, socket_timeout, socket_connect_timeout, retry):
         pass
 """
 
@@ -58,7 +62,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_celery(folder: Path) -> None:
     """The test on the page passes, and the receiver can be constructed."""
-    assert len(FILES) == 5
+    assert len(FILES) == 6
     typed = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_hook.py")
     done = Command(folder).execute(sys.executable, *typed)
     assert "1 passed" in done.stdout, done.stdout + done.stderr
