@@ -184,7 +184,7 @@ class Summary(msgspec.Struct):
     def describe(self) -> str:
         """Return the line that is printed."""
         counts = {**self.outcomes, "without their original body": self.without_body}
-        results = ", ".join(f"{number} {name}" for name, number in counts.items() if number)
+        results = ", ".join(f"{number:,} {name}" for name, number in counts.items() if number)
         done = "would be replayed" if self.dry_run else "replayed"
         return f"{pluralize(self.notifications, 'notification')} {done}" + (
             f": {results}." if results else "."

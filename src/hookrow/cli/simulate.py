@@ -181,8 +181,8 @@ def _post_all(
             counts[response] += 1
             progress.update(1)
     seconds, total = perf_counter() - started, counts.total()
-    click.echo(f"{total} posted in {seconds:.1f} s, {total / seconds:,.0f} per second:")
+    click.echo(f"{total:,} posted in {seconds:.1f} s, {total / seconds:,.0f} per second:")
     for response, number in counts.most_common():
-        click.echo(f"{number:8}  {response}")
+        click.echo(f"{number:8,}  {response}")
     progress.exit_if_interrupted()
     return counts
