@@ -26,7 +26,7 @@ from time import thread_time
 from data import ROWS, SECRET, payloads
 from environment import cpu_seconds, databases, django_settings
 from hookrow import Arrival, Postmark
-from hookrow.receiver.receiver import read
+from hookrow.receiver.receiver import ArrivalReader
 from hookrow.receiver.recorder import record
 from hookrow.stores import Store
 from hookrow.stores.sql import SQLStore
@@ -138,8 +138,8 @@ def _measure_thread(store: Store, groups: Sequence[Sequence[Arrival]]) -> float:
 
 def read_arrivals() -> list[Arrival]:
     """Return new notifications, as the receiver passes them to `record`."""
-    provider = Postmark(SECRET)
-    return [read(provider, body, datetime.now(UTC)) for body in payloads()]
+    parse = ArrivalReader(Postmark(SECRET)).parse
+    return [parse(body, datetime.now(UTC)) for body in payloads()]
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from hookrow.core.notification import Refusal
 from hookrow.core.rules import decide, lookup_keys, merge
 from hookrow.http import ENDPOINT, Request, Response, refuse, respond
 from hookrow.receiver.batch import BatchWriter
-from hookrow.receiver.receiver import read
+from hookrow.receiver.receiver import ArrivalReader
 from hookrow.server import RECEIVER
 from hookrow.server.protocol import NotificationProtocol
 from hookrow.stores import Store
@@ -46,6 +46,7 @@ GROUP_SECONDS = 0.0015
 Reply = Callable[[Response], object]
 
 _PROVIDER = Postmark(SECRET)
+_READER = ArrivalReader(_PROVIDER)
 _RECORDED = respond(Recorded(()))
 _UNAVAILABLE = refuse(Refusal.UNAVAILABLE)
 
@@ -86,7 +87,8 @@ class _Queued(_Admitted):
 
 
 def _arrival(request: Request) -> Arrival:
-    return read(_PROVIDER, request.body, datetime.now(UTC), request.head.request_id)
+    parts, now = _PROVIDER.read(request), datetime.now(UTC)
+    return _READER.arrivals(parts, now, request.head.request_id)[0]
 
 
 def _work(arrivals: Sequence[Arrival]) -> Sequence[Response]:

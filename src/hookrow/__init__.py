@@ -16,11 +16,13 @@ if TYPE_CHECKING:
         Notification,
         Opened,
         Outcome,
+        Part,
         Reactivated,
         Recorded,
         Refusal,
         Refused,
         Suppressed,
+        Unsupported,
     )
     from hookrow.core.schema import Role, Schema
     from hookrow.errors import ConfigurationError, HookrowError, MissingExtra, SchemaMismatch
@@ -40,6 +42,7 @@ __all__ = [
     "Notification",
     "Opened",
     "Outcome",
+    "Part",
     "Postmark",
     "Reactivated",
     "Receiver",
@@ -53,14 +56,15 @@ __all__ = [
     "Schema",
     "SchemaMismatch",
     "Suppressed",
+    "Unsupported",
 ]
 
 _MODULES = {
     name: f"hookrow.{module}"
     for module, names in {
         "core.notification": (
-            *("Arrival", "Delivered", "Notification", "Opened", "Outcome"),
-            *("Reactivated", "Recorded", "Refusal", "Refused", "Suppressed"),
+            *("Arrival", "Delivered", "Notification", "Opened", "Outcome", "Part"),
+            *("Reactivated", "Recorded", "Refusal", "Refused", "Suppressed", "Unsupported"),
         ),
         "core.schema": ("Role", "Schema"),
         "errors": ("ConfigurationError", "HookrowError", "MissingExtra", "SchemaMismatch"),

@@ -8,11 +8,12 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from hookrow.core.log_entry import RECORD_TYPES, Result, StoredEntry
+from hookrow.core.log_entry import RECORD_TYPES, StoredEntry
 from hookrow.core.notification import Reactivated, Recorded, RowId, Source, Suppressed
+from hookrow.core.result import PARKED, Result
 from hookrow.core.rules import effective_time
-from hookrow.providers import Parse
-from hookrow.receiver.replay import DryRun
+from hookrow.providers import BodyParser
+from hookrow.receiver.replay import DryRun, parse_entry
 from hookrow.stores.log import Query
 
 MAX_BODY_LENGTH = 20_000
@@ -27,6 +28,7 @@ _REASONS = {
     Result.RECIPIENT_MISMATCH: "the dispatch with {id} belonged to another subscriber",
     Result.UNSUPPORTED: "the type is not supported, or a required field is missing or invalid",
     Result.FAILED: "the database returned an error, or a row was locked",
+    Result.TEST: "a test by the provider, which changes nothing",
 }
 """Why a notification has a result other than `recorded`."""
 
@@ -45,7 +47,7 @@ def describe_outcome(entry: StoredEntry) -> str:
         parts.append(f"{took} later, {_reason(entry.outcome, entry)}")
     if entry.retry_at:
         parts.append(f"next retry {format_time(entry.retry_at)}")
-    elif entry.outcome not in {Result.RECORDED, Result.UNSUPPORTED}:
+    elif entry.outcome in PARKED:
         parts.append("no further retries")
     return "; ".join(parts)
 
@@ -74,12 +76,13 @@ def superseding(entry: StoredEntry, changes: Iterable[StoredEntry]) -> StoredEnt
     return newest
 
 
-def describe_change(entry: StoredEntry, parse: Parse) -> str:
+def describe_change(entry: StoredEntry, parser: BodyParser) -> str:
     """Return the id, kind and time of a change of suppression.
 
     Without a reason and a body, it is unknown whether it was a suppression.
     """
-    kind = Suppressed if entry.reason else type(parse((entry.body or "").encode()))
+    part = parse_entry(entry, parser)
+    kind = Suppressed if entry.reason else type(part and part.notification)
     return f"entry {entry.id}, {_KINDS.get(kind, 'a change')} of {format_time(_changed_at(entry))}"
 
 

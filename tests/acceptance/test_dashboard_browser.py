@@ -18,10 +18,10 @@ from starlette.routing import Mount
 import own_tables
 from command import Command, Terminal
 from engines import opened
-from hookrow import Arrival, Postmark, Receiver, testing
+from hookrow import Postmark, Receiver, testing
 from hookrow.asgi import ASGI
 from hookrow.dashboard import Dashboard, basic
-from hookrow.providers.postmark import parse
+from hookrow.receiver.receiver import ArrivalReader
 from hookrow.receiver.recorder import record
 from hookrow.stores.log import Query
 from hookrow.stores.sql import SQLStore
@@ -90,8 +90,7 @@ def keep(url: str, *payloads: tuple[Any, datetime]) -> None:
     with closing(SQLStore(url)) as store:
         for payload, at in payloads:
             body = json.dumps(payload).encode()
-            unsupported = Postmark(SECRET).describe(body)
-            record(store, [Arrival(parse(body), body, at, unsupported=unsupported)])
+            record(store, [ArrivalReader(Postmark(SECRET)).parse(body, at)])
 
 
 @contextmanager

@@ -26,8 +26,9 @@ from model import LATE, NOW, START, Model, Payload, body_of, decks, happened
 from sqlalchemy import insert
 
 from hookrow import Arrival, Postmark
-from hookrow.core.log_entry import LONGEST_PAUSE
+from hookrow.core.result import LONGEST_PAUSE
 from hookrow.receiver.drain import Drain
+from hookrow.receiver.receiver import ArrivalReader
 from hookrow.receiver.recorder import keep_failed, record
 from hookrow.receiver.replay import arrivals_of, replay
 from hookrow.receiver.retry import ParkedRetry
@@ -44,7 +45,6 @@ STEPS = 25
 ARRIVAL_PERIOD = timedelta(hours=1)
 """The period in which all notifications arrive."""
 
-parse = Postmark("a-secret-for-the-tests").parse
 
 Group: TypeAlias = Sequence[tuple[Payload, datetime]]
 
@@ -117,7 +117,7 @@ class Scenario(RuleBasedStateMachine):
         if not logged:
             return
         chosen = data.draw(st.lists(st.sampled_from(logged), unique=True))
-        arrivals = arrivals_of(chosen, parse)
+        arrivals = arrivals_of(chosen, Postmark)
         assert len(arrivals) == len(chosen)
         replay(self._home.store, arrivals)
         for each in chosen:
@@ -181,7 +181,7 @@ class Scenario(RuleBasedStateMachine):
         return group
 
     def _retry(self) -> ParkedRetry:
-        return ParkedRetry(self._home.store, self._log, parse, _ignore)
+        return ParkedRetry(self._home.store, self._log, Postmark, _ignore)
 
     def _insert(self, message_id: str) -> None:
         rows = self._late.pop(message_id)
@@ -202,7 +202,7 @@ def _add(home: MemoryHome | SQLHome, rows: Mapping[str, Sequence[Row]]) -> None:
 
 
 def _read(body: bytes, received_at: datetime) -> Arrival:
-    return Arrival(parse(body), body, received_at)
+    return ArrivalReader(Postmark("a-secret-for-the-tests")).parse(body, received_at)
 
 
 def _arrivals(group: Group) -> Sequence[Arrival]:

@@ -283,18 +283,22 @@ HOST = """
     import msgspec
     from engines import open_engine
 
-    from hookrow import Delivered, Postmark, Receiver, Role, Schema
+    from hookrow import Delivered, Part, Postmark, Receiver, Role, Schema
     from hookrow.stores.sql import SQLStore
 
 
     class Courier:
         name = "courier"
 
-        def authentic(self, head):
-            return True
+        def admit(self, head):
+            return None
+
+        def read(self, request):
+            return [self.parse(request.body)]
 
         def parse(self, body):
-            return Delivered(*msgspec.json.decode(body, type=tuple[str, str, datetime]))
+            fields = msgspec.json.decode(body, type=tuple[str, str, datetime])
+            return Part(Delivered(*fields), body)
 
 
     schema = Schema(

@@ -12,7 +12,8 @@ import world
 from command import Command
 from hookrow import Refusal, testing
 from hookrow.cli.follow import follow
-from hookrow.core.log_entry import LogEntry, Result, StoredEntry
+from hookrow.core.log_entry import LogEntry, StoredEntry
+from hookrow.core.result import Result
 from hookrow.stores import SchemaChanged, Unavailable
 from hookrow.stores.log import Query
 from hookrow.stores.memory_log import MemoryLog
@@ -110,6 +111,7 @@ class Log(MemoryLog):
                 reason=None,
                 provider=None,
                 source=None,
+                trace_id=None,
             )
             self._last_id = id_ - 1
             self.keep([entry])

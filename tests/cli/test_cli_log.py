@@ -15,8 +15,9 @@ import pytest
 
 import world
 from command import HOOKROW, Command, Terminal
-from hookrow import Arrival, Outcome, Postmark, Recorded, Refusal, testing
+from hookrow import Outcome, Postmark, Recorded, Refusal, testing
 from hookrow.core.log_entry import StoredEntry, entries
+from hookrow.receiver.receiver import ArrivalReader
 from hookrow.stores.sql import SQLStore
 from hookrow.stores.sql.log import SQLLog
 from wire import ADA, ADAS, SECRET
@@ -45,9 +46,9 @@ def url(sqlite_url: str) -> str:
 
 def keep(url: str, payload: object, outcome: Outcome, received: datetime | None = None) -> None:
     """Log a payload or a raw body with an outcome, regardless of the rows."""
-    received, provider = received or datetime.now(UTC), Postmark(SECRET)
+    received = received or datetime.now(UTC)
     body = payload if isinstance(payload, bytes) else msgspec.json.encode(payload)
-    arrival = Arrival(provider.parse(body), body, received, unsupported=provider.describe(body))
+    arrival = ArrivalReader(Postmark(SECRET)).parse(body, received)
     with closing(SQLStore(url)) as store, store.transaction() as transaction:
         transaction.write((), entries([arrival], [outcome], received))
 
@@ -257,6 +258,7 @@ class TestReplay:
             "notifications": 2,
             "outcomes": {"dispatch_not_found": 1, "recorded": 1},
             "without_body": 0,
+            "other_provider": 0,
             "missing": [9],
         }
         done = command.call("replay", 1, 2, 9, "--dry-run", "--json")

@@ -12,8 +12,9 @@ from sqlalchemy import text
 import world
 from command import Command
 from engines import opened
-from hookrow import Arrival, Postmark, Refusal, testing
+from hookrow import Postmark, Refusal, testing
 from hookrow.core.log_entry import entries
+from hookrow.receiver.receiver import ArrivalReader
 from hookrow.stores.sql import SQLStore
 from wire import ADA, ADAS, SECRET
 
@@ -33,7 +34,7 @@ def variables(database_url: str, command: Command) -> Mapping[str, str]:
     """Log a notification, rename the table of subscribers, and map it; return the settings."""
     world.fill(database_url)
     body = msgspec.json.encode(testing.delivery(ADA, ADAS, at=NOW))
-    arrival = Arrival(Postmark(SECRET).parse(body), body, NOW)
+    arrival = ArrivalReader(Postmark(SECRET)).parse(body, NOW)
     with closing(SQLStore(database_url)) as store, store.transaction() as transaction:
         transaction.write((), entries([arrival], [Refusal.DISPATCH_NOT_FOUND.refused()], NOW))
     execute(database_url, "ALTER TABLE hookrow_subscribers RENAME TO people")

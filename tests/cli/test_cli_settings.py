@@ -38,6 +38,8 @@ PRECEDENCE = {
     "port": (("8001", "8002", "--port=8003"), (8000, 8001, 8002, 8003)),
     "workers": (("2", "3", "--workers=4"), (1, 2, 3, 4)),
     "sweep": (("false", "1", "--no-sweep"), (True, False, True, False)),
+    "acknowledge_tests": (("true", "false", "--acknowledge-tests"), (False, True, False, True)),
+    "acknowledge_parked": (("true", "false", "--acknowledge-parked"), (False, True, False, True)),
     "spool": (("'a'", "b", "--spool=c"), (None, "a", "b", "c")),
     "keep": (("'2w'", "1d", "--keep=forever"), (90 * DAY, 14 * DAY, DAY, None)),
     "keep_bodies": (("'none'", "7d", "--keep-bodies=none"), (None, 0 * DAY, 7 * DAY, 0 * DAY)),

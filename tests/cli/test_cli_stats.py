@@ -12,10 +12,11 @@ from sqlalchemy import make_url
 
 import world
 from command import Command
-from hookrow import Arrival, Postmark, testing
+from hookrow import Postmark, testing
 from hookrow.cli import hookrow
 from hookrow.dashboard import Dashboard
 from hookrow.http import Request, RequestHead
+from hookrow.receiver.receiver import ArrivalReader
 from hookrow.receiver.recorder import keep_failed, record
 from hookrow.stores import Unavailable
 from hookrow.stores.sql import SQLStore
@@ -43,7 +44,7 @@ ROWS = {
 def _received(sqlite_url: str) -> None:
     """Have a database that received notifications up to two months ago."""
     world.fill(sqlite_url)
-    now, provider = datetime.now(UTC), Postmark(SECRET)
+    now, parse = datetime.now(UTC), ArrivalReader(Postmark(SECRET)).parse
     recovered = testing.opening(ADA, ADAS, at=now - DAY)
     with closing(SQLStore(sqlite_url)) as store:
         for ago, payload in (
@@ -56,8 +57,7 @@ def _received(sqlite_url: str) -> None:
             (0 * DAY, testing.opening(ADA, ADAS, at=now)),
         ):
             body = msgspec.json.encode(payload)
-            unsupported = provider.describe(body)
-            arrival = Arrival(provider.parse(body), body, now - ago, unsupported=unsupported)
+            arrival = parse(body, now - ago)
             if payload is recovered:
                 keep_failed(store, [arrival])
             record(store, [arrival])
@@ -78,7 +78,7 @@ def test_privileges(
     reader_url = postgres_url.replace("//postgres@", f"//{reader}@")
     now = datetime.now(UTC)
     body = msgspec.json.encode(testing.suppression(ADA, None, at=now))
-    arrival = Arrival(Postmark(SECRET).parse(body), body, now)
+    arrival = ArrivalReader(Postmark(SECRET)).parse(body, now)
     with closing(SQLStore(postgres_url)) as store:
         record(store, [arrival])
     try:

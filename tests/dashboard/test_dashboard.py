@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote, urlencode
 
@@ -17,8 +18,8 @@ import world
 from copying import replace
 from hookrow import Arrival, RequestHead, testing
 from hookrow.asgi import ASGI
-from hookrow.core.log_entry import Result
-from hookrow.core.notification import Notification
+from hookrow.core.notification import Part
+from hookrow.core.result import Result
 from hookrow.dashboard import Dashboard
 from hookrow.dashboard.queries import last_id
 from hookrow.providers import postmark
@@ -285,21 +286,23 @@ def test_unsupported(store: MemoryStore, visitor: Visitor) -> None:
         assert html.escape(problem) in page
         assert "this payload cannot be recorded or replayed" in page
         assert 'method="post"' not in page
-    visitor.dashboard = Dashboard(store, authorize=lambda _: "ada", parse=lambda _: None)
+    provider = SimpleNamespace(name="postmark", parse=lambda body: Part(None, body))
+    visitor.dashboard = Dashboard(store, authorize=lambda _: "ada", provider=provider)
     page = visitor.shows("/notification", id=2)
     assert "this payload cannot be recorded or replayed" in page
     assert "DeliveredAt is not" not in page
 
 
 def test_the_parser_of_another_provider(store: MemoryStore, visitor: Visitor) -> None:
-    """The dashboard's own parser reads bodies, also for a replay."""
+    """The provider's parser reads its bodies, also for a replay."""
 
-    def parse(body: bytes) -> Notification | None:
-        return postmark.parse(body[::-1])
+    def parse(body: bytes) -> Part:
+        return Part(postmark.parse(body[::-1]), body)
 
-    visitor.dashboard = Dashboard(store, authorize=lambda _: "ada", parse=parse)
+    provider = SimpleNamespace(name="mirror", parse=parse)
+    visitor.dashboard = Dashboard(store, authorize=lambda _: "ada", provider=provider)
     body = json.dumps(testing.suppression(ADA, ADAS, at=AT)).encode()[::-1]
-    record(store, [Arrival(parse(body), body, datetime.now(UTC))])
+    record(store, [Arrival(parse(body).notification, body, datetime.now(UTC), provider="mirror")])
     assert "suppressed for" in visitor.shows("/notification", id=1)
     assert "suppressed for" in visitor.shows("/subscriber", email=ADA)
     assert "Replayed and recorded." in visitor.send("/notification", {"action": "replay"}, id=1)

@@ -1,10 +1,8 @@
-"""The page on the provider's webhook: its triggers are supported, and its rows pass a test."""
+"""The page on the provider's webhook: its triggers are supported, and its setting passes a test."""
 
 import json
-import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 
 from hookrow import Postmark, Receiver, testing
 from hookrow.core.log_entry import RECORD_TYPES
@@ -26,14 +24,14 @@ def test_the_enabled_triggers_are_the_supported_types() -> None:
     assert [header["Name"] for header in webhook["HttpHeaders"]] == ["X-Provider-Secret"]
 
 
-def test_the_rows_of_the_page_pass_the_verification(tmp_path: Path, sqlite_url: str) -> None:
-    """A notification like that of "Send test" gets a 404 without the rows, and a 200 with them."""
-    [statements] = read_blocks(PAGE, "sql")
+def test_the_setting_of_the_page_passes_the_verification(sqlite_url: str) -> None:
+    """A notification like that of "Send test" gets a 404 without the setting, and a 200 with it."""
     payloads = [make(*NOBODY, at=NOON) for make in (testing.delivery, testing.opening)]
     payloads.append(testing.suppression(*NOBODY, at=NOON))
-    with closing(Receiver(Postmark(SECRET), SQLStore(sqlite_url))) as receiver:
-        unknown = (404, "Engine::Subscriber not found")
-        assert [post(receiver, payload) for payload in payloads] == [unknown] * 3
-        with closing(sqlite3.connect(tmp_path / "hookrow.db")) as connection:
-            connection.executescript(statements)
-        assert [post(receiver, payload) for payload in payloads] == [(200, "")] * 3
+    for acknowledge, expected in (
+        (False, (404, "Engine::Subscriber not found")),
+        (True, (200, "")),
+    ):
+        store = SQLStore(sqlite_url)
+        with closing(Receiver(Postmark(SECRET), store, acknowledge_tests=acknowledge)) as receiver:
+            assert [post(receiver, payload) for payload in payloads] == [expected] * 3

@@ -57,7 +57,7 @@ def test_every_logged_warning_is_explained() -> None:
 
 
 def test_every_response_is_explained() -> None:
-    texts = {re.sub(r"\{\w+\}", "...", refusal.text) for refusal in Refusal}
+    texts = {re.sub(r"\{\w+\}", "...", refusal.text) for refusal in Refusal if refusal.text}
     assert set(rows("response")) == texts
 
 

@@ -18,7 +18,7 @@ from hookrow.stores.sql import SQLStore
 from wire import ADA, ADAS, AT, SECRET
 
 MOST_MODULES = 14
-MOST_CALLS = 90
+MOST_CALLS = 91
 
 SOURCE = str(Path(hookrow.__file__).parent)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from sys import getsizeof
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,16 +17,18 @@ from msgspec.structs import asdict
 
 from copying import replace
 from hookrow import Arrival, Opened, Reactivated, Recorded, Suppressed
-from hookrow.core.log_entry import PARKED_FOR, LogEntry, Result, entries
+from hookrow.core.log_entry import LogEntry, entries
 from hookrow.core.notification import (
     EventTime,
     Notification,
+    Part,
     RowId,
     SetTime,
     Source,
     Suppressible,
     Unsupported,
 )
+from hookrow.core.result import PARKED_FOR, Result
 from hookrow.core.rules import fail
 from hookrow.core.sizes import LARGEST_GROUP, WIDEST_CHARACTER
 from hookrow.receiver.recorder import keep_failed, record
@@ -52,6 +55,10 @@ HOSTILE = (
 """Texts that an INSERT, JSON, a driver or a placeholder might misinterpret."""
 
 
+PROVIDERS = ("postmark",)
+"""The provider of the entries."""
+
+
 def entry(number: int = 1, **columns: Any) -> LogEntry:  # noqa: ANN401 - of any column
     """Return an entry that was recorded at noon, distinguished by its number."""
     given = {
@@ -71,6 +78,7 @@ def entry(number: int = 1, **columns: Any) -> LogEntry:  # noqa: ANN401 - of any
         "reason": None,
         "provider": "postmark",
         "source": Source.LIVE,
+        "trace_id": None,
     }
     return LogEntry(**{**given, **columns})
 
@@ -495,7 +503,7 @@ class ReadContract:
         """Entries that are due are taken and postponed, the longest due first."""
         keep(home, entry(1), *(parked(n, minutes=10 - n) for n in range(2, 8)))
         now = NOON + 7 * MINUTE
-        taken = [numbers(log.due(now, limit=limit)) for limit in (2, 2, 9, 9)]
+        taken = [numbers(log.due(now, providers=PROVIDERS, limit=limit)) for limit in (2, 2, 9, 9)]
         assert taken == [[7, 6], [5, 4], [3], []]
         assert {row["retry_at"] for row in logged(home)[2:]} == {now + 8 * MINUTE}
         assert logged(home)[:2] == as_rows(entry(1), parked(2, minutes=8))
@@ -512,7 +520,7 @@ class ReadContract:
             3 * DAY: None,
         }
         keep(home, *(parked(n, minutes=0, received_at=NOON - age) for n, age in enumerate(ages)))
-        assert sorted(numbers(log.due(NOON, limit=9))) == [*range(len(ages))]
+        assert sorted(numbers(log.due(NOON, providers=PROVIDERS, limit=9))) == [*range(len(ages))]
         assert [row["retry_at"] for row in home.logged()] == [
             pause and NOON + pause for pause in ages.values()
         ]
@@ -529,8 +537,18 @@ class ReadContract:
         assert numbers(log.parked(["m"])) == [1, 2]
         assert numbers(log.parked(["m"], after=there[1])) == [3, 4]
         assert numbers(log.parked(["m"], after=there[3])) == []
-        due = [numbers(log.due(NOON + HOUR, limit=9)) for _ in range(3)]
+        due = [numbers(log.due(NOON + HOUR, providers=PROVIDERS, limit=9)) for _ in range(3)]
         assert due == [[1, 2], [3, 4], []]
+
+    def test_due_entries_of_other_providers(self, home: Home, log: LogReader) -> None:
+        """Each provider's receiver takes its own entries, and those without a provider."""
+        names = {1: "postmark", 2: "courier", 3: None}
+        keep(home, *(parked(n, minutes=0, provider=name) for n, name in names.items()))
+        taken = [
+            sorted(numbers(log.due(NOON, providers=each, limit=9)))
+            for each in (["postmark", "other"], ["postmark", "courier"], ["courier"])
+        ]
+        assert taken == [[1, 3], [2], []]
 
     def test_bodies_are_measured_in_memory(self, home: Home, log: LogReader) -> None:
         """A character may take four bytes; a body larger than a group is read alone."""
@@ -720,21 +738,22 @@ class ReplayContract:
         self, home: Home, monkeypatch: pytest.MonkeyPatch, *, fails: bool
     ) -> None:
         """A person who is forgotten while a sweep runs stays erased, regardless of the result."""
-        given = arrival(opens(ADA, "m-ada"))
+        given = replace(arrival(opens(ADA, "m-ada")), provider="other")
         keep(home, *entries([given], fail([given]), NOON))
         erased: list[int] = []
 
-        def parse(_: bytes) -> Opened:
+        def parse(body: bytes) -> Part:
             """Forget the person after the sweep has read the entry and before it records it."""
             erased.append(reader(home).forget(ADA))
-            return opens(ADA, "m-ada")
+            return Part(opens(ADA, "m-ada"), body)
 
         def refuse(*_: object, **__: object) -> None:
             raise Rejected("CheckViolation 23514")
 
         if fails:
             monkeypatch.setattr("hookrow.receiver.replay.record", refuse)
-        recorded = ParkedRetry(home.store, reader(home), parse, lambda *_: None).retry_due()
+        provider = SimpleNamespace(name="other", parse=parse)
+        recorded = ParkedRetry(home.store, reader(home), provider, lambda *_: None).retry_due()
         assert (recorded, erased) == (0 if fails else 1, [1])
         [row] = home.logged()
         assert (row["recipient"], row["body"]) == (None, None)

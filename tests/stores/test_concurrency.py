@@ -31,13 +31,13 @@ from django.db import connections
 from django_home import BARE, DjangoHome
 from homes import OURS, UNDATED, SQLHome, connect
 from locations import filled_home, shared_home
-from log_contract import DAY, HOUR, entry, keep, logged, numbers, parked, reader
+from log_contract import DAY, HOUR, PROVIDERS, entry, keep, logged, numbers, parked, reader
 from sqlalchemy import event, make_url, text
 
 from copying import replace
 from hookrow import Arrival, Outcome, Reactivated, Suppressed
-from hookrow.core.log_entry import PARKED_FOR
 from hookrow.core.notification import RowId, Suppressible
+from hookrow.core.result import PARKED_FOR
 from hookrow.core.rules import affected_rows, decide, lookup_keys, merge
 from hookrow.core.sizes import LARGEST_GROUP
 from hookrow.receiver.recorder import record
@@ -156,7 +156,7 @@ class TestManyWriters:
 
         def take(_: int) -> list[int]:
             taken: list[int] = []
-            while found := numbers(reader(home).due(NOON + DAY, limit=7)):
+            while found := numbers(reader(home).due(NOON + DAY, providers=PROVIDERS, limit=7)):
                 taken += found
             return taken
 
@@ -308,8 +308,8 @@ class TestLockedRows:
         keep(home, *(parked(number, minutes=number) for number in range(1, 5)))
         with psycopg.connect(home.url) as other:
             other.execute("SELECT FROM hookrow_notifications WHERE body LIKE '%1%' FOR UPDATE")
-            assert numbers(reader(home).due(NOON + DAY, limit=2)) == [2, 3]
-        assert numbers(reader(home).due(NOON + DAY, limit=1)) == [1]
+            assert numbers(reader(home).due(NOON + DAY, providers=PROVIDERS, limit=2)) == [2, 3]
+        assert numbers(reader(home).due(NOON + DAY, providers=PROVIDERS, limit=1)) == [1]
 
     @pytest.mark.parametrize("bodies_only", [True, False])
     def test_prune(self, home: SQLHome, *, bodies_only: bool) -> None:

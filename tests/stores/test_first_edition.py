@@ -30,7 +30,7 @@ from hookrow import (
     migrations,
     testing,
 )
-from hookrow.core.log_entry import Result
+from hookrow.core.result import Result
 from hookrow.diagnostics.check import check_database
 from hookrow.diagnostics.result import Level
 from hookrow.migrations import TABLE, current, needed, upgrade

@@ -26,7 +26,8 @@ from test_partitions import partition
 
 from copying import replace
 from hookrow import Postmark, Receiver
-from hookrow.core.log_entry import LogEntry, Result
+from hookrow.core.log_entry import LogEntry
+from hookrow.core.result import Result
 from hookrow.receiver.recorder import record
 from hookrow.stores import Conflict
 from hookrow.stores.log import LogReader, totals

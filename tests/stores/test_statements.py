@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django_home import DjangoHome
 from homes import SQLHome, run
 from locations import PLACES, shared_home
-from log_contract import DAY, MINUTE, entry, keep, parked, reader
+from log_contract import DAY, MINUTE, PROVIDERS, entry, keep, parked, reader
 from sqlalchemy import event
 
 from copying import replace
@@ -147,7 +147,7 @@ def test_notification_in_django(home: SQLHome, sent: Notification, most: int) ->
 @pytest.mark.parametrize(
     ("read", "index"),
     [
-        (lambda log: log.due(NOON, limit=64), "parked_retry_at"),
+        (lambda log: log.due(NOON, providers=PROVIDERS, limit=64), "parked_retry_at"),
         (lambda log: log.newest(Query(parked=True), before=9000, limit=64), "parked_retry_at"),
         (lambda log: log.oldest(Query(parked=True), limit=64), "parked_retry_at"),
         (lambda log: log.parked(["m-1", "m-2"]), "parked_message_id"),

@@ -10,8 +10,9 @@ from msgspec.structs import astuple
 
 from copying import replace
 from hookrow import Arrival, Opened, Reactivated, Recorded, Suppressed, testing
-from hookrow.core.log_entry import Result, StoredEntry, entries
+from hookrow.core.log_entry import StoredEntry, entries
 from hookrow.core.notification import Notification
+from hookrow.core.result import Result
 from hookrow.describe import (
     MAX_BODY_LENGTH,
     describe_change,
@@ -21,7 +22,7 @@ from hookrow.describe import (
     other_changes,
     superseding,
 )
-from hookrow.providers.postmark import parse
+from hookrow.providers.postmark import Postmark
 
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 LATER = {"ended_at": NOON + timedelta(seconds=64), "attempts": 3}
@@ -125,7 +126,7 @@ def test_only_a_recorded_change_whose_address_is_still_in_the_log_can_be_superse
 )
 def test_names_of_changes(entry: StoredEntry, named: str) -> None:
     """The kind of a change is known from its reason or its body."""
-    assert describe_change(entry, parse) == f"entry 7, a {named} of 2026-03-04 12:00:00Z"
+    assert describe_change(entry, Postmark) == f"entry 7, a {named} of 2026-03-04 12:00:00Z"
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ import pytest
 from receiving import NOON, delivery, dispatch, encode, people, receive, request
 
 from hookrow import Arrival, Outcome, testing
-from hookrow.core.log_entry import LogEntry, Result
+from hookrow.core.log_entry import LogEntry
 from hookrow.core.notification import Change, SetTime
+from hookrow.core.result import Result
 from hookrow.core.rules import PROBE
 from hookrow.providers.postmark import parse
 from hookrow.receiver.drain import FAILED_AFTER, Drain

@@ -97,6 +97,7 @@ RESPONSES = {
     Refusal.RECIPIENT_MISMATCH: _plain(400, MISMATCH),
     Refusal.UNAVAILABLE: _plain(503, "Try again later", Retry_After="30"),
     Refusal.FAILED: _plain(503, "Try again later", Retry_After="60"),
+    Refusal.TEST: _plain(200, ""),
 }
 
 

@@ -15,7 +15,14 @@ import hookrow
 SOURCE = Path(hookrow.__file__).parent
 
 CORE = (
-    *("core.notification", "core.rules", "core.log_entry", "core.schema", "core.sizes"),
+    *(
+        "core.notification",
+        "core.rules",
+        "core.log_entry",
+        "core.result",
+        "core.schema",
+        "core.sizes",
+    ),
     *("providers.postmark", "http", "errors"),
 )
 
@@ -136,13 +143,15 @@ PROVIDER_USERS = {
     *("__init__", "providers.postmark"),
     *("cli.app", "dashboard.app", "django.conf", "django.receiver", "server.app"),
     *("diagnostics.check", "diagnostics.probe", "django.checks"),
+    *("receiver.manual", "receiver.replay", "receiver.retry"),
     *("testing.client", "testing.host_rows"),
 }
-"""Postmark itself, the edges that choose it, the checks of its secrets, and its test doubles."""
+"""Postmark itself, the edges that choose it, the checks of its secrets, and its test doubles; and
+the modules that read manual changes, whose bodies are Postmark's."""
 
 
 def test_only_the_edges_know_a_provider() -> None:
-    """All other modules take a `Provider` or a `Parse` as an argument."""
+    """All other modules take a `Provider` or a `BodyParser` as an argument."""
     modules = {
         ".".join(path.relative_to(SOURCE).with_suffix("").parts) for path in SOURCE.rglob("*.py")
     }

@@ -14,16 +14,18 @@ from copying import replace
 from hookrow import Arrival, Delivered, Opened, Reactivated, Recorded, Suppressed
 from hookrow.core import log_entry as rules
 from hookrow.core.log_entry import (
-    PARKED,
     LogEntry,
-    Result,
     StoredEntry,
     body_of,
     entries,
     fingerprint,
+    fingerprint_range,
+    memory_size,
     merge_entries,
+    second_of,
 )
 from hookrow.core.notification import Notification, Outcome, Refusal, Source, Unsupported
+from hookrow.core.result import PARKED, Result, retry_at
 from hookrow.core.rules import PROBE
 from hookrow.core.sizes import TEXT_PER_BYTE, largest_written_size, written_size
 
@@ -68,6 +70,7 @@ FIRST = LogEntry(
     reason=None,
     provider=None,
     source=Source.LIVE,
+    trace_id=None,
 )
 PARKED_ENTRY = replace(
     FIRST,
@@ -108,8 +111,8 @@ def test_refusals_keep_their_names_and_are_retried_unless_final(result: Result) 
     refusal = Refusal[result.name]
     made = entry(arrival(), refusal.refused(owner="", recipient=""))
     assert (made.outcome, made.status) == (result, refusal.status)
-    assert (made.retry_at is None) is (result is Result.UNSUPPORTED)
-    assert (result in PARKED) is (result is not Result.UNSUPPORTED)
+    final = result in {Result.UNSUPPORTED, Result.TEST}
+    assert (made.retry_at is None, result in PARKED) == (final, not final)
     assert Result.RECORDED not in PARKED
 
 
@@ -204,16 +207,16 @@ def test_repeated_notifications_are_merged(
 )
 def test_fingerprint_is_the_second_and_a_digest(at: datetime | None, second: int) -> None:
     suppressed = Suppressed("a@x", "m", at, "HardBounce")
-    assert rules.second_of(at) == second.to_bytes(4)
+    assert second_of(at) == second.to_bytes(4)
     for body in (b"{}", b"{ }"):
         digest = blake2b(body, digest_size=12).digest()
-        assert fingerprint(arrival(suppressed, body)) == rules.second_of(at) + digest
+        assert fingerprint(arrival(suppressed, body)) == second_of(at) + digest
     known = replace(arrival(suppressed), fingerprint=b"x" * 16)
     assert fingerprint(known) == b"x" * 16
     assert fingerprint(arrival(None))[:4] == bytes(4)
     if at is not None:  # all fingerprints of a second lie between these
-        begin = rules.second_of(at)
-        assert rules.fingerprint_range(at) == (begin + bytes(12), begin + b"\xff" * 12)
+        begin = second_of(at)
+        assert fingerprint_range(at) == (begin + bytes(12), begin + b"\xff" * 12)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +231,7 @@ def test_a_size_is_that_of_the_longest_possible_text(body: bytes, size: int) -> 
     assert written_size(opened) == size
     assert written_size(suppressed) == size + 60  # in three rows
     assert largest_written_size(body) == size + 12 * len(body)
-    assert (rules.memory_size(opened), rules.memory_size(suppressed)) == (len(body), len(body) + 20)
+    assert (memory_size(opened), memory_size(suppressed)) == (len(body), len(body) + 20)
 
 
 # -- retries and texts -----------------------------------------------------------------
@@ -244,7 +247,7 @@ def test_a_size_is_that_of_the_longest_possible_text(body: bytes, size: int) -> 
     ],
 )
 def test_pauses_grow_to_an_hour_for_three_days(age: timedelta, pause: timedelta | None) -> None:
-    assert rules.retry_at(NOON, NOON + age) == (None if pause is None else NOON + age + pause)
+    assert retry_at(NOON, NOON + age) == (None if pause is None else NOON + age + pause)
 
 
 @pytest.mark.parametrize(

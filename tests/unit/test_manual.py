@@ -7,9 +7,8 @@ import pytest
 from receiving import Database, people
 
 from hookrow import Outcome, Recorded
-from hookrow.core.log_entry import Result
 from hookrow.core.notification import Refusal, Suppressible
-from hookrow.providers.postmark import parse
+from hookrow.core.result import Result
 from hookrow.receiver.manual import change_suppression
 from hookrow.stores import Conflict, Locked
 
@@ -24,7 +23,7 @@ def database() -> Database:
 
 def test_a_change_is_logged_with_its_author(database: Database) -> None:
     outcome = change_suppression(
-        database, parse, ADA, reason="a letter", by="eve", at=AT, message_id="m-Ada", note="torn"
+        database, ADA, reason="a letter", by="eve", at=AT, message_id="m-Ada", note="torn"
     )
     assert isinstance(outcome, Recorded)
     expected = {"suppressed_at": AT, "suppression_reason": "a letter", "suppression_changed_at": AT}
@@ -47,14 +46,14 @@ def test_a_change_is_logged_with_its_author(database: Database) -> None:
 def test_a_change_that_is_refused(
     database: Database, email: str, reason: str, refusal: Refusal, kept: int
 ) -> None:
-    outcome = change_suppression(database, parse, email, reason=reason, by="eve", at=AT)
+    outcome = change_suppression(database, email, reason=reason, by="eve", at=AT)
     assert outcome == refusal.refused()
     assert len(database.logged()) == kept
 
 
 def test_a_change_that_conflicts_with_live_notifications_is_retried(database: Database) -> None:
     def change() -> Outcome:
-        return change_suppression(database, parse, ADA, reason="x", by="eve", at=AT)
+        return change_suppression(database, ADA, reason="x", by="eve", at=AT)
 
     database.faults = iter([Conflict("40001")])
     assert isinstance(change(), Recorded)

@@ -12,8 +12,8 @@ from receiving import NOON, Database, delivery, head, people, receive, request
 
 from copying import replace
 from hookrow import ConfigurationError, Receiver, Refusal
-from hookrow.core.log_entry import Result
 from hookrow.core.notification import Arrival, Delivered
+from hookrow.core.result import Result
 from hookrow.metrics import Metrics, MetricsEndpoint
 from hookrow.observability.histogram import GroupHistogram, SharedHistogram
 from hookrow.observability.observer import Gauges

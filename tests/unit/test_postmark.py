@@ -18,6 +18,7 @@ from hookrow.core.notification import (
     Delivered,
     Notification,
     Opened,
+    Part,
     Reactivated,
     Suppressed,
     Unsupported,
@@ -43,7 +44,7 @@ TEXT = json.dumps(DELIVERY)
 
 def _parse(payload: dict[str, Any] | bytes, **fields: object) -> Notification | None:
     """Parse a payload with some fields changed, or omitted if they are `...`."""
-    return Postmark(SECRET).parse(_encode(payload, **fields))
+    return Postmark.parse(_encode(payload, **fields)).notification
 
 
 def _encode(payload: dict[str, Any] | bytes, **fields: object) -> bytes:
@@ -79,7 +80,7 @@ def test_any_visible_ascii_is_a_secret_in_a_header_in_any_case() -> None:
     provider = Postmark(SECRET, "old-secret", visible)
     for name in (b"x-provider-secret", b"X-Provider-Secret"):
         for secret in (SECRET, "old-secret", visible, f" {SECRET}\t"):
-            assert provider.authentic(_head(secret.encode(), name=name))
+            assert provider.admit(_head(secret.encode(), name=name)) is None
     assert SECRET not in f"{provider!r} {provider}"
 
 
@@ -93,20 +94,20 @@ def test_any_visible_ascii_is_a_secret_in_a_header_in_any_case() -> None:
 )
 def test_any_other_header_is_refused_as_missing_or_wrong(values: tuple[bytes, ...]) -> None:
     provider = Postmark(SECRET, "old-secret")
-    assert not provider.authentic(_head(*values))
     error = "wrong" if any(values) else "missing"
-    assert provider.challenge(_head(*values)) == f'Secret error="{error}"'
-    assert not provider.authentic(_head(SECRET.encode(), name=b"x_provider_secret"))
+    assert provider.admit(_head(*values)) == f'Secret error="{error}"'
+    assert provider.admit(_head(SECRET.encode(), name=b"x_provider_secret")) is not None
 
 
 def test_requests_are_counted_by_secret_and_secrets_can_be_replaced() -> None:
     provider = Postmark("new", "old", "old", header="X-Our-Token")
 
     def authenticate(*secrets: bytes) -> list[bool]:
-        return [provider.authentic(_head(each, name=b"x-our-token")) for each in secrets]
+        heads = [_head(each, name=b"x-our-token") for each in secrets]
+        return [provider.admit(head) is None for head in heads]
 
     assert authenticate(b"new", b"old", b"wrong", b"", b"new") == [True, True, False, False, True]
-    assert not provider.authentic(_head(b"new"))
+    assert provider.admit(_head(b"new")) is not None
     for secrets in (("newer", ""), ("newer secret",)):
         with pytest.raises(ConfigurationError):
             provider.accept(*secrets)
@@ -132,7 +133,7 @@ def test_the_readable_fields_of_an_unsupported_body_are_returned() -> None:
         ('{"RecordType":1,"Recipient":null,"Email":["a"],"MessageID":{"a":1}}', ()),
         *((body, ()) for body in ("[]", "", '{"RecordType":"Click"', "[" * 100_000)),
     ):
-        assert Postmark(SECRET).describe(body.encode()) == Unsupported(*readable)
+        assert Postmark.parse(body.encode()).unsupported == Unsupported(*readable)
 
 
 @pytest.mark.parametrize(
@@ -251,8 +252,9 @@ VALUES = (None, True, 0, -1, 10**30, 1e308, "", "\0", "é", AT, ADA, "Open", [AT
 
 def _check(body: bytes) -> None:
     """Parse a body, and check the properties that all users of a notification rely on."""
-    assert isinstance(Postmark(SECRET).describe(body), Unsupported)
-    notification = _parse(body)
+    part = Postmark.parse(body)
+    notification = part.notification
+    assert part == Part(notification, body, part.unsupported)
     assert (explain(body) is None) is (notification is not None)
     if notification is not None:
         assert {type(notification.recipient), type(notification.message_id)} <= {str, type(None)}

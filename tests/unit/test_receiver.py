@@ -26,7 +26,7 @@ from receiving import (
 )
 
 from hookrow import ConfigurationError, Outcome, Postmark, Receiver, Refusal, Response
-from hookrow.core.log_entry import Result
+from hookrow.core.result import Result
 from hookrow.receiver.spool import Spool
 from wire import PATIENCE, SECRET, eventually
 
@@ -105,7 +105,7 @@ def test_the_queue_is_limited_in_number_and_bytes(
     room: int,
 ) -> None:
     """If it is full, notifications are spooled, even unsupported ones."""
-    monkeypatch.setattr("hookrow.receiver.receiver.CAPACITY", 64 * 1024)
+    monkeypatch.setattr("hookrow.receiver.responder.CAPACITY", 64 * 1024)
     database, path = people("ada", "bea"), tmp_path / spool if spool else None
     payload, click = delivery("ada", Details=details), CLICK | {"Details": details}
     with closing(receive(database, backlog=backlog, spool=path)) as receiver:

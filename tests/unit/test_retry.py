@@ -10,8 +10,8 @@ from receiving import NOON, Database, encode, people, post, receive, sent, suppr
 
 from copying import replace
 from hookrow import Arrival, ConfigurationError, Outcome, testing
-from hookrow.core.log_entry import Result
-from hookrow.providers.postmark import parse
+from hookrow.core.result import Result
+from hookrow.providers.postmark import Postmark, parse
 from hookrow.receiver.recorder import keep_failed, record
 from hookrow.receiver.retry import ParkedRetry
 from hookrow.stores import Unavailable
@@ -38,7 +38,7 @@ class Site:
         self.recorded: list[list[bytes]] = []
         assert database.log is not None
         self.log = database.log
-        self.retry = ParkedRetry(database, self.log, parse, self._on_outcomes)
+        self.retry = ParkedRetry(database, self.log, Postmark, self._on_outcomes)
 
     def _on_outcomes(self, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> None:
         assert len(arrivals) == len(outcomes)
@@ -113,7 +113,7 @@ def test_notifications_interrupted_by_an_outage_are_due_again(site: Site) -> Non
 
 
 def test_receiver_sweeps_and_calls_hooks(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hookrow.receiver.receiver.SWEEP_EVERY", 0.01)
+    monkeypatch.setattr("hookrow.receiver.tasks.SWEEP_EVERY", 0.01)
     bodies: list[bytes] = []
     record(site.database, arrivals(opening(2), ago=timedelta(minutes=2)))
     [entry] = site.database.logged()

@@ -141,7 +141,7 @@ def test_a_put_is_on_the_disk_when_it_returns(spool: Spool) -> None:
     ("statement", "message"),
     [
         ("CREATE TABLE arrivals (id INTEGER)", "another database"),
-        ("PRAGMA user_version = 2", "a newer version of hookrow"),
+        ("PRAGMA user_version = 3", "a newer version of hookrow"),
     ],
 )
 def test_an_unsuitable_database_is_not_changed(path: Path, statement: str, message: str) -> None:

@@ -13,7 +13,8 @@ import pytest
 
 from copying import replace
 from hookrow import Arrival, Opened, Recorded
-from hookrow.core.log_entry import LogEntry, Result, entries
+from hookrow.core.log_entry import LogEntry, entries
+from hookrow.core.result import Result
 from hookrow.statistics import (
     Overview,
     Period,

@@ -26,7 +26,7 @@ from hookrow import (
     testing,
 )
 from hookrow.asgi import ASGI
-from hookrow.core.notification import Unsupported
+from hookrow.core.notification import Part, Unsupported
 from hookrow.http import refuse
 from hookrow.stores.memory import MemoryStore
 from hookrow.testing import SECRET, NoResponse, Payload, post
@@ -53,7 +53,7 @@ SPAM = testing.suppression(ADA, "m", at=AT, reason="SpamComplaint")
 )
 def test_supported_payloads(payload: Payload, notification: Notification, names: set[str]) -> None:
     """They are parsed as their notification, with the time in UTC."""
-    assert Postmark(SECRET).parse(json.dumps(payload).encode()) == notification
+    assert Postmark.parse(json.dumps(payload).encode()).notification == notification
     assert set(payload) >= NAMES | names
     assert "2026-03-04T05:06:07.123456Z" in payload.values()
 
@@ -68,8 +68,8 @@ def test_supported_payloads(payload: Payload, notification: Notification, names:
     ],
 )
 def test_unsupported_payloads(payload: Payload, unsupported: Unsupported) -> None:
-    body, provider = json.dumps(payload).encode(), Postmark(SECRET)
-    assert (provider.parse(body), provider.describe(body)) == (None, unsupported)
+    body = json.dumps(payload).encode()
+    assert Postmark.parse(body) == Part(None, body, unsupported)
 
 
 def test_the_test_of_the_provider() -> None:
@@ -77,7 +77,7 @@ def test_the_test_of_the_provider() -> None:
     payload = testing.send_test(at=LOCAL)
     assert payload["DeliveredAt"] == "2026-03-04T05:06:07Z"
     assert set(payload) == {*NAMES, "DeliveredAt", "Details"}
-    parsed = Postmark(SECRET).parse(json.dumps(payload).encode())
+    parsed = Postmark.parse(json.dumps(payload).encode()).notification
     zeros = "00000000-0000-0000-0000-000000000000"
     assert parsed == Delivered("john@example.com", zeros, AT.replace(microsecond=0))
 

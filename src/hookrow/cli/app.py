@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from hookrow.core.notification import Notification
 from hookrow.core.schema import Schema
 from hookrow.errors import OWN_TABLES, ConfigurationError
-from hookrow.providers import Explain, Parse, postmark
+from hookrow.providers import BodyParser
+from hookrow.providers.postmark import Postmark
 from hookrow.stores import Store
 from hookrow.stores.log import LogReader
 
@@ -18,11 +18,8 @@ if TYPE_CHECKING:
     from hookrow.stores.sql.connections import Database
 
 
-DEFAULT_PARSE: Parse = postmark.parse
+DEFAULT_PROVIDER: BodyParser = Postmark
 """The parser of bodies without a receiver."""
-
-DEFAULT_EXPLAIN: Explain = postmark.explain
-"""Explains the bodies that `DEFAULT_PARSE` does not support."""
 
 
 class App(Protocol):
@@ -36,11 +33,9 @@ class App(Protocol):
         Without `writes`, the user needs only the privilege to read.
         """
 
-    def parse(self, body: bytes) -> Notification | None:
-        """Return the notification in a body, or None if it is not supported."""
-
-    def explain(self, body: bytes) -> str | None:
-        """Return why a body is not supported, or None if it is, or if that is unknown."""
+    @property
+    def provider(self) -> BodyParser:
+        """The provider whose bodies are in the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +70,10 @@ class StandaloneApp:
             verify_tables(database, self.schema, writes=writes)
             yield SQLStore(database, self.schema)
 
-    def parse(self, body: bytes) -> Notification | None:
-        """Return the notification in one of Postmark's bodies, or None if it is not supported."""
-        return DEFAULT_PARSE(body)
-
-    def explain(self, body: bytes) -> str | None:
-        """Return why a body is not supported, or None if it is."""
-        return DEFAULT_EXPLAIN(body)
+    @property
+    def provider(self) -> BodyParser:
+        """The parser of Postmark's bodies."""
+        return DEFAULT_PROVIDER
 
 
 def verify_tables(database: Database, schema: Schema, *, writes: bool) -> None:

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
-from hookrow.cli.app import DEFAULT_EXPLAIN, DEFAULT_PARSE, verify_tables
+from hookrow.cli.app import DEFAULT_PROVIDER, verify_tables
 from hookrow.cli.settings import SettingSource, setting_source
-from hookrow.core.notification import Notification
 from hookrow.core.schema import Schema
 from hookrow.errors import ConfigurationError
 from hookrow.http import ENDPOINT, SECRET_HEADER
-from hookrow.providers import Parse, accepted_secrets, secret_header
+from hookrow.providers import BodyParser, accepted_secrets, secret_header
 from hookrow.stores import Store
 
 if TYPE_CHECKING:
@@ -132,17 +131,10 @@ class HostApp:
         verify_tables(self.store.database, self.schema, writes=writes)
         yield self.store
 
-    def parse(self, body: bytes) -> Notification | None:
-        """Return the notification in a body of the receiver's provider, or None."""
-        return self._parse(body)
-
-    def explain(self, body: bytes) -> str | None:
-        """Return why a body is not supported, or None if it is, or if that is unknown."""
-        return DEFAULT_EXPLAIN(body) if self._parse is DEFAULT_PARSE else None
-
     @property
-    def _parse(self) -> Parse:
-        return self.receiver.provider.parse if self.receiver else DEFAULT_PARSE
+    def provider(self) -> BodyParser:
+        """The receiver's provider; Postmark without a receiver."""
+        return self.receiver.provider if self.receiver else DEFAULT_PROVIDER
 
     def _receiver_or_store(self, found: object) -> Loaded:
         from hookrow.asgi import ASGI

@@ -15,7 +15,8 @@ from hookrow.cli.app import App, require_log
 from hookrow.cli.follow import follow
 from hookrow.cli.options import DATABASE_URL, ID, JSON, F, moment
 from hookrow.cli.progress import INTERRUPTED
-from hookrow.core.log_entry import Result, StoredEntry, body_of
+from hookrow.core.log_entry import StoredEntry
+from hookrow.core.result import Result
 from hookrow.describe import (
     describe_change,
     describe_dry_run,
@@ -28,8 +29,8 @@ from hookrow.describe import (
     superseding,
 )
 from hookrow.errors import ConfigurationError
-from hookrow.providers import Parse
-from hookrow.receiver.replay import arrivals_of, dry_run
+from hookrow.providers import BodyParser, explain
+from hookrow.receiver.replay import arrivals_of, dry_run, parse_entry, parser_of
 from hookrow.stores import Store, StoreError
 from hookrow.stores.log import LogReader, Query, with_bodies
 
@@ -129,7 +130,7 @@ def show(app: App, *, id_: int, as_json: bool, database_url: str) -> None:
         if as_json:
             click.echo(_as_json(entries[0]))
             return
-        for name, value in _details(store, reader, entries[0], app):
+        for name, value in _details(store, reader, entries[0], app.provider):
             click.echo(f"{name:12}{printable(value)}")
 
 
@@ -193,7 +194,7 @@ def _print_table(entries: Sequence[StoredEntry]) -> None:
 
 
 def _details(
-    store: Store, reader: LogReader, entry: StoredEntry, app: App
+    store: Store, reader: LogReader, entry: StoredEntry, parser: BodyParser
 ) -> Iterator[tuple[str, str]]:
     """Yield the name and the value of each line that `show` prints."""
     received = format_time(entry.received_at)
@@ -208,15 +209,20 @@ def _details(
         yield "Reason", entry.reason
     yield "Occurred", format_time(entry.occurred_at)
     yield "Received", received
+    if entry.provider not in {None, parser.name}:
+        yield "Provider", entry.provider or ""
+    if entry.trace_id:
+        yield "Trace ID", entry.trace_id
     yield "Result", f"{entry.outcome.value}, {entry.status}, {format_result(entry)}"
     yield "Explanation", describe_outcome(entry)
     if entry.outcome is Result.DISPATCH_NOT_FOUND and _can_never_match(store, entry.message_id):
         yield "Hint", _NO_UUID
-    if (body := body_of(entry)) is not None and (problem := app.explain(body)):
+    part = parse_entry(entry, parser)
+    if part is not None and (problem := explain(parser, part.body)):
         yield "Problem", problem
     if newer:
-        yield "Superseded", f"by {describe_change(newer, app.parse)}"
-    yield "Replay", _describe_replay(store, entry, app.parse)
+        yield "Superseded", f"by {describe_change(newer, parser)}"
+    yield "Replay", _describe_replay(store, entry, parser)
     yield "Body", entry.body or "not kept"
 
 
@@ -232,9 +238,11 @@ def _can_never_match(store: Store, message_id: str | None) -> bool:
     return holds_uuids and message_id is not None and not message_ids_as_stored([message_id])
 
 
-def _describe_replay(store: Store, entry: StoredEntry, parse: Parse) -> str:
-    arrivals = arrivals_of([entry], parse)
+def _describe_replay(store: Store, entry: StoredEntry, parser: BodyParser) -> str:
+    arrivals = arrivals_of([entry], parser)
     if not arrivals:
+        if parser_of(entry, parser) is None:
+            return f"not possible without the provider {entry.provider}: use its receiver (--app)"
         return "not possible, because the original body is not kept"
     try:
         return "; ".join(describe_dry_run(dry_run(store, *arrivals)))

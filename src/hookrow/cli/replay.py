@@ -20,7 +20,7 @@ from hookrow.core.log_entry import StoredEntry
 from hookrow.core.notification import Outcome, Recorded, Refusal
 from hookrow.describe import describe_dry_run, pluralize
 from hookrow.errors import ConfigurationError, HookrowError
-from hookrow.providers import Parse
+from hookrow.providers import BodyParser
 from hookrow.receiver import replay as replays
 from hookrow.stores import Locked, SchemaChanged, Store, StoreError
 from hookrow.stores.errors import message
@@ -81,11 +81,11 @@ def replay(
         with Progress("Replaying", max(highest - last, 0), hidden=dry_run) as progress:
             for group in replays.matching_entries(reader, query):
                 try:
-                    outcomes = replay_group(store, group, app.parse)
+                    outcomes = replay_group(store, group, app.provider)
                 except StoreError as error:
                     done = pluralize(summary.notifications, "notification")
                     raise HookrowError(f"Stopped after {done}: {error}") from error
-                summary.add(outcomes, without_body=len(group) - len(outcomes))
+                summary.add(outcomes, group, app.provider)
                 progress.update(group[-1].id - last)
                 last = group[-1].id
                 if progress.interrupted:
@@ -164,26 +164,36 @@ def _check_mapping(store: Store, *, accept: bool, dry_run: bool) -> None:
 class Summary(msgspec.Struct):
     """The result of a replay; its fields are the keys of the JSON object.
 
-    `outcomes` has the number of notifications by outcome, `without_body` the number of those that
-    cannot be replayed, and `missing` the given ids that the log does not have.
+    `outcomes` has the number of notifications by outcome. Of those that cannot be replayed,
+    `other_provider` is the number of another provider's, and `without_body` that of the rest.
+    `missing` has the given ids that the log does not have.
     """
 
     dry_run: bool
     notifications: int = 0
     outcomes: dict[str, int] = {}
     without_body: int = 0
+    other_provider: int = 0
     missing: Sequence[int] = ()
 
-    def add(self, outcomes: Sequence[Outcome], *, without_body: int) -> None:
-        """Add the outcomes of a group, and the number of its entries without a body."""
-        self.notifications += len(outcomes) + without_body
-        self.without_body += without_body
+    def add(
+        self, outcomes: Sequence[Outcome], group: Sequence[StoredEntry], parser: BodyParser
+    ) -> None:
+        """Add the outcomes of a group of entries, and the numbers of those without an outcome."""
+        others = sum(replays.parser_of(each, parser) is None for each in group)
+        self.notifications += len(group)
+        self.other_provider += others
+        self.without_body += len(group) - len(outcomes) - others
         for name, number in Counter(map(_result, outcomes)).items():
             self.outcomes[name] = self.outcomes.get(name, 0) + number
 
     def describe(self) -> str:
         """Return the line that is printed."""
-        counts = {**self.outcomes, "without their original body": self.without_body}
+        counts = {
+            **self.outcomes,
+            "without their original body": self.without_body,
+            "of another provider": self.other_provider,
+        }
         results = ", ".join(f"{number:,} {name}" for name, number in counts.items() if number)
         done = "would be replayed" if self.dry_run else "replayed"
         return f"{pluralize(self.notifications, 'notification')} {done}" + (
@@ -211,12 +221,12 @@ def _id_range(reader: LogReader, query: Query) -> tuple[int, int]:
 
 
 def _print_dry_run(
-    store: Store, entries: Sequence[StoredEntry], parse: Parse, *, as_json: bool
+    store: Store, entries: Sequence[StoredEntry], parser: BodyParser, *, as_json: bool
 ) -> list[Outcome]:
     """Print what a replay of each entry would change; return the outcomes it would have."""
     outcomes: list[Outcome] = []
     for entry in entries:
-        for arrival in replays.arrivals_of([entry], parse):
+        for arrival in replays.arrivals_of([entry], parser):
             try:
                 result = replays.dry_run(store, arrival)
             except Locked:
@@ -233,8 +243,8 @@ def _print_dry_run(
     return outcomes
 
 
-def _replay(store: Store, entries: Sequence[StoredEntry], parse: Parse) -> list[Outcome]:
-    return replays.replay(store, replays.arrivals_of(entries, parse))
+def _replay(store: Store, entries: Sequence[StoredEntry], parser: BodyParser) -> list[Outcome]:
+    return replays.replay(store, replays.arrivals_of(entries, parser))
 
 
 def _result(outcome: Outcome) -> str:

@@ -29,6 +29,16 @@ from hookrow.server.settings import Settings
     help="Retry parked notifications every minute; with --no-sweep, only `replay` records them.",
 )
 @option(
+    "--acknowledge-tests",
+    is_flag=True,
+    help="Respond to the provider's tests with 200, as it requires before it saves a webhook.",
+)
+@option(
+    "--acknowledge-parked",
+    is_flag=True,
+    help="Respond to parked notifications with 200: the sweep retries them, the provider does not.",
+)
+@option(
     "--spool",
     metavar="FILE",
     help="Keep notifications in this file while the database cannot be reached.",

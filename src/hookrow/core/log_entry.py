@@ -1,15 +1,14 @@
 """Log entries: one for each distinct authentic notification.
 
-The rules of the log belong here: the identity of a notification, the text that is stored, how
-entries are merged, and the time of the next retry. No store, no clock.
+The rules of the log belong here: the identity of a notification, the text that is stored, and how
+entries are merged. No store, no clock.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
-from enum import Enum
+from datetime import datetime
 from functools import partial
 from hashlib import blake2b
 from operator import attrgetter
@@ -28,6 +27,7 @@ from hookrow.core.notification import (
     Source,
     Suppressed,
 )
+from hookrow.core.result import PARKED, Result, retry_at
 from hookrow.core.rules import (
     LONGEST_EMAIL,
     LONGEST_MESSAGE_ID,
@@ -38,13 +38,6 @@ from hookrow.core.rules import (
     is_probe,
 )
 from hookrow.core.sizes import WIDEST_CHARACTER
-
-PARKED_FOR = timedelta(days=3)
-"""For how long after its arrival a notification is retried."""
-
-SHORTEST_PAUSE = timedelta(minutes=1)
-LONGEST_PAUSE = timedelta(hours=1)
-"""The shortest and the longest pause between two retries."""
 
 _DIGEST = 12
 """In bytes; the size of the digest in a fingerprint."""
@@ -58,6 +51,9 @@ LONGEST_REASON = 64
 LONGEST_PROVIDER = 32
 """In characters."""
 
+LONGEST_TRACE_ID = 255
+"""In characters; Postmark's have 36."""
+
 RECORD_TYPES: Mapping[type[object], str] = {
     Delivered: "Delivery",
     Opened: "Open",
@@ -65,21 +61,6 @@ RECORD_TYPES: Mapping[type[object], str] = {
     Reactivated: "SubscriptionChange",
 }
 """Postmark's record type of each kind of notification."""
-
-
-class Result(Enum):
-    """The outcome of a notification in the log; refusals have the same names as in `Refusal`."""
-
-    RECORDED = "recorded"
-    SUBSCRIBER_NOT_FOUND = "subscriber_not_found"
-    DISPATCH_NOT_FOUND = "dispatch_not_found"
-    RECIPIENT_MISMATCH = "recipient_mismatch"
-    UNSUPPORTED = "unsupported"
-    FAILED = "failed"
-
-
-PARKED = frozenset(Result) - {Result.RECORDED, Result.UNSUPPORTED}
-"""The results that a retry may change: a missing row may be added, or the database may recover."""
 
 
 class LogEntry(msgspec.Struct, frozen=True, gc=False):
@@ -90,7 +71,8 @@ class LogEntry(msgspec.Struct, frozen=True, gc=False):
     is its time. `retry_at` is the time of the next retry if the notification is parked. `body` is
     the posted text, or None if bodies are not stored. Only a suppression has a `reason`.
     `provider` is the name of the provider, and `source` the origin of the arrival with this
-    result; both are None in entries of the first edition.
+    result; both are None in entries of the first edition. `trace_id` is the provider's, if it sends
+    one.
     """
 
     fingerprint: bytes
@@ -109,6 +91,7 @@ class LogEntry(msgspec.Struct, frozen=True, gc=False):
     reason: str | None
     provider: str | None
     source: Source | None
+    trace_id: str | None
 
 
 class StoredEntry(LogEntry, frozen=True, gc=False):
@@ -157,6 +140,7 @@ def merge_entries(earlier: E, later: LogEntry) -> E:
         body=later.body if arrived and earlier.body is None else earlier.body,
         reason=later.reason if arrived and earlier.reason is None else earlier.reason,
         provider=later.provider if arrived and earlier.provider is None else earlier.provider,
+        trace_id=later.trace_id if arrived and earlier.trace_id is None else earlier.trace_id,
         outcome=later.outcome,
         status=later.status,
         attempts=earlier.attempts + later.attempts,
@@ -172,12 +156,16 @@ def fingerprint(arrival: Arrival) -> bytes:
     """Return the 16 bytes that identify a notification.
 
     The first 32 bits are the time of the event in whole seconds since 1970, which keeps new entries
-    together in an index. The other 96 bits are a BLAKE2b digest of the body.
+    together in an index. The other 96 bits are a BLAKE2b digest of the event's id and its provider,
+    or of the body if there is no id.
     """
     if arrival.fingerprint is not None:
         return arrival.fingerprint
     at = arrival.notification.at if arrival.notification else None
-    return second_of(at) + blake2b(arrival.body, digest_size=_DIGEST).digest()
+    identity = arrival.body
+    if arrival.event_id is not None:
+        identity = f"{arrival.provider}\0{arrival.event_id}".encode("utf-8", "surrogatepass")
+    return second_of(at) + blake2b(identity, digest_size=_DIGEST).digest()
 
 
 def second_of(at: datetime | None) -> bytes:
@@ -196,23 +184,14 @@ def memory_size(arrival: Arrival) -> int:
     return len(arrival.body) + WIDEST_CHARACTER * len(reason)
 
 
-def retry_at(received_at: datetime, now: datetime) -> datetime | None:
-    """Return the time of the next retry of a notification, or None if it is too old.
-
-    The pause is the age of the notification plus one minute, at most one hour: 1, 2, 4 minutes and
-    so on.
-    """
-    age = max(now - received_at, timedelta(0))
-    return None if age >= PARKED_FOR else now + min(age + SHORTEST_PAUSE, LONGEST_PAUSE)
-
-
 def body_of(entry: LogEntry) -> bytes | None:
     """Return the posted body, or None if it was not stored or was escaped."""
     if entry.body is None:
         return None
     body = entry.body.encode()
     digest = blake2b(body, digest_size=_DIGEST).digest()
-    return body if digest == entry.fingerprint[4:] else None
+    was_escaped = digest != entry.fingerprint[4:] and _ESCAPED_BYTE.search(entry.body)
+    return None if was_escaped else body
 
 
 def stored_record_type(text: str | None) -> str | None:
@@ -243,11 +222,12 @@ def _entry(arrival: Arrival, outcome: Outcome, ended_at: datetime, *, bodies: bo
     result, status, next_retry = Result.RECORDED, 200, None
     if isinstance(outcome, Refused):
         result, status = Result[outcome.refusal.name], outcome.refusal.status
-        if bodies and result in PARKED and _is_retryable(arrival):
+        if bodies and is_parked(arrival, outcome):
             next_retry = retry_at(arrival.received_at, ended_at)
     return LogEntry(
         fingerprint=fingerprint(arrival),
-        record_type=RECORD_TYPES.get(type(notification))
+        record_type=(arrival.record_type and stored_record_type(arrival.record_type))
+        or RECORD_TYPES.get(type(notification))
         or stored_record_type(arrival.unsupported.record_type),
         message_id=stored_message_id(fields.message_id),
         recipient=stored_recipient(fields.recipient),
@@ -263,13 +243,19 @@ def _entry(arrival: Arrival, outcome: Outcome, ended_at: datetime, *, bodies: bo
         reason=reason and _escape(reason)[:LONGEST_REASON],
         provider=arrival.provider,
         source=arrival.source,
+        trace_id=arrival.trace_id and _escape(arrival.trace_id)[:LONGEST_TRACE_ID],
     )
 
 
-def _is_retryable(arrival: Arrival) -> bool:
-    """Return whether a retry can succeed: the required rows can exist."""
+def is_parked(arrival: Arrival, outcome: Refused) -> bool:
+    """Return whether the log retries a notification with this outcome, if it keeps bodies.
+
+    A retry can succeed only if the required rows can exist.
+    """
+    if Result[outcome.refusal.name] not in PARKED:
+        return False
     notification = arrival.notification
-    if notification is None or not is_email(notification.recipient):
+    if notification is None or not is_email(notification.recipient) or is_probe(arrival):
         return False
     needs_dispatch = isinstance(notification, Delivered | Opened)
     return is_message_id(notification.message_id) or not needs_dispatch
@@ -282,6 +268,10 @@ def _text(body: bytes) -> str:
     except UnicodeDecodeError:
         return _ascii(body)
     return _ascii(body) if "\0" in text else text
+
+
+_ESCAPED_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\x")
+"""An escaped byte, which no JSON contains: JSON has no escape that begins with x."""
 
 
 def _ascii(body: bytes) -> str:

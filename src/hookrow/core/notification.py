@@ -69,6 +69,24 @@ class Unsupported(msgspec.Struct, frozen=True, gc=False):
     message_id: str | None = None
 
 
+class Part(msgspec.Struct, frozen=True, gc=False):
+    """One event in a request, as its provider read it.
+
+    `notification` is None if the event is not supported. `body` has the bytes of the event, from
+    which the provider can read it again: the whole body, unless the request has several events.
+    `event_id` identifies the event if its bytes do not, because the provider may change them
+    between attempts. `record_type` is the provider's name of the event, if it is not Postmark's.
+    `trace_id` is the provider's identification of all attempts to send the event.
+    """
+
+    notification: Notification | None
+    body: bytes
+    unsupported: Unsupported = Unsupported()
+    event_id: str | None = None
+    record_type: str | None = None
+    trace_id: str | None = None
+
+
 class Source(Enum):
     """The origin of an arrival: a request, or one of the places where hookrow keeps arrivals."""
 
@@ -78,13 +96,14 @@ class Source(Enum):
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """One authentic request: its notification, or None if the body contains no supported one.
+    """One event of an authentic request: its notification, or None if it is not supported.
 
-    `body` is the body of the request, in bytes, and `received_at` the time of its first arrival, in
-    UTC. If the `source` is not live, the arrival represents `attempts` requests (0 for a replay),
-    the last of them at `last_received_at`, and may have the `fingerprint` of its log entry.
-    `request_id` identifies the request in log lines, and is empty if there is no request; `context`
-    is the value that the observer attached.
+    `body` is the event's part of the request's body, in bytes, and `received_at` the time of its
+    first arrival, in UTC. If the `source` is not live, the arrival represents `attempts` requests
+    (0 for a replay), the last of them at `last_received_at`, and may have the `fingerprint` of its
+    log entry. `request_id` identifies the request in log lines, and is empty if there is no
+    request; `context` is the value that the observer attached. `is_test` is True for a test of the
+    provider's that is acknowledged. The other fields are those of `Part`.
     """
 
     notification: Notification | None
@@ -98,6 +117,10 @@ class Arrival(msgspec.Struct, frozen=True):
     provider: str | None = None
     request_id: str = ""
     context: object | None = None
+    event_id: str | None = None
+    record_type: str | None = None
+    trace_id: str | None = None
+    is_test: bool = False
 
 
 class LookupKeys(msgspec.Struct, frozen=True):
@@ -205,9 +228,10 @@ Change: TypeAlias = SetTime | SetSuppression
 
 
 class Refusal(Enum):
-    """Every response of the receiver except 200: its status, text and additional headers.
+    """Every reason not to record a notification: the response's status, text and more headers.
 
-    The contract prescribes the texts of 400, 401, 404 and 422 to the byte.
+    The contract prescribes the texts of 400, 401, 404 and 422 to the byte. A provider's test is
+    acknowledged with 200, if the receiver is configured to do so.
     """
 
     NO_SUCH_PATH = (404, "Not Found")
@@ -229,6 +253,7 @@ class Refusal(Enum):
         "Try again later",
         {"Retry-After": "60"},
     )  # must differ from UNAVAILABLE's value, or Enum makes it an alias
+    TEST = (200, "")
 
     def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
         self.status = status

@@ -23,6 +23,7 @@ from hookrow.core.notification import (
     EventTime,
     Key,
     LookupKeys,
+    Notification,
     Opened,
     Outcome,
     Reactivated,
@@ -62,6 +63,11 @@ PROBE = "check@hookrow.invalid"
 """The recipient in the requests of `hookrow check URL`; .invalid is reserved (RFC 2606)."""
 
 
+TEST_MESSAGE_ID = "00000000-0000-0000-0000-000000000000"
+TEST_RECIPIENT = "john@example.com"
+"""The message id and the recipient of the notifications with which Postmark tests a webhook."""
+
+
 def fold(email: str) -> str:
     """Return the email for comparison: with ASCII letters, and no others, in lower case.
 
@@ -90,6 +96,13 @@ def is_probe(arrival: Arrival) -> bool:
     """
     recipient = arrival.notification.recipient if arrival.notification else None
     return recipient is not None and fold(recipient) == PROBE
+
+
+def is_provider_test(notification: Notification | None) -> bool:
+    """Return whether Postmark sent the notification to test a webhook, before it saves it."""
+    if notification is None or notification.message_id != TEST_MESSAGE_ID:
+        return False
+    return fold(notification.recipient or "") == TEST_RECIPIENT
 
 
 def lookup_keys(arrivals: Iterable[Arrival]) -> LookupKeys:
@@ -140,7 +153,7 @@ def decide(arrival: Arrival, rows: Rows) -> Outcome:
         return Refusal.UNSUPPORTED.refused()
     subscriber = _subscriber(notification.recipient, rows)
     if subscriber is None:
-        return Refusal.SUBSCRIBER_NOT_FOUND.refused()
+        return (Refusal.TEST if arrival.is_test else Refusal.SUBSCRIBER_NOT_FOUND).refused()
     dispatch = _dispatch(notification.message_id, subscriber, rows)
     match notification:
         case Delivered() | Opened():

@@ -45,7 +45,7 @@ def replay(context: Context, fields: Fields, form: Fields, _: str) -> Done:
     if form.get("action") != "replay":
         raise BadRequest("The action must be replay.")
     entry = find_entry(context, fields)
-    arrivals = arrivals_of([entry], context.parse)
+    arrivals = arrivals_of([entry], context.provider)
     result = "no_body"
     if arrivals:
         [outcome] = replay_arrivals(context.store, arrivals, bodies=context.keep_bodies)
@@ -68,7 +68,6 @@ def change_suppression(context: Context, fields: Fields, form: Fields, user: str
     email = fields.get("email") or form.get("email", "")
     outcome = manual.change_suppression(
         context.store,
-        context.parse,
         email,
         message_id=message_id,
         reason=reason if action == "suppress" else None,

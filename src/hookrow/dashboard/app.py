@@ -21,7 +21,8 @@ from hookrow.describe import printable
 from hookrow.errors import ConfigurationError
 from hookrow.http import Request, RequestHead, Response, plain
 from hookrow.observability.logging import mask_email
-from hookrow.providers import Explain, Parse, postmark
+from hookrow.providers import BodyParser
+from hookrow.providers.postmark import Postmark
 from hookrow.statistics import Statistics
 from hookrow.stores import Store, StoreError
 from hookrow.stores.timeouts import limited_to
@@ -89,9 +90,8 @@ class Dashboard:
 
     `authorize` authenticates users: `basic(user, password)`, or a function of the host. Omit
     `mount_path` if the host reports where the handler is mounted, as all supported hosts do.
-    `parse` is the parser of the receiver's provider, and `explain` returns why a body is not
-    supported; without it, only Postmark's bodies are explained. With `keep_bodies=False`, the log
-    does not store the author of a manual change. A page waits at most about ten seconds for the
+    `provider` is the receiver's provider, or its class. With `keep_bodies=False`, the log does not
+    store the author of a manual change. A page waits at most about ten seconds for the
     database. In WSGI hosts and in Django, it waits in the thread of the request; in Django, the
     limits of the project's connections also apply.
 
@@ -104,8 +104,7 @@ class Dashboard:
         *,
         authorize: auth.Authorize | None = None,
         mount_path: str = "",
-        parse: Parse = postmark.parse,
-        explain: Explain | None = None,
+        provider: BodyParser = Postmark,
         keep_bodies: bool = True,
     ) -> None:
         if not callable(authorize):
@@ -115,9 +114,7 @@ class Dashboard:
             )
         self._authorize = authorize
         self._mount = "/".join(["", *filter(None, mount_path.split("/"))])
-        if explain is None and parse is postmark.parse:
-            explain = postmark.explain
-        self._context = Context(store, Statistics(store), parse, explain, keep_bodies=keep_bodies)
+        self._context = Context(store, Statistics(store), provider, keep_bodies=keep_bodies)
 
     def admit(self, head: RequestHead) -> Response | None:
         """Refuse requests without access before their body is read."""

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlencode
 
-from hookrow.core.log_entry import Result
+from hookrow.core.result import Result
 from hookrow.statistics import Period
 from hookrow.stores.log import Query
 

@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 from heapq import nlargest
 from operator import attrgetter
 
-from hookrow.core.log_entry import RECORD_TYPES, Result, StoredEntry, body_of
+from hookrow.core.log_entry import RECORD_TYPES, StoredEntry
 from hookrow.core.notification import Suppressed
+from hookrow.core.result import Result
 from hookrow.dashboard import queries
 from hookrow.dashboard.actions import RESULTS
 from hookrow.dashboard.forms import (
@@ -27,6 +28,8 @@ from hookrow.dashboard.suppressions import find_lists
 from hookrow.dashboard.templating import View, format_text, render_figures
 from hookrow.describe import describe_change, describe_outcome
 from hookrow.http import Response
+from hookrow.providers import explain
+from hookrow.receiver.replay import parse_entry
 from hookrow.statistics import Period, count
 from hookrow.stores.log import KNOWN_REASONS, KNOWN_TYPES, Query, with_bodies
 
@@ -109,11 +112,12 @@ def notification(context: Context, fields: Fields) -> View:
         "title": f"Notification {entry.id}",
         "entry": entry,
         "outcome": describe_outcome(entry),
-        "supported": (body := body_of(entry)) is None or context.parse(body) is not None,
-        "problem": context.explain(body) if body is not None and context.explain else None,
-        "change": queries.describe_suppression(entry, context.parse),
-        "superseded": (newer.id, describe_change(newer, context.parse)) if newer else None,
-        "effects": queries.find_effects(context.store, entry, context.parse),
+        "supported": (part := parse_entry(entry, context.provider)) is None
+        or part.notification is not None,
+        "problem": explain(context.provider, part.body) if part is not None else None,
+        "change": queries.describe_suppression(entry, context.provider),
+        "superseded": (newer.id, describe_change(newer, context.provider)) if newer else None,
+        "effects": queries.find_effects(context.store, entry, context.provider),
         "result": RESULTS.get(fields.get("done", "")),
     }
     return View("notification.html", values)
@@ -175,5 +179,5 @@ def _changes(context: Context, entries: Sequence[StoredEntry]) -> Mapping[int, s
     return {
         entry.id: format_text(text)
         for entry in with_bodies(context.log, changes)
-        if (text := queries.describe_suppression(entry, context.parse))
+        if (text := queries.describe_suppression(entry, context.provider))
     }

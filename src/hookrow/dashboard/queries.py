@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from hookrow.core.log_entry import RECORD_TYPES, Result, StoredEntry, body_of
+from hookrow.core.log_entry import RECORD_TYPES, StoredEntry
 from hookrow.core.notification import (
     Arrival,
     Change,
@@ -26,12 +26,13 @@ from hookrow.core.notification import (
     Suppressed,
     Suppressible,
 )
+from hookrow.core.result import Result
 from hookrow.core.rules import decide, is_message_id, lookup_keys
 from hookrow.dashboard.forms import Fields, NotFound, parse, required
 from hookrow.describe import other_changes, superseding
-from hookrow.providers import Explain, Parse
+from hookrow.providers import BodyParser
 from hookrow.receiver.manual import ORIGIN
-from hookrow.receiver.replay import arrivals_of
+from hookrow.receiver.replay import arrivals_of, parse_entry
 from hookrow.statistics import Statistics, search
 from hookrow.stores import State, Store
 from hookrow.stores.log import LogReader, Query, with_bodies
@@ -59,15 +60,11 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A store, its statistics, the provider's parser, and whether the log keeps bodies.
-
-    `explain` is None if the provider does not explain why a body is not supported.
-    """
+    """A store, its statistics, the provider of its log, and whether the log keeps bodies."""
 
     store: Store
     statistics: Statistics
-    parse: Parse
-    explain: Explain | None = None
+    provider: BodyParser
     keep_bodies: bool = True
 
     @property
@@ -204,10 +201,12 @@ def find_dispatches(store: Store, message_id: str) -> Sequence[Row]:
     return [_row(store, id_, states.get(id_, {}), query, each) for id_, each in rows.items()]
 
 
-def find_effects(store: Store, entry: StoredEntry, parser: Parse) -> Sequence[Effect] | str | None:
+def find_effects(
+    store: Store, entry: StoredEntry, parser: BodyParser
+) -> Sequence[Effect] | str | None:
     """Return the values that a notification sets, or the text of its refusal in a replay.
 
-    Returns None if the log does not have its original body.
+    Returns None if its body cannot be replayed.
     """
     arrivals = arrivals_of([entry], parser)
     if not arrivals:
@@ -233,23 +232,23 @@ class _ManualFields(msgspec.Struct, rename="pascal"):
     note: str | None = None
 
 
-def describe_suppression(entry: StoredEntry, parser: Parse) -> str | None:
+def describe_suppression(entry: StoredEntry, parser: BodyParser) -> str | None:
     """Describe a change of suppression and, if it was manual, its author; None for other types."""
     if entry.record_type != RECORD_TYPES[Suppressed]:
         return None
-    body = body_of(entry) or b""
-    match parser(body):
+    part = parse_entry(entry, parser)
+    match part and part.notification:
         case Suppressed(reason=reason):
-            return f"suppressed for {reason}{_author(body)}"
+            return f"suppressed for {reason}{_author(entry)}"
         case Reactivated():
-            return f"suppression lifted{_author(body)}"
+            return f"suppression lifted{_author(entry)}"
         case _:
             return None
 
 
-def _author(body: bytes) -> str:
+def _author(entry: StoredEntry) -> str:
     try:
-        fields = msgspec.json.decode(body, type=_ManualFields)
+        fields = msgspec.json.decode(entry.body or "", type=_ManualFields)
     except msgspec.MsgspecError:
         return ""
     if fields.origin != ORIGIN:

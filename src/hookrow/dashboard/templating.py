@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from hookrow import __version__
-from hookrow.core.log_entry import Result
+from hookrow.core.result import Result
 from hookrow.dashboard.forms import link
 from hookrow.describe import (
     format_body,

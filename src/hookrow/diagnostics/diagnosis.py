@@ -156,7 +156,7 @@ DIAGNOSES = (
         "forbidden",
         "40[013] ",
         "A login, a firewall, or a check of the host name or of a CSRF token rejects the request, "
-        "or a proxy replaces hookrow's response. After a 403, the provider does not retry.",
+        "or a proxy replaces hookrow's response. The provider drops such notifications.",
         "Exempt POST requests to this path (Django: csrf_exempt, ALLOWED_HOSTS), and use https.",
     ),
     Diagnosis(

@@ -15,14 +15,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 
-from hookrow.core.log_entry import (
-    RECORD_TYPES,
-    Result,
-    StoredEntry,
-    stored_message_id,
-    stored_recipient,
-)
+from hookrow.core.log_entry import RECORD_TYPES, StoredEntry, stored_message_id, stored_recipient
 from hookrow.core.notification import Outcome, Recorded
+from hookrow.core.result import Result
 from hookrow.describe import describe_outcome, format_body, pluralize, printable
 from hookrow.django.conf import conf
 from hookrow.django.large_table import LargeTableAdmin, condition_filter
@@ -163,7 +158,7 @@ class NotificationAdmin(LargeTableAdmin):
 
 def _replay(entries: Sequence[StoredEntry]) -> Counter[str]:
     """Record a group of entries again; return how often each result occurred."""
-    arrivals = arrivals_of(entries, conf.parse)
+    arrivals = arrivals_of(entries, conf.provider)
     outcomes = replay(store(), arrivals) if arrivals else []
     counts = Counter(map(_name, outcomes))
     if len(arrivals) < len(entries):

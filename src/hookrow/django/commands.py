@@ -15,7 +15,6 @@ from django.db.migrations.executor import MigrationExecutor
 from django.urls import NoReverseMatch, reverse
 
 from hookrow.cli import Commands
-from hookrow.cli.app import DEFAULT_EXPLAIN
 from hookrow.cli.check import report
 from hookrow.cli.log import log
 from hookrow.cli.options import JSON
@@ -43,8 +42,7 @@ _SUBJECTS = ("clock", "encoding", "mapping", "counts", "emails", "indexes")
 class Project:
     """The store that the project's settings describe."""
 
-    parse = conf.parse
-    explain = staticmethod(DEFAULT_EXPLAIN)
+    provider = conf.provider
 
     @contextmanager
     def open_store(self, database_url: str, *, writes: bool = True) -> Iterator[Store]:

@@ -15,18 +15,22 @@ from typing import Any, TypeVar
 from django.apps import apps
 from django.conf import settings
 
-from hookrow.core.notification import Notification
 from hookrow.core.schema import Schema, nearest
 from hookrow.errors import ConfigurationError
 from hookrow.observability.observer import Observer
-from hookrow.providers import postmark
+from hookrow.providers.postmark import Postmark
 from hookrow.server.settings import schema_of
 
 T = TypeVar("T")
 
 
 class Settings:
-    """The settings. Each property raises `ConfigurationError` if its value cannot be used."""
+    """The settings. Each property raises `ConfigurationError` if its value cannot be used.
+
+    `provider` parses the bodies in the log.
+    """
+
+    provider: type[Postmark] = Postmark
 
     @property
     def secret(self) -> str | None:
@@ -84,6 +88,16 @@ class Settings:
         return self._flag("SWEEP", default=False)
 
     @property
+    def acknowledge_tests(self) -> bool:
+        """Whether the provider's tests get a 200."""
+        return self._flag("ACKNOWLEDGE_TESTS", default=False)
+
+    @property
+    def acknowledge_parked(self) -> bool:
+        """Whether parked notifications, which the sweep retries, get a 200."""
+        return self._flag("ACKNOWLEDGE_PARKED", default=False)
+
+    @property
     def spool(self) -> str | PathLike[str] | None:
         """The file that keeps notifications while the database is unavailable."""
         return self._get("SPOOL", None, str | PathLike | None, "text")
@@ -110,10 +124,6 @@ class Settings:
                 "sends as X-Provider-Secret."
             )
         return [each for each in (self.secret, self.previous_secret) if each]
-
-    def parse(self, body: bytes) -> Notification | None:
-        """Parse the body of a notification; return None if it is not supported."""
-        return postmark.parse(body)
 
     def check_names(self) -> None:
         """Raise `ConfigurationError` for a setting that does not exist."""

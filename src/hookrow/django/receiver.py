@@ -87,6 +87,8 @@ def build_receiver(
         "deadline": conf.deadline,
         "keep_bodies": conf.keep_bodies,
         "sweep": conf.sweep,
+        "acknowledge_tests": conf.acknowledge_tests,
+        "acknowledge_parked": conf.acknowledge_parked,
     }
     provider = Postmark(*conf.secrets())
     if conf.group_commit:

@@ -97,7 +97,6 @@ class SuppressionAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # generic in
         """Record the change as a notification; return whether it was applied."""
         outcome = change_suppression(
             store(),
-            conf.parse,
             _value(row, "email"),
             reason=reason if suppress else None,
             by=request.user.get_username(),

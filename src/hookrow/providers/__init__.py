@@ -1,38 +1,59 @@
-"""The protocol of email providers: how requests are authenticated, and bodies parsed."""
+"""The protocol of email providers: how requests are authenticated, and events read from them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
-from hookrow.core.notification import Notification, Unsupported
-from hookrow.http import SECRET_HEADER, RequestHead
-
-Parse: TypeAlias = Callable[[bytes], Notification | None]
-"""The type of `Provider.parse`, for code that needs no secret."""
-
-Explain: TypeAlias = Callable[[bytes], str | None]
-"""Returns why a body is not supported, in a sentence, or None if it is. Never raises."""
+from hookrow.core.notification import Part, Refusal
+from hookrow.http import SECRET_HEADER, Request, RequestHead, Response
 
 
-class Provider(Protocol):
-    """Authenticates requests and parses bodies; `Postmark` is one."""
+class Unauthentic(Exception):
+    """The provider did not send the request. `challenge` is as in `Provider.admit`."""
+
+    def __init__(self, challenge: str) -> None:
+        super().__init__(challenge)
+        self.challenge = challenge
+
+
+class BodyParser(Protocol):
+    """The part of a provider that reads stored bodies, for which no secret is needed."""
 
     @property
     def name(self) -> str:
         """The provider's name in the log, at most 32 characters."""
 
-    def authentic(self, head: RequestHead) -> bool:
-        """Return whether the head proves that the provider sent the request."""
+    def parse(self, body: bytes) -> Part:
+        """Return the event in the body of a `Part`, whether or not it is supported. Never raises.
 
-    def challenge(self, head: RequestHead) -> str:
-        """Return the challenge to an unauthenticated request (RFC 9110, section 11.6.1)."""
+        Its `event_id` and `trace_id` may be None, because only the request may contain them.
+        """
 
-    def parse(self, body: bytes) -> Notification | None:
-        """Return the notification in a body, or None if it is not supported. Never raises."""
 
-    def describe(self, body: bytes) -> Unsupported:
-        """Return the readable fields of an unsupported body. Never raises."""
+class Provider(BodyParser, Protocol):
+    """Authenticates requests and reads their events; `Postmark` is one."""
+
+    def admit(self, head: RequestHead) -> str | None:
+        """Return None to admit a request, or the challenge to an unauthenticated one.
+
+        The challenge becomes the header WWW-Authenticate of the 401 (RFC 9110, section 11.6.1). A
+        provider that signs the body admits the request here, and verifies it in `read`.
+        """
+
+    def read(self, request: Request) -> Sequence[Part]:
+        """Return the events in an admitted request, in order.
+
+        Raises `Unauthentic` if the signature of the body is not valid, and nothing else.
+        """
+
+
+@runtime_checkable
+class Explains(Protocol):
+    """An optional part of a `BodyParser`: explains why bodies are not supported."""
+
+    def explain(self, body: bytes) -> str | None:
+        """Return why a body is not supported, in a sentence, or None if it is. Never raises."""
 
 
 @runtime_checkable
@@ -62,6 +83,24 @@ class HasHeader(Protocol):
         """The name of the header."""
 
 
+@runtime_checkable
+class HasResponses(Protocol):
+    """An optional part of a provider: responses that differ from the contract's."""
+
+    @property
+    def responses(self) -> Mapping[Refusal, Response]:
+        """The response to each refusal whose response is not the usual one.
+
+        For example, a provider that disables an endpoint after refusals of event types that it
+        need not know about gets a 200 for `Refusal.UNSUPPORTED`.
+        """
+
+
+def explain(parser: BodyParser, body: bytes) -> str | None:
+    """Return why a body is not supported; None if it is, or if the provider does not explain it."""
+    return parser.explain(body) if isinstance(parser, Explains) else None
+
+
 def secret_matches(provider: Provider) -> Mapping[int, int]:
     """Return the counts of a provider; empty if it does not count."""
     return provider.matched if isinstance(provider, CountsMatches) else {}
@@ -75,3 +114,8 @@ def accepted_secrets(provider: Provider) -> Sequence[str]:
 def secret_header(provider: Provider) -> str:
     """Return the header that contains the secret of a provider."""
     return provider.header if isinstance(provider, HasHeader) else SECRET_HEADER
+
+
+def own_responses(provider: Provider) -> Mapping[Refusal, Response]:
+    """Return the provider's responses; empty if it uses the usual ones."""
+    return provider.responses if isinstance(provider, HasResponses) else {}

@@ -18,12 +18,13 @@ from hookrow.core.notification import (
     Delivered,
     Notification,
     Opened,
+    Part,
     Reactivated,
     Suppressed,
     Unsupported,
 )
 from hookrow.errors import ConfigurationError
-from hookrow.http import SECRET_HEADER, RequestHead
+from hookrow.http import SECRET_HEADER, Request, RequestHead
 
 MIN_SECRET_LENGTH = 16
 """In characters; `hookrow check` warns of shorter secrets, which can be guessed."""
@@ -185,7 +186,6 @@ class Postmark:
     """
 
     name = "postmark"
-    parse = staticmethod(parse)
 
     def __init__(self, *secrets: str, header: str = SECRET_HEADER) -> None:
         self.header = header
@@ -212,30 +212,47 @@ class Postmark:
         """The accepted secrets, the newest first."""
         return [secret.decode() for secret in self._secrets]
 
-    def authentic(self, head: RequestHead) -> bool:
-        """Return whether the head contains one of the secrets, in constant time."""
+    def admit(self, head: RequestHead) -> str | None:
+        """Return None if the head contains one of the secrets, which takes constant time.
+
+        Otherwise, return a challenge that states whether the secret is wrong or missing. If it is
+        missing, a proxy may have removed the header.
+        """
         value = head.header(self.header) or b""
         matched = None
         for position, secret in enumerate(self._secrets):
             if compare_digest(value, secret) and matched is None:
                 matched = position
         if matched is None:
-            return False
+            return f'Secret error="{"wrong" if value else "missing"}"'
         self.matched[matched] += 1
-        return True
+        return None
 
-    def challenge(self, head: RequestHead) -> str:
-        """Return a challenge that states whether the secret is wrong or missing.
+    def read(self, request: Request) -> Sequence[Part]:
+        """Return the only event in a request, with Postmark's trace id."""
+        trace_id = request.head.header("x-pm-webhook-trace-id")
+        text = trace_id.decode("latin-1") if trace_id else None
+        notification = parse(request.body)
+        unsupported = _NO_SUMMARY if notification else _summarize(request.body)
+        return (Part(notification, request.body, unsupported, trace_id=text),)
 
-        If it is missing, a proxy may have removed the header.
-        """
-        return f'Secret error="{"wrong" if head.header(self.header) else "missing"}"'
+    @staticmethod
+    def parse(body: bytes) -> Part:
+        """Return the event in a body, whether or not it is supported. Never raises."""
+        notification = parse(body)
+        return Part(notification, body, _NO_SUMMARY if notification else _summarize(body))
 
-    def describe(self, body: bytes) -> Unsupported:
-        """Return the readable fields of an unsupported body. Never raises."""
-        try:
-            summary = _decode_summary(body)
-        except (ValueError, RecursionError):
-            return Unsupported()
-        recipient = _text(summary.recipient) or _text(summary.email)
-        return Unsupported(_text(summary.record_type), recipient, _text(summary.message_id))
+    explain = staticmethod(explain)
+
+
+_NO_SUMMARY = Unsupported()
+
+
+def _summarize(body: bytes) -> Unsupported:
+    """Return the readable fields of an unsupported body. Never raises."""
+    try:
+        summary = _decode_summary(body)
+    except (ValueError, RecursionError):
+        return Unsupported()
+    recipient = _text(summary.recipient) or _text(summary.email)
+    return Unsupported(_text(summary.record_type), recipient, _text(summary.message_id))

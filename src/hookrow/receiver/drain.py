@@ -11,8 +11,8 @@ from time import monotonic, sleep
 
 from msgspec.structs import replace
 
-from hookrow.core.log_entry import retry_at
 from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, Source
+from hookrow.core.result import retry_at
 from hookrow.core.rules import is_probe
 from hookrow.observability.logging import describe_arrival
 from hookrow.receiver.recorder import is_reachable, keep_failed
@@ -44,7 +44,7 @@ _UNAVAILABLE = Refusal.UNAVAILABLE.refused()
 class Drain:
     """Records the entries of a spool, oldest first, and removes them.
 
-    `read` returns the arrival for a body and the time at which it was received; `on_outcomes`
+    `parse` returns the arrival for a body and the time at which it was received; `on_outcomes`
     receives the outcomes of each group. If a sweep retries the failed notifications in the log
     (`swept`), an entry that is logged as failed is removed from the spool.
     """
@@ -53,7 +53,7 @@ class Drain:
         self,
         spool: Spool,
         store: Store,
-        read: Callable[[bytes, datetime], Arrival],
+        parse: Callable[[bytes, datetime], Arrival],
         on_outcomes: OutcomesCallback,
         *,
         bodies: bool,
@@ -61,7 +61,7 @@ class Drain:
     ) -> None:
         self._spool = spool
         self._store = store
-        self._read = read
+        self._parse = parse
         self._on_outcomes = on_outcomes
         self._replay = partial(replay, store, bodies=bodies)
         self._keep_failed = partial(keep_failed, store, bodies=bodies)
@@ -154,10 +154,12 @@ class Drain:
 
     def _arrival(self, entry: SpoolEntry) -> Arrival:
         return replace(
-            self._read(entry.body, entry.received_at),
+            self._parse(entry.body, entry.received_at),
             source=Source.SPOOL,
             attempts=entry.attempts,
             last_received_at=entry.last_received_at,
+            fingerprint=entry.fingerprint,
+            trace_id=entry.trace_id,
         )
 
     def _is_done(self, arrival: Arrival, outcome: Outcome) -> bool:

@@ -12,7 +12,7 @@ from time import monotonic
 import msgspec
 
 from hookrow.core.notification import Arrival, Outcome, Refusal
-from hookrow.providers import Parse
+from hookrow.providers.postmark import parse
 from hookrow.receiver.recorder import RETRY_CONFLICTS_FOR, record, retry_on_conflict
 from hookrow.stores import Store
 
@@ -22,7 +22,6 @@ ORIGIN = "Host"
 
 def change_suppression(  # noqa: PLR0913 - keyword arguments: the change, its author and a note
     store: Store,
-    parse: Parse,
     email: str,
     *,
     reason: str | None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,27 +11,28 @@ from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from hookrow.concurrency import PeriodicTask, reset_after_fork
-from hookrow.core.log_entry import memory_size
-from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, Refused, Unsupported
-from hookrow.core.sizes import CAPACITY, LARGEST_GROUP, TEXT_PER_BYTE, check_options
+from hookrow.concurrency import reset_after_fork
+from hookrow.core.notification import Arrival, Outcome, Part, Recorded, Refusal, Refused
+from hookrow.core.rules import is_provider_test
+from hookrow.core.sizes import check_options
 from hookrow.errors import ConfigurationError
 from hookrow.http import Request, RequestHead, Response, endpoint_path, refuse
 from hookrow.observability.logging import describe_bug, log_refusal
-from hookrow.observability.observer import COLLECT_EVERY, Gauges, Observer, Observers
-from hookrow.providers import Provider, secret_matches
-from hookrow.receiver.batch import BatchWriter, QueueFull
+from hookrow.observability.observer import Gauges, Observer, Observers
+from hookrow.providers import Provider, Unauthentic, secret_matches
+from hookrow.receiver.batch import QueueFull
 from hookrow.receiver.hooks import Hook, Hooks
 from hookrow.receiver.hourly import HourlyCount
 from hookrow.receiver.responder import Responder, unavailable
-from hookrow.receiver.retry import SWEEP_EVERY, ParkedRetry
+from hookrow.receiver.responses import ResponseCollector, Responses, combined
+from hookrow.receiver.retry import ParkedRetry, check_retries
+from hookrow.receiver.tasks import drain_task, open_spool, other_tasks
 from hookrow.stores import Store
 from hookrow.stores.timeouts import limited_to
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-    from hookrow.receiver.spool import Spool
 
 log = logging.getLogger("hookrow")
 
@@ -46,10 +47,11 @@ class Receiver:
 
     With `sweep`, parked notifications are retried every minute. `spool` is the path of a file
     that keeps notifications while the database is unavailable. Without `keep_bodies`, the log
-    contains no bodies, and no notification in it can be retried. `on_recorded` and `on_refused`,
-    which may be async, are called with an `Arrival` and its `Outcome`, in a separate thread after
-    the commit, each time a notification is processed; a 503 is not an outcome. `observer` collects
-    metrics or traces.
+    contains no bodies, and no notification in it can be retried. With `acknowledge_tests`, the
+    provider's tests get a 200 instead of a 404; with `acknowledge_parked`, so does a notification
+    that the sweep will retry. `on_recorded` and `on_refused`, which may be async, are called with
+    an `Arrival` and its `Outcome`, in a separate thread after the commit, each time a notification
+    is processed; neither a 503 nor a test is an outcome. `observer` collects metrics or traces.
 
     Raises `ConfigurationError` if an option is invalid.
     """
@@ -66,40 +68,41 @@ class Receiver:
         sweep: bool = False,
         spool: str | PathLike[str] | None = None,
         keep_bodies: bool = True,
+        acknowledge_tests: bool = False,
+        acknowledge_parked: bool = False,
         on_recorded: Callable[[Arrival, Recorded], object] | None = None,
         on_refused: Callable[[Arrival, Refused], object] | None = None,
         observer: Observer | None = None,
     ) -> None:
         check_options(group=group, backlog=backlog, deadline=deadline)
-        if sweep and store.log is None:
-            raise ConfigurationError("The sweep needs a log: add a log, or omit `sweep`.")
-        if sweep and not keep_bodies:
-            raise ConfigurationError("The sweep needs bodies: keep them, or omit `sweep`.")
+        check_retries(store, bodies=keep_bodies, sweep=sweep, acknowledge_parked=acknowledge_parked)
         self.endpoint = endpoint_path(mount_path)
         """The path of the endpoint, below that of the host's mount."""
         self.provider, self.store = provider, store
         """The arguments, for `hookrow --app`."""
+        self._reader = ArrivalReader(provider, acknowledge_tests=acknowledge_tests)
         self._deadline = deadline
         self._has_log = store.log is not None
         given: dict[type[Outcome], Hook | None] = {Recorded: on_recorded, Refused: on_refused}
         hooks = {kind: hook for kind, hook in given.items() if hook is not None}
         self._hooks = Hooks(hooks)
         self._observer = None if observer is None else Observers(observer)
-        opened = _open_spool(spool) if spool is not None else None
+        opened = open_spool(spool)
         needs_outcomes = hooks or type(self).on_outcome is not Receiver.on_outcome
         self._responder = Responder(
             store,
             keep_bodies=keep_bodies,
+            responses=Responses(provider, acknowledge_parked=acknowledge_parked),
             deadline=deadline,
             spool=opened.put if opened else None,
             observer=self._observer,
             on_outcome=self.on_outcome if needs_outcomes else None,
         )
-        self._writers = self._create_writers(group, backlog, overflow=opened is not None)
+        self._writers = self._responder.create_writers(group, backlog)
         self._parked = self._hourly = None
         if store.log is not None:
             self._hourly = HourlyCount(store.log)
-            self._parked = ParkedRetry(store, store.log, provider.parse, self._responder.notify)
+            self._parked = ParkedRetry(store, store.log, provider, self._responder.notify)
         if self._observer is not None:
             self._observer.start(
                 Gauges(
@@ -109,7 +112,12 @@ class Receiver:
                     log=store.log,
                 )
             )
-        self._tasks = [*self._create_tasks(store, opened, bodies=keep_bodies, sweep=sweep)]
+        self._tasks = [*other_tasks(self._hourly, self._parked if sweep else None, self._observer)]
+        if opened is not None:
+            parse, notify = self._reader.parse, self._responder.notify
+            self._tasks.append(
+                drain_task(opened, store, parse, notify, bodies=keep_bodies, swept=sweep)
+            )
         self.reset()
         reset_after_fork(self)
 
@@ -119,12 +127,8 @@ class Receiver:
             return self.refuse(head, Refusal.NO_SUCH_PATH)
         if head.method != "POST":
             return self.refuse(head, Refusal.METHOD_NOT_ALLOWED)
-        if not self.provider.authentic(head):
-            self.on_unauthentic()
-            challenge = {"WWW-Authenticate": self.provider.challenge(head)}
-            refused = self.refuse(head, Refusal.UNAUTHENTIC)
-            return replace(refused, headers={**refused.headers, **challenge})
-        return None
+        challenge = self.provider.admit(head)
+        return None if challenge is None else self._refuse_unauthentic(head, challenge)
 
     def refuse(self, head: RequestHead, refusal: Refusal) -> Response:
         """Return the response to a request that was refused before parsing, and report it."""
@@ -137,29 +141,31 @@ class Receiver:
         self, request: Request, loop: AbstractEventLoop, reply: Callable[[Response], object]
     ) -> None:
         """Record an admitted request; pass the response to `reply` in the thread of the loop."""
-        arrival = self._arrival(request)
-        if arrival.notification is None and not self._has_log:
-            reply(self._responder.refuse_unsupported(arrival))
+        arrivals = self._arrivals(request)
+        if isinstance(arrivals, Response):
+            reply(arrivals)
             return
-        for writer in self._writers:
-            try:
-                writer.submit(arrival, loop, reply)
-            except QueueFull:
+        if len(arrivals) > 1:
+            reply = ResponseCollector(len(arrivals), reply)
+        for arrival in arrivals:
+            if arrival.notification is None and not self._has_log:
+                reply(self._responder.refuse_unsupported(arrival))
                 continue
-            return
-        reply(self._responder.refuse_overflow([arrival])[0])
+            for writer in self._writers:
+                try:
+                    writer.submit(arrival, loop, reply)
+                    break
+                except QueueFull:
+                    continue
+            else:
+                reply(self._responder.refuse_overflow([arrival])[0])
 
     def __call__(self, request: Request) -> Response:
         """Record an admitted request with those of other threads; wait for the response."""
-        arrival = self._arrival(request)
-        if arrival.notification is None and not self._has_log:
-            return self._responder.refuse_unsupported(arrival)
-        for writer in self._writers:
-            try:
-                return writer.wait(arrival)
-            except QueueFull:
-                continue
-        return self._responder.refuse_overflow([arrival])[0]
+        arrivals = self._arrivals(request)
+        if isinstance(arrivals, Response):
+            return arrivals
+        return combined([*map(self._wait, arrivals)])
 
     def record_directly(self, request: Request) -> Response:
         """Record an admitted request in the calling thread, within the deadline.
@@ -167,15 +173,18 @@ class Receiver:
         In a transaction of the host, which no store may end, only single statements have a time
         limit: a database that stops responding blocks the call for longer. No task is started.
         """
-        arrival = self._arrival(request, start=False)
-        if arrival.notification is None and not self._has_log:
-            return self._responder.refuse_unsupported(arrival)
+        arrivals = self._arrivals(request, start=False)
+        if isinstance(arrivals, Response):
+            return arrivals
+        kept = [each for each in arrivals if each.notification or self._has_log]
+        dropped = [each for each in arrivals if each not in kept]
+        responses = [self._responder.refuse_unsupported(each) for each in dropped]
         try:
             with limited_to(self._deadline * 0.9):  # the rest of the time is for the spool
-                return self._responder.respond([arrival])[0]
+                return combined(responses + (self._responder.respond(kept) if kept else []))
         except Exception as error:  # noqa: BLE001 - after a 503, the provider sends it again
             log.error("Returned 503: %s", describe_bug(error))
-            return unavailable(arrival)
+            return combined([*map(unavailable, arrivals)])
 
     def start(self) -> None:
         """Start the periodic tasks, such as the sweep. The first queued request also does this."""
@@ -218,72 +227,69 @@ class Receiver:
         if self._hourly is not None:
             self._hourly.add_unauthentic(datetime.now(UTC))
 
-    def _arrival(self, request: Request, *, start: bool = True) -> Arrival:
+    def _refuse_unauthentic(self, head: RequestHead, challenge: str) -> Response:
+        self.on_unauthentic()
+        refused = self.refuse(head, Refusal.UNAUTHENTIC)
+        return replace(refused, headers={**refused.headers, "WWW-Authenticate": challenge})
+
+    def _arrivals(self, request: Request, *, start: bool = True) -> Sequence[Arrival] | Response:
+        """Return the arrivals in a request, at least one, or the response to a request without."""
         if start and not self._started:
             self.start()
         head = request.head
         context = None if self._observer is None else self._observer.admitted(head)
-        return read(self.provider, request.body, datetime.now(UTC), head.request_id, context)
+        try:
+            parts = self.provider.read(request)
+        except Unauthentic as error:
+            return self._refuse_unauthentic(head, error.challenge)
+        now = datetime.now(UTC)
+        return self._reader.arrivals(parts, now, head.request_id, context) or combined([])
 
-    def _create_writers(
-        self, group: int, backlog: int, *, overflow: bool
-    ) -> list[BatchWriter[Arrival, Response]]:
-        """Create the writer and, if there is a spool, another that spools if the queue is full."""
-        works = [self._responder.respond, self._responder.spool_overflow]
-        return [
-            BatchWriter[Arrival, Response](
-                work,
-                fallback=unavailable,
-                deadline=self._deadline,
-                group=group,
-                backlog=backlog,
-                capacity=CAPACITY // 2 if overflow else CAPACITY,
-                largest=LARGEST_GROUP // TEXT_PER_BYTE,
-                size=memory_size,
-                on_late=self._responder.on_late,
+    def _wait(self, arrival: Arrival) -> Response:
+        if arrival.notification is None and not self._has_log:
+            return self._responder.refuse_unsupported(arrival)
+        for writer in self._writers:
+            try:
+                return writer.wait(arrival)
+            except QueueFull:
+                continue
+        return self._responder.refuse_overflow([arrival])[0]
+
+
+class ArrivalReader:
+    """Turns events into arrivals; with `acknowledge_tests`, marks the provider's tests."""
+
+    def __init__(self, provider: Provider, *, acknowledge_tests: bool = False) -> None:
+        self._provider = provider
+        self._acknowledge_tests = acknowledge_tests
+
+    def parse(self, body: bytes, received_at: datetime) -> Arrival:
+        """Return the arrival of an event whose body was stored."""
+        [arrival] = self.arrivals([self._provider.parse(body)], received_at)
+        return arrival
+
+    def arrivals(
+        self,
+        parts: Sequence[Part],
+        received_at: datetime,
+        request_id: str = "",
+        context: object | None = None,
+    ) -> list[Arrival]:
+        """Return the arrivals of events, whether or not they are supported."""
+        arrivals = []
+        for part in parts:
+            arrival = Arrival(
+                part.notification,
+                part.body,
+                received_at,
+                unsupported=part.unsupported,
+                provider=self._provider.name,
+                request_id=request_id,
+                context=context,
+                event_id=part.event_id,
+                record_type=part.record_type,
+                trace_id=part.trace_id,
+                is_test=self._acknowledge_tests and is_provider_test(part.notification),
             )
-            for work in (works if overflow else works[:1])
-        ]
-
-    def _create_tasks(
-        self, store: Store, spool: Spool | None, *, bodies: bool, sweep: bool
-    ) -> Iterator[PeriodicTask]:
-        task = PeriodicTask
-        if self._hourly is not None:
-            yield self._hourly
-        if self._parked is not None and sweep:
-            yield task(self._parked.retry_due, seconds=SWEEP_EVERY, name="sweep")
-        if spool is not None:
-            from hookrow.receiver.drain import DRAIN_EVERY, Drain  # noqa: PLC0415 - loads sqlite3
-
-            read_body, notify = partial(read, self.provider), self._responder.notify
-            drain = Drain(spool, store, read_body, notify, bodies=bodies, swept=sweep)
-            yield task(drain, seconds=DRAIN_EVERY, name="draining of the spool")
-        if self._observer is not None:
-            yield task(self._observer.collect, seconds=COLLECT_EVERY, name="observer")
-
-
-def read(
-    provider: Provider,
-    body: bytes,
-    received_at: datetime,
-    request_id: str = "",
-    context: object | None = None,
-) -> Arrival:
-    """Parse a body, and return its arrival, whether or not the notification is supported."""
-    notification = provider.parse(body)
-    return Arrival(
-        notification,
-        body,
-        received_at,
-        unsupported=Unsupported() if notification is not None else provider.describe(body),
-        provider=provider.name,
-        request_id=request_id,
-        context=context,
-    )
-
-
-def _open_spool(path: str | PathLike[str]) -> Spool:
-    from hookrow.receiver.spool import Spool  # noqa: PLC0415 - loads sqlite3
-
-    return Spool(path)
+            arrivals.append(arrival)
+        return arrivals

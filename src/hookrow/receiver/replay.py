@@ -17,11 +17,13 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from hookrow.core.log_entry import StoredEntry, body_of
-from hookrow.core.notification import Arrival, Outcome, Recorded, Refusal, RowId, Source
+from hookrow.core.notification import Arrival, Outcome, Part, Recorded, Refusal, RowId, Source
+from hookrow.core.result import Result
 from hookrow.core.rules import affected_rows, decide, fail, lookup_keys, merge
 from hookrow.core.sizes import leading, written_size
 from hookrow.observability.logging import describe_arrival
-from hookrow.providers import Parse
+from hookrow.providers import BodyParser
+from hookrow.providers.postmark import Postmark
 from hookrow.receiver.recorder import (
     RETRY_CONFLICTS_FOR,
     Attempt,
@@ -57,20 +59,43 @@ class _Rollback(Exception):
     """Rolls a transaction back."""
 
 
-def arrivals_of(entries: Iterable[StoredEntry], parse: Parse) -> list[Arrival]:
-    """Return the arrivals of log entries; entries without their original body are omitted."""
+def parser_of(entry: StoredEntry, parser: BodyParser) -> BodyParser | None:
+    """Return the parser for the body of an entry, or None if another provider is needed.
+
+    Manual changes and the entries of the first edition have no provider; their bodies are
+    Postmark's.
+    """
+    known: Mapping[str | None, BodyParser] = {
+        None: Postmark,
+        Postmark.name: Postmark,
+        parser.name: parser,
+    }
+    return known.get(entry.provider)
+
+
+def parse_entry(entry: StoredEntry, parser: BodyParser) -> Part | None:
+    """Return the event of an entry, or None if its body is missing or another provider's."""
+    body, parser_ = body_of(entry), parser_of(entry, parser)
+    return None if body is None or parser_ is None else parser_.parse(body)
+
+
+def arrivals_of(entries: Iterable[StoredEntry], parser: BodyParser) -> list[Arrival]:
+    """Return the arrivals of log entries; those that `parse_entry` cannot read are omitted."""
     return [
         Arrival(
-            parse(body),
-            body,
+            part.notification,
+            part.body,
             entry.received_at,
             source=Source.REPLAY,
+            unsupported=part.unsupported,
             attempts=0,
             fingerprint=entry.fingerprint,
             provider=entry.provider,
+            record_type=part.record_type,
+            is_test=entry.first_outcome is Result.TEST,
         )
         for entry in entries
-        if (body := body_of(entry)) is not None
+        if (part := parse_entry(entry, parser)) is not None
     ]
 
 

@@ -10,12 +10,16 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from hookrow.core.log_entry import memory_size
 from hookrow.core.notification import Arrival, Outcome, Refusal, Refused
 from hookrow.core.rules import fail, is_probe
+from hookrow.core.sizes import CAPACITY, LARGEST_GROUP, TEXT_PER_BYTE
 from hookrow.http import Response, refuse, respond
 from hookrow.observability.logging import describe_bug, log_group, request_ids
 from hookrow.observability.observer import Observer
+from hookrow.receiver.batch import BatchWriter
 from hookrow.receiver.recorder import GroupRecorder
+from hookrow.receiver.responses import Responses
 from hookrow.stores import Store
 
 OutcomeCallback: TypeAlias = Callable[[Arrival, Outcome], object]
@@ -36,11 +40,13 @@ class Responder:
         store: Store,
         *,
         keep_bodies: bool,
+        responses: Responses,
         deadline: float,
         spool: Callable[[Sequence[Arrival]], object] | None,
         observer: Observer | None,
         on_outcome: OutcomeCallback | None,
     ) -> None:
+        self._responses = responses
         self._deadline = deadline
         self._spool = spool or _discard
         self._observer = observer
@@ -49,6 +55,25 @@ class Responder:
         self._recorder = GroupRecorder(
             store, bodies=keep_bodies, seconds=deadline, spool=self._spool, observer=observer
         )
+
+    def create_writers(self, group: int, backlog: int) -> list[BatchWriter[Arrival, Response]]:
+        """Create the writer and, if there is a spool, another that spools if the queue is full."""
+        overflow = self._spool is not _discard
+        works = [self.respond, self.spool_overflow]
+        return [
+            BatchWriter[Arrival, Response](
+                work,
+                fallback=unavailable,
+                deadline=self._deadline,
+                group=group,
+                backlog=backlog,
+                capacity=CAPACITY // 2 if overflow else CAPACITY,
+                largest=LARGEST_GROUP // TEXT_PER_BYTE,
+                size=memory_size,
+                on_late=self.on_late,
+            )
+            for work in (works if overflow else works[:1])
+        ]
 
     def respond(self, arrivals: Sequence[Arrival]) -> list[Response]:
         """Record a group, and return the responses."""
@@ -60,7 +85,9 @@ class Responder:
             self._spool_failed(arrivals, outcomes)
         if self._on_outcome is not None:
             self.notify(arrivals, outcomes)
-        return [respond(outcome) for outcome in outcomes]
+        if self._responses.are_usual:
+            return [respond(outcome) for outcome in outcomes]
+        return [*map(self._responses, arrivals, outcomes)]
 
     def spool_overflow(self, arrivals: Sequence[Arrival]) -> list[Response]:
         """Spool and refuse arrivals because the queue is full."""
@@ -90,7 +117,7 @@ class Responder:
 
     def _refuse(self, arrivals: Sequence[Arrival], refusal: Refusal) -> list[Response]:
         outcomes = self._observed(partial(fail, refusal=refusal), arrivals)
-        return [respond(outcome) for outcome in outcomes]
+        return [*map(self._responses, arrivals, outcomes)]
 
     def _observed(
         self, work: Callable[[Sequence[Arrival]], list[Outcome]], arrivals: Sequence[Arrival]
@@ -116,12 +143,12 @@ class Responder:
             self._spool(failed)
 
     def notify(self, arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> None:
-        """Call `on_outcome`, except for a 503: the provider sends the notification again."""
+        """Call `on_outcome`, except for tests and for a 503, which the provider sends again."""
         if self._on_outcome is None:
             return
         for arrival, outcome in zip(arrivals, outcomes, strict=True):
             match outcome:
-                case Refused(Refusal.FAILED | Refusal.UNAVAILABLE):
+                case Refused(Refusal.FAILED | Refusal.UNAVAILABLE | Refusal.TEST):
                     continue
                 case Refused() if is_probe(arrival):
                     continue  # `hookrow check URL` expects the refusal

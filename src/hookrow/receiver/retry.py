@@ -12,7 +12,9 @@ from typing import TypeAlias
 from hookrow.core.log_entry import StoredEntry
 from hookrow.core.notification import Recorded
 from hookrow.core.rules import is_message_id
-from hookrow.providers import Parse
+from hookrow.errors import ConfigurationError
+from hookrow.providers import BodyParser
+from hookrow.providers.postmark import Postmark
 from hookrow.receiver.batch import BatchWriter, QueueFull
 from hookrow.receiver.replay import GROUP, PAUSE, OutcomesCallback, arrivals_of, replay_ready
 from hookrow.stores import Store
@@ -31,16 +33,17 @@ _Call: TypeAlias = tuple[Future[int], Sequence[str]]
 class ParkedRetry:
     """Retries the parked notifications of a log.
 
-    `parse` is the provider's. `on_outcomes` receives the arrivals whose rows exist, and their
-    outcomes.
+    `parser` is the receiver's provider. `on_outcomes` receives the arrivals whose rows exist, and
+    their outcomes.
     """
 
     def __init__(
-        self, store: Store, log: LogReader, parse: Parse, on_outcomes: OutcomesCallback
+        self, store: Store, log: LogReader, parser: BodyParser, on_outcomes: OutcomesCallback
     ) -> None:
         self._store = store
         self._log = log
-        self._parse = parse
+        self._parser = parser
+        self._providers = [Postmark.name, parser.name]
         self._on_outcomes = on_outcomes
         self._calls: BatchWriter[_Call, None] = BatchWriter(
             self._run, fallback=lambda _: None, deadline=inf, group=1, name="retry"
@@ -53,7 +56,9 @@ class ParkedRetry:
         """
         recorded = taken = 0
         while taken < MOST:
-            due = self._log.due(datetime.now(UTC), limit=min(GROUP, MOST - taken))
+            due = self._log.due(
+                datetime.now(UTC), providers=self._providers, limit=min(GROUP, MOST - taken)
+            )
             if not due:
                 break
             recorded += self._record(due)
@@ -103,9 +108,22 @@ class ParkedRetry:
             last = entries[-1].id
 
     def _record(self, found: Sequence[StoredEntry]) -> int:
-        arrivals = arrivals_of(found, self._parse)
+        arrivals = arrivals_of(found, self._parser)
         if not arrivals:
             return 0
         ready, outcomes = replay_ready(self._store, arrivals)
         self._on_outcomes(ready, outcomes)
         return sum(isinstance(outcome, Recorded) for outcome in outcomes)
+
+
+def check_retries(store: Store, *, bodies: bool, sweep: bool, acknowledge_parked: bool) -> None:
+    """Raise `ConfigurationError` if an option needs another one that is missing."""
+    if sweep and store.log is None:
+        raise ConfigurationError("The sweep needs a log: add a log, or omit `sweep`.")
+    if sweep and not bodies:
+        raise ConfigurationError("The sweep needs bodies: keep them, or omit `sweep`.")
+    if acknowledge_parked and not sweep:
+        raise ConfigurationError(
+            "`acknowledge_parked` needs the sweep, because the provider does not send an "
+            "acknowledged notification again: add `sweep`, or omit `acknowledge_parked`."
+        )

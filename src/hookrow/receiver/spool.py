@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from pathlib import Path
+from typing import Any
 
 from hookrow.core.log_entry import fingerprint
 from hookrow.core.notification import Arrival
@@ -32,8 +33,8 @@ SHORTEST_WAIT = 0.3
 
 _APPLICATION = 0x686F6F6B  # "hook": https://sqlite.org/pragma.html#pragma_application_id
 
-_VERSION = 1
-"""The version of the table, in SQLite's `user_version`. hookrow 0.1.0 wrote 0 for this table."""
+_VERSION = 2
+"""The version of the table, in SQLite's `user_version`; version 1 and 0 have no `trace_id`."""
 
 _PAGE = 4096
 
@@ -44,13 +45,14 @@ CREATE TABLE arrivals (
     body BLOB NOT NULL,
     attempts INTEGER NOT NULL,
     received_at TEXT NOT NULL,
-    last_received_at TEXT NOT NULL
+    last_received_at TEXT NOT NULL,
+    trace_id TEXT
 )
 """
 
 _PUT = """
-INSERT INTO arrivals (fingerprint, body, attempts, received_at, last_received_at)
-VALUES (?, ?, ?, ?, ?)
+INSERT INTO arrivals (fingerprint, body, attempts, received_at, last_received_at, trace_id)
+VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (fingerprint) DO UPDATE SET
     attempts = attempts + excluded.attempts,
     received_at = min(received_at, excluded.received_at),
@@ -58,7 +60,7 @@ ON CONFLICT (fingerprint) DO UPDATE SET
 """
 
 _AFTER = """
-SELECT id, body, attempts, received_at, last_received_at FROM arrivals
+SELECT id, fingerprint, body, attempts, trace_id, received_at, last_received_at FROM arrivals
 WHERE id > ? ORDER BY id LIMIT ?
 """
 
@@ -73,8 +75,10 @@ class SpoolEntry:
     """A notification in the spool: its body, number of arrivals and their times, in UTC."""
 
     id: int
+    fingerprint: bytes
     body: bytes
     attempts: int
+    trace_id: str | None
     received_at: datetime
     last_received_at: datetime
 
@@ -130,8 +134,8 @@ class Spool:
         with self._open() as connection:
             rows = connection.execute(_AFTER, (last, limit))
             return [
-                SpoolEntry(id_, body, attempts, *map(datetime.fromisoformat, times))
-                for id_, body, attempts, *times in leading(rows, _size, most=limit)
+                SpoolEntry(*fields, *map(datetime.fromisoformat, (first, last)))
+                for *fields, first, last in leading(rows, _size, most=limit)
             ]
 
     def take(self, entries: Sequence[SpoolEntry]) -> None:
@@ -202,6 +206,8 @@ class Spool:
                 )
             connection.execute(f"PRAGMA application_id = {_APPLICATION}")
             connection.execute(_TABLE)
+        elif _version(connection) < _VERSION:
+            connection.execute("ALTER TABLE arrivals ADD COLUMN trace_id TEXT")
         elif _version(connection) > _VERSION:
             raise ConfigurationError(
                 f"{self._path} was written by a newer version of hookrow: upgrade hookrow, or "
@@ -216,8 +222,8 @@ def _is_ours(connection: sqlite3.Connection) -> bool:
     return bool(application == _APPLICATION)
 
 
-def _size(row: tuple[int, bytes, int, str, str]) -> int:
-    return largest_written_size(row[1])
+def _size(row: Sequence[Any]) -> int:
+    return largest_written_size(row[2])
 
 
 def _version(connection: sqlite3.Connection) -> int:
@@ -230,7 +236,7 @@ def _is_full(error: Exception) -> bool:
     return code & 0xFF == sqlite3.SQLITE_FULL
 
 
-def _row(arrival: Arrival) -> tuple[bytes, bytes, int, str, str]:
+def _row(arrival: Arrival) -> tuple[bytes, bytes, int, str, str, str | None]:
     last = arrival.last_received_at or arrival.received_at
     return (
         fingerprint(arrival),
@@ -238,4 +244,5 @@ def _row(arrival: Arrival) -> tuple[bytes, bytes, int, str, str]:
         arrival.attempts,
         arrival.received_at.isoformat(timespec="microseconds"),
         last.isoformat(timespec="microseconds"),
+        arrival.trace_id,
     )

@@ -70,7 +70,9 @@ class Server:
             self._provider,
             store,
             mount_path=settings.mount_path,
-            sweep=settings.sweep and settings.bodies and store.log is not None,
+            sweep=_sweeps(settings),
+            acknowledge_tests=settings.acknowledge_tests,
+            acknowledge_parked=settings.acknowledge_parked,
             spool=settings.spool,
             keep_bodies=settings.bodies,
             observer=Observers(summary, self._metrics()) if settings.metrics else summary,
@@ -174,6 +176,21 @@ def _on_hangup(reload: Callable[[], object]) -> Iterator[None]:
     release_sighup()
     yield
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+def _sweeps(settings: Settings) -> bool:
+    """Return whether parked notifications are retried, for which the log needs their bodies.
+
+    Raises `ConfigurationError` if they are acknowledged although they are not retried.
+    """
+    sweeps = settings.sweep and settings.bodies and settings.schema.log is not None
+    if settings.acknowledge_parked and not sweeps:
+        raise ConfigurationError(
+            "acknowledge_parked needs the sweep, the log and its bodies, because the provider does "
+            "not send an acknowledged notification again: remove `--no-sweep`, `--keep-bodies "
+            "none` and `log = false`, or acknowledge_parked."
+        )
+    return sweeps
 
 
 def _dashboard(settings: Settings, store: SQLStore) -> Dashboard:

@@ -36,6 +36,8 @@ class Settings:
     port: int = 8000
     mount_path: str = ""
     sweep: bool = True
+    acknowledge_tests: bool = False
+    acknowledge_parked: bool = False
     spool: str | None = None
     keep: timedelta | None = timedelta(days=90)
     keep_bodies: timedelta | None = None

@@ -13,8 +13,9 @@ from enum import Enum
 from statistics import quantiles
 from typing import NamedTuple, TypeVar
 
-from hookrow.core.log_entry import RECORD_TYPES, Result
+from hookrow.core.log_entry import RECORD_TYPES
 from hookrow.core.notification import Delivered, Suppressed
+from hookrow.core.result import Result
 from hookrow.describe import format_duration
 from hookrow.stores import Store
 from hookrow.stores.census import Census

@@ -12,12 +12,12 @@ from typing import NamedTuple, Protocol
 
 from hookrow.core.log_entry import (
     RECORD_TYPES,
-    Result,
     StoredEntry,
     stored_message_id,
     stored_recipient,
     stored_record_type,
 )
+from hookrow.core.result import Result
 from hookrow.core.sizes import WIDEST_CHARACTER, leading
 
 HIGHEST = 2**63 - 1
@@ -181,9 +181,12 @@ class LogReader(Protocol):
     def count(self, query: Query, *, limit: int) -> int:
         """Return the number of entries, or `limit` if there are more."""
 
-    def due(self, now: datetime, *, limit: int) -> Sequence[StoredEntry]:
+    def due(
+        self, now: datetime, *, providers: Collection[str], limit: int
+    ) -> Sequence[StoredEntry]:
         """Take parked entries that are due, most overdue first, and postpone their next retry.
 
+        They are those of the providers, and those without a provider.
         Returns fewer than `limit` if no more are due, or if their bodies are large. Entries that
         another process is taking are skipped.
         """

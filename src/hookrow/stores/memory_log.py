@@ -12,14 +12,13 @@ from msgspec.structs import asdict, replace
 
 from hookrow.core.log_entry import (
     LogEntry,
-    Result,
     StoredEntry,
     fingerprint_range,
     merge_entries,
     quoted,
-    retry_at,
     stored_recipient,
 )
+from hookrow.core.result import Result, retry_at
 from hookrow.core.rules import fold
 from hookrow.stores.log import (
     KNOWN_REASONS,
@@ -79,9 +78,12 @@ class MemoryLog:
         entries = [each for each in self._matching(query) if first <= each.fingerprint <= last]
         return _group(entries[:limit], bodies=False)
 
-    def due(self, now: datetime, *, limit: int) -> Sequence[StoredEntry]:
+    def due(
+        self, now: datetime, *, providers: Collection[str], limit: int
+    ) -> Sequence[StoredEntry]:
         """See `LogReader`."""
-        due = [each for each in self._matching() if each.retry_at and each.retry_at <= now]
+        known = [each for each in self._matching() if each.provider in {None, *providers}]
+        due = [each for each in known if each.retry_at and each.retry_at <= now]
         taken = _group(sorted(due, key=attrgetter("retry_at"))[:limit])
         for each in taken:
             self._put(replace(each, retry_at=retry_at(each.received_at, now)))

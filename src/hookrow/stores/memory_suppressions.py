@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any
 
-from hookrow.core.log_entry import RECORD_TYPES, Result
+from hookrow.core.log_entry import RECORD_TYPES
 from hookrow.core.notification import Key, Suppressed
+from hookrow.core.result import Result
 from hookrow.stores.log import HIGHEST, Query
 from hookrow.stores.memory_log import MemoryLog
 from hookrow.stores.suppressions import Filter, LoggedChange, Position, Span, Suppression

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from hookrow.core.log_entry import PARKED_FOR
+from hookrow.core.result import PARKED_FOR
 from hookrow.stores.log import BATCH, LogReader
 
 

@@ -9,8 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
-from hookrow.core.log_entry import LONGEST_PROVIDER, LONGEST_REASON, LONGEST_RECORD_TYPE, Result
+from hookrow.core.log_entry import (
+    LONGEST_PROVIDER,
+    LONGEST_REASON,
+    LONGEST_RECORD_TYPE,
+    LONGEST_TRACE_ID,
+)
 from hookrow.core.notification import Source
+from hookrow.core.result import Result
 from hookrow.core.rules import LONGEST_EMAIL, LONGEST_MESSAGE_ID
 from hookrow.core.schema import (
     NULLED,
@@ -204,6 +210,7 @@ _LONGEST = {
     "recipient": LONGEST_EMAIL,
     "reason": LONGEST_REASON,
     "provider": LONGEST_PROVIDER,
+    "trace_id": LONGEST_TRACE_ID,
     "source": max(len(each.value) for each in Source),
     **dict.fromkeys(("outcome", "first_outcome"), max(len(each.value) for each in Result)),
 }
@@ -211,7 +218,7 @@ _LONGEST = {
 
 _NULLABLE = {
     *("record_type", "message_id", "recipient", "occurred_at", "retry_at", "body"),
-    *("reason", "provider", "source"),
+    *("reason", "provider", "source", "trace_id"),
 }
 
 

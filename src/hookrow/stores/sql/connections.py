@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from math import inf
 from threading import Semaphore
 from time import monotonic
@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 from weakref import finalize
 
 from hookrow.concurrency import reset_after_fork
-from hookrow.stores import Unavailable
+from hookrow.stores import Conflict, Unavailable
 from hookrow.stores.errors import store_error
 from hookrow.stores.sql.dialects import Dialect
 from hookrow.stores.timeouts import STORE_DEADLINE
@@ -31,7 +31,12 @@ NOT_A_URL = (
     "or postgresql://user@host/database. Write an @ in a password as %40."
 )
 
+TRIES = 5
+"""How many times a batch is tried; writers, which lock in another order, may conflict with it."""
+
 Row = Sequence[Any]
+
+T = TypeVar("T")
 
 
 class Connection(Protocol):
@@ -224,3 +229,11 @@ def store_errors(errors: tuple[type[Exception], ...]) -> Iterator[None]:
         yield
     except errors as error:
         raise store_error(error) from error
+
+
+def retried(work: Callable[[], T]) -> T:
+    """Call `work`, and call it again if it conflicts with a writer."""
+    for _ in range(TRIES - 1):
+        with suppress(Conflict):
+            return work()
+    return work()

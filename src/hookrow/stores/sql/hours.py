@@ -13,7 +13,7 @@ import logging
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 
-from hookrow.core.log_entry import Result
+from hookrow.core.result import Result
 from hookrow.core.schema import Schema
 from hookrow.errors import COMMAND
 from hookrow.stores.log import KNOWN_REASONS, KNOWN_TYPES, OTHER, Unauthentic

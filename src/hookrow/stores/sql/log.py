@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from time import sleep
-from typing import Any, TypeVar
+from typing import Any
 
 from hookrow.concurrency import PAUSE
 from hookrow.core.log_entry import (
@@ -18,21 +18,15 @@ from hookrow.core.log_entry import (
     stored_message_id,
     stored_recipient,
 )
-from hookrow.core.log_entry import retry_at as next_retry
+from hookrow.core.result import retry_at as next_retry
 from hookrow.core.schema import Schema
-from hookrow.stores import Conflict
 from hookrow.stores.log import BATCH, Counts, Query, Recent, Unauthentic, id_range, within_size
 from hookrow.stores.sql.columns import check_privilege
-from hookrow.stores.sql.connections import Connection, Database
+from hookrow.stores.sql.connections import Connection, Database, retried
 from hookrow.stores.sql.dialects import known, utc
 from hookrow.stores.sql.hours import RECOVERED, Hours
 from hookrow.stores.sql.log_counts import read_counts, read_deliveries, read_recent
 from hookrow.stores.sql.log_rows import ALL, BODILESS, stored_entry
-
-T = TypeVar("T")
-
-TRIES = 5
-"""How many times a batch is tried; writers, which lock in another order, may conflict with it."""
 
 PRUNE_LOCK = 0x686F6F6B70
 """The PostgreSQL advisory lock that a process holds while it prunes a batch: "hookp"."""
@@ -86,12 +80,18 @@ class SQLLog:
         where = f"message_id IN ({marks}) AND retry_at IS NOT NULL AND id > %s ORDER BY id"
         return self._read(where, [*map(stored_message_id, message_ids), after])
 
-    def due(self, now: datetime, *, limit: int) -> Sequence[StoredEntry]:
+    def due(
+        self, now: datetime, *, providers: Collection[str], limit: int
+    ) -> Sequence[StoredEntry]:
         """See `LogReader`."""
         write = self._dialect.write
-        due = f"retry_at <= %s ORDER BY retry_at LIMIT {limit} {self._dialect.skip_locked}"
+        known = self._dialect.any_of("provider", "text")
+        due = (
+            f"retry_at <= %s AND (provider IS NULL OR {known}) "
+            f"ORDER BY retry_at LIMIT {limit} {self._dialect.skip_locked}"
+        )
         with self._transaction() as connection:
-            entries = self._group(connection, due, [write(now)])
+            entries = self._group(connection, due, [write(now), self._dialect.encode(providers)])
             # Entries that are too old for another retry are retried one last time.
             later = [(write(next_retry(each.received_at, now)), each.id) for each in entries]
             if later:
@@ -114,7 +114,7 @@ class SQLLog:
             change += f" AND {counted} AND id < ({newest})"
         values = [self._dialect.write(before), self._dialect.write(parked_before)]
         for low, high in self._ranges():
-            pruned = _retried(partial(self._prune_batch, change, values, low, high))
+            pruned = retried(partial(self._prune_batch, change, values, low, high))
             if pruned is None:
                 return
             count, oldest = pruned
@@ -137,7 +137,7 @@ class SQLLog:
         )
         values = [address, *(f"%{each.translate(_LIKE)}%" for each in texts)]
         return sum(
-            _retried(partial(self._change_batch, change, [*values, low, high]))
+            retried(partial(self._change_batch, change, [*values, low, high]))
             for low, high in self._ranges()
         )
 
@@ -289,11 +289,3 @@ class SQLLog:
         self._verified()
         with self._database.transaction() as connection:
             yield connection
-
-
-def _retried(work: Callable[[], T]) -> T:
-    """Call `work`, and call it again if it conflicts with a writer."""
-    for _ in range(TRIES - 1):
-        with suppress(Conflict):
-            return work()
-    return work()

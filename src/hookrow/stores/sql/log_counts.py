@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
-from hookrow.core.log_entry import RECORD_TYPES, Result
+from hookrow.core.log_entry import RECORD_TYPES
 from hookrow.core.notification import Delivered
+from hookrow.core.result import Result
 from hookrow.stores import log
 from hookrow.stores.log import Count, Counts, Recent
 from hookrow.stores.sql.connections import Database

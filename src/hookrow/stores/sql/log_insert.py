@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hookrow.core.log_entry import LogEntry, Result, StoredEntry
+from hookrow.core.log_entry import LogEntry, StoredEntry
+from hookrow.core.result import Result
 from hookrow.stores.sql.dialects import Dialect
 from hookrow.stores.sql.updates import Statement
 
@@ -28,7 +29,7 @@ _MERGE = f"""ON CONFLICT (fingerprint) DO UPDATE SET
 outcome = excluded.outcome, status = excluded.status, retry_at = excluded.retry_at,
 ended_at = CASE WHEN {_STAYS} THEN kept.ended_at ELSE excluded.ended_at END,
 source = CASE WHEN {_STAYS} THEN kept.source ELSE excluded.source END,
-{", ".join(map(_unless_erased, ("recipient", "body", "reason", "provider")))},
+{", ".join(map(_unless_erased, ("recipient", "body", "reason", "provider", "trace_id")))},
 attempts = kept.attempts + excluded.attempts,
 received_at = CASE WHEN kept.received_at < excluded.received_at
     THEN kept.received_at ELSE excluded.received_at END,

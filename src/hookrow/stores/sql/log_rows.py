@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from hookrow.core.log_entry import Result, StoredEntry
+from hookrow.core.log_entry import StoredEntry
 from hookrow.core.notification import Source
+from hookrow.core.result import Result
 from hookrow.stores.sql.dialects import utc
 
 _FIELDS = StoredEntry.__struct_fields__

@@ -129,6 +129,7 @@ class SQLiteParameters(Parameters):
                 entry.reason,
                 entry.provider,
                 entry.source and entry.source._value_,
+                entry.trace_id,
                 outcome,
             )
             rows.append(row)

@@ -8,8 +8,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from hookrow.core.log_entry import RECORD_TYPES, Result
+from hookrow.core.log_entry import RECORD_TYPES
 from hookrow.core.notification import Key, Suppressed
+from hookrow.core.result import Result
 from hookrow.core.schema import OTHERWISE, Schema
 from hookrow.stores.sql.connections import Connection, Database
 from hookrow.stores.sql.conversions import converted

@@ -1,0 +1,39 @@
+"""Results: what became of a notification in the log, and when it is retried."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import Enum
+
+PARKED_FOR = timedelta(days=3)
+"""For how long after its arrival a notification is retried."""
+
+SHORTEST_PAUSE = timedelta(minutes=1)
+LONGEST_PAUSE = timedelta(hours=1)
+"""The shortest and the longest pause between two retries."""
+
+
+class Result(Enum):
+    """The outcome of a notification in the log; refusals have the same names as in `Refusal`."""
+
+    RECORDED = "recorded"
+    SUBSCRIBER_NOT_FOUND = "subscriber_not_found"
+    DISPATCH_NOT_FOUND = "dispatch_not_found"
+    RECIPIENT_MISMATCH = "recipient_mismatch"
+    UNSUPPORTED = "unsupported"
+    FAILED = "failed"
+    TEST = "test"
+
+
+PARKED = frozenset(Result) - {Result.RECORDED, Result.UNSUPPORTED, Result.TEST}
+"""The results that a retry may change: a missing row may be added, or the database may recover."""
+
+
+def retry_at(received_at: datetime, now: datetime) -> datetime | None:
+    """Return the time of the next retry of a notification, or None if it is too old.
+
+    The pause is the age of the notification plus one minute, at most one hour: 1, 2, 4 minutes and
+    so on.
+    """
+    age = max(now - received_at, timedelta(0))
+    return None if age >= PARKED_FOR else now + min(age + SHORTEST_PAUSE, LONGEST_PAUSE)

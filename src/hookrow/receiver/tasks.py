@@ -1,0 +1,56 @@
+"""The periodic tasks of a receiver, and its spool; sqlite3 is loaded only if there is a spool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from os import PathLike
+from typing import TYPE_CHECKING
+
+from hookrow.concurrency import PeriodicTask
+from hookrow.core.notification import Arrival
+from hookrow.observability.observer import COLLECT_EVERY, Observer
+from hookrow.receiver.hourly import HourlyCount
+from hookrow.receiver.replay import OutcomesCallback
+from hookrow.receiver.retry import SWEEP_EVERY, ParkedRetry
+from hookrow.stores import Store
+
+if TYPE_CHECKING:
+    from hookrow.receiver.spool import Spool
+
+
+def open_spool(path: str | PathLike[str] | None) -> Spool | None:
+    """Return the spool at the path, if there is one. Raises `ConfigurationError`."""
+    if path is None:
+        return None
+    from hookrow.receiver.spool import Spool  # noqa: PLC0415 - see the module's docstring
+
+    return Spool(path)
+
+
+def drain_task(
+    spool: Spool,
+    store: Store,
+    parse: Callable[[bytes, datetime], Arrival],
+    on_outcomes: OutcomesCallback,
+    *,
+    bodies: bool,
+    swept: bool,
+) -> PeriodicTask:
+    """Return the task that drains the spool; the arguments are those of `Drain`."""
+    from hookrow.receiver.drain import DRAIN_EVERY, Drain  # noqa: PLC0415 - as above
+
+    drain = Drain(spool, store, parse, on_outcomes, bodies=bodies, swept=swept)
+    return PeriodicTask(drain, seconds=DRAIN_EVERY, name="draining of the spool")
+
+
+def other_tasks(
+    hourly: HourlyCount | None, swept: ParkedRetry | None, observer: Observer | None
+) -> Iterator[PeriodicTask]:
+    """Yield the tasks that count the log, retry its parked notifications, and collect gauges."""
+    if hourly is not None:
+        yield hourly
+    if swept is not None:
+        yield PeriodicTask(swept.retry_due, seconds=SWEEP_EVERY, name="sweep")
+    if observer is not None:
+        yield PeriodicTask(observer.collect, seconds=COLLECT_EVERY, name="observer")

@@ -1,0 +1,191 @@
+"""Other providers: several events in a request, signed bodies, and responses of the provider's."""
+
+import json
+from asyncio import new_event_loop
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import closing
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from receiving import NOON, Database, encode, head, people
+
+from hookrow import Delivered, Part, Postmark, Receiver, Refusal, Request, Response, Unsupported
+from hookrow.core.log_entry import body_of, fingerprint
+from hookrow.core.result import Result
+from hookrow.http import plain
+from hookrow.providers import Unauthentic
+from hookrow.receiver.replay import arrivals_of, replay
+from hookrow.receiver.responses import combined
+from hookrow.receiver.retry import ParkedRetry
+
+IGNORED = plain(200, "Ignored")
+
+
+class Courier:
+    """Sends a list of events, each with an id, and signs the body with an exclamation mark."""
+
+    name = "courier"
+    responses = MappingProxyType({Refusal.UNSUPPORTED: IGNORED})
+
+    def admit(self, _: object) -> None:
+        return None
+
+    def read(self, request: Request) -> Sequence[Part]:
+        if not request.body.endswith(b"!"):
+            raise Unauthentic("Signature")
+        return [self.parse(encode(event)) for event in json.loads(request.body[:-1])]
+
+    def parse(self, body: bytes) -> Part:
+        event = json.loads(body)
+        if "to" not in event:
+            return Part(None, body, Unsupported(event["type"]), event_id=event["id"])
+        delivered = Delivered(event["to"], event["message"], NOON)
+        return Part(delivered, body, event_id=event["id"], record_type="mail.delivered")
+
+
+def event(name: str, **more: object) -> dict[str, Any]:
+    return {"id": f"e-{name}", "to": f"{name}@example.com", "message": f"m-{name}"} | more
+
+
+BAD = {"id": "e-0", "type": "mail.queued"}
+
+
+def receiver_of(database: Database, provider: Any = None, **options: Any) -> Receiver:  # noqa: ANN401
+    return Receiver(provider or Courier(), database, **options)
+
+
+def in_thread(receiver: Receiver, request: Request) -> Response:
+    return receiver(request)
+
+
+def in_loop(receiver: Receiver, request: Request) -> Response:
+    loop, future = new_event_loop(), Future[Response]()
+
+    def reply(response: Response) -> None:
+        future.set_result(response)
+        loop.stop()
+
+    loop.call_soon(receiver.submit, request, loop, reply)
+    loop.call_later(20, loop.stop)
+    loop.run_forever()
+    loop.close()
+    return future.result(0)
+
+
+def directly(receiver: Receiver, request: Request) -> Response:
+    return receiver.record_directly(request)
+
+
+Post = Callable[[Receiver, Request], Response]
+every_host = pytest.mark.parametrize("post", [in_thread, in_loop, directly])
+
+
+def post_events(
+    post: Post,
+    database: Database,
+    *events: dict[str, Any],
+    **options: Any,  # noqa: ANN401 - of Receiver
+) -> Response:
+    with closing(receiver_of(database, **options)) as receiver:
+        return post(receiver, Request(head(), json.dumps(events).encode() + b"!"))
+
+
+@every_host
+def test_each_event_is_recorded_and_logged(post: Post) -> None:
+    database = people("ada", "bea")
+    assert post_events(post, database, event("ada"), event("bea"), BAD).status == 200
+    assert [row["delivered_at"] for row in database.dispatches.values()] == [NOON, NOON]
+    assert sorted((each.record_type, each.outcome.value) for each in database.logged()) == [
+        ("mail.delivered", "recorded"),
+        ("mail.delivered", "recorded"),
+        ("mail.queued", "unsupported"),
+    ]
+    assert {each.provider for each in database.logged()} == {"courier"}
+
+
+@every_host
+def test_one_refusal_refuses_the_request(post: Post) -> None:
+    database = people("ada")
+    response = post_events(post, database, event("ada"), event("nobody"))
+    assert (response.status, response.body) == (404, b"Engine::Subscriber not found")
+    assert database.dispatches[1]["delivered_at"] == NOON
+
+
+@every_host
+def test_a_request_without_events_is_acknowledged(post: Post) -> None:
+    database = people()
+    assert post_events(post, database).status == 200
+    assert not database.logged()
+
+
+@every_host
+def test_a_signature_that_is_not_valid(post: Post) -> None:
+    database = people()
+    with closing(receiver_of(database)) as receiver:
+        response = post(receiver, Request(head(), b"[]"))
+    assert (response.status, response.headers["WWW-Authenticate"]) == (401, "Signature")
+    assert not database.logged()
+
+
+@every_host
+def test_events_without_a_log(post: Post) -> None:
+    database = people("ada", log=False)
+    assert post_events(post, database, BAD, event("ada")).status == 200
+    assert post_events(post, database, BAD).body == b"Ignored"
+
+
+@every_host
+def test_an_outage(post: Post) -> None:
+    database = people("ada")
+    database.away = True
+    assert post_events(post, database, BAD, event("ada"), event("nobody")).status == 503
+
+
+def test_responses_are_combined() -> None:
+    responses = {status: plain(status, "") for status in (200, 400, 404, 422, 503)}
+    for statuses, expected in (
+        ((), 200),
+        ((200, 200), 200),
+        ((200, 404, 422), 404),
+        ((422, 400), 422),
+        ((404, 503, 200), 503),
+    ):
+        assert combined([responses[each] for each in statuses]).status == expected
+
+
+def test_an_event_that_changed_between_two_attempts_is_the_same() -> None:
+    """Its id identifies it, together with the provider."""
+    database = people("ada")
+    post_events(in_thread, database, event("ada", attempt=1))
+    post_events(in_thread, database, event("ada", attempt=2))
+    [entry] = database.logged()
+    assert (entry.attempts, entry.body) == (2, json.dumps(event("ada", attempt=1)))
+    assert body_of(entry) == encode(event("ada", attempt=1))
+
+
+def test_entries_of_another_provider_are_not_retried() -> None:
+    """A receiver of Postmark leaves the courier's parked entries to the courier's receiver."""
+    database = people("ada")
+    post_events(in_thread, database, event("ada", message="m-late"))
+    database.dispatches[1]["provider_message_id"] = "m-late"
+    [entry] = database.logged()
+    assert entry.outcome is Result.DISPATCH_NOT_FOUND
+    assert arrivals_of([entry], Postmark) == []
+    assert database.log is not None
+    recorded = {
+        name: ParkedRetry(database, database.log, parser, lambda *_: None).retry_now(["m-late"])
+        for name, parser in (("postmark", Postmark), ("courier", Courier()))
+    }
+    assert [recorded[name].result(20) for name in ("postmark", "courier")] == [0, 1]
+
+
+def test_a_replay_keeps_the_identity_of_an_event() -> None:
+    database = people("ada")
+    post_events(in_thread, database, event("ada"))
+    [entry] = database.logged()
+    arrivals = arrivals_of([entry], Courier())
+    assert [fingerprint(each) for each in arrivals] == [entry.fingerprint]
+    replay(database, arrivals)
+    assert len(database.logged()) == 1
